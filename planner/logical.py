@@ -102,6 +102,10 @@ class LogicalPlan:
         """The node, of whose rows only those with at most `largest` in `column` matter."""
         return self
 
+    def largest_rank(self, column: str) -> int | None:
+        """The largest value of a column that holds ranks, which begin with 1; None for others."""
+        return None
+
     # ------------------------------------------------------------------ the physical plan
 
     def lower(self, lowering: Lowering) -> Step:

@@ -14,8 +14,8 @@ Rule = Callable[[LogicalPlan], LogicalPlan]
 
 RULES: tuple[Rule, ...] = (
     push_filters,
+    push_rank_bounds,  # before the next one: a filter that always holds wants no old rows
     request_old_rows,
-    push_rank_bounds,
     prune_columns,  # last: the rules above may still change what is read
 )
 

@@ -73,6 +73,12 @@ def is_null(table: pa.Table, names: Sequence[str]) -> list[Bools]:
     return [table.column(name).is_null().to_numpy() for name in names]
 
 
+def with_values(rows: pa.Table) -> pa.Table:
+    """The rows that have a value."""
+    missing = flat(rows, "_null").to_numpy(zero_copy_only=False)
+    return rows.filter(pa.array(~missing)) if missing.any() else rows
+
+
 def without_null_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """The rows without those whose key is NULL as a whole: in a join it is equal to nothing."""
     if not names or not all(rows.column(name).null_count for name in names):

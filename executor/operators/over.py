@@ -19,11 +19,13 @@ import pyarrow as pa
 
 from ...planner.schema import Schema
 from ...planner.specs import SqlExpression
-from ...planner.steps.over import Lateness, Over, OverCall
+from ...planner.steps.over import Lateness, Over
+from ...planner.steps.over_calls import OverCall
 from ...sql.types import BIGINT, DATE, DOUBLE, INTEGER, TIME, TIMESTAMP, Decimal, SqlType
 from ..batch import ChangeBatch
 from ..building import Building, ChainNode, Operator, builds
 from ..state.store import StateStore
+from .arrival_numbers import ARRIVAL, ArrivalNumbers
 from .columns import (
     Bools,
     Ints,
@@ -38,11 +40,11 @@ from .columns import (
     take,
     value_names,
     with_columns,
+    with_values,
 )
 from .expiry import TaskTime
 from .statement import BatchStatement
 
-_ARRIVAL = "_n"
 _US_PER_DAY = 86_400_000_000
 _FAR = 1 << 61  # beyond all times of records that can be counted with
 
@@ -75,16 +77,16 @@ class OverOperator(Operator):
         self._ids = [f"i{i}" for i in range(len(step.identity))]
         key: dict[str, SqlType] = {"_part": INTEGER}
         key |= dict(zip(self._keys[1:], (column.type for column in schema.key), strict=True))
-        key |= dict(zip(self._ids, (each.type for each in step.identity), strict=True)) or {_ARRIVAL: BIGINT}
+        key |= dict(zip(self._ids, (each.type for each in step.identity), strict=True)) or {ARRIVAL: BIGINT}
         kept: dict[str, SqlType] = {name: values[name] for name in self._values}
-        kept |= {_ARRIVAL: BIGINT} if self._ids else {}
+        kept |= {ARRIVAL: BIGINT} if self._ids else {}
         if self._late is not None:  # what rows expire by is a part of their key
             key["_ts"] = BIGINT
         else:
             kept["_ts"] = BIGINT
         self._rows = StateStore(connection, step.id, key, kept)
-        self._arrivals = StateStore(connection, f"{step.id}.arrivals", {"_part": INTEGER}, {_ARRIVAL: BIGINT})
-        self.stores = {store.name: store for store in (self._rows, self._arrivals)}
+        self._arrivals = ArrivalNumbers(connection, step.id)
+        self.stores = {store.name: store for store in (self._rows, self._arrivals.store)}
         self.stores |= {} if self._late is None else self._late.stores
         self.schema, self.extra = step.schema, ()
         first = len(schema.value)
@@ -103,7 +105,7 @@ class OverOperator(Operator):
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         rows = conform(batch.rows, self._input_schema)
         if self._late is None:
-            return replace(batch, rows=self._changes(_with_values(rows)))
+            return replace(batch, rows=self._changes(with_values(rows)))
         rows, open_from = self._late.admit(batch, rows)
         self.late_rows += self._late.take_dropped()
         changes = self._changes(rows, open_from)
@@ -115,7 +117,7 @@ class OverOperator(Operator):
         results may change."""
         if not len(rows):
             return self._output_schema.empty_table()
-        rows = self._numbered(rows if self._identify is None else self._identify.run(input=rows))
+        rows = self._arrivals.number(rows if self._identify is None else self._identify.run(input=rows))
         groups, first = group(rows, self._keys)
         found = self._rows.read(take(rows.select(self._keys), first), by=self._keys)
         pool, written = self._pool(rows, groups, found)
@@ -135,21 +137,6 @@ class OverOperator(Operator):
             return None
         made = [f"{_cast(each)} AS {name}" for name, each in zip(self._ids, self._step.identity, strict=True)]
         return BatchStatement(connection, f"SELECT *, {', '.join(made)} FROM {{input}}", {"input": self._input_schema})
-
-    def _numbered(self, rows: pa.Table) -> pa.Table:
-        """With the number of each row's arrival in its task, from 0."""
-        tasks, first = group(rows, ["_part"])
-        parts = take(rows.select(["_part"]), first)
-        found = self._arrivals.read(parts)
-        start = np.zeros(len(first), dtype=np.int64)
-        start[ints(found, "_index")] = ints(found, _ARRIVAL)
-        order = np.argsort(tasks, kind="stable")
-        sizes = np.bincount(tasks, minlength=len(first))
-        before = np.cumsum(sizes) - sizes
-        numbers = np.empty(len(rows), dtype=np.int64)
-        numbers[order] = np.arange(len(rows), dtype=np.int64) - before[tasks[order]] + start[tasks[order]]
-        self._arrivals.write(parts.append_column(_ARRIVAL, pa.array(start + sizes)))
-        return rows.append_column(_ARRIVAL, pa.array(numbers))
 
     def _pool(self, rows: pa.Table, groups: Ints, found: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The stored rows of the partitions and the new ones, each with whether it was and is there; and the rows that
@@ -204,7 +191,7 @@ class OverOperator(Operator):
         parts = [self._side(pool, changed, chosen, weight, prefix, index) for weight, prefix, chosen in sides]
         out = pa.concat_tables(parts)
         groups = ints(out, "_group")
-        order = np.lexsort((ints(out, _ARRIVAL), groups, ints(out, "_weight"), sequence[groups]))
+        order = np.lexsort((ints(out, ARRIVAL), groups, ints(out, "_weight"), sequence[groups]))
         out, ordered = take(out, order), sequence[groups][order]
         meta = {
             "_seq": pa.array(ordered),
@@ -212,7 +199,7 @@ class OverOperator(Operator):
             "_null": pa.array(np.zeros(len(out), dtype=np.bool_)),
         }
         if self._number is not None:
-            meta[self._number] = pa.array(ints(out, _ARRIVAL) * self._task_count + ints(out, "_part"))
+            meta[self._number] = pa.array(ints(out, ARRIVAL) * self._task_count + ints(out, "_part"))
         return conform(with_columns(out, meta), self._output_schema)
 
     def _side(
@@ -266,11 +253,6 @@ class _Late:
                 self._forgotten[task] = below
 
 
-def _with_values(rows: pa.Table) -> pa.Table:
-    missing = _bools(rows, "_null")
-    return rows.filter(pa.array(~missing)) if missing.any() else rows
-
-
 def _open_rows(pool: pa.Table, open_from: Mapping[int, int] | None) -> Bools:
     """Whether the results of each row may change."""
     if open_from is None:
@@ -296,7 +278,7 @@ def _difference_sql(step: Over) -> str:
     texts: dict[str, str] = {}  # expression → its column
     calls = ", ".join(f"{_call_sql(call, texts)} AS r{i}" for i, call in enumerate(step.calls))
     arguments = [f"{text} AS {name}" for text, name in texts.items()]
-    rows = f"SELECT {', '.join(['_i', '_group', '_was', '_is', '_open', _ARRIVAL, *arguments])} FROM {{pool}}"
+    rows = f"SELECT {', '.join(['_i', '_group', '_was', '_is', '_open', ARRIVAL, *arguments])} FROM {{pool}}"
     results = [f"r{i}" for i in range(len(step.calls))]
     shown = [f"{side}.{name} AS {side[0]}{i}" for side in ("old", "now") for i, name in enumerate(results)]
     differ = " OR ".join(f"now.{name} IS DISTINCT FROM old.{name}" for name in results)
@@ -328,9 +310,9 @@ def _call_sql(call: OverCall, texts: dict[str, str]) -> str:
         for key in call.order
     ]
     if call.breaks_ties and call.ranged:  # the frame holds all that are equal: their order is that of its values
-        arguments += f" ORDER BY {', '.join([*order, _ARRIVAL])}"
+        arguments += f" ORDER BY {', '.join([*order, ARRIVAL])}"
     elif call.breaks_ties:
-        order.append(_ARRIVAL)
+        order.append(ARRIVAL)
     ordered = f" ORDER BY {', '.join(order)}" if order else ""
     window = f"PARTITION BY _group{ordered} {call.frame}".rstrip()
     text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{arguments}){condition} OVER ({window})"

@@ -5,6 +5,7 @@ Which records, in which order, is `topic_feed.py`'s and `source_reader.py`'s bus
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from ..columnar import ARROW, split_columnar
 from ..formats.codec import Decoder
 from ..formats.registry import decoder
 from ..formats.wire import SchemaLookup, no_schemas
+from ..operators.columns import conform, flat
+from ..operators.statement import BatchStatement
 from ..record_error import RecordError
 from ..state.connection import lock, open_connection
 
@@ -214,14 +217,18 @@ class _TimestampExpression:
         register_udfs(self._connection, expression.udfs)
         lock(self._connection)
         self._in_use = threading.Lock()
-        self._sql = f"SELECT CAST(({expression.sql}) AS BIGINT) AS t FROM batch"
+        self._sql = expression.sql
+        self._schema = pa.schema([])  # of the columns that it reads
+        self._statement: BatchStatement | None = None
 
     def evaluate(self, table: pa.Table) -> pa.Array:
         with self._in_use:
-            self._connection.register("batch", table)
-            result = self._connection.sql(self._sql).to_arrow_table()["t"].combine_chunks()
-            self._connection.unregister("batch")
-            return result
+            if self._statement is None:
+                read = set(re.findall(r"\w+", self._sql))
+                self._schema = pa.schema([field for field in table.schema if field.name in {*read, "_ts"}])
+                sql = f"SELECT CAST(({self._sql}) AS BIGINT) AS t FROM {{batch}}"
+                self._statement = BatchStatement(self._connection, sql, {"batch": self._schema})
+            return flat(self._statement.run(batch=conform(table, self._schema)), "t")
 
 
 def _header_column(column: Column, headers: pa.ChunkedArray | None, rows: int) -> pa.Array:

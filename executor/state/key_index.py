@@ -127,21 +127,31 @@ class PartialIndex:
 
     def add(self, hashes: Hashes, slots: Ints) -> None:
         """In: of each slot the hash of its part."""
-        numbered = self._parts.number(hashes)
-        self._head = grown(self._head, self._parts.count, -1)
+        numbered = self.number(hashes)
         last = int(slots.max(initial=-1)) + 1
         self._next, self._part = grown(self._next, last, -1), grown(self._part, last, -1)
         _link(numbered.slot[numbered.group], slots, self._head, self._next, self._part)
 
+    def number(self, hashes: Hashes) -> Numbered:
+        """The numbers of these parts, as `slot`; who has none gets one."""
+        numbered = self._parts.number(hashes)
+        self._head = grown(self._head, self._parts.count, -1)
+        return numbered
+
     def find(
         self, hashes: Hashes, rows: Vector, within: SlotRange | None = None, room: int = ROWS_MAX
     ) -> tuple[Ints, Ints]:
+        """As `rows_of`, for the parts with these hashes."""
+        return self.rows_of(self._parts.find(hashes), rows, within, room)
+
+    def rows_of(
+        self, parts: Ints, rows: Vector, within: SlotRange | None = None, room: int = ROWS_MAX
+    ) -> tuple[Ints, Ints]:
         """The slots of these parts that have a row: the part's position, and the slot.
 
-        In: `rows`: per slot, -1 where there is none. `within`: only slots with a value between bounds. `room`: how many
-        may be found. Raises `MemoryError`.
+        In: `parts`: -1 has no rows. `rows`: per slot, -1 where there is none. `within`: only slots with a
+        value between bounds. `room`: how many may be found. Raises `MemoryError`.
         """
-        parts = self._parts.find(hashes)
         values, low, high = within or _ANYTHING
         total = _count(parts, rows, values, low, high, self._head, self._next, self._part)
         if total > room:

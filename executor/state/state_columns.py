@@ -10,6 +10,7 @@ import pyarrow as pa
 from ...sql.functions.aggregation.aggregate_values import as_physical, physical
 from ..operators.columns import Ints
 
+_OUTDATED_MIN = 5_000  # fewer are not worth clearing away
 _PIECES_MAX = 32  # of a pooled column: taking rows from many pieces is slow
 
 
@@ -79,14 +80,18 @@ def _longer(values: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
 
 class PooledColumn:
     """Values of any type: written behind the others, and found by their place. Outdated ones are cleared away once
-    they are more than the rest."""
+    they are more than the rest.
+
+    Invariant: slots have different places, but for those that have none. So the places that are in use are counted and
+    marked, and never sorted.
+    """
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
         self._places = np.zeros(0, np.int64)  # 0 is the NULL that the pool begins with
         self._pieces: list[pa.Array] = [pa.nulls(1, type_)]
         self._rows = 1
-        self._live = 1  # an upper bound, of when it was last counted
+        self._outdated = 0
 
     @property
     def nbytes(self) -> int:
@@ -104,10 +109,11 @@ class PooledColumn:
     def set(self, slots: Ints, values: pa.Array) -> None:
         if not len(slots):
             return
+        self._outdated += int(np.count_nonzero(self._places[slots]))
         self._places[slots] = self._rows + np.arange(len(slots), dtype=np.int64)
         self._pieces.append(values)
         self._rows += len(values)
-        if self._rows > 2 * self._live + 10_000:
+        if self._outdated > self._rows // 2 + _OUTDATED_MIN:
             self._compact()
         elif len(self._pieces) > _PIECES_MAX:
             self._merge()
@@ -122,8 +128,9 @@ class PooledColumn:
         self._pieces.append(pa.concat_arrays(tail[::-1]))
 
     def _compact(self) -> None:
-        used, places = np.unique(np.append(self._places, 0), return_inverse=True)
-        taken = pa.chunked_array(self._pieces, self._type).take(pa.array(used))
-        self._pieces = [taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)]
-        self._places = places[:-1].astype(np.int64)
-        self._rows = self._live = len(used)
+        used = np.zeros(self._rows, np.bool_)
+        used[self._places] = used[0] = True
+        kept: Any = pa.chunked_array(self._pieces, self._type).filter(pa.array(used))
+        self._pieces = [kept.combine_chunks() if kept.num_chunks != 1 else kept.chunk(0)]
+        self._places = (np.cumsum(used) - 1)[self._places]
+        self._rows, self._outdated = len(self._pieces[0]), 0

@@ -55,6 +55,15 @@ class StoreChanges:
         return _expired_column(self.rows)
 
 
+@dataclass(frozen=True, slots=True)
+class _Born:
+    """Rows of keys that had none, all columns and their numbers, in these slots. They are held until the next flush, as
+    the columns in memory hold them too. Rows that replace others are not: a group may be written in every batch."""
+
+    slots: Ints
+    rows: pa.Table
+
+
 class StateStore:
     """Rows by key. Everything happens inside the caller's transaction.
 
@@ -98,6 +107,7 @@ class StateStore:
         self._stored = np.empty(0, np.bool_)  # the table has rows of this key
         self._live = 0
         self._unsettled: list[Ints] = []
+        self._born: list[_Born] = []  # those of them whose rows need not be read again
         self._unsettled_rows = 0
         self._expired: dict[tuple[int, str], int] = {}  # what the table still has to forget
         self._loaded = not self._table.rows
@@ -247,6 +257,19 @@ class StateStore:
         self._grow()
         return numbered, self._number[numbered.slot] >= 0
 
+    def locate_by(self, columns: Sequence[pa.Array], by: Sequence[str]) -> tuple[Numbered, Ints, Ints]:
+        """The groups of rows by some of the key columns, and the stored rows of these: each one's group and slot. In:
+        the columns `by`. Slots are good until the next `settle`. Raises `MemoryError`."""
+        self._load()
+        part = self._by(tuple(by))
+        numbered = part.number(key_hashes(columns))
+        groups, slots = part.rows_of(numbered.slot, self._number, room=self._rows_at_once)
+        return numbered, groups, slots
+
+    def values_at(self, slots: Ints, names: Sequence[str]) -> list[pa.Array]:
+        """Of each column the values in these slots, which have a row."""
+        return self._get(slots, names)
+
     def values(self, slots: Ints) -> pa.Table:
         """The value columns, a row per slot: NULL where there is none."""
         names = tuple(self.value)
@@ -285,6 +308,29 @@ class StateStore:
             return
         slots = _distinct(np.concatenate(self._unsettled))
         self._unsettled, self._unsettled_rows = [], 0
+        born = self._take_born()
+        if born:
+            self._table.insert(pa.concat_tables([each.rows for each in born]))
+            settled = np.zeros(self._index.count, np.bool_)
+            for each in born:
+                self._stored[each.slots] = settled[each.slots] = True
+            slots = slots[~settled[slots]]
+        self._flush_slots(slots)
+
+    def _take_born(self) -> list[_Born]:
+        """Those that were not written again since."""
+        taken, self._born = self._born, []
+        found: list[_Born] = []
+        for born in taken:
+            current = self._number[born.slots] == ints(born.rows, NUMBER)
+            if current.all():
+                found.append(born)
+            elif current.any():
+                found.append(_Born(born.slots[current], born.rows.filter(pa.array(current))))
+        return found
+
+    def _flush_slots(self, slots: Ints) -> None:
+        """Their rows as they are now."""
         slots = slots[(self._number[slots] >= 0) | self._stored[slots]]
         if not len(slots):
             return
@@ -355,7 +401,8 @@ class StateStore:
         self._grow()
         gone = flat(rows, "_deleted").to_numpy(zero_copy_only=False)
         had = self._number[slots] >= 0
-        self._number[slots] = np.where(gone, -1, self._next + np.arange(len(slots)))
+        number = self._next + np.arange(len(slots))
+        self._number[slots] = np.where(gone, -1, number)
         self._next += len(slots)
         self._live += int((~gone).sum()) - int(had.sum())
         self._rows.set(slots, rows)
@@ -364,6 +411,8 @@ class StateStore:
         self._unsettled_rows += len(slots)
         self._version += 1
         born = np.flatnonzero(~gone & ~had)
+        if len(born) == len(rows):
+            self._born.append(_Born(slots, rows.append_column(NUMBER, pa.array(number))))
         if len(born):
             self._note_born(slots[born], rows if len(born) == len(rows) else take(rows, born))
         if self._unsettled_rows >= _SETTLE_FROM:

@@ -5,7 +5,6 @@ Only there. If stream time decides what a join still stores, a row that is filte
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from sqlglot import exp
@@ -13,6 +12,7 @@ from sqlglot import exp
 from ..expressions.typed import Typed
 from ..logical import LogicalPlan, names_of
 from ..steps.filter import LogicalFilter
+from .conditions import all_of, conditions_of
 
 
 def push_filters(plan: LogicalPlan) -> LogicalPlan:
@@ -21,7 +21,7 @@ def push_filters(plan: LogicalPlan) -> LogicalPlan:
     if not isinstance(plan, LogicalFilter) or plan.predicate.volatile:
         return plan
     below, left = plan.input, list[exp.Expression]()
-    for condition in _conditions(plan.predicate.tree):
+    for condition in conditions_of(plan.predicate.tree):
         pushed = _into_join(below, replace(plan.predicate, tree=condition))
         if pushed is None:
             left.append(condition)
@@ -31,7 +31,7 @@ def push_filters(plan: LogicalPlan) -> LogicalPlan:
         return plan
     if not left:
         return below
-    return LogicalFilter(below, replace(plan.predicate, tree=_all_of(left)))
+    return LogicalFilter(below, replace(plan.predicate, tree=all_of(left)))
 
 
 def _into_join(plan: LogicalPlan, condition: Typed) -> LogicalPlan | None:
@@ -64,24 +64,3 @@ def _as_deep_as_can_be(plan: LogicalPlan, condition: Typed) -> LogicalPlan:
         return LogicalFilter(plan, condition)
     (input_,) = plan.inputs
     return plan.with_inputs(_as_deep_as_can_be(input_, before))
-
-
-def _conditions(tree: exp.Expression) -> Iterator[exp.Expression]:
-    """Those that must all be true for the tree to be true."""
-    match tree:
-        case exp.Paren():
-            yield from _conditions(tree.this)
-        case exp.Coalesce() if [each.sql() for each in tree.expressions] == ["FALSE"]:
-            yield from _conditions(tree.this)
-        case exp.And():
-            yield from _conditions(tree.this)
-            yield from _conditions(tree.expression)
-        case _:
-            yield tree
-
-
-def _all_of(conditions: list[exp.Expression]) -> exp.Expression:
-    tree = exp.Paren(this=conditions[0].copy())
-    for condition in conditions[1:]:
-        tree = exp.And(this=tree, expression=exp.Paren(this=condition.copy()))
-    return tree

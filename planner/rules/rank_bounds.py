@@ -13,6 +13,7 @@ from sqlglot import exp
 from ..expressions.typed import Typed
 from ..logical import LogicalPlan
 from ..steps.filter import LogicalFilter
+from .conditions import all_of, conditions_of
 
 _MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
     exp.EQ: exp.EQ,
@@ -24,11 +25,38 @@ _MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
 
 
 def push_rank_bounds(plan: LogicalPlan) -> LogicalPlan:
-    """Tells what gives a rank the bound that a filter above sets for it. The filter stays."""
+    """Tells what gives a rank the bound that a filter above sets for it. Conditions that hold for all
+    ranks up to it leave the filter."""
     if isinstance(plan, LogicalFilter):
+        below = plan.input
         for column, largest in _upper_bounds(plan.predicate):
-            plan = replace(plan, input=plan.input.bounded(column, largest))
+            below = below.bounded(column, largest)
+        plan = replace(plan, input=below)
+        left = [each for each in conditions_of(plan.predicate.tree) if not _always_true(below, each)]
+        if not left:
+            return push_rank_bounds(below)
+        if len(left) < len(list(conditions_of(plan.predicate.tree))):
+            plan = replace(plan, predicate=replace(plan.predicate, tree=all_of(left)))
     return plan.with_inputs(*map(push_rank_bounds, plan.inputs))
+
+
+def _always_true(plan: LogicalPlan, condition: exp.Expression) -> bool:
+    """Whether it holds for every rank that the plan gives."""
+    for column, operator, value in _comparisons(condition):
+        largest = plan.largest_rank(column)
+        if largest is None or not value.is_int:
+            return False
+        bound = int(value.name)
+        match operator:
+            case exp.EQ:
+                return bound == largest == 1
+            case exp.LTE:
+                return largest <= bound
+            case exp.LT:
+                return largest < bound
+            case _:
+                return False
+    return False
 
 
 def fixed_columns(predicate: Typed) -> frozenset[str]:

@@ -21,7 +21,8 @@ from ...sql.ast import span_of
 from ...sql.functions.over_functions import OverFunction
 from ...sql.printing import print_expression
 from ...sql.types import BIGINT, DATE, DOUBLE, INTEGER, TIME, TIMESTAMP, Decimal, SqlType
-from ..steps.over import Lateness, LogicalSortKey
+from ..steps.over import Lateness
+from ..steps.over_calls import LogicalSortKey
 
 _TIMES = (TIMESTAMP, DATE, TIME)
 _US = 1_000  # of one ms

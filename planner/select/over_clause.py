@@ -22,7 +22,8 @@ from ..expressions.conversions import coerced
 from ..expressions.typed import Typed, column
 from ..logical import LogicalPlan, Named
 from ..schema import PSEUDO, WINDOW_BOUNDS, Column
-from ..steps.over import ROW_NUMBER_COLUMN, LogicalOver, LogicalOverCall, LogicalSortKey
+from ..steps.over import LogicalOver
+from ..steps.over_calls import ROW_NUMBER_COLUMN, LogicalOverCall, LogicalSortKey
 from ..steps.project import LogicalProject
 from ..steps.repartition import Repartition
 from .frames import OverFrame, common_lateness, frame_of

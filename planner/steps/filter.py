@@ -31,6 +31,9 @@ class LogicalFilter(Unary):
     def bounded(self, column: str, largest: int) -> LogicalPlan:
         return replace(self, input=self.input.bounded(column, largest))
 
+    def largest_rank(self, column: str) -> int | None:
+        return self.input.largest_rank(column)
+
     def lower(self, lowering: Lowering) -> Filter:
         step = self.input.lower(lowering)
         return Filter(lowering.id("filter"), step, sql_over(self.input.schema, self.predicate))

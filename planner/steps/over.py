@@ -6,18 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...sql.functions.over_functions import OVER_FUNCTIONS
-from ...sql.types import BIGINT, SqlType
-from ..expressions.readable import with_names
+from ...sql.types import BIGINT
 from ..expressions.typed import Typed
-from ..insight.lineage_rows import Influence, LineageRows, Value, indirect, shortened
+from ..insight.lineage_rows import LineageRows, Value, indirect
 from ..insight.stall import Cause, OperatorSeen, counted
 from ..logical import LogicalPlan, Unary, names_of, read_by
 from ..lowering import Lowering, sql_over
 from ..schema import Column, Schema
 from ..specs import KeyWindow, Kind, SqlExpression
+from .over_calls import ROW_NUMBER_COLUMN, LogicalOverCall, OverCall, value_of_call
 from .step import Step, Text
-
-ROW_NUMBER_COLUMN = "#row"
+from .top_rows import LogicalTopRows, can_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,49 +37,6 @@ class Lateness:
     def kept_ms(self) -> int:
         """How far behind stream time no result that can still change reads a row."""
         return self.final_after_ms + self.before_ms
-
-
-@dataclass(frozen=True, slots=True)
-class LogicalSortKey:
-    """An expression of ORDER BY in OVER."""
-
-    expression: Typed
-    descending: bool
-    nulls_first: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LogicalOverCall:
-    """A function OVER its partition; `name` is the column its result gets, `frame` generated SQL."""
-
-    name: str
-    function: str
-    arguments: tuple[Typed, ...]
-    order: tuple[LogicalSortKey, ...]
-    column: Column
-    frame: str = ""
-    filter: Typed | None = None
-    distinct: bool = False
-    measured: bool = False
-
-    @property
-    def inputs(self) -> tuple[Typed, ...]:
-        """Every expression over the rows that it reads."""
-        condition = () if self.filter is None else (self.filter,)
-        return (*self.arguments, *(key.expression for key in self.order), *condition)
-
-    def lower(self, read: Schema) -> OverCall:
-        return OverCall(
-            self.function,
-            tuple(sql_over(read, argument) for argument in self.arguments),
-            tuple(SortKey(sql_over(read, key.expression), key.descending, key.nulls_first) for key in self.order),
-            self.column.type,
-            self.frame,
-            None if self.filter is None else sql_over(read, self.filter),
-            self.distinct,
-            OVER_FUNCTIONS[self.function].breaks_ties or self.frame.startswith("ROWS"),
-            self.measured,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +76,8 @@ class LogicalOver(Unary):
     def bounded(self, column: str, largest: int) -> LogicalPlan:
         if column not in (call.name for call in self.calls) or not self._can_be_bounded:
             return self
+        if len(self.calls) == 1 and can_rank(self.calls[0], largest):
+            return LogicalTopRows(self.input, self.calls[0], largest)
         return self if self.bound is not None and self.bound[1] <= largest else replace(self, bound=(column, largest))
 
     @property
@@ -137,64 +95,6 @@ class LogicalOver(Unary):
             name, largest = self.bound
             bound = next(i for i, call in enumerate(self.calls) if call.name == name), largest
         return Over(lowering.id("over"), step, calls, self.schema, identity, bound, self.lateness)
-
-
-@dataclass(frozen=True, slots=True)
-class SortKey:
-    """An expression of ORDER BY in OVER."""
-
-    expression: SqlExpression
-    descending: bool = False
-    nulls_first: bool = False
-
-    def describe(self, text: Text = str) -> str:
-        direction, nulls = " DESC" if self.descending else "", " NULLS FIRST" if self.nulls_first else ""
-        return f"{text(self.expression.sql)}{direction}{nulls}"
-
-
-@dataclass(frozen=True, slots=True)
-class OverCall:
-    """A function OVER the rows of its partition: its name, and `frame` as generated SQL, empty for the default one.
-
-    `breaks_ties`: rows that the order does not tell apart come in the order of their arrival. `measured`: the frame is
-    bounded by distances, in the smallest units of what it is ordered by.
-    """
-
-    function: str
-    arguments: tuple[SqlExpression, ...]
-    order: tuple[SortKey, ...]
-    type: SqlType
-    frame: str = ""
-    filter: SqlExpression | None = None
-    distinct: bool = False
-    breaks_ties: bool = True
-    measured: bool = False
-
-    @property
-    def ranged(self) -> bool:
-        """Whether rows that are equal in the order are in a frame together."""
-        return self.frame.startswith("RANGE")
-
-    @property
-    def conditions(self) -> tuple[SqlExpression, ...]:
-        return () if self.filter is None else (self.filter,)
-
-    @property
-    def sorted_by(self) -> tuple[SqlExpression, ...]:
-        return tuple(key.expression for key in self.order)
-
-    @property
-    def expressions(self) -> tuple[SqlExpression, ...]:
-        """All that it computes over a row of the input."""
-        return (*self.arguments, *self.sorted_by, *self.conditions)
-
-    def describe(self, text: Text = str) -> str:
-        arguments = ", ".join(text(e.sql) for e in self.arguments)
-        condition = "" if self.filter is None else f" FILTER (WHERE {text(self.filter.sql)})"
-        order = ", ".join(key.describe(text) for key in self.order)
-        parts = [f"ORDER BY {order}" if order else "", self.frame]
-        head = f"{self.function}({'DISTINCT ' if self.distinct else ''}{arguments}){condition}"
-        return f"{head} OVER ({' '.join(part for part in parts if part)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +173,7 @@ class Over(Step):
         values, first = dict(rows.values), self.first_result
         partition = sum((indirect(value.influences, "WINDOW", value.text) for value in rows.keys.values()), ())
         for i, call in enumerate(self.calls):
-            values[f"v{first + i}"] = _value(call, rows, partition)
+            values[f"v{first + i}"] = value_of_call(call, rows, partition)
         if not self.identity:
             values[f"v{first + len(self.calls)}"] = Value("a number")
         if self.bound is None:
@@ -281,10 +181,3 @@ class Over(Step):
         position, largest = self.bound
         bound = values[f"v{first + position}"]
         return LineageRows(values, rows.influences + indirect(bound.influences, "FILTER", f"{bound.text} <= {largest}"))
-
-
-def _value(call: OverCall, rows: LineageRows, partition: tuple[Influence, ...]) -> Value:
-    text = with_names(shortened(call.describe(rows.full_text)))
-    direct = rows.used_by(call.arguments, "AGGREGATION", text)
-    decided = rows.deciding(call.sorted_by, "SORT") + rows.deciding(call.conditions, "FILTER")
-    return Value(text, direct + partition + decided)

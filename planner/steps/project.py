@@ -37,10 +37,17 @@ class LogicalProject(Unary):
         return computed_from(condition, self.schema, {n.name: n.expression for n in (*self.values, *(self.key or ()))})
 
     def bounded(self, column: str, largest: int) -> LogicalPlan:
+        below = self._named(column)
+        return self if below is None else replace(self, input=self.input.bounded(below, largest))
+
+    def largest_rank(self, column: str) -> int | None:
+        below = self._named(column)
+        return None if below is None else self.input.largest_rank(below)
+
+    def _named(self, column: str) -> str | None:
+        """The column of the input that has this name here."""
         named = next((n for n in (*self.values, *(self.key or ())) if n.name == column), None)
-        if named is None or named.expression.column is None:
-            return self
-        return replace(self, input=self.input.bounded(named.expression.column, largest))
+        return None if named is None else named.expression.column
 
     def lower(self, lowering: Lowering) -> Project:
         step, read = self.input.lower(lowering), self.input.schema

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from millstream.executor.state import connection
@@ -53,3 +54,28 @@ def test_an_expression_that_fails_is_null_also_where_a_part_of_it_occurs_twice(e
     with open_connection() as opened:
         found = opened.execute(f"SELECT TRY({expression}) FROM (VALUES (3, 0), (3, 2)) t(a, b)").fetchall()
     assert found[0] == (None,) and found[1] != (None,)
+
+
+_TEXT_COMPRESSIONS = {"FSST", "DICT_FSST", "DICTIONARY", "ZSTD"}
+
+
+def _compressions(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    connection.execute("CHECKPOINT")
+    found = connection.execute("SELECT compression FROM pragma_storage_info('t') WHERE column_name = 'text'")
+    return {name.upper() for (name,) in found.fetchall()}
+
+
+def test_texts_are_stored_as_they_are_and_a_file_with_compressed_ones_is_read(tmp_path: Path) -> None:
+    rows = "SELECT 'https://example.org/item?number=' || i AS text FROM range(200000) rows(i)"
+    with duckdb.connect(tmp_path / "old.duckdb") as old:
+        old.execute(f"CREATE TABLE t AS {rows}")
+        assert _compressions(old) & _TEXT_COMPRESSIONS
+    connection = open_connection(str(tmp_path / "old.duckdb"))
+    count, last = 200_000, "https://example.org/item?number=99999"
+    assert connection.execute("SELECT count(DISTINCT text), max(text) FROM t").fetchall() == [(count, last)]
+    connection.execute(f"INSERT INTO t {rows}")
+    connection.close()
+    connection = open_connection(str(tmp_path / "new.duckdb"))
+    connection.execute(f"CREATE TABLE t AS {rows}")
+    assert not _compressions(connection) & _TEXT_COMPRESSIONS
+    connection.close()

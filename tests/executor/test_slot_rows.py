@@ -53,6 +53,7 @@ def test_what_was_used_longest_ago_goes_first(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_a_column_of_states_gives_back_what_was_set_last(type_: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_columns, "_PIECES_MAX", 4)
+    monkeypatch.setattr(state_columns, "_OUTDATED_MIN", 10)
     values: dict[pa.DataType, list[Any]] = {
         pa.int64(): [1, -2, None],
         pa.float64(): [1.5, float("inf"), None],

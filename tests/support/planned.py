@@ -12,6 +12,7 @@ import pyarrow as pa
 from pipelines import open_pipeline, rows_of
 from planning import Planner
 
+from millstream.executor.building import Emit
 from millstream.executor.partitioning import RekeyPartitioner
 from millstream.executor.pipeline import Pipeline
 from millstream.planner.physical import PhysicalPlan
@@ -36,17 +37,22 @@ def random_ends(rng: Random, count: int) -> list[int]:
 
 
 def changes(
-    plan: PhysicalPlan, rows: Sequence[Row], ends: Sequence[int] = (), *, restart_at: int | None = None
+    plan: PhysicalPlan,
+    rows: Sequence[Row],
+    ends: Sequence[int] = (),
+    *,
+    restart_at: int | None = None,
+    emit: Emit = "every",
 ) -> list[dict[str, Any]]:
     """The changes that reach the sink. In: rows with the columns of the source by name, and `ts`; a table's row with no
     value column at all is a deletion. `restart_at`: before this batch the state is rebuilt from its changes."""
     (source,) = plan.sources()
-    pipeline = open_pipeline(plan, partitioner=RekeyPartitioner())
+    pipeline = open_pipeline(plan, partitioner=RekeyPartitioner(), emit=emit)
     recorded: list[tuple[str, pa.Table]] = []
     out: list[dict[str, Any]] = []
     for number, (start, end) in enumerate(zip([0, *ends], [*ends, len(rows)], strict=True)):
         if number == restart_at:
-            pipeline = _restored(plan, recorded)
+            pipeline = _restored(plan, recorded, emit)
         batch = rows_of(source, [_physical(source, row) for row in rows[start:end]], start)
         out += _named(plan, pipeline.process({source.id: batch}).rows.to_pylist())
         recorded += [(change.store, change.rows) for change in pipeline.take_changes()]
@@ -64,6 +70,20 @@ def added_up(changed: Sequence[Row]) -> list[Row]:
         kept[key] = row
         assert left[key] >= 0, f"taken back, but never given: {row}"
     return [kept[key] for key, count in left.items() for _ in range(count)]
+
+
+def table_of(plan: PhysicalPlan, changed: Sequence[Row]) -> list[Row]:
+    """What is left of the changes where a row replaces the one with its key; a row can be taken back only as it is."""
+    assert isinstance(plan.root, Sink)
+    left: dict[str, Row] = {}
+    for change in changed:
+        row = {name: value for name, value in change.items() if not name.startswith("_")}
+        key = repr([row[column.name] for column in plan.root.schema.key])
+        if change["_weight"] > 0:
+            left[key] = row
+        else:
+            assert left.pop(key) == row, f"taken back, but not there: {row}"
+    return list(left.values())
 
 
 def batch_answer(rows: Sequence[Row], sql: str, columns: Mapping[str, str]) -> list[Row]:
@@ -86,8 +106,8 @@ def same_rows(found: Sequence[Row], wanted: Sequence[Row]) -> None:
     assert mine == theirs, [pair for pair in zip(mine, theirs, strict=False) if pair[0] != pair[1]][:1]
 
 
-def _restored(plan: PhysicalPlan, recorded: Sequence[tuple[str, pa.Table]]) -> Pipeline:
-    pipeline = open_pipeline(plan, partitioner=RekeyPartitioner())
+def _restored(plan: PhysicalPlan, recorded: Sequence[tuple[str, pa.Table]], emit: Emit) -> Pipeline:
+    pipeline = open_pipeline(plan, partitioner=RekeyPartitioner(), emit=emit)
     for store, rows in recorded:
         pipeline.restore(store, rows)
     return pipeline

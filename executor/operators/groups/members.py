@@ -10,14 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
+import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....sql.functions.aggregation.aggregate_kernels import GroupEvents
 from ....sql.types import BIGINT, SqlType
+from ...state.key_hash import Vector
 from ...state.store import StateStore
-from ..columns import Bools, Ints, codes, flat, ints, take
+from ..columns import Bools, Ints, codes, conform, flat, ints, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class Members:
         """
         if pa.types.is_floating(values.type):
             values = pc.add(values, 0.0)  # -0.0 is 0.0
+        if not self._retracts:
+            return self._first_times(events, values, keys)
         operations = _operations(events, values)
         if not len(operations.pair):
             return dict(events)
@@ -72,11 +76,53 @@ class Members:
         before = self._read(pairs)
         after, thinned = before.copy(), dict(events)
         for position, call in enumerate(self.calls):
-            counts = _CallCounts(operations, events[call], before[position], retracts=self._retracts)
+            counts = _CallCounts(operations, events[call], before[position])
             after[position] = counts.after
             thinned[call] = counts.thinned()
         self._write(pairs, before, after)
         return thinned
+
+    def _first_times(
+        self, events: Mapping[int, GroupEvents], values: pa.Array, keys: pa.Table
+    ) -> dict[int, GroupEvents]:
+        """As `distinct`, where values only come: of each call the events with a value that its group did not have."""
+        several = [events[call] for call in self.calls]
+        row = np.maximum.reduce([each.add for each in several])
+        there = row >= 0
+        if values.null_count:
+            there &= values.is_valid().to_numpy(zero_copy_only=False)[
+                row
+            ]  # row -1 looks at the last one: it is out anyway
+        event = np.flatnonzero(there)
+        if not len(event):
+            return dict(events)
+        members = take(keys.select(self._keys), event).append_column("m", values.take(pa.array(row[event])))
+        members = conform(members, self.store.key_schema)
+        numbered, known = self.store.locate([flat(members, name) for name in members.column_names])
+        before = self._present(numbered.slot, known)
+        after = before.copy()
+        adds = np.stack([each.add[event] >= 0 for each in several], axis=1)
+        keeps = _first_times(numbered.group, adds, after)
+        changed = np.flatnonzero((before != after).any(axis=1))
+        rows = take(members, numbered.first[changed])
+        for position, name in enumerate(self._counts):
+            rows = rows.append_column(name, pa.array(after[changed, position].astype(np.int64)))
+        self.store.write_at(numbered.slot[changed], rows)
+        thinned = dict(events)
+        for position, (call, each) in enumerate(zip(self.calls, several, strict=True)):
+            add = np.full(len(each), -1, np.int64)
+            kept = event[keeps[:, position]]
+            add[kept] = each.add[kept]
+            thinned[call] = GroupEvents(each.group, each.undo, add)
+        return thinned
+
+    def _present(self, slots: Ints, known: Bools) -> Bools:
+        """Per member and call whether it is there."""
+        present = np.zeros((len(slots), len(self.calls)), np.bool_)
+        if known.any():
+            for position, column in enumerate(self.store.values_at(slots[known], self._counts)):
+                present[known, position] = column.to_numpy(zero_copy_only=False) > 0
+        return present
 
     def of_groups(self, call: int, keys: pa.Table) -> tuple[Ints, pa.Array]:
         """The values that each group has for this call, in ascending order, and whose they are: the key's position."""
@@ -107,7 +153,7 @@ class Members:
 class _CallCounts:
     """The counts of one call: which operations begin or end a value's presence, and what is left in the end."""
 
-    def __init__(self, operations: _Operations, events: GroupEvents, before: Ints, *, retracts: bool) -> None:
+    def __init__(self, operations: _Operations, events: GroupEvents, before: Ints) -> None:
         self._operations, self._events = operations, events
         event, sign = operations.event, operations.sign
         self._counts = np.where(sign > 0, events.add[event] >= 0, events.undo[event] >= 0)
@@ -119,8 +165,7 @@ class _CallCounts:
         base = before - (total[starts] - steps[starts])
         reached = total + base[pair]
         ends = np.append(starts[1:], len(pair)) - 1
-        left = np.maximum(reached[ends], 0)
-        self.after = left if retracts else np.minimum(left, 1)
+        self.after = np.maximum(reached[ends], 0)
         turning = np.where(steps > 0, reached == 1, (steps < 0) & (reached == 0))
         self._turns = np.empty(len(order), dtype=np.bool_)
         self._turns[order] = turning
@@ -138,6 +183,18 @@ class _CallCounts:
         chosen = self._operations.event[keeps]
         kept[chosen] = rows[chosen]
         return kept
+
+
+@numba.njit(cache=True, nogil=True)
+def _first_times(pair: Vector, adds: Vector, present: Vector):
+    """Of each event and call whether the call adds the pair's value while it is not `present`, which it is from then
+    on. In: the pair of each event; per event and call whether it adds."""
+    keeps = np.zeros(adds.shape, np.bool_)
+    for i in range(len(pair)):
+        for call in range(adds.shape[1]):
+            if adds[i, call] and not present[pair[i], call]:
+                keeps[i, call] = present[pair[i], call] = True
+    return keeps
 
 
 def _operations(events: Mapping[int, GroupEvents], values: pa.Array) -> _Operations:

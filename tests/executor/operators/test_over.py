@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pipelines import open_pipeline, rows_of
-from planned import added_up, batch_answer, changes, plan_of, random_ends, same_rows
+from planned import added_up, batch_answer, changes, plan_of, random_ends, same_rows, table_of
 
 from millstream.executor.figures import Meters
 from millstream.executor.partitioning import RekeyPartitioner
@@ -200,7 +200,7 @@ def test_the_first_rows_of_each_partition_are_the_batch_answers(rank: str, condi
     rng = Random(rank + condition)
     for _ in range(4):
         rows = random_rows(rng, rng.randrange(60))
-        found = added_up(changes(plan, rows, random_ends(rng, len(rows))))
+        found = table_of(plan, changes(plan, rows, random_ends(rng, len(rows))))
         wanted = batch_answer(
             rows, f"SELECT * FROM (SELECT k, a, x, {reference} AS rn FROM rows) WHERE {condition}", COLUMNS
         )
@@ -217,7 +217,7 @@ def test_select_distinct_has_each_different_row_once(source: str) -> None:
             for row in rows:
                 row["part"] = 0
         ends = random_ends(rng, len(rows))
-        found = added_up(changes(plan, rows, ends, restart_at=rng.choice((None, len(ends)))))
+        found = table_of(plan, changes(plan, rows, ends, restart_at=rng.choice((None, len(ends)))))
         left = list({row["k"]: row for row in rows}.values()) if source == TABLE else rows
         same_rows(found, batch_answer(left, "SELECT DISTINCT a, x % 2 AS odd FROM rows WHERE a IS NOT NULL", COLUMNS))
 
@@ -254,7 +254,7 @@ def test_of_a_stream_no_more_rows_are_kept_than_the_filter_asks_for() -> None:
     for start in range(0, 300, 50):
         rows = [{"k0": "p", "v0": 1, "v1": i, "v2": 0.0, "ts": i} for i in range(start, start + 50)]
         pipeline.process({source.id: rows_of(source, rows, start)})
-    store = next(store for name, store in pipeline.stores.items() if name.startswith("over") and "v1" in store.value)
+    store = next(store for name, store in pipeline.stores.items() if name == "top-1")
     assert sorted(store.rows()["v1"].to_pylist()) == [298, 299]
 
 

@@ -147,7 +147,7 @@ def distinct(rng: Random, size: int) -> Case:
     sql = f"CREATE TABLE O{with_} AS SELECT DISTINCT V0 AS G, MOD(V0, 2) AS P FROM A{where}"
     batch = f"SELECT DISTINCT FALSE, V0, V0 % 2 FROM ({_valued('A', keyed=False)}){where}"
     return Case((a,), (f"{sql} EMIT CHANGES;",), batch, "TABLE", ("G", "P"), (),
-                sink_format=value_format, key_format=key_format, net=True)  # fmt: skip
+                sink_format=value_format, key_format=key_format)  # fmt: skip
 
 
 def numbered(rng: Random, size: int) -> Case:
@@ -171,7 +171,7 @@ def numbered(rng: Random, size: int) -> Case:
     keys = ("G",) if fixed else ("G", "RN")
     reference = f"SELECT FALSE, {listed} FROM ({batch}){bound}"
     return Case((a,), (f"{sql} EMIT CHANGES;",), reference, "TABLE", keys, ("X0",),
-                sink_format=value_format, key_format=key_format, net=True)  # fmt: skip
+                sink_format=value_format, key_format=key_format, net=not bound)  # fmt: skip
 
 
 MAKERS = (

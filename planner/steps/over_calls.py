@@ -1,0 +1,125 @@
+"""Calls of functions OVER partitions, as the analyzed plan and as steps have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...sql.functions.over_functions import OVER_FUNCTIONS
+from ...sql.types import SqlType
+from ..expressions.readable import with_names
+from ..expressions.typed import Typed
+from ..insight.lineage_rows import Influence, LineageRows, Value, shortened
+from ..lowering import sql_over
+from ..schema import Column, Schema
+from ..specs import SqlExpression
+from .step import Text
+
+ROW_NUMBER_COLUMN = "#row"
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalSortKey:
+    """An expression of ORDER BY in OVER."""
+
+    expression: Typed
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalOverCall:
+    """A function OVER its partition; `name` is the column its result gets, `frame` generated SQL."""
+
+    name: str
+    function: str
+    arguments: tuple[Typed, ...]
+    order: tuple[LogicalSortKey, ...]
+    column: Column
+    frame: str = ""
+    filter: Typed | None = None
+    distinct: bool = False
+    measured: bool = False
+
+    @property
+    def inputs(self) -> tuple[Typed, ...]:
+        """Every expression over the rows that it reads."""
+        condition = () if self.filter is None else (self.filter,)
+        return (*self.arguments, *(key.expression for key in self.order), *condition)
+
+    def lower(self, read: Schema) -> OverCall:
+        return OverCall(
+            self.function,
+            tuple(sql_over(read, argument) for argument in self.arguments),
+            tuple(SortKey(sql_over(read, key.expression), key.descending, key.nulls_first) for key in self.order),
+            self.column.type,
+            self.frame,
+            None if self.filter is None else sql_over(read, self.filter),
+            self.distinct,
+            OVER_FUNCTIONS[self.function].breaks_ties or self.frame.startswith("ROWS"),
+            self.measured,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """An expression of ORDER BY in OVER."""
+
+    expression: SqlExpression
+    descending: bool = False
+    nulls_first: bool = False
+
+    def describe(self, text: Text = str) -> str:
+        direction, nulls = " DESC" if self.descending else "", " NULLS FIRST" if self.nulls_first else ""
+        return f"{text(self.expression.sql)}{direction}{nulls}"
+
+
+@dataclass(frozen=True, slots=True)
+class OverCall:
+    """A function OVER the rows of its partition: its name, and `frame` as generated SQL, empty for the default one.
+
+    `breaks_ties`: rows that the order does not tell apart come in the order of their arrival. `measured`: the frame is
+    bounded by distances, in the smallest units of what it is ordered by.
+    """
+
+    function: str
+    arguments: tuple[SqlExpression, ...]
+    order: tuple[SortKey, ...]
+    type: SqlType
+    frame: str = ""
+    filter: SqlExpression | None = None
+    distinct: bool = False
+    breaks_ties: bool = True
+    measured: bool = False
+
+    @property
+    def ranged(self) -> bool:
+        """Whether rows that are equal in the order are in a frame together."""
+        return self.frame.startswith("RANGE")
+
+    @property
+    def conditions(self) -> tuple[SqlExpression, ...]:
+        return () if self.filter is None else (self.filter,)
+
+    @property
+    def sorted_by(self) -> tuple[SqlExpression, ...]:
+        return tuple(key.expression for key in self.order)
+
+    @property
+    def expressions(self) -> tuple[SqlExpression, ...]:
+        """All that it computes over a row of the input."""
+        return (*self.arguments, *self.sorted_by, *self.conditions)
+
+    def describe(self, text: Text = str) -> str:
+        arguments = ", ".join(text(e.sql) for e in self.arguments)
+        condition = "" if self.filter is None else f" FILTER (WHERE {text(self.filter.sql)})"
+        order = ", ".join(key.describe(text) for key in self.order)
+        parts = [f"ORDER BY {order}" if order else "", self.frame]
+        head = f"{self.function}({'DISTINCT ' if self.distinct else ''}{arguments}){condition}"
+        return f"{head} OVER ({' '.join(part for part in parts if part)})"
+
+
+def value_of_call(call: OverCall, rows: LineageRows, partition: tuple[Influence, ...]) -> Value:
+    text = with_names(shortened(call.describe(rows.full_text)))
+    direct = rows.used_by(call.arguments, "AGGREGATION", text)
+    decided = rows.deciding(call.sorted_by, "SORT") + rows.deciding(call.conditions, "FILTER")
+    return Value(text, direct + partition + decided)

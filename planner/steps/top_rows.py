@@ -1,0 +1,133 @@
+"""Top-n: the first rows of each partition of a stream, with their ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...sql.functions.over_functions import OVER_FUNCTIONS
+from ...sql.types import BIGINT, Array, Map, Struct
+from ..insight.lineage_rows import LineageRows, Value, indirect
+from ..logical import LogicalPlan, Unary, names_of, read_by
+from ..lowering import Lowering
+from ..schema import Column, Schema
+from ..specs import KeyWindow, Kind, SqlExpression
+from .over_calls import ROW_NUMBER_COLUMN, LogicalOverCall, OverCall, value_of_call
+from .step import Step, Text
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalTopRows(Unary):
+    """The rows of a stream that `call` gives a rank up to `largest` among those of their key. `numbered`: with the
+    column `#row`, which tells the rows apart. `emit_old`: changes come with the row that they replace."""
+
+    call: LogicalOverCall
+    largest: int
+    numbered: bool = True
+    emit_old: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        number = (Column(ROW_NUMBER_COLUMN, BIGINT),) if self.numbered else ()
+        return Schema((*self.input.schema.columns, self.call.column, *number))
+
+    @property
+    def kind(self) -> Kind:
+        return "TABLE"
+
+    @property
+    def key_may_be_null(self) -> bool:
+        return True
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        return None
+
+    def giving(self, needed: frozenset[str]) -> LogicalTopRows:
+        return replace(self, numbered=ROW_NUMBER_COLUMN in needed)
+
+    def giving_old_rows(self, wanted: bool) -> LogicalTopRows:
+        return replace(self, emit_old=self.emit_old or wanted)
+
+    def wants_old_rows(self, wanted: bool) -> tuple[bool, ...]:
+        return (True,)
+
+    def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (needed | names_of(self.input.schema.key) | read_by(self.call.inputs),)
+
+    def bounded(self, column: str, largest: int) -> LogicalPlan:
+        return replace(self, largest=largest) if column == self.call.name and 1 <= largest < self.largest else self
+
+    def largest_rank(self, column: str) -> int | None:
+        return self.largest if column == self.call.name else None
+
+    def lower(self, lowering: Lowering) -> TopRows:
+        step, call = self.input.lower(lowering), self.call.lower(self.input.schema)
+        # Where nobody reads the numbers, partition and rank are the key: what comes replaces what was there.
+        emit_old = self.emit_old or self.numbered
+        return TopRows(lowering.id("top"), step, call, self.schema, self.largest, self.numbered, emit_old)
+
+
+def can_rank(call: LogicalOverCall, largest: int) -> bool:
+    """Whether rows beyond the bound never matter, and the others are in an order that values of the keys decide."""
+    nested = any(isinstance(key.expression.type, Array | Map | Struct) for key in call.order)
+    return OVER_FUNCTIONS[call.function].ranks and largest >= 1 and not nested
+
+
+@dataclass(frozen=True, slots=True)
+class TopRows(Step):
+    """The first rows of each partition; partitions are the keys of the input.
+
+    In:  a stream's rows.
+    Out: the input's key and values, the rank, and where `numbered` a number that tells rows apart; of the rows with a
+         rank up to `largest` those whose rank changes. What one row changes in its partition goes out under its `_seq`,
+         first the rows that go, at -1, then those that come: for every row, or for all rows of a batch together. Only
+         where `emit_old` rows go at -1; else the next row with their rank replaces them.
+    """
+
+    input: Step
+    call: OverCall
+    schema: Schema
+    largest: int
+    numbered: bool = True
+    emit_old: bool = True
+
+    @property
+    def expressions(self) -> tuple[SqlExpression, ...]:
+        return self.call.expressions
+
+    @property
+    def gives(self) -> Kind:
+        return "TABLE"
+
+    @property
+    def passes_columns(self) -> bool:
+        return True
+
+    @property
+    def stateful(self) -> bool:
+        return True
+
+    @property
+    def word(self) -> str:
+        return "window functions"
+
+    @property
+    def rank_position(self) -> int:
+        """Of the rank among the values."""
+        return len(self.schema.value) - 1 - self.numbered
+
+    def describe(self, text: Text = str) -> str:
+        keys = ", ".join(f"k{i}" for i in range(len(self.schema.key))) or "nothing"
+        rank = f"v{self.rank_position} <= {self.largest}"
+        return f"TOP ROWS of partitions by {keys}: {self.call.describe(text)}, {rank} | {self.schema}"
+
+    def lineage(self, *below: LineageRows) -> LineageRows:
+        (rows,) = below
+        values, position = dict(rows.values), self.rank_position
+        partition = sum((indirect(value.influences, "WINDOW", value.text) for value in rows.keys.values()), ())
+        rank = value_of_call(self.call, rows, partition)
+        values[f"v{position}"] = rank
+        if self.numbered:
+            values[f"v{position + 1}"] = Value("a number")
+        decided = indirect(rank.influences, "FILTER", f"{rank.text} <= {self.largest}")
+        return LineageRows(values, rows.influences + decided)
