@@ -15,10 +15,8 @@ hold no WAL.
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
@@ -28,9 +26,9 @@ from millstream.errors import MillstreamError
 
 from ..connector import Chunk, ConnectRecord, Position, SourceConnector, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemUnavailable
-from ..connector_settings import setting
 from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
-from .pg_connections import ReplicationStream, WalData, connect, explained, lsn_of, lsn_text
+from .pg_changes import PostgresChanges
+from .pg_connections import ReplicationStream, connect, explained, lsn_of, lsn_text
 from .pg_tables import (
     CapturedTable,
     captured_tables,
@@ -38,89 +36,13 @@ from .pg_tables import (
     check_slot,
     drop_slot,
     ensure_publication,
-    primary_key,
     slot_exists,
 )
 from .pg_values import ValueModes
-from .pgoutput import (
-    BeginMessage,
-    CommitMessage,
-    LogicalMessage,
-    RowChange,
-    TableRelation,
-    TruncateMessage,
-    decode_message,
-)
+from .postgres_settings import PostgresSettings
 
-_PREFIX: Final = "millstream-heartbeat"
 _HANG_UP_S: Final = 5.0
-_SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _log = structlog.get_logger("millstream.connect")
-
-
-@dataclass(frozen=True)
-class PostgresSettings:
-    database_hostname: str = setting("Host of PostgreSQL, or the folder of its socket.")
-    database_user: str = setting("User, with the attribute REPLICATION.")
-    database_dbname: str = setting("Database.")
-    topic_prefix: str = setting("Topics are called prefix.schema.table.")
-    database_password: str | None = setting("Password of the user.", default=None, secret=True)
-    database_port: int = setting("Port of PostgreSQL.", default=5432)
-    database_sslmode: str = setting("As libpq's sslmode.", default="prefer", choices=_SSL_MODES)
-    database_sslrootcert: str | None = setting("File with the certificates that are trusted.", default=None)
-    table_include_list: tuple[str, ...] = setting("Patterns for schema.table; all tables without it.", default=())
-    table_exclude_list: tuple[str, ...] = setting("Patterns for schema.table.", default=())
-    slot_name: str | None = setting("Replication slot; by default millstream_ and the connector's name.", default=None)
-    publication_name: str | None = setting("Publication; by default as the slot.", default=None)
-    publication_autocreate_mode: str = setting(
-        "Whether the publication is created.", default="filtered", choices=("filtered", "disabled")
-    )
-    snapshot_mode: str = setting(
-        "Whether the existing rows come first.", default="initial", choices=("initial", "never", "no_data")
-    )
-    decimal_handling_mode: str = setting(
-        "NUMERIC as an exact JSON number, a string, a double, or Debezium's base64.",
-        default="number",
-        choices=("number", "string", "double", "precise"),
-    )
-    time_precision_mode: str = setting(
-        "Times in microseconds (adaptive), milliseconds (connect), or ISO 8601.",
-        default="adaptive",
-        choices=("adaptive", "connect", "isostring"),
-    )
-    tombstones_on_delete: bool = setting("A tombstone follows each delete.", default=True)
-    unavailable_value_placeholder: str = setting(
-        "What stands for a TOAST value that was left alone.", default="__debezium_unavailable_value"
-    )
-    heartbeat_interval_ms: int = setting(
-        "How often the position moves while nothing comes; 0 emits no messages.", default=10_000
-    )
-    max_batch_size: int = setting("Rows of a chunk.", default=2048)
-
-    def __post_init__(self) -> None:
-        for pattern in (*self.table_include_list, *self.table_exclude_list):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f'"{pattern}" is no regular expression: {error}') from None
-        if self.max_batch_size < 1 or self.heartbeat_interval_ms < 0:
-            raise ValueError("max.batch.size must be positive, heartbeat.interval.ms not negative")
-
-    @property
-    def parameters(self) -> dict[str, str]:
-        """For libpq."""
-        given = {
-            "host": self.database_hostname, "port": str(self.database_port), "user": self.database_user,
-            "password": self.database_password, "dbname": self.database_dbname, "sslmode": self.database_sslmode,
-            "sslrootcert": self.database_sslrootcert,
-        }  # fmt: skip
-        return {name: value for name, value in given.items() if value is not None}
-
-    def slot(self, connector: str) -> str:
-        return self.slot_name or "millstream_" + re.sub(r"[^a-z0-9_]", "_", connector.lower())[:50]
-
-    def publication(self, connector: str) -> str:
-        return self.publication_name or self.slot(connector)
 
 
 class PostgresSource(SourceConnector):
@@ -144,7 +66,7 @@ class PostgresSource(SourceConnector):
         )
         self._connection: psycopg.Connection[Any] | None = None
         self._snapshot: Iterator[Chunk] | None = None
-        self._changes: _Changes | None = None
+        self._changes: PostgresChanges | None = None
 
     def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
         if position is None:
@@ -254,7 +176,7 @@ class PostgresSource(SourceConnector):
 
     # The stream
 
-    def _follow(self, lsn: int) -> _Changes:
+    def _follow(self, lsn: int) -> PostgresChanges:
         connection = self._connected()
         check_slot(connection, self._slot, lsn)
         stream = ReplicationStream(self._settings.parameters)
@@ -263,7 +185,7 @@ class PostgresSource(SourceConnector):
         except MillstreamError:
             stream.close()
             raise
-        return _Changes(stream, connection, self._envelope, self._settings, lsn)
+        return PostgresChanges(stream, connection, self._envelope, self._settings, lsn)
 
 
 def _drop_in_time(connection: psycopg.Connection[Any], slot: str) -> None:
@@ -277,112 +199,3 @@ def _drop_in_time(connection: psycopg.Connection[Any], slot: str) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
-
-
-class _Changes:
-    """The stream of changes. State: the tables as the stream has described them, the open transaction, and up to where
-    everything was given out."""
-
-    def __init__(
-        self, stream: ReplicationStream, connection: psycopg.Connection[Any], envelope: EnvelopeSettings,
-        settings: PostgresSettings, lsn: int,
-    ) -> None:  # fmt: skip
-        self.stream = stream
-        self._connection = connection
-        self._envelope = envelope
-        self._settings = settings
-        self._tables: dict[int, TableEnvelope] = {}
-        self._begin: BeginMessage | None = None
-        self._skips = False  # a transaction that was read before
-        self._order = 0
-        self._lsn = lsn  # up to here everything was given out
-        self._seen_lsn = lsn  # and up to here there was nothing more
-        self._heartbeat_s = (settings.heartbeat_interval_ms or 10_000) / 1000
-        self._next_heartbeat = time.monotonic() + self._heartbeat_s
-
-    def read(self, timeout_s: float) -> Chunk | None:
-        """Whole transactions as far as they are there, or a part of a large one."""
-        records: list[ConnectRecord] = []
-        deadline = time.monotonic() + timeout_s
-        while True:
-            waits = self._begin is not None or not records
-            data = self.stream.read(max(0.0, deadline - time.monotonic()) if waits else 0.0)
-            if data is not None:
-                records += self._taken(data)
-            full = len(records) >= self._settings.max_batch_size
-            over = data is None and (self._begin is None or time.monotonic() >= deadline)
-            if full or (over and records):
-                return Chunk(records, self._position(self._lsn), complete=self._begin is None)
-            if data is None and time.monotonic() >= deadline:
-                return self._heartbeat()
-
-    def lag(self) -> int:
-        return max(0, self.stream.server_lsn - self.stream.confirmed_lsn)
-
-    def _position(self, lsn: int) -> Position:
-        return {"phase": "stream", "lsn": lsn_text(lsn)}
-
-    def _heartbeat(self) -> Chunk | None:
-        """Now and then the position moves over what was not for us."""
-        if self._begin is not None or time.monotonic() < self._next_heartbeat:
-            return None
-        self._next_heartbeat = time.monotonic() + self._heartbeat_s
-        if self._settings.heartbeat_interval_ms:
-            self._emit()
-        if self._seen_lsn <= self._lsn:
-            return None
-        self._lsn = self._seen_lsn
-        return Chunk([], self._position(self._lsn))
-
-    def _emit(self) -> None:
-        """A message in the WAL, which the stream gives back: without one, an idle database sends nothing."""
-        try:
-            self._connection.execute("SELECT pg_logical_emit_message(false, %s, '')", [_PREFIX])
-        except psycopg.Error as error:
-            if self._connection.closed:
-                raise SystemUnavailable(f"PostgreSQL does not answer: {error}") from None
-            _log.warning("no heartbeat could be written", error=str(error))
-
-    def _taken(self, data: WalData) -> list[ConnectRecord]:
-        if data.payload is None:
-            if self._begin is None:
-                self._seen_lsn = max(self._seen_lsn, data.end_lsn)
-            return []
-        match decode_message(data.payload):
-            case TableRelation() as relation:
-                self._tables[relation.oid] = TableEnvelope(
-                    relation, primary_key(self._connection, relation), self._envelope
-                )
-            case BeginMessage() as begin:
-                self._begin, self._order = begin, 0
-                self._skips = begin.commit_lsn < self._lsn
-            case CommitMessage() as commit:
-                self._begin = None
-                self._lsn = max(self._lsn, commit.end_lsn)
-                self._seen_lsn = max(self._seen_lsn, commit.end_lsn)
-            case RowChange() as change if not self._skips:
-                return self._changed(change, data.lsn)
-            case TruncateMessage() as truncated:
-                self._warn_of(truncated)
-            case LogicalMessage() if self._begin is None:
-                self._seen_lsn = max(self._seen_lsn, data.lsn)
-            case _:
-                pass
-        return []
-
-    def _changed(self, change: RowChange, lsn: int) -> list[ConnectRecord]:
-        begin, table = self._begin, self._tables.get(change.relation_oid)
-        if begin is None or table is None:
-            raise ConnectorFailed("the replication stream has a change without its transaction or its table")
-        self._order += 1
-        origin = ChangeOrigin(lsn, begin.commit_us // 1000, begin.xid, begin.commit_lsn, self._order)
-        try:
-            return list(table.change(change, origin))
-        except (ValueError, IndexError) as error:
-            where = f"{table.relation.schema}.{table.relation.name} at {lsn_text(lsn)}"
-            raise ConnectorFailed(f"a row of {where} cannot be read: {error}") from None
-
-    def _warn_of(self, truncated: TruncateMessage) -> None:
-        """As Debezium, which skips it: a topic has no record for it."""
-        tables = [self._tables[oid].relation.name for oid in truncated.relation_oids if oid in self._tables]
-        _log.warning("TRUNCATE is not captured, the topics keep the rows", tables=tables)

@@ -15,8 +15,9 @@ from postgres_server import PostgresServer, postgres_server
 from millstream.executor.connect.connector import TaskInfo
 from millstream.executor.connect.connector_settings import read_settings
 from millstream.executor.connect.converters import converter_of
-from millstream.executor.connect.postgres.pg_source import PostgresSettings, PostgresSource
+from millstream.executor.connect.postgres.pg_source import PostgresSource
 from millstream.executor.connect.postgres.pg_values import ValueModes, value_reader
+from millstream.executor.connect.postgres.postgres_settings import PostgresSettings
 from millstream.executor.connect.source_runner import SourceRunner
 from millstream.logcore.log import open_log
 

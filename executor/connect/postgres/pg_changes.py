@@ -1,0 +1,137 @@
+"""The stream of changes of the published tables, as chunks of records: whole transactions, or parts of a large one."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import psycopg
+import structlog
+
+from ..connector import Chunk, ConnectRecord, Position
+from ..connector_errors import ConnectorFailed, SystemUnavailable
+from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
+from .pg_connections import ReplicationStream, WalData, lsn_text
+from .pg_tables import primary_key
+from .pgoutput import (
+    BeginMessage,
+    CommitMessage,
+    LogicalMessage,
+    RowChange,
+    TableRelation,
+    TruncateMessage,
+    decode_message,
+)
+from .postgres_settings import PostgresSettings
+
+_PREFIX: Final = "millstream-heartbeat"
+_log = structlog.get_logger("millstream.connect")
+
+
+class PostgresChanges:
+    """The stream of changes. State: the tables as the stream has described them, the open transaction, and up to where
+    everything was given out."""
+
+    def __init__(
+        self, stream: ReplicationStream, connection: psycopg.Connection[Any], envelope: EnvelopeSettings,
+        settings: PostgresSettings, lsn: int,
+    ) -> None:  # fmt: skip
+        self.stream = stream
+        self._connection = connection
+        self._envelope = envelope
+        self._settings = settings
+        self._tables: dict[int, TableEnvelope] = {}
+        self._begin: BeginMessage | None = None
+        self._skips = False  # a transaction that was read before
+        self._order = 0
+        self._lsn = lsn  # up to here everything was given out
+        self._seen_lsn = lsn  # and up to here there was nothing more
+        self._heartbeat_s = (settings.heartbeat_interval_ms or 10_000) / 1000
+        self._next_heartbeat = time.monotonic() + self._heartbeat_s
+
+    def read(self, timeout_s: float) -> Chunk | None:
+        """Whole transactions as far as they are there, or a part of a large one."""
+        records: list[ConnectRecord] = []
+        deadline = time.monotonic() + timeout_s
+        while True:
+            waits = self._begin is not None or not records
+            data = self.stream.read(max(0.0, deadline - time.monotonic()) if waits else 0.0)
+            if data is not None:
+                records += self._taken(data)
+            full = len(records) >= self._settings.max_batch_size
+            over = data is None and (self._begin is None or time.monotonic() >= deadline)
+            if full or (over and records):
+                return Chunk(records, self._position(self._lsn), complete=self._begin is None)
+            if data is None and time.monotonic() >= deadline:
+                return self._heartbeat()
+
+    def lag(self) -> int:
+        return max(0, self.stream.server_lsn - self.stream.confirmed_lsn)
+
+    def _position(self, lsn: int) -> Position:
+        return {"phase": "stream", "lsn": lsn_text(lsn)}
+
+    def _heartbeat(self) -> Chunk | None:
+        """Now and then the position moves over what was not for us."""
+        if self._begin is not None or time.monotonic() < self._next_heartbeat:
+            return None
+        self._next_heartbeat = time.monotonic() + self._heartbeat_s
+        if self._settings.heartbeat_interval_ms:
+            self._emit()
+        if self._seen_lsn <= self._lsn:
+            return None
+        self._lsn = self._seen_lsn
+        return Chunk([], self._position(self._lsn))
+
+    def _emit(self) -> None:
+        """A message in the WAL, which the stream gives back: without one, an idle database sends nothing."""
+        try:
+            self._connection.execute("SELECT pg_logical_emit_message(false, %s, '')", [_PREFIX])
+        except psycopg.Error as error:
+            if self._connection.closed:
+                raise SystemUnavailable(f"PostgreSQL does not answer: {error}") from None
+            _log.warning("no heartbeat could be written", error=str(error))
+
+    def _taken(self, data: WalData) -> list[ConnectRecord]:
+        if data.payload is None:
+            if self._begin is None:
+                self._seen_lsn = max(self._seen_lsn, data.end_lsn)
+            return []
+        match decode_message(data.payload):
+            case TableRelation() as relation:
+                self._tables[relation.oid] = TableEnvelope(
+                    relation, primary_key(self._connection, relation), self._envelope
+                )
+            case BeginMessage() as begin:
+                self._begin, self._order = begin, 0
+                self._skips = begin.commit_lsn < self._lsn
+            case CommitMessage() as commit:
+                self._begin = None
+                self._lsn = max(self._lsn, commit.end_lsn)
+                self._seen_lsn = max(self._seen_lsn, commit.end_lsn)
+            case RowChange() as change if not self._skips:
+                return self._changed(change, data.lsn)
+            case TruncateMessage() as truncated:
+                self._warn_of(truncated)
+            case LogicalMessage() if self._begin is None:
+                self._seen_lsn = max(self._seen_lsn, data.lsn)
+            case _:
+                pass
+        return []
+
+    def _changed(self, change: RowChange, lsn: int) -> list[ConnectRecord]:
+        begin, table = self._begin, self._tables.get(change.relation_oid)
+        if begin is None or table is None:
+            raise ConnectorFailed("the replication stream has a change without its transaction or its table")
+        self._order += 1
+        origin = ChangeOrigin(lsn, begin.commit_us // 1000, begin.xid, begin.commit_lsn, self._order)
+        try:
+            return list(table.change(change, origin))
+        except (ValueError, IndexError) as error:
+            where = f"{table.relation.schema}.{table.relation.name} at {lsn_text(lsn)}"
+            raise ConnectorFailed(f"a row of {where} cannot be read: {error}") from None
+
+    def _warn_of(self, truncated: TruncateMessage) -> None:
+        """As Debezium, which skips it: a topic has no record for it."""
+        tables = [self._tables[oid].relation.name for oid in truncated.relation_oids if oid in self._tables]
+        _log.warning("TRUNCATE is not captured, the topics keep the rows", tables=tables)
