@@ -59,8 +59,7 @@ class Metrics:
             streams.set_function(insert_streams)
         if engine is not None and client_queries is not None:
             self._registry.register(_EngineCollector(engine, client_queries))
-        if log_metrics is not None:
-            self._registry.register(log_metrics)
+        self._log_metrics = log_metrics
 
     def record(self, route: str, method: str, status: int, seconds: float) -> None:
         """One request is over."""
@@ -70,7 +69,8 @@ class Metrics:
 
     def text(self, rights: Rights = EVERYTHING, names: Set[str] = frozenset()) -> bytes:
         """As Prometheus reads it, as far as the user may. In: `names` of families or of their series; none: all."""
-        return generate_latest(_Named(_Shown(self._registry, rights, self._engine), names))  # pyright: ignore[reportArgumentType]
+        collected = _Collected(self._registry, self._log_metrics, names)
+        return generate_latest(_Shown(collected, rights, self._engine))  # pyright: ignore[reportArgumentType]
 
 
 _OF_NOBODY: Final = frozenset({
@@ -80,23 +80,32 @@ _OF_NOBODY: Final = frozenset({
 here a series is the administrators'."""
 
 
-class _Named:
-    """A registry without the families that nobody asked for."""
+_NOT_OF_THE_LOG: Final = (
+    "millstream_query_", "millstream_sources", "millstream_client_queries", "millstream_http_",
+    "millstream_insert_streams",
+)  # fmt: skip
 
-    def __init__(self, shown: _Shown, names: Set[str]) -> None:
-        self._shown = shown
+
+class _Collected:
+    """The families that were asked for. The log is only asked for its own: of many topics they take a while."""
+
+    def __init__(self, registry: CollectorRegistry, log_metrics: Collector | None, names: Set[str]) -> None:
+        self._collectors: list[CollectorRegistry | Collector] = [registry]
+        if log_metrics is not None and (not names or not all(name.startswith(_NOT_OF_THE_LOG) for name in names)):
+            self._collectors.append(log_metrics)
         self._names = names
 
     def collect(self) -> Iterator[Metric]:
-        for metric in self._shown.collect():
-            if not self._names or not self._names.isdisjoint({metric.name, f"{metric.name}_total"}):
-                yield metric
+        for collector in self._collectors:
+            for metric in collector.collect():
+                if not self._names or not self._names.isdisjoint({metric.name, f"{metric.name}_total"}):
+                    yield metric
 
 
 class _Shown:
-    """A registry without the series that a user may not see."""
+    """The series that a user may see."""
 
-    def __init__(self, registry: CollectorRegistry, rights: Rights, engine: Engine | None) -> None:
+    def __init__(self, registry: _Collected, rights: Rights, engine: Engine | None) -> None:
         self._registry = registry
         self._rights = rights
         self._engine = engine

@@ -324,6 +324,22 @@ def test_a_narrow_screen_needs_no_scrolling_sideways(lab: ConsoleLab) -> None:
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
+def test_a_proxy_may_serve_it_below_a_path(lab: ConsoleLab) -> None:
+    front = "http://localhost:1/deep/millstream"
+
+    def passed_on(route: Route) -> None:
+        """As a proxy does that keeps the host."""
+        url = lab.url + route.request.url.removeprefix(front)
+        headers = {**route.request.all_headers(), "host": "localhost:1"}
+        route.fulfill(response=route.fetch(url=url, headers=headers, max_redirects=0))
+
+    with lab.console(front) as console:
+        console.page.route("**/*", passed_on)
+        console.open("sources/BIG")
+        assert len(console.rows("Columns", 3)) == 3
+        assert any(url.endswith("/deep/millstream/ksql") for url in console.asked)
+
+
 # ---------------------------------------------------------------- very much
 
 

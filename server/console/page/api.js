@@ -3,6 +3,7 @@
 
 const ROWS = "application/vnd.millstream.rows.v1";
 const CALLS_MAX = 200;
+const AWAY = [50302, 50303, 50304, 50305]; // it starts, it stops, or another node is about to take over
 
 /** What the server refused, with its hint and its place in the text. */
 export class ServerError extends Error {
@@ -18,6 +19,9 @@ export class ServerError extends Error {
     this.place = place;
   }
 }
+
+/** Whether an error of this code passes when one tries again. @param {number} code */
+export const isAway = (code) => AWAY.includes(code);
 
 /** Nobody answers. */
 export class Unreachable extends Error {}
@@ -134,10 +138,15 @@ class Api extends EventTarget {
     }
   }
 
-  /** Whether the server answers at all. */
+  /** Resolves once the server answers. @param {AbortSignal} signal */
+  async back(signal) {
+    while (!signal.aborted && !(await this.ping())) await new Promise((resolve) => setTimeout(resolve, 500));
+  }
+
+  /** Whether the server answers, and takes statements. */
   async ping() {
     try {
-      const response = await fetch("../livez", { credentials: "omit", cache: "no-store" });
+      const response = await fetch("../readyz", { credentials: "omit", cache: "no-store" });
       this.#reached(response.ok);
     } catch {
       this.#reached(false);

@@ -16,6 +16,8 @@ export class LiveRows {
   received = 0;
   deleted = 0;
   finalMessage = "";
+  /** Whether the server has said that this was all. */
+  complete = false;
   /** @type {{ message: string, error_code: number } | null} */
   error = null;
 
@@ -58,7 +60,10 @@ export class LiveRows {
     } else if (told.columnNames) this.header = told;
     else if (told.tombstone) this.#forget(told.tombstone);
     else if (told.errorMessage) this.error = told.errorMessage;
-    else if (told.finalMessage) this.finalMessage = told.finalMessage;
+    else if ("finalMessage" in told) {
+      this.complete = true;
+      this.finalMessage = told.finalMessage ?? "";
+    }
   }
 
   /** @param {Kept} row */

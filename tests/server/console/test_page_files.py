@@ -136,6 +136,13 @@ def test_pages_of_this_server_may_ask(service: Service, http: httpx.Client) -> N
     assert http.post("/ksql", json=SHOW, headers=proxied).status_code == 200
 
 
+def test_pages_may_ask_over_http2_as_well(service: Service) -> None:
+    with httpx.Client(base_url=own(service), timeout=60, http1=False, http2=True) as client:
+        assert client.post("/ksql", json=SHOW, headers={"origin": own(service)}).http_version == "HTTP/2"
+        assert client.post("/ksql", json=SHOW, headers={"origin": own(service)}).status_code == 200
+        assert client.post("/ksql", json=SHOW, headers={"origin": "http://evil.example"}).status_code == 403
+
+
 @pytest.mark.parametrize(
     "headers",
     [

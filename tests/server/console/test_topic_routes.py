@@ -12,6 +12,7 @@ from running_server import service_in
 
 from millstream.logcore.client import RowRecords
 from millstream.server.console import record_search
+from millstream.server.insight.log_metrics import LogMetrics
 from millstream.server.service import Service
 
 DDL = """
@@ -175,6 +176,16 @@ def test_metrics_of_some_families_only(http: httpx.Client) -> None:
     text = http.get("/metrics", params={"name[]": ["millstream_sources", "millstream_query_rows_in_total"]}).text
     families = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
     assert families == {"millstream_sources", "millstream_query_rows_in_total"}
+
+
+def test_the_log_is_not_asked_for_what_is_not_its_own(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 20,000 topics that takes a while, and the console looks at its queries every two seconds."""
+    asked: list[object] = []
+    monkeypatch.setattr(LogMetrics, "collect", lambda self: asked.append(self) or iter(()))
+    text = http.get("/metrics", params={"name[]": ["millstream_query_state", "millstream_query_lag"]}).text
+    assert 'query="CTAS_T_1"' in text and asked == []
+    http.get("/metrics", params={"name[]": ["millstream_query_state", "millstream_group_lag"]})
+    assert len(asked) == 1
 
 
 def test_the_layout_places_nodes_and_edges(http: httpx.Client) -> None:

@@ -1,6 +1,6 @@
 // The editor: statements in, answers and live rows out.
 
-import { api, readMessage, ServerError } from "../api.js";
+import { api, isAway, readMessage, ServerError, Unreachable } from "../api.js";
 import { chooseAxes, drawnAxes, SERIES_MAX, seriesOf } from "../chart-data.js";
 import { atMostEvery, h, setText } from "../dom.js";
 import { grid } from "../grid.js";
@@ -100,6 +100,8 @@ class LiveAnswer {
   #chart = null;
   /** @type {{ at: number, received: number }[]} */
   #seen = [];
+  /** Whether it is a push query that has begun. */
+  #started = false;
 
   /** @param {HTMLElement} place @param {string} sql @param {number} keep @param {AbortController} running @param {AbortSignal} left */
   constructor(place, sql, keep, running, left) {
@@ -111,8 +113,28 @@ class LiveAnswer {
     place.append(h("div", { class: "bar" }, this.#state, this.#figures, this.#tabs, this.#stop), this.#errors, this.#table, this.#plot);
   }
 
-  /** Until the query ends, or somebody ends it. @param {Record<string, string>} properties */
+  /** Until the query ends, or somebody ends it. If the server goes in the middle of a push query, it is asked again as
+   * soon as it answers. @param {Record<string, string>} properties */
   async run(properties) {
+    const { signal } = this.#ended;
+    try {
+      while (await this.#lost(properties)) {
+        this.#state.classList.remove("on");
+        setText(this.#state, "reconnecting …");
+        await api.back(signal);
+        if (signal.aborted) break;
+        this.#rows = new LiveRows(this.#rows.most);
+      }
+      this.#end(signal.aborted ? "stopped" : this.#rows.error ? "failed" : "ended");
+    } catch (error) {
+      this.#end(signal.aborted ? "stopped" : "failed");
+      if (!signal.aborted) throw error;
+    }
+    if (this.#rows.error) this.#errors.replaceChildren(errorBox(new ServerError(this.#rows.error.message, this.#rows.error.error_code)));
+  }
+
+  /** Whether the server went before the rows of a push query were complete. @param {Record<string, string>} properties */
+  async #lost(properties) {
     const { signal } = this.#ended;
     try {
       for await (const lines of api.lines(this.sql, { properties, signal })) {
@@ -121,15 +143,15 @@ class LiveAnswer {
         if (first && this.#rows.header) this.#begin();
         this.#draw();
       }
-      this.#end(this.#rows.error ? "failed" : "ended");
     } catch (error) {
-      if (!signal.aborted) {
-        this.#end("failed");
-        if (error instanceof ServerError && this.#rows.header === null) throw error;
-        this.#errors.replaceChildren(errorBox(error), h("p", { class: "soft" }, "The rows that came are below. Run the statement again once the server answers."));
-      } else this.#end("stopped");
+      const away = error instanceof Unreachable || (error instanceof ServerError && isAway(error.code));
+      if (signal.aborted || !this.#started || !away) throw error;
+      return true;
     }
-    if (this.#rows.error) this.#errors.replaceChildren(errorBox(new ServerError(this.#rows.error.message, this.#rows.error.error_code)));
+    const { error, complete, finalMessage, header } = this.#rows;
+    if (header?.kind !== "PUSH" || finalMessage) return false; // "Limit Reached"
+    // A server that stops ends its queries as whoever closes one does: what differs is whether it takes statements.
+    return error ? isAway(error.error_code) : !complete || !(await api.ping());
   }
 
   #begin() {
@@ -140,6 +162,8 @@ class LiveAnswer {
     }));
     this.#state.textContent = header.kind === "PULL" ? "reading" : "live";
     this.#state.classList.add("on");
+    if (this.#started) return; // after a reconnection all is where it was
+    this.#started = header.kind === "PUSH";
     const axes = chooseAxes(header);
     if (axes === null) return;
     const buttons = ["Table", "Chart"].map((name, at) => h("button", { type: "button", "aria-pressed": String(at === 0), onclick: () => {
@@ -169,7 +193,7 @@ class LiveAnswer {
   #rate() {
     const now = performance.now();
     this.#seen.push({ at: now, received: this.#rows.received });
-    while (this.#seen.length > 1 && this.#seen[0].at < now - 3000) this.#seen.shift();
+    while (this.#seen.length > 1 && (this.#seen[0].at < now - 3000 || this.#seen[0].received > this.#rows.received)) this.#seen.shift();
     const { at, received } = this.#seen[0];
     return now - at < 300 ? null : ((this.#rows.received - received) * 1000) / (now - at);
   }

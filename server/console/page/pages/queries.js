@@ -57,12 +57,12 @@ async function showOne(view, id) {
   const about = h("div", {});
   const stall = h("div", {});
   const operators = grid("Operators", [
-    { name: "Step", width: "minmax(260px, 3fr)", value: (row) => row.description },
-    { name: "In", number: true, width: "100px", value: (row) => row.rowsIn, draw: (row) => compact(row.rowsIn) },
-    { name: "In/s", number: true, width: "90px", value: (row) => row.rowsInPerSecond, draw: (row) => rate(row.rowsInPerSecond) },
-    { name: "Out", number: true, width: "100px", value: (row) => row.rowsOut, draw: (row) => compact(row.rowsOut) },
-    { name: "Out/s", number: true, width: "90px", value: (row) => row.rowsOutPerSecond, draw: (row) => rate(row.rowsOutPerSecond) },
-    { name: "Late", number: true, width: "80px", value: (row) => row.lateRows },
+    { name: "Step", width: "minmax(200px, 3fr)", value: (row) => row.description },
+    { name: "In", number: true, width: "85px", value: (row) => row.rowsIn, draw: (row) => compact(row.rowsIn) },
+    { name: "In/s", number: true, width: "80px", value: (row) => row.rowsInPerSecond, draw: (row) => rate(row.rowsInPerSecond) },
+    { name: "Out", number: true, width: "85px", value: (row) => row.rowsOut, draw: (row) => compact(row.rowsOut) },
+    { name: "Out/s", number: true, width: "80px", value: (row) => row.rowsOutPerSecond, draw: (row) => rate(row.rowsOutPerSecond) },
+    { name: "Late", number: true, width: "65px", value: (row) => row.lateRows },
     { name: "State", number: true, width: "150px", value: (row) => row.stateRows, draw: (row) => (row.stateRows ? `${compact(row.stateRows)} rows, ${size(row.stateBytes ?? 0)}` : "–") },
     { name: "Busy", number: true, width: "90px", value: (row) => row.busyMs, draw: (row) => `${compact(row.busyMs)} ms` },
   ], { empty: "Counts come with the first batch of records. Spark's tasks keep none." });
