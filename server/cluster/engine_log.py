@@ -58,8 +58,6 @@ class LeasedLog(LogClient, LogAdmin, Protocol):
 
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None: ...
 
-    def topic_id(self, name: str) -> uuid.UUID | None: ...
-
     def transactional_producer(self, transactional_id: str) -> RenewableProducer: ...
 
 
@@ -149,10 +147,19 @@ class EngineLog:
                 if self._failed:
                     self._lease.renew()
                     self._failed = False
-                self._lease.begin()
+                self._begin()
             with self._ending_the_lease(in_doubt=of_records):
                 yield self._lease
                 self._lease.commit()
+
+    def _begin(self) -> None:
+        try:
+            self._lease.begin()
+        except ProducerFenced:
+            if not self._outlasts:
+                raise
+            self._lease.renew()  # refused if another engine has the id; the log forgets ids that are not used for days
+            self._lease.begin()
 
     @contextlib.contextmanager
     def _ending_the_lease(self, *, in_doubt: bool) -> Generator[None]:
@@ -180,6 +187,9 @@ class EngineLog:
 
     def topic(self, name: str) -> Topic | None:
         return self._log.topic(name)
+
+    def topic_id(self, name: str) -> uuid.UUID | None:
+        return self._log.topic_id(name)
 
     def partition_count(self, topic: str) -> int:
         return self._log.partition_count(topic)

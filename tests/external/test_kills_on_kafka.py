@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -63,7 +63,7 @@ class Server:
 
 
 @contextmanager
-def running(folder: Path, kafka: ApacheKafka, service_id: str) -> Iterator[Server]:
+def running(folder: Path, kafka: ApacheKafka, service_id: str) -> Generator[Server]:
     server = Server(folder, kafka, service_id)
     try:
         yield server
