@@ -105,12 +105,12 @@ def test_the_server_is_killed_and_each_result_is_there_once(
     create_topic(kafka.address, f"events-{service_id}", 2)
     with running(tmp_path / "server", kafka, service_id) as server:
         declare(server, service_id)
-        for round_ in range(4):
+        for round_ in range(2):
             add_events(kafka, service_id, round_)
             time.sleep(chance.uniform(0.05, 0.6))
             server.kill()
             server.start()
-        check_results(kafka, service_id, 4)
+        check_results(kafka, service_id, 2)
 
 
 def test_the_broker_is_killed_and_each_result_is_there_once(
