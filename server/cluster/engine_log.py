@@ -35,7 +35,7 @@ from ...logcore.client import (
     TopicPartition,
     TransactionalProducer,
 )
-from ...logcore.errors import LogUnavailable, ProducerFenced, UnknownTopic
+from ...logcore.errors import InvalidTransactionState, LogUnavailable, ProducerFenced, UnknownTopic
 from ..catalog.command_topic import COMMAND_TOPIC
 
 ENGINE_ID: Final = "_millstream-engine"
@@ -163,11 +163,12 @@ class EngineLog:
 
     @contextlib.contextmanager
     def _ending_the_lease(self, *, in_doubt: bool) -> Generator[None]:
-        """What fails in here ends the lease, unless it is an outage that leaves no records in doubt."""
+        """What fails in here ends the lease, unless it is an outage, or the log has aborted what took too long, and no
+        records are in doubt."""
         try:
             yield
         except BaseException as error:
-            if self._outlasts and not in_doubt and isinstance(error, LogUnavailable):
+            if self._outlasts and not in_doubt and isinstance(error, LogUnavailable | InvalidTransactionState):
                 self._failed = True
             else:
                 self._lose(str(error))
