@@ -7,6 +7,7 @@ over the network. `Producer`, `Consumer` and `Admin` are the comfortable way to 
 from __future__ import annotations
 
 import importlib
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
@@ -199,6 +200,11 @@ class LogClient(Protocol):
 
     def topic(self, name: str) -> Topic | None:
         """None where there is none of that name."""
+        ...
+
+    def topic_id(self, name: str) -> uuid.UUID | None:
+        """Another one where the topic was deleted and created again. None where there is no such topic, or the server
+        gives it no id."""
         ...
 
     def partition_count(self, topic: str) -> int:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from millstream.repl.text.entity_text import type_text
 from millstream.server.client import DataClient, LocalClient, gives_rows
 from millstream.server.client import connect as connect_to_server
 from millstream.server.client_tables import ResultTables
-from millstream.sql.settings.property_table import EXECUTOR, PULL_FULL_SQL
+from millstream.sql.settings.property_table import EXECUTOR, PULL_FULL_SQL, SERVICE_ID
 from millstream.sql.splitting import split_statements
 from millstream.sql.tokens import tokenize
 
@@ -27,16 +27,25 @@ from .parameters import Parameters, bind, literal
 from .relation import Relation, text_of
 from .waiting import wait_for_results
 
+if TYPE_CHECKING:
+    from millstream.server.engine.embedded import EmbeddedEngine
+
 _ENVELOPE = ("@type", "statementText")  # what every entity has
 
 
-def connect(target: str | Path | None = None, properties: Mapping[str, Any] | None = None) -> Connection:
+def connect(
+    target: str | Path | None = None,
+    properties: Mapping[str, Any] | None = None,
+    *,
+    kafka: Mapping[str, str] | None = None,
+) -> Connection:
     """Connects to a server by its URL; or opens an engine in this process, in a folder or, without one, in a temporary
     folder that goes with it.
 
     In: `properties` as SET takes them, such as {"auto.offset.reset": "earliest"}; `millstream.pull.full.sql` is true
-    unless they say otherwise. Raises `ServerUnreachable`, `LogLocked` where another process uses the folder,
-    `InvalidProperty`.
+    unless they say otherwise. `kafka`: the brokers that hold the log of the engine in this process, by the properties
+    of [external] in the configuration, and `ksql.service.id` (docs/external-kafka.md). Raises `ServerUnreachable`,
+    `LogLocked` where another process uses the folder, `InvalidProperty`, `InvalidKafkaProperty`.
 
     >>> with connect() as ms:
     ...     ms.sql("CREATE STREAM clicks (user STRING KEY, size INT) "
@@ -51,7 +60,7 @@ def connect(target: str | Path | None = None, properties: Mapping[str, Any] | No
     if isinstance(target, str) and target.startswith(("http://", "https://")):
         client: DataClient = connect_to_server(target)
     else:
-        client = own_engine(None if target is None else Path(target))
+        client = own_engine(None if target is None else Path(target), kafka)
     connection = Connection(client)
     try:
         for name, value in {PULL_FULL_SQL.name: True, **(properties or {})}.items():
@@ -259,9 +268,9 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def own_engine(folder: Path | None) -> LocalClient:
+def own_engine(folder: Path | None, kafka: Mapping[str, str] | None = None) -> LocalClient:
     """A client of an engine in this process, which ends with it, at the latest with the process; without a folder
-    nothing is kept.
+    nothing is kept. In: `kafka`: brokers with its log.
 
     Queries run on DuckDB: there is no listener for Spark's processes.
     """
@@ -272,7 +281,10 @@ def own_engine(folder: Path | None) -> LocalClient:
     parts = contextlib.ExitStack()
     data = folder or Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="millstream-")))
     try:
-        engine = open_engine(data, {EXECUTOR.name: "duckdb"}, sync="always" if folder else "never")
+        if kafka is not None:
+            engine = _engine_on_brokers(data, kafka)
+        else:
+            engine = open_engine(data, {EXECUTOR.name: "duckdb"}, sync="always" if folder else "never")
     except BaseException:
         parts.close()
         raise
@@ -281,6 +293,14 @@ def own_engine(folder: Path | None) -> LocalClient:
     parts.callback(atexit.unregister, parts.close)
     address = f"an engine in this process ({folder or 'nothing is kept'})"
     return LocalClient(engine, Session(), address=address, close=parts.close)
+
+
+def _engine_on_brokers(data: Path, kafka: Mapping[str, str]) -> EmbeddedEngine:
+    from millstream.server.external_engine import open_engine_on_brokers
+
+    external = {name: value for name, value in kafka.items() if name != SERVICE_ID.name}
+    service = {SERVICE_ID.name: kafka[SERVICE_ID.name]} if SERVICE_ID.name in kafka else {}
+    return open_engine_on_brokers(external, data, {EXECUTOR.name: "duckdb", **service})
 
 
 def _quiet_logs() -> None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import structlog
 
 from ..logcore.external.external_log import ExternalLog, ExternalLogSettings
 from .cluster.engine_log import EngineLog
 from .config.configuration import Configuration
-from .engine.embedded import engine_on
+from .config.server_settings import ServerSettings
+from .engine.embedded import EmbeddedEngine, embedded_on, engine_on
 from .engine.engine import Engine
 
 _log = structlog.get_logger("millstream.server")
@@ -41,6 +43,21 @@ def engine_on_brokers(
     engine = engine_on(log, configuration.data, properties, external.bootstrap, paused=configuration.paused)
     parts.callback(engine.close)
     return engine
+
+
+def open_engine_on_brokers(
+    external: Mapping[str, str], data_directory: Path, properties: Mapping[str, str]
+) -> EmbeddedEngine:
+    """An engine for a program, in its process. In: `external`: as [external] of the configuration. Raises
+    `InvalidKafkaProperty`, `LogError`; where another engine takes the lease later, each call `ProducerFenced`."""
+    settings = ExternalLogSettings.of(external, ServerSettings.of(properties).service_id)
+    log = ExternalLog(settings)
+    try:
+        leased = EngineLog(log, lambda: None, outlasts=True)
+    except BaseException:
+        log.close()
+        raise
+    return embedded_on(leased, data_directory, properties, settings.address)
 
 
 def cluster_id(settings: ExternalLogSettings) -> str:

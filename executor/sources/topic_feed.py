@@ -17,6 +17,7 @@ from ...logcore.client import Fetched, LogClient, TopicPartition
 from ...planner.steps.source import Source
 from ..work_pool import work_pool
 from .lane import Lane, LanePiece
+from .same_topic import SameTopic
 from .schemas_topic import SchemasTopic
 from .source_decoder import Records, SourceDecoder
 
@@ -55,6 +56,7 @@ class TopicFeed:
         schemas = SchemasTopic(log)
         self._decoders = tuple(SourceDecoder(source, schemas.schema) for source in sources)
         self.lanes = tuple(Lane(partition, position) for partition, position in positions.items())
+        self._same = SameTopic(log, topic)
         self._clean = True  # the last records that were decoded had few errors
         self._is_large = False  # the last fetch was
 
@@ -100,6 +102,8 @@ class TopicFeed:
             records, size = lane.records(fetched, end)
             runs += [_Run(lane, each) for each in records]
             byte_count += size
+        if due:
+            self._same.check()
         if runs:
             self._decode(runs, byte_count, may_stop=ends is None)
 

@@ -67,9 +67,12 @@ class RoutedLog:
         *,
         replication_factor: int = OF_THE_BROKER,
         transaction_timeout: timedelta = TRANSACTION_TIMEOUT,
+        shrinks: bool = False,
     ) -> None:
         """In: `bootstrap`: where other processes of ours find the log, as `RemoteLog` takes it. `replication_factor`:
-        of new topics. `transaction_timeout`: after which the log aborts a transaction that is still open."""
+        of new topics. `transaction_timeout`: after which the log aborts a transaction that is still open. `shrinks`:
+        partitions may become shorter, and a `wait` for what lies behind their end then is over."""
+        self._shrinks = shrinks
         self.bootstrap = bootstrap
         self._router = router
         self._sender = Sender(router)
@@ -256,6 +259,8 @@ class RoutedLog:
                     continue
                 if fetched.error_code != _OUT_OF_RANGE:
                     check(fetched.error_code, None, f'wait for partition {where.partition} of topic "{where.topic}"')
+                elif self._shrinks:  # brokers do not say where it ends
+                    return True
                 elif fetched.high_watermark >= 0:
                     asked[where] = fetched.last_stable_offset  # the log has to come to the position first
                 if fetched.last_stable_offset > positions[where]:

@@ -74,6 +74,7 @@ class ExternalLog:
             self._router,
             settings.address,
             replication_factor=properties.number(REPLICATION_FACTOR, -1, -1),
+            shrinks=True,
             transaction_timeout=timedelta(milliseconds=properties.number(TRANSACTION_TIMEOUT_MS, 60_000, 1_000)),
         )
         self._capabilities: LogCapabilities | None = None
@@ -170,6 +171,8 @@ class ExternalLog:
         return self._log.offset_at(self._names.topic(topic), partition, timestamp_ms)
 
     def wait(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:
+        """Also ends where a partition became shorter than its position: it is another one then, or has lost records,
+        and whoever reads finds out."""
         return self._log.wait(self._there(positions), timeout_s)
 
     # Groups and transactions

@@ -6,7 +6,6 @@ import base64
 import json
 import threading
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping

@@ -35,7 +35,7 @@ from ...logcore.client import (
     TopicPartition,
     TransactionalProducer,
 )
-from ...logcore.errors import LogUnavailable, ProducerFenced, UnknownTopic
+from ...logcore.errors import InvalidTransactionState, LogUnavailable, ProducerFenced, UnknownTopic
 from ..catalog.command_topic import COMMAND_TOPIC
 
 ENGINE_ID: Final = "_millstream-engine"
@@ -57,8 +57,6 @@ class LeasedLog(LogClient, LogAdmin, Protocol):
     """What an `EngineLog` stands on: topics can be deleted by their id, and producers renewed."""
 
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None: ...
-
-    def topic_id(self, name: str) -> uuid.UUID | None: ...
 
     def transactional_producer(self, transactional_id: str) -> RenewableProducer: ...
 
@@ -149,18 +147,28 @@ class EngineLog:
                 if self._failed:
                     self._lease.renew()
                     self._failed = False
-                self._lease.begin()
+                self._begin()
             with self._ending_the_lease(in_doubt=of_records):
                 yield self._lease
                 self._lease.commit()
 
+    def _begin(self) -> None:
+        try:
+            self._lease.begin()
+        except ProducerFenced:
+            if not self._outlasts:
+                raise
+            self._lease.renew()  # refused if another engine has the id; the log forgets ids that are not used for days
+            self._lease.begin()
+
     @contextlib.contextmanager
     def _ending_the_lease(self, *, in_doubt: bool) -> Generator[None]:
-        """What fails in here ends the lease, unless it is an outage that leaves no records in doubt."""
+        """What fails in here ends the lease, unless it is an outage, or the log has aborted what took too long, and no
+        records are in doubt."""
         try:
             yield
         except BaseException as error:
-            if self._outlasts and not in_doubt and isinstance(error, LogUnavailable):
+            if self._outlasts and not in_doubt and isinstance(error, LogUnavailable | InvalidTransactionState):
                 self._failed = True
             else:
                 self._lose(str(error))
@@ -180,6 +188,9 @@ class EngineLog:
 
     def topic(self, name: str) -> Topic | None:
         return self._log.topic(name)
+
+    def topic_id(self, name: str) -> uuid.UUID | None:
+        return self._log.topic_id(name)
 
     def partition_count(self, topic: str) -> int:
         return self._log.partition_count(topic)

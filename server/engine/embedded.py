@@ -32,11 +32,17 @@ def open_engine(
 
     Raises `LogLocked` where another process uses the directory, `InvalidProperty` for a bad configuration.
     """
-    # Whoever uses it owns the process anyway, and is no program that relies on what ksqlDB refuses.
-    checked = {PYTHON_FUNCTIONS.name: "true", PULL_FULL_SQL.name: "true", **checked_properties(properties or {})}
-    log = open_log(data_directory / "log", sync=sync)
+    return embedded_on(open_log(data_directory / "log", sync=sync), data_directory, properties or {})
+
+
+def embedded_on(
+    log: LogClient, data_directory: Path, properties: Mapping[str, object], kafka_address: str | None = None
+) -> EmbeddedEngine:
+    """As `open_engine`, on a log that is open already, and that the engine closes."""
     try:
-        return _engine_on(EmbeddedEngine, log, data_directory, checked, None)
+        # Whoever uses it owns the process anyway, and is no program that relies on what ksqlDB refuses.
+        checked = {PYTHON_FUNCTIONS.name: "true", PULL_FULL_SQL.name: "true", **checked_properties(properties)}
+        return _engine_on(EmbeddedEngine, log, data_directory, checked, kafka_address)
     except BaseException:
         log.close()
         raise

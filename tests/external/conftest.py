@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -14,18 +14,53 @@ from running_server import service_in
 from bench.apache_kafka import ApacheKafka, Unavailable
 from millstream.server.service import Service
 
-_SETTINGS: Final = {"log.cleaner.backoff.ms": "100", "auto.create.topics.enable": "false"}
+_SETTINGS: Final = {
+    "log.cleaner.backoff.ms": "100",
+    "auto.create.topics.enable": "false",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
 _JAVA: Final = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _numbers = itertools.count()
+
+_LOGIN_MODULES: Final = {
+    "plain": 'plain.PlainLoginModule required user_ana="sesame"',
+    "scram-sha-256": "scram.ScramLoginModule required",
+    "scram-sha-512": "scram.ScramLoginModule required",
+    "oauthbearer": 'oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="kafka"',
+}
 
 Serving = Callable[..., Service]
 
 
+class GuardedKafka(ApacheKafka):
+    """Who comes to the second door has to log in, and may do what ACLs say; everybody at the first may do all."""
+
+    def _settings(self, folder: Path) -> dict[str, str]:
+        found = super()._settings(folder)
+        modules = {
+            f"listener.name.side.{mechanism}.sasl.jaas.config": f"org.apache.kafka.common.security.{module};"
+            for mechanism, module in _LOGIN_MODULES.items()
+        }
+        return {
+            **found,
+            **modules,
+            "advertised.listeners": ",".join(found["listeners"].split(",")[:2]),
+            "listener.security.protocol.map": "MAIN:PLAINTEXT,SIDE:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "sasl.enabled.mechanisms": ",".join(name.upper() for name in _LOGIN_MODULES),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+
+    @property
+    def guarded_address(self) -> str:
+        return f"127.0.0.1:{self.side_port}"
+
+
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
     pytest.importorskip("confluent_kafka")
     try:
-        running = ApacheKafka(tmp_path_factory.mktemp("kafka"), java_options=_JAVA, settings=_SETTINGS)
+        running = GuardedKafka(tmp_path_factory.mktemp("kafka"), java_options=_JAVA, settings=_SETTINGS)
     except Unavailable as reason:
         pytest.skip(f"Apache Kafka: {reason}")
     with running:
@@ -39,11 +74,11 @@ def service_id() -> str:
 
 
 @pytest.fixture
-def serve(kafka: ApacheKafka, tmp_path: Path, service_id: str) -> Iterator[Serving]:
+def serve(kafka: GuardedKafka, tmp_path: Path, service_id: str) -> Iterator[Serving]:
     """Starts a server on the brokers; called again, after the first one has ended, it starts the next one."""
     with ExitStack() as running:
 
-        def start(folder: str = "data", **flags: object) -> Service:
+        def start(folder: str = "data", external: Mapping[str, str] | None = None, **flags: object) -> Service:
             properties = {
                 "ksql.service.id": service_id,
                 "auto.offset.reset": "earliest",
@@ -52,7 +87,7 @@ def serve(kafka: ApacheKafka, tmp_path: Path, service_id: str) -> Iterator[Servi
             service = service_in(
                 tmp_path / folder,
                 kafka="external",
-                external={"bootstrap.servers": kafka.address},
+                external=dict(external or {"bootstrap.servers": kafka.address}),
                 properties=properties,
                 **flags,
             )

@@ -128,6 +128,40 @@ def test_secrets_are_never_shown(tmp_path: Path) -> None:
     assert "access.users.ada.roles" in shown
 
 
+def test_secrets_of_the_connection_to_brokers_are_not_shown_either(tmp_path: Path) -> None:
+    file = tmp_path / "m.toml"
+    file.write_text(
+        'data = "d"\nkafka = "external"\n[external]\nbootstrap.servers = "a:9092"\nsecurity.protocol = "SASL_SSL"\n'
+        'sasl.username = "ana"\nsasl.password = "secret-1"\nssl.keystore.key = "secret-2"\n'
+        "sasl.jaas.config = 'x required password=\"secret-3\";'\n"
+    )
+    shown = CliRunner().invoke(app, ["config", "show", str(file), "--all"]).output
+    assert "a:9092" in shown
+    assert "ana" in shown
+    assert "secret-" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('kafka = "external"', "needs both"),
+        ('[external]\nbootstrap.servers = "a:9092"', "needs both"),
+        ('kafka = "external"\n[external]\nbootstrap.servers = "a"', "names no brokers"),
+        ('kafka = "external"\n[external]\nbootstrap.servers = "a:1"\nno.such = 1', "no.such"),
+        (
+            'kafka = "external"\nnode = 1\ncluster = "1@a:1"\n[external]\nbootstrap.servers = "a:1"',
+            "a log of its own",
+        ),
+    ],
+)
+def test_an_external_log_that_cannot_be_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "m.toml"
+    file.write_text(f'data = "d"\n{text}\n')
+    refused = CliRunner().invoke(app, ["config", "show", str(file)])
+    assert refused.exit_code == 1
+    assert message in refused.output
+
+
 def test_the_command_ends_with_1_where_a_server_would_refuse(tmp_path: Path) -> None:
     file = tmp_path / "m.toml"
     file.write_text("kafak = 1\n")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from millstream.logcore.client import RowRecords, TopicPartition
 from millstream.logcore.errors import LogUnavailable, ProducerFenced, UnknownTopic
+from millstream.logcore.external.external_log import ExternalLog, ExternalLogSettings
 from millstream.logcore.log import open_log
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.server import LogServer
@@ -132,3 +134,30 @@ def test_a_query_whose_engine_was_followed_stops(server: LogServer, first: Engin
     with pytest.raises(ProducerFenced):
         producer.begin()
     assert (first.lost, second.lost) == (1, 0)
+
+
+def test_an_outage_ends_no_lease_of_an_engine_that_nobody_replaces(tmp_path: Path) -> None:
+    lost: list[str] = []
+
+    def leased(address: str, name: str) -> EngineLog:
+        log = ExternalLog(ExternalLogSettings.of({"bootstrap.servers": address}, "x"), patience_s=0.5)
+        return EngineLog(log, lambda: lost.append(name), outlasts=True)
+
+    with open_log(tmp_path, sync="never") as log:
+        with LogServer(log, port=0) as running:
+            port, first = running.port, leased(running.address, "first")
+            first.create_topic("src", 1)
+        with pytest.raises(LogUnavailable):
+            first.commit_offsets("group", {HERE: 1})
+        with LogServer(log, port=port) as running:
+            first.commit_offsets("group", {HERE: 2})
+            assert first.committed_offsets("group") == {HERE: 2}
+            assert not lost
+            second = leased(running.address, "second")
+            second.check_lease()
+            with pytest.raises(ProducerFenced):
+                first.check_lease()
+            assert lost == ["first"]
+            second.check_lease()
+            first.close()
+            second.close()

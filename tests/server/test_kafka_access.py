@@ -20,6 +20,7 @@ from kio.schema.errors import ErrorCode
 from running_server import eventually
 
 from millstream.logcore import client as log_client
+from millstream.logcore.external.external_log import ExternalLog, ExternalLogSettings
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.channel import Address, AuthenticationFailed, Channel, Channels
 from millstream.logcore.protocol.security.sasl import Credentials
@@ -358,3 +359,43 @@ def test_a_password_set_over_the_protocol_holds_before_that_of_the_configuration
     assert altered("root", "toor", "ana", deletions=[{"name": "ana", "mechanism": 1}]) == "none"
     assert sent(login("ana", "sesame", "SCRAM-SHA-256"), "orders") is None
     assert altered("root", "toor", "ana", deletions=[{"name": "ana", "mechanism": 1}]) == "unacceptable_credential"
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_an_external_log_logs_in_with_the_properties_of_kafkas_clients(
+    service: Service, folder: Path, mechanism: str
+) -> None:
+    def connected(password: str) -> ExternalLog:
+        properties = {
+            "bootstrap.servers": str(service.kafka_address),
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": f'x.y.LoginModule required username="ana" password="{password}";',
+            "ssl.truststore.location": str(folder / "ca.pem"),
+        }
+        return ExternalLog(ExternalLogSettings.of(properties, "ms_"))
+
+    with connected("sesame") as log:
+        assert "orders" in log.topics()
+    with connected("wrong") as log, pytest.raises(AuthenticationFailed, match='the user "ana"'):
+        log.topics()
+
+
+def test_an_external_log_shows_its_certificate(service: Service, folder: Path) -> None:
+    both = folder / "carl-both.pem"
+    both.write_text((folder / "carl.pem").read_text() + (folder / "carl.key").read_text())
+    properties = {
+        "bootstrap.servers": str(service.kafka_address),
+        "security.protocol": "SSL",
+        "ssl.truststore.certificates": (folder / "ca.pem").read_text(),
+        "ssl.keystore.location": str(both),
+    }
+    with ExternalLog(ExternalLogSettings.of(properties, "ms_")) as log:
+        assert {"orders"} <= set(log.topics()) <= {"orders", "orders-new"}
+    chain = {
+        **{name: value for name, value in properties.items() if name != "ssl.keystore.location"},
+        "ssl.keystore.certificate.chain": (folder / "carl.pem").read_text(),
+        "ssl.keystore.key": (folder / "carl.key").read_text(),
+    }
+    with ExternalLog(ExternalLogSettings.of(chain, "ms_")) as log:
+        assert {"orders"} <= set(log.topics()) <= {"orders", "orders-new"}

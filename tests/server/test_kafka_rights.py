@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from millstream.logcore.protocol.channel import Address, Channels, Credentials
+from millstream.logcore.protocol.channel import Address, Channels
 from millstream.logcore.protocol.security.access import ASKS
+from millstream.logcore.protocol.security.sasl import Credentials
 from millstream.logcore.protocol.wire.apis import KNOWN, Api
 from millstream.server.config.configuration import load_configuration
 from millstream.server.security.access import hash_token

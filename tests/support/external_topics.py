@@ -36,7 +36,9 @@ def produce(address: str, topic: str, rows: Iterable[tuple[str, object]]) -> Non
     assert producer.flush(_WAITS_S) == 0
 
 
-def consumed(address: str, topic: str, count: int, *, more_s: float = 0.5) -> list[tuple[str | None, Any]]:
+def consumed(
+    address: str, topic: str, count: int, *, more_s: float = 0.5, waits_s: float = _WAITS_S
+) -> list[tuple[str | None, Any]]:
     """What is committed, from the start: waits for so many records, and a while for more than that."""
     from confluent_kafka import Consumer
 
@@ -52,12 +54,13 @@ def consumed(address: str, topic: str, count: int, *, more_s: float = 0.5) -> li
     )
     consumer.subscribe([topic])
     found: list[tuple[str | None, Any]] = []
-    deadline = time.monotonic() + _WAITS_S
+    deadline = time.monotonic() + waits_s
     while time.monotonic() < deadline:
         message = consumer.poll(0.2)
         if message is not None and not message.error():
             key, value = message.key(), message.value()
-            found.append((key and key.decode(errors="replace"), value and json.loads(value)))
+            name = None if key is None else key.decode(errors="replace")
+            found.append((name, None if value is None else json.loads(value)))
             if len(found) >= count:
                 deadline = min(deadline, time.monotonic() + more_s)
     consumer.close()

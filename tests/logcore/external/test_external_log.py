@@ -25,6 +25,11 @@ def rows(*values: bytes) -> RowRecords:
     return RowRecords(pa.table({"timestamp": [0] * count, "key": [b"k"] * count, "value": values}, schema=_SCHEMA))
 
 
+def values_of(log: ExternalLog, topic: str) -> list[bytes]:
+    runs = [run for run in log.fetch(topic, 0, 0).runs if isinstance(run, FetchedRows)]
+    return [value for run in runs for value in run.table["value"].to_pylist()]
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
     with open_log(tmp_path / "log", sync="never") as opened:
@@ -65,9 +70,7 @@ def test_own_topics_have_the_prefix_there_and_their_usual_names_here(log: Log, e
         "orders", "millstream-other_command", "_millstream-command", "_schemas"
     }  # fmt: skip
     assert external.topic("_millstream-command") is not None
-    (run,) = external.fetch("_millstream-command", 0, 0).runs
-    assert isinstance(run, FetchedRows)
-    assert run.table["value"].to_pylist() == [b"one"]
+    assert values_of(external, "_millstream-command") == [b"one"]
     external.delete_topic("_schemas")
     assert "_schemas" in log.topics(), "that of the registry"
 
@@ -105,8 +108,7 @@ def test_a_producer_is_renewed_unless_somebody_else_has_its_id(external: Externa
     producer.begin()
     producer.append("t", 0, rows(b"kept"))
     producer.commit()
-    values = [value for run in external.fetch("t", 0, 0).runs for value in run.table["value"].to_pylist()]
-    assert values == [b"kept"]
+    assert values_of(external, "t") == [b"kept"]
     external.transactional_producer("engine")
     with pytest.raises(ProducerFenced):
         producer.renew()
@@ -121,5 +123,12 @@ def test_batches_that_are_too_large_for_the_topic_are_divided(external: External
     producer.append("small", 0, rows(*values))
     producer.append("small", 0, rows(*values))
     producer.commit()
-    found = [value for run in external.fetch("small", 0, 0).runs for value in run.table["value"].to_pylist()]
-    assert found == values * 3
+    assert values_of(external, "small") == values * 3
+
+
+def test_a_wait_behind_the_end_of_a_partition_that_became_shorter_is_over(log: Log, external: ExternalLog) -> None:
+    log.create_topic("t", 1)
+    external.append("t", 0, rows(b"one"))
+    at = TopicPartition("t", 0)
+    assert not external.wait({at: 1}, 0.1)
+    assert external.wait({at: 5}, 5.0)
