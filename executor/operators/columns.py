@@ -160,10 +160,20 @@ def number_within(sequence: Ints) -> np.ndarray[Any, np.dtype[np.int32]]:
 
 
 def take(table: pa.Table, rows: Ints) -> pa.Table:
-    """The rows; -1 gives a row of NULLs."""
+    """The rows; -1 gives a row of NULLs. All of them in their order are the table itself, without a copy."""
+    if len(rows) == len(table) and _is_range(rows):
+        return table
     if len(rows) and rows.min() < 0:
         return table.take(pa.array(rows, mask=rows < 0))
     return table.take(pa.array(rows))
+
+
+def _is_range(rows: Ints) -> bool:
+    """Whether it counts from 0."""
+    count = len(rows)
+    if count and (rows[0] != 0 or rows[-1] != count - 1):
+        return False
+    return bool((rows == np.arange(count)).all())
 
 
 def with_columns(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
