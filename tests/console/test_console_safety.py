@@ -139,8 +139,8 @@ def test_code_in_the_page_does_not_run(console: Console) -> None:
 def test_nothing_is_asked_of_other_hosts(console: Console) -> None:
     """`Console` asserts it in every test; here is that it looks."""
     for path in ("overview", "queries", "editor"):
-        console.open(path)
-    assert len(console.asked) > 5
+        console.open(path)  # whose files the browser may have already
+    assert any(url.endswith("/ksql") for url in console.asked)
     assert all(url.startswith((console.url, "about:", "data:")) for url in console.asked)
 
 
