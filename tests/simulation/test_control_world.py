@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .fresh import SeedRuns
+from .runs import Run, execute
 
 RUNS = SeedRuns("control", seeds=170, per_test=10)
 
@@ -19,3 +20,10 @@ def test_what_must_happen_sometimes_happened() -> None:
     if RUNS.seeds_done < 100:
         pytest.skip(f"only {RUNS.seeds_done} seeds were run: run the whole file")
     assert RUNS.never_happened() == []
+
+
+def test_a_node_whose_own_snapshot_is_due_when_the_leaders_comes_takes_that_one() -> None:
+    """It had the log up to the snapshot's index, so it committed those entries then, and its own snapshot of the same
+    index was due: it ended with a failed assertion."""
+    outcome = execute(Run("control", 931000628, events=20_000))
+    assert outcome.violated is None, outcome.report

@@ -149,7 +149,8 @@ class Controller:
         before = 0 if committed.image is not None else self._since_snapshot
         self._since_snapshot = before + sum(map(_weight, committed.records))
         if self._since_snapshot >= self.settings.snapshot_every and self.image.index == self.quorum.commit:
-            self.quorum.compact(self.image.index, self.image)
+            if self.image.index > self.quorum.log.snapshot.index:  # else the leader's snapshot of this index has come
+                self.quorum.compact(self.image.index, self.image)
             self._since_snapshot = 0
 
     def _begin(self) -> None:
