@@ -24,6 +24,7 @@ of the group `millstream.connectors`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -71,7 +72,7 @@ class TaskInfo:
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
-class SourceConnector:
+class SourceConnector(ABC):
     """Brings records in. One instance is one running task; only one thread uses it.
 
     Raises, from any method: `ConnectorFailed` where somebody has to change something, `SystemUnavailable` or OSError
@@ -86,30 +87,32 @@ class SourceConnector:
         del settings, most
         return ({},)
 
-    def __init__(self, settings: Any, task: TaskInfo) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def __init__(self, settings: Any, task: TaskInfo) -> None: ...
 
+    @abstractmethod
     def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
         """What comes after `position`, a bounded amount; None where nothing came within `timeout_s`. In: `position`:
         of the last chunk, or the committed one at the start; None at the very beginning."""
-        raise NotImplementedError
 
     def acknowledge(self, position: Position) -> None:
         """The position is committed: nothing before it will be asked for again."""
+        del position
 
     def lag(self) -> int | None:
         """How much there is that was not read yet, in units of the source; None where nobody knows."""
         return None
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - not everything has something open
         """Lets go of files and connections. Must not fail."""
 
     @classmethod
     def forget(cls, settings: Any, task: TaskInfo) -> None:
         """DROP CONNECTOR: removes what the source keeps in the other system."""
+        del settings, task
 
 
-class SinkConnector:
+class SinkConnector(ABC):
     """Takes records out. One instance is one running task; only one thread uses it. Raises as a source does."""
 
     settings: ClassVar[type[Any]]
@@ -117,21 +120,22 @@ class SinkConnector:
     batch_records: ClassVar[int] = 1_000_000
     """After so many records at most the offsets are committed: a write that fails is repeated from there."""
 
-    def __init__(self, settings: Any, task: TaskInfo) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def __init__(self, settings: Any, task: TaskInfo) -> None: ...
 
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int] | None:
         """Where to go on, of a transactional sink, which stores offsets with the rows; None: the log keeps them."""
         del partitions
         return None
 
+    @abstractmethod
     def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
         """Durable on return. In: records in the order of each partition; `positions`: the next offsets after them."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - not everything has something open
         """Lets go of files and connections. Must not fail."""
 
     @classmethod
     def forget(cls, settings: Any, task: TaskInfo) -> None:
         """DROP CONNECTOR: removes what the sink keeps in the other system beside the rows."""
+        del settings, task
