@@ -6,7 +6,9 @@ them, which rarely happens: ordinary clients leaked 5 MB a minute, of which Arro
 unused for a while. With glibc's allocator memory was as flat, but a row cost a fifth more.
 
 Everything else is allocated from glibc, which spreads threads over eight arenas per core. With fewer arenas, freed
-memory is reused by other threads.
+memory is reused by other threads. glibc gives back only what is free at the end of an arena, so a peak's pages stay as
+long as anything newer lives behind them: in 15 minutes of ordinary clients what was in use stayed between 105 and 147
+MB, what glibc held rose from 135 to 194. `MemoryReturns` gives back every free page once a minute, in about 1 ms.
 """
 
 from __future__ import annotations
@@ -14,18 +16,21 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import threading
+from collections.abc import Callable
 from typing import Final
 
 _ARROW: Final = "ARROW_DEFAULT_MEMORY_POOL"
 _GLIBC: Final = ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
 _M_ARENA_MAX: Final = -8  # of malloc.h
 _ARENAS_MIN, _ARENAS_PER_CORE = 4, 2
+_RETURN_EVERY_S: Final = 60.0
 
 
 def choose_allocators() -> None:
     """For the whole process, before anybody imports pyarrow or starts a thread. What the environment says goes first,
     and where there is no glibc nothing is changed: not every build of Arrow has jemalloc."""
-    if platform.libc_ver()[0] != "glibc":
+    if not _has_glibc():
         return
     os.environ.setdefault(_ARROW, "jemalloc")
     if not any(name in os.environ for name in _GLIBC):
@@ -34,3 +39,45 @@ def choose_allocators() -> None:
 
 def arenas_max() -> int:
     return max(_ARENAS_MIN, _ARENAS_PER_CORE * (os.cpu_count() or 1))
+
+
+class MemoryReturns:
+    """Gives memory that is not in use back to the machine, once a minute, until it is closed.
+
+    Where there is no glibc it does nothing: musl and macOS give pages back as they become free.
+    """
+
+    def __init__(self, every: float = _RETURN_EVERY_S, return_memory: Callable[[], object] | None = None) -> None:
+        """In: `every`: seconds."""
+        self._every = every
+        self._return_memory = return_memory or _trim()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="memory-returns", daemon=True)
+
+    def start(self) -> None:
+        if self._return_memory is not None:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Also of one that was not started."""
+        self._closed.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        assert self._return_memory is not None
+        while not self._closed.wait(self._every):
+            self._return_memory()
+
+
+def _trim() -> Callable[[], object] | None:
+    """glibc's `malloc_trim(0)`: all arenas, all whole pages. ctypes lets other threads run meanwhile."""
+    if not _has_glibc():
+        return None
+    trim = ctypes.CDLL(None).malloc_trim
+    trim.argtypes = [ctypes.c_size_t]
+    return lambda: trim(0)
+
+
+def _has_glibc() -> bool:
+    return platform.libc_ver()[0] == "glibc"

@@ -24,6 +24,7 @@ from ..logcore.protocol.admission import ConnectionLimits
 from ..logcore.protocol.requests.scram_requests import KeptUsers
 from ..logcore.protocol.security.users import NoUsers, Users
 from ..logcore.server import ListenFailed, LogServer
+from .allocators import MemoryReturns
 from .cluster.followed_catalog import FollowedCatalog
 from .cluster.node_engine import log_for_engine, start_engine_on_cluster
 from .cluster.node_metrics import ClusterMetrics
@@ -137,6 +138,9 @@ class Service:
 
     def _start(self, parts: contextlib.ExitStack) -> None:
         check_executor(self.configuration.engine_properties)
+        returns = MemoryReturns()
+        parts.callback(returns.close)
+        returns.start()
         parts.callback(os.umask, os.umask(PRIVATE_UMASK))
         make_private(self.configuration.data)
         limits = ConnectionLimits(self.configuration.connections_max, self.configuration.connections_per_address_max)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from running_server import ENVIRONMENT, ServerProcess
 
-from millstream.server.allocators import arenas_max
+from millstream.server.allocators import MemoryReturns, arenas_max
 
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="elsewhere nothing is chosen")
 
@@ -49,3 +50,48 @@ def test_arrows_memory_is_shared_by_threads_unless_the_environment_says_otherwis
     with ServerProcess(tmp_path) as server:
         server.process.terminate()
         assert f"arrow_memory={used}" in server.process.communicate(timeout=100)[1]
+
+
+FREE_BEHIND_WHAT_LIVES = """
+import sys
+from millstream.server.allocators import MemoryReturns
+def resident_mb():
+    lines = open("/proc/self/status").read().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+pieces = [bytes([at % 256]) * 4_000 for at in range(50_000)]  # below what glibc maps on its own
+last = pieces[-1]
+held = resident_mb()
+del pieces
+kept = resident_mb()
+returns = MemoryReturns(every=0.01)
+returns.start()
+while resident_mb() > held - 150: pass
+returns.close()
+print("kept", held - kept < 50, "gone", held - resident_mb() > 150)
+"""
+
+
+def test_free_memory_behind_what_lives_goes_back() -> None:
+    command = [sys.executable, "-c", FREE_BEHIND_WHAT_LIVES]
+    said = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=100, check=True).stdout
+    assert said == "kept True gone True\n"
+
+
+def test_memory_is_given_back_again_and_again_until_the_server_stops() -> None:
+    times, enough = 0, threading.Event()
+
+    def returned() -> None:
+        nonlocal times
+        times += 1
+        if times == 3:
+            enough.set()
+
+    returns = MemoryReturns(0.001, returned)
+    returns.start()
+    assert enough.wait(60)
+    returns.close()
+    assert not any(thread.name == "memory-returns" for thread in threading.enumerate())
+
+
+def test_one_that_was_never_started_can_be_closed() -> None:
+    MemoryReturns(0.001, lambda: None).close()
