@@ -19,6 +19,7 @@ from millstream.server.engine.executors import why_no_spark
 
 from . import latency, references, throughput
 from .bids import bids, write_ndjson
+from .checkouts.lines import CheckoutsOptions, checkouts_lines
 from .cores import CoresOptions, cores_lines
 from .idle import idle_lines
 from .log_speed.lines import KafkaOptions, kafka_lines
@@ -33,7 +34,9 @@ from .serving import serving_lines
 from .state_growth import state_lines
 
 PARTS: Final = ("duckdb", "latency", "spark")
-ON_DEMAND: Final = ("nexmark", "cores", "idle", "planning", "partitions", "kafka", "serving", "replication", "state")
+ON_DEMAND: Final = (
+    "nexmark", "cores", "idle", "planning", "partitions", "kafka", "serving", "replication", "state", "checkouts",
+)  # fmt: skip
 """The first takes many minutes, the next compares one core with two, the others are not about the rows of queries."""
 _PARTITIONS_OPENED: Final = 10_000
 
@@ -48,6 +51,7 @@ class Options:
     partitions: int
     trials: int
     seed: int
+    beside: Path | None
     nexmark: NexmarkOptions
 
 
@@ -76,6 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "serving" in options.parts:
         with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
             sys.stdout.write(as_text(serving_lines(Path(folder), options.rounds, options.seconds / 2)) + "\n")
+    if options.beside is not None:
+        _print_checkouts(CheckoutsOptions(options.beside, 1 if options.rounds == 1 else 5))
     if "nexmark" in options.parts:
         _print_nexmark(options.nexmark)
 
@@ -106,6 +112,15 @@ def _print_kafka(options: Options) -> None:
     sys.stdout.write(
         f"{options.rows:,} records, ours and theirs in turn: median ratio, and the range; our log syncs what it "
         "acknowledges, Kafka as it comes does not, unless a line says otherwise\n\n"
+    )
+    sys.stdout.write(as_text(lines) + "\n")
+
+
+def _print_checkouts(options: CheckoutsOptions) -> None:
+    lines = checkouts_lines(options)
+    sys.stdout.write(
+        f"this checkout beside {options.beside.name}, in turn, {options.rounds} times: what each costs (median; "
+        "processor time where nothing else is said) and the ratio of the cheapest, in brackets that of each turn\n\n"
     )
     sys.stdout.write(as_text(lines) + "\n")
 
@@ -203,7 +218,10 @@ def _options(arguments: Sequence[str] | None) -> Options:
     parser.add_argument("--partitions", type=int, default=1, help="of the topics (default: 1)")
     parser.add_argument("--trials", type=int, help="leaders killed by the part replication (default: 100; 2)")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--beside", type=Path, help="another checkout with its .venv, for the part checkouts")
     given = parser.parse_args(arguments)
+    if ("checkouts" in (given.only or ())) != (given.beside is not None):
+        parser.error("--only checkouts and --beside PATH go together")
     rows = given.rows or (100_000 if given.quick else 1_000_000)
     return Options(
         rows=rows,
@@ -214,6 +232,7 @@ def _options(arguments: Sequence[str] | None) -> Options:
         partitions=given.partitions,
         trials=given.trials or (2 if given.quick else 100),
         seed=given.seed,
+        beside=given.beside,
         nexmark=NexmarkOptions(
             events=given.events or (100_000 if given.quick else 2_000_000),
             seconds=given.cap,

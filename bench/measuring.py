@@ -97,12 +97,24 @@ def _tree_seconds() -> float:
     return sum(ticks.get(pid, 0) for pid in ours) / os.sysconf("SC_CLK_TCK")
 
 
+def cpu_seconds_of(process: int) -> float:
+    """What another process has used so far, its children left out. Raises OSError where the system does not tell."""
+    fields = (_PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def resident_bytes() -> int:
     """Of this process; 0 where the system does not tell."""
     with contextlib.suppress(OSError):
-        for line in (_PROC / "self" / "status").read_text().splitlines():
-            if line.startswith("VmRSS"):
-                return int(line.split()[1]) * 1024
+        return resident_bytes_of(os.getpid())
+    return 0
+
+
+def resident_bytes_of(process: int) -> int:
+    """Raises OSError where the system does not tell."""
+    for line in (_PROC / str(process) / "status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) * 1024
     return 0
 
 
