@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Self
 
 from millstream.errors import LogError
 
@@ -66,11 +67,21 @@ class RejectedRecords(InvalidRecords):
 
     code = "REJECTED_RECORDS"
 
-    def __init__(self, reasons: Mapping[int, str]) -> None:
+    reasons: Mapping[int, str] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, reasons: Mapping[int, str]) -> Self:
         shown = ", ".join(f"record {number}: {reason}" for number, reason in list(reasons.items())[:_SHOWN_MAX])
         more = f", and {len(reasons) - _SHOWN_MAX} more" if len(reasons) > _SHOWN_MAX else ""
-        super().__init__(f"{len(reasons)} records are rejected, and their batch with them: {shown}{more}")
-        self.reasons = reasons
+        error = cls(f"{len(reasons)} records are rejected, and their batch with them: {shown}{more}")
+        error.reasons = reasons
+        return error
+
+
+class InvalidTimestamps(RejectedRecords):
+    """Records whose times are too far from that of the append for the topic."""
+
+    code = "INVALID_TIMESTAMPS"
 
 
 class RecordsTooLarge(LogError):

@@ -12,6 +12,8 @@ from .errors import InvalidSetting
 
 OWN_SETTINGS: Final = frozenset({"arrow.passthrough", "millstream.value.format"})
 """Which Kafka does not know."""
+TIME_BEFORE: Final = "message.timestamp.before.max.ms"
+TIME_AFTER: Final = "message.timestamp.after.max.ms"
 NEVER_MS: Final = (1 << 63) - 1
 _INTEGER: Final = re.compile(r"-?\d{1,19}")
 _SEGMENT_BYTES_MIN: Final = 1024
@@ -90,6 +92,12 @@ SETTINGS: Final[Mapping[str, TopicSetting]] = {
         TopicSetting("message.timestamp.type", "string", "CreateTime",
                 "Whose time a record has: its producer's, or that of the append.",
                 _one_of("CreateTime", "LogAppendTime")),
+        TopicSetting(TIME_BEFORE, "long", str(NEVER_MS),
+                "How far a record's time may be before that of the append, where it is its producer's.",
+                whole_number(0)),
+        TopicSetting(TIME_AFTER, "long", str(NEVER_MS),
+                "How far a record's time may be after that of the append, where it is its producer's.",
+                whole_number(0)),
         TopicSetting("delete.retention.ms", "long", str(_DAY_MS),
                 "So long compaction keeps a tombstone after it has removed what the tombstone deletes.",
                 whole_number(0)),
@@ -117,8 +125,6 @@ SETTINGS: Final[Mapping[str, TopicSetting]] = {
         TopicSetting("local.retention.ms", "long", "-2", "", whole_number(-2), heeded=False),
         TopicSetting("message.downconversion.enable", "boolean", "true", "", _boolean, heeded=False),
         TopicSetting("message.format.version", "string", "3.0-IV1", "", _anything, heeded=False),
-        TopicSetting("message.timestamp.after.max.ms", "long", str(NEVER_MS), "", whole_number(0), heeded=False),
-        TopicSetting("message.timestamp.before.max.ms", "long", str(NEVER_MS), "", whole_number(0), heeded=False),
         TopicSetting("message.timestamp.difference.max.ms", "long", str(NEVER_MS), "", whole_number(0), heeded=False),
         TopicSetting("min.insync.replicas", "int", "1", "Each record has one copy.", whole_number(1), heeded=False),
         TopicSetting("preallocate", "boolean", "false", "", _boolean, heeded=False),
@@ -142,10 +148,20 @@ class TopicSettings:
     segment_ms: int
     message_bytes_max: int
     append_time: bool
+    time_before_ms_max: int | None
+    time_after_ms_max: int | None
     delete_retention_ms: int
     dirty_share_min: float
     compaction_lag_ms_min: int
     compaction_lag_ms_max: int
+
+    def times(self, now_ms: int) -> tuple[int, int] | None:
+        """The earliest and the latest time that a record may have which is appended now; None where any is taken."""
+        if self.time_before_ms_max is None and self.time_after_ms_max is None:
+            return None
+        earliest = -NEVER_MS if self.time_before_ms_max is None else now_ms - self.time_before_ms_max
+        latest = NEVER_MS if self.time_after_ms_max is None else min(NEVER_MS, now_ms + self.time_after_ms_max)
+        return earliest, latest
 
 
 def check_config(topic: str, config: Mapping[str, str]) -> None:
@@ -176,6 +192,7 @@ def _settings(items: tuple[tuple[str, str], ...]) -> TopicSettings:
         text = config.get(name, setting.default)
         return setting.default if setting.problem(text) else text
 
+    append_time = value("message.timestamp.type") == "LogAppendTime"
     policy = {part.strip() for part in value("cleanup.policy").split(",")}
     return TopicSettings(
         compacted="compact" in policy,
@@ -185,7 +202,9 @@ def _settings(items: tuple[tuple[str, str], ...]) -> TopicSettings:
         segment_bytes=int(value("segment.bytes")),
         segment_ms=int(value("segment.ms")),
         message_bytes_max=int(value("max.message.bytes")),
-        append_time=value("message.timestamp.type") == "LogAppendTime",
+        append_time=append_time,
+        time_before_ms_max=None if append_time else _distance(value(TIME_BEFORE)),
+        time_after_ms_max=None if append_time else _distance(value(TIME_AFTER)),
         delete_retention_ms=int(value("delete.retention.ms")),
         dirty_share_min=float(value("min.cleanable.dirty.ratio")),
         compaction_lag_ms_min=int(value("min.compaction.lag.ms")),
@@ -195,3 +214,7 @@ def _settings(items: tuple[tuple[str, str], ...]) -> TopicSettings:
 
 def _bound(text: str) -> int | None:
     return None if int(text) < 0 else int(text)
+
+
+def _distance(text: str) -> int | None:
+    return None if int(text) == NEVER_MS else int(text)

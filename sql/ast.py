@@ -152,7 +152,8 @@ class TableFunctionCall(Node):
     """A function of SQL:2016 over the rows of `source`, in FROM: name(TABLE source PARTITION BY …, DESCRIPTOR(…), …).
 
     `intervals_ms`: the lengths of time among its arguments. `shape` says in which order these were written, a letter
-    for each: k a column of PARTITION BY, d DESCRIPTOR, i an interval. What a name takes and means is the planner's.
+    for each: k a column of PARTITION BY, d one of DESCRIPTOR, i an interval. What a name takes and means, the planner
+    knows.
     """
 
     name: str

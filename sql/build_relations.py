@@ -74,7 +74,8 @@ class RelationRules:
         )
 
     def table_function(self, children: list[Any]) -> ast.TableFunctionCall:
-        name, source, *arguments = items(children)
+        name, source, *given = items(children)
+        arguments = [each for item in given for each in (item if isinstance(item, list) else [item])]
         keys = [at(exp.Column(this=key), key.meta["span"]) for key in arguments if isinstance(key, exp.Identifier)]
         return ast.TableFunctionCall(
             name=name.name.upper(),
@@ -88,12 +89,13 @@ class RelationRules:
             span=span_of_all(children),
         )
 
-    def descriptor(self, children: list[Any]) -> exp.Column:
-        word, column = items(children)
+    def descriptor(self, children: list[Any]) -> list[exp.Column]:
+        """DESCRIPTOR(a, b): of each column as if it stood alone."""
+        word, *columns = items(children)
         if word.name.upper() != "DESCRIPTOR":
             hint = "The column that holds the time stands in DESCRIPTOR(…)."
             raise SqlSyntaxError(f"unexpected {word.name}(…)", span=span_of_all(children), hint=hint)
-        return at(exp.Column(this=column), span_of_all(children[2:3]))
+        return [at(exp.Column(this=column), column.meta["span"]) for column in columns]
 
     def interval(self, children: list[Any]) -> Part:
         """In ms: INTERVAL '10' SECOND."""

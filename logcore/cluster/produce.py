@@ -135,7 +135,7 @@ class ClusterProduce:
             check_writable(peer, data.partition.topic)
             partition = self._log.writable(*data.partition)
             self._layout.check_leads(data.partition)
-            batches = checked_write(partition, asked.transactional_id, data, peer)
+            batches = checked_write(partition, asked.transactional_id, data, peer, self._log.node.now_ms())
             id = self._log.id_of(data.partition)
             check_same_topic(self._log, data.partition.topic, data.topic_id)
             return self._to_store(

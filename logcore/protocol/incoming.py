@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..errors import InvalidRecords, RejectedRecords
+from ..errors import InvalidRecords, InvalidTimestamps, RejectedRecords
 from ..records.batch import COMPRESSION, HEADER_SIZE, BatchHeader, EncodedBatch, checksum_of, read_header
 from ..records.codec import check_rows, decode_rows, stored_batch
 from ..records.envelope import checked_columns
+from ..topic_settings import TIME_AFTER, TIME_BEFORE, TopicSettings
 
 _COMPRESSION_MAX: Final = 4
 _MAGIC_POSITION: Final = 16
 _UNCOMPRESSED_BYTES: Final = 10 * 1024 * 1024  # that much is fine however small it was sent
 _GROWTH_MAX: Final = 100
+_NO_TIME: Final = -1  # of a record without a time
 
 
 class CorruptRecords(InvalidRecords):
@@ -44,11 +47,31 @@ def check_keys(batches: list[EncodedBatch]) -> None:
         header, batch = encoded.header._replace(base_offset=0), memoryview(encoded.buffers[0])
         if header.columnar:
             continue  # what its keys are is in its schema
-        stored = stored_batch(header, batch, _size_max(batch))
-        keys = decode_rows([stored], 0).column("key")
+        keys = _column("key", header, batch)
         if keys.null_count:
             keyless = pc.indices_nonzero(keys.is_null()).to_pylist()
-            raise RejectedRecords(dict.fromkeys(keyless, "a record without a key, for a topic that is compacted"))
+            raise RejectedRecords.of(dict.fromkeys(keyless, "a record without a key, for a topic that is compacted"))
+
+
+def check_times(batches: list[EncodedBatch], settings: TopicSettings, now_ms: int) -> None:
+    """In: what `checked_batches` gave. A record without a time (-1) is taken, as by Kafka; a columnar batch has one
+    time, that of its youngest row. Raises `InvalidTimestamps`."""
+    bounds = settings.times(now_ms)
+    if bounds is None:
+        return
+    earliest, latest = bounds
+    for encoded in batches:
+        header, batch = encoded.header._replace(base_offset=0), memoryview(encoded.buffers[0])
+        times = pa.array([header.max_timestamp_ms]) if header.columnar else _column("timestamp", header, batch)
+        outside = pc.or_(pc.less(times, earliest), pc.greater(times, latest))
+        wrong = pc.indices_nonzero(pc.and_(outside, pc.not_equal(times, _NO_TIME))).to_pylist()
+        if wrong:
+            limit = f"the topic takes {earliest} to {latest} now ({TIME_BEFORE}, {TIME_AFTER})"
+            raise InvalidTimestamps.of({number: f"its time is {times[number]}, and {limit}" for number in wrong})
+
+
+def _column(name: str, header: BatchHeader, batch: memoryview) -> pa.Array:
+    return decode_rows([stored_batch(header, batch, _size_max(batch))], 0).column(name)
 
 
 def _header_at(records: memoryview, position: int) -> BatchHeader:

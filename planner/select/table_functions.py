@@ -6,12 +6,17 @@ A function is a class under `TableFunction`, in whatever module its idea stands.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from millstream.errors import SqlSyntaxError, did_you_mean
+from millstream.errors import InvalidStatement, SqlSyntaxError, Unsupported, did_you_mean
 
 from ...sql import ast
+from ..expressions.compilation import compile_expression
+from ..expressions.scope import Scope, ScopeSource
+from ..expressions.typed import Typed
+from ..formats.format import contains_map
+from ..logical import LogicalPlan
 from ..planning import PlanningContext
 from .origin import Origin
 
@@ -39,6 +44,42 @@ def find_table_function(call: ast.TableFunctionCall) -> TableFunction:
     if re.fullmatch(found.shape, call.shape) is None:
         raise SqlSyntaxError(f"{call.name} takes other arguments", span=call.name_span, hint=f"Write {found.example}.")
     return found()
+
+
+def stream_rows(call: ast.TableFunctionCall, origin: Origin, hint: str) -> LogicalPlan:
+    """The rows of a stream, for a function that follows them. In: `hint`, for who names a table. Raises `Unsupported`
+    for tables and for streams whose keys have windows."""
+    rows = origin.plan
+    if rows.kind == "TABLE":
+        message = f'{call.name} takes a stream, and "{call.source.name}" is a table'
+        raise Unsupported(message, span=call.source.span, hint=hint)
+    if rows.key_window is not None:
+        raise Unsupported(
+            f'{call.name} takes rows without windows, and the keys of "{call.source.name}" have them',
+            span=call.source.span,
+            hint="Take the stream that its windows were made of.",
+        )
+    return rows
+
+
+def compared(
+    call: ast.TableFunctionCall,
+    clause: str,
+    named: Sequence[ast.Expression],
+    origin: Origin,
+    context: PlanningContext,
+) -> tuple[Typed, ...]:
+    """Columns of the rows that are compared with those of other rows. Raises `InvalidStatement` for one that is named
+    twice, `Unsupported` for a MAP, which has no order."""
+    columns = {c.name: (c.name, c.type) for c in origin.source.schema}
+    scope = Scope((ScopeSource(call.source.name, columns),), context.catalog.types, clause)
+    found = tuple(compile_expression(node, scope) for node in named)
+    for place, typed in enumerate(found):
+        if contains_map(typed.type):
+            raise Unsupported(f"{call.name} cannot compare the column {typed.column}: it holds a MAP", span=call.span)
+        if typed.column in [other.column for other in found[:place]]:
+            raise InvalidStatement(f"{call.name} has {typed.column} twice in {clause}", span=call.span)
+    return found
 
 
 def _below(base: type[TableFunction]) -> Iterator[type[TableFunction]]:

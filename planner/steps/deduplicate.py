@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from millstream.errors import InvalidStatement, Unsupported
+from millstream.errors import InvalidStatement
 
 from ...sql import ast
-from ..expressions.compilation import compile_expression
-from ..expressions.scope import Scope, ScopeSource
-from ..expressions.typed import column
-from ..formats.format import contains_map
 from ..insight.lineage_rows import LineageRows, indirect
 from ..insight.stall import Cause, OperatorSeen, counted
-from ..logical import LogicalPlan, Named, Unary, names_of
+from ..logical import Named, Unary, names_of
 from ..lowering import Lowering
 from ..planning import PlanningContext
 from ..schema import Schema
 from ..select.origin import Origin
-from ..select.table_functions import TableFunction
-from .project import LogicalProject, with_key_as_value
+from ..select.table_functions import TableFunction, compared, stream_rows
+from .project import under_key_of, with_key_as_value
 from .repartition import Repartition
 from .step import NOTHING, Step, Text
 
@@ -39,43 +35,14 @@ class DeduplicateFunction(TableFunction):
     example = "DEDUPLICATE(TABLE bids PARTITION BY bidder, auction, INTERVAL '10' MINUTE)"
 
     def over(self, call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Origin:
-        rows = origin.plan
-        if rows.kind == "TABLE":
-            raise Unsupported(
-                f'DEDUPLICATE takes a stream, and "{call.source.name}" is a table',
-                span=call.source.span,
-                hint="A table has one row per key already.",
-            )
-        if rows.key_window is not None:
-            raise Unsupported(
-                f'DEDUPLICATE takes rows without windows, and the keys of "{call.source.name}" have them',
-                span=call.source.span,
-                hint="Deduplicate the stream that its windows were made of.",
-            )
+        rows = stream_rows(call, origin, "A table has one row per key already.")
         if sum(call.intervals_ms) > _LONGEST_MS:
             raise InvalidStatement("DEDUPLICATE remembers rows for 100 years at most", span=call.span)
-        columns = {c.name: (c.name, c.type) for c in origin.source.schema}
-        scope = Scope((ScopeSource(call.source.name, columns),), context.catalog.types, "PARTITION BY")
-        by = tuple(compile_expression(node, scope) for node in call.partition_by)
-        nested = next((each.column for each in by if contains_map(each.type)), None)
-        if nested is not None:
-            raise Unsupported(f"DEDUPLICATE cannot compare the column {nested}: it holds a MAP", span=call.span)
-        repeated = next((each.column for i, each in enumerate(by) if each.column in [b.column for b in by[:i]]), None)
-        if repeated is not None:
-            raise InvalidStatement(f"DEDUPLICATE is partitioned by {repeated} twice", span=call.span)
+        by = compared(call, "PARTITION BY", call.partition_by, origin, context)
         within_ms, late_ms = call.intervals_ms[0], call.intervals_ms[-1]
         key = tuple(Named(f"#by {typed.column}", typed) for typed in by)
         first = LogicalDeduplicate(Repartition(with_key_as_value(rows), key), within_ms, late_ms)
-        return replace(origin, plan=_under_key_of(rows, first), partitioning=None, beyond=True)
-
-
-def _under_key_of(rows: LogicalPlan, first: LogicalPlan) -> LogicalPlan:
-    """The columns of `rows`, its key included; the rows stay where they are."""
-    values, key = (
-        tuple(Named(c.name, column(c.name, c.type)) for c in columns)
-        for columns in (rows.schema.value, rows.schema.key)
-    )
-    return LogicalProject(first, values, key)
+        return replace(origin, plan=under_key_of(rows, first), partitioning=None, beyond=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,16 @@ def with_key_as_value(plan: LogicalPlan) -> LogicalPlan:
     return LogicalProject(plan, tuple(Named(c.name, column(c.name, c.type)) for c in values), key)
 
 
+def under_key_of(rows: LogicalPlan, changed: LogicalPlan) -> LogicalPlan:
+    """The columns of `rows`, its key included, of what was made of `with_key_as_value(rows)` under another key; the
+    rows stay where they are."""
+    values, key = (
+        tuple(Named(c.name, column(c.name, c.type)) for c in columns)
+        for columns in (rows.schema.value, rows.schema.key)
+    )
+    return LogicalProject(changed, values, key)
+
+
 @dataclass(frozen=True, slots=True)
 class Project(Step):
     """New value columns (`v0`…), and new key columns where `key` is not None, else the key is kept.

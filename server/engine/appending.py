@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from ...executor.formats import encoder
 from ...executor.partitioning import byte_format, sink_partitions, split_by_partition
 from ...logcore.client import ColumnarRecords, LogClient, RowRecords
 from ...logcore.topic_rules import TRANSACTIONS_TOPIC
+from ...logcore.topic_settings import TIME_AFTER, TIME_BEFORE, settings_of
 from ...planner.schema import Column
 from ...planner.source_info import SourceInfo
 from ...sql.types import BIGINT
@@ -29,10 +30,11 @@ _TRANSACTIONAL_ID = "millstream-insert"  # of all engines: one at a time has the
 
 
 class Appender:
-    """Writes rows to topics of `log`; several calls at once take turns."""
+    """Writes rows to topics of `log`; several calls at once take turns. In: `now_ms`: the time of an append."""
 
-    def __init__(self, log: LogClient) -> None:
+    def __init__(self, log: LogClient, now_ms: Callable[[], int]) -> None:
         self._log = log
+        self._now_ms = now_ms
         self._turn = threading.Lock()
 
     def recover(self) -> None:
@@ -45,9 +47,26 @@ class Appender:
         """Writes the rows so that they appear together, each in the partition of its key.
 
         In: an array for each key and value column of `source`, in the column's Arrow type; `rowtimes` in ms. Rows
-        without a key go to partition 0. Raises `InvalidStatement` for a table's row without one, before any is written.
+        without a key go to partition 0. Raises `InvalidStatement` for a table's row without one, and for a
+        time that the topic does not take, before any is written.
         """
+        self._check_times(source.topic, rowtimes)
         self._write(source, _records(source, columns, rowtimes))
+
+    def _check_times(self, name: str, rowtimes: pa.Int64Array) -> None:
+        topic = self._log.topic(name)
+        bounds = None if topic is None else settings_of(topic.config).times(self._now_ms())
+        if bounds is None:
+            return
+        for limit, bound, is_outside in ((TIME_BEFORE, bounds[0], pc.less), (TIME_AFTER, bounds[1], pc.greater)):
+            row = is_outside(rowtimes, bound).index(True).as_py()
+            if row >= 0:
+                side = "after" if limit == TIME_AFTER else "before"
+                limited = f'topic "{name}" takes nothing {side} {bound} now'
+                raise InvalidStatement(
+                    f"the ROWTIME of row {row + 1} is {rowtimes[row]}, and {limited}",
+                    hint=f"Insert rows with other times, or raise {limit} of the topic (millstream topic alter).",
+                )
 
     def delete(self, source: SourceInfo, keys: Arrays, rowtimes: pa.Int64Array) -> None:
         """Writes a tombstone for each of these keys of a table, all or none. In: an array for each key column."""

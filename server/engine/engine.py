@@ -92,7 +92,7 @@ class Engine:
         self._materializations = Materializations(log)
         self._lock = threading.RLock()
         self.schemas = SchemaStore(log)
-        self._appender = Appender(log)
+        self._appender = Appender(log, now_ms)
         self.connectors = Connectors(log, ForeignRows(lambda: self.catalog))
         self._store = CatalogStore(log, executor, self.connectors, self._lock)
         try:

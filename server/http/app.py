@@ -27,6 +27,7 @@ from .inserts import InsertsRoute
 from .ksql_cluster import ClusterRoutes
 from .pages import Pages
 from .query_responses import query_route, query_stream_route
+from .query_routes import query_routes
 from .snapshots import snapshot_routes
 from .statements import StatementRoutes, error_response
 from .websocket import SocketRoute
@@ -72,6 +73,7 @@ def http_app(
         Route("/clusterStatus", cluster.cluster_status),
         Route("/heartbeat", cluster.heartbeat, methods=["POST"]),
         Route("/lag", cluster.lag, methods=["POST"]),
+        *query_routes(context),
         *ConnectRoutes(context).routes(),
         *topic_routes(context),
         *AssistRoutes(context, authenticator).routes,

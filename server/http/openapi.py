@@ -33,6 +33,7 @@ _SESSION: Final[dict[str, Any]] = {
         "description": "Wait until the command with this number, which an earlier answer named, is applied.",
     },
 }
+_OFFSET: Final = {"type": ["integer", "null"], "minimum": 0}
 _HOST: Final = {
     "type": "object",
     "required": ["host", "port"],
@@ -66,6 +67,15 @@ SCHEMAS: Final[dict[str, dict[str, Any]]] = {
     "Graph": {"description": "Text in the format that was asked for; of json an object with `nodes` and `edges`."},
     "Rows": {"description": "A header and rows, in the shape of the media type."},
     "QueryId": _object(["queryId"], queryId=_TEXT),
+    "QueryPositions": _object(
+        ["queryId", "state", "error", "positions"],
+        queryId=_TEXT, state={"enum": ["RUNNING", "PAUSED", "ERROR", "STOPPED"]}, error={"type": ["string", "null"]},
+        positions={"type": "array", "items": _object(
+            ["topic", "partition", "currentOffsetPosition", "endOffsetPosition", "offsetLag"],
+            topic=_TEXT, partition={"type": "integer"}, currentOffsetPosition=_OFFSET, endOffsetPosition=_OFFSET,
+            offsetLag=_OFFSET,
+        )},
+    ),
     "InsertLines": {"type": "string", "description": 'Lines of JSON: {"target": "NAME"}, then an object per row.'},
     "Acknowledgements": {
         "description": 'Per row {"status": "ok", "seq": n}, or {"status": "error", "seq": n, "error_code", "message"}.'

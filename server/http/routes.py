@@ -48,6 +48,8 @@ PATHS: Final = (
     PathDoc("/query-stream", "post", "As /query; a line with the columns, then a line per row.", "Rows", "Statement",
             answer_types=_ROWS, needs="statement", tag="queries"),
     PathDoc("/close-query", "post", "Ends a push query.", "Object", "QueryId", tag="queries"),
+    PathDoc("/queries/{id}/positions", "get", "How far a persistent query has read each partition of its sources; 404: "
+            "there is no such query, or none that the user may see.", "QueryPositions", tag="queries"),
     PathDoc("/inserts-stream", "post", "A line that names the target, then a row per line; each is acknowledged.",
             "Acknowledgements", "InsertLines", (_DELIMITED, "application/json"), (_DELIMITED, "application/json"),
             needs="insert", tag="inserts"),

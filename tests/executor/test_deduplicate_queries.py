@@ -136,7 +136,7 @@ def test_a_query_that_is_replaced_remembers_what_it_has_given() -> None:
         ("TABLE clicks, INTERVAL '1' SECOND", "DEDUPLICATE takes other arguments"),
         ("TABLE clicks PARTITION BY id, DESCRIPTOR(n), INTERVAL '1' SECOND", "DEDUPLICATE takes other arguments"),
         ("TABLE clicks PARTITION BY nope, INTERVAL '1' SECOND", "'NOPE' cannot be resolved"),
-        ("TABLE clicks PARTITION BY id, id, INTERVAL '1' SECOND", "partitioned by ID twice"),
+        ("TABLE clicks PARTITION BY id, id, INTERVAL '1' SECOND", "has ID twice in PARTITION BY"),
         ("TABLE clicks PARTITION BY id, INTERVAL '40000' DAYS", "remembers rows for 100 years at most"),
         ("TABLE clicks PARTITION BY id, INTERVAL '0' SECOND", "is no length of time"),
         ("TABLE names PARTITION BY name, INTERVAL '1' SECOND", 'DEDUPLICATE takes a stream, and "NAMES" is a table'),

@@ -54,6 +54,7 @@ ROWS: dict[str, Row] = {
         "/", "/info", "/healthcheck", "/chc/live", "/chc/ready", "/livez", "/readyz", "/openapi.json", "/v1/metadata",
         "/v1/metadata/id", "/is_valid_property/{name}", "/status/{type}/{entity}/{action}",
         "/console", "/console/{file}", "/v1/topics/{name}", "/v1/topics/{name}/records", "/v1/access",
+        "/queries/{id}/positions",
     )},
     **{path: Row(shows=True) for path in ("/metrics", "/graph", "/status", "/clusterStatus")},
     "/v1/complete": Row({"sql": "SELECT "}),

@@ -155,6 +155,9 @@ QUERIES = {
     "the first of each user": (
         "STREAM AS SELECT user, page, n FROM DEDUPLICATE(TABLE clicks PARTITION BY user, INTERVAL '2' SECOND)"
     ),
+    "the changes of each page": (
+        "STREAM AS SELECT user, page, n FROM CHANGED(TABLE clicks PARTITION BY page, DESCRIPTOR(user))"
+    ),
     "two streams as one": "STREAM AS SELECT user, page FROM clicks UNION ALL SELECT page, user FROM c2 WHERE n > 50",
     "join of streams by two columns": (
         "STREAM AS SELECT a.user, a.n AS x, b.n AS y FROM clicks a JOIN clicks b WITHIN UNBOUNDED "

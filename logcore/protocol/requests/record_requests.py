@@ -27,7 +27,7 @@ from ...errors import (
 from ...records.batch import COLUMNAR, COMPRESSION, HEADER_SIZE, Buffer, EncodedBatch, read_header
 from ...storage.partition_files import PartitionFiles
 from ..connection import Answer, KafkaRequest
-from ..incoming import check_keys, checked_batches
+from ..incoming import check_keys, check_times, checked_batches
 from ..kafka_service import Desk, KafkaService
 from ..layout import NOBODY
 from ..security.access import check_readable
@@ -99,12 +99,12 @@ def answered(body: list[Buffer] | None) -> Answer:
 
 
 def checked_write(
-    partition: PartitionFiles, transactional_id: str | None, data: ProduceData, peer: Peer
+    partition: PartitionFiles, transactional_id: str | None, data: ProduceData, peer: Peer, now_ms: int
 ) -> list[EncodedBatch]:
     """What is to be appended to the partition. Raises `LogError`.
 
-    The topic's `max.message.bytes` limits foreign clients only. What queries write is limited by the largest size of a
-    value; a batch of theirs that is refused would stop the query.
+    The topic's `max.message.bytes`, and its limits of times, hold for foreign clients only. What queries write is
+    limited by the largest size of a value; a batch of theirs that is refused would stop the query.
     """
     batches = [batch for records in data.records for batch in checked_batches(memoryview(records))]
     if not batches:
@@ -114,6 +114,7 @@ def checked_write(
             partition.check_size(batch.header)
         if partition.settings.compacted:
             check_keys(batches)
+        check_times(batches, partition.settings, now_ms)
     if transactional_id is None and any(batch.header.transactional for batch in batches):
         raise InvalidTransactionState("records of a transaction come with its id")
     return batches

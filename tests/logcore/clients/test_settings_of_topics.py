@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+
+import pyarrow as pa
 import pytest
 
-from .asking import TOPIC, Asking
+from millstream.logcore.client import RowRecords
+from millstream.logcore.records.codec import encode
+
+from .asking import TOPIC, Asking, until
 from .outside import unique
 
-_INVALID_CONFIG, _INVALID_RECORD = 40, 87
+_INVALID_TIMESTAMP, _INVALID_CONFIG, _INVALID_RECORD = 32, 40, 87
+_BEFORE, _AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+_HOUR_MS = 60 * 60 * 1000
 
 
-@pytest.mark.parametrize("config", [{"no.such.setting": "1"}, {"retention.ms": "soon"}, {"cleanup.policy": "burn"}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"no.such.setting": "1"}, {"retention.ms": "soon"}, {"cleanup.policy": "burn"}, {_BEFORE: "-1"},
+        {_AFTER: "soon"},
+    ],
+)  # fmt: skip
 def test_a_topic_is_not_made_with_a_setting_that_does_not_exist_or_fit(asking: Asking, config: dict[str, str]) -> None:
     refused = asking.try_to_create(unique("t"), config=config)
     assert refused.error_code == _INVALID_CONFIG
@@ -37,3 +52,51 @@ def test_a_setting_says_where_it_comes_from_and_what_stands_behind_it(asking: As
     assert (usual.value, usual.config_source) == ("delete", 5)
     assert [(each.name, each.value, each.source) for each in usual.synonyms] == [("log.cleanup.policy", "delete", 5)]
     assert all(not entry.synonyms for entry in asking.settings(TOPIC, topic).values())
+
+
+def _at(*times_ms: int) -> Sequence[object]:
+    """Records with these times, as a batch of bytes."""
+    count = len(times_ms)
+    columns = {"key": pa.array([b"k"] * count), "value": pa.array([b"v"] * count)}
+    table = pa.table({"timestamp": pa.array(times_ms, pa.int64()), **columns})
+    return [buffer for batch in encode(RowRecords(table)) for buffer in batch.buffers]
+
+
+def test_times_too_far_from_now_are_refused_and_the_records_are_named(asking: Asking) -> None:
+    topic = asking.create_topic(config={_BEFORE: str(_HOUR_MS), _AFTER: str(2 * _HOUR_MS)})
+    now_ms = time.time_ns() // 1_000_000
+    fine = (now_ms, now_ms - _HOUR_MS // 2, now_ms + _HOUR_MS, -1)  # -1: without a time
+    assert [asking.append(topic, _at(when)).error_code for when in fine] == [0] * len(fine)
+    refused = asking.append(topic, _at(now_ms, now_ms - 2 * _HOUR_MS, now_ms, now_ms + 3 * _HOUR_MS))
+    assert refused.error_code == _INVALID_TIMESTAMP
+    assert [number for number, _ in refused.record_errors] == [1, 3]
+    assert asking.append(topic, _at(now_ms)).base_offset == len(fine)  # nothing of the refused batch is there
+
+
+def test_each_limit_of_times_holds_alone_and_from_when_it_is_set(asking: Asking) -> None:
+    long_ago, far_on = 1, (time.time_ns() // 1_000_000) + 1000 * _HOUR_MS
+    topic = asking.create_topic(config={_AFTER: str((1 << 63) - 1)})  # the default of Kafka 4 is an hour
+    assert [asking.append(topic, _at(when)).error_code for when in (long_ago, far_on)] == [0, 0]
+    assert asking.change(TOPIC, topic, {_BEFORE: "0"}).error_code == 0
+    until(lambda: asking.append(topic, _at(long_ago)).error_code == _INVALID_TIMESTAMP)
+    assert asking.append(topic, _at(far_on)).error_code == 0
+    assert asking.change(TOPIC, topic, {_BEFORE: None, _AFTER: "0"}).error_code == 0
+    until(lambda: asking.append(topic, _at(far_on)).error_code == _INVALID_TIMESTAMP)
+    assert asking.append(topic, _at(long_ago)).error_code == 0
+
+
+def test_a_topic_that_gives_its_own_times_takes_any(asking: Asking) -> None:
+    topic = asking.create_topic(config={_BEFORE: "0", _AFTER: "0", "message.timestamp.type": "LogAppendTime"})
+    assert asking.append(topic, _at(1, 1 << 60)).error_code == 0
+
+
+def test_limits_of_times_are_described_as_kafkas(asking: Asking) -> None:
+    found = asking.settings(TOPIC, asking.create_topic(config={_BEFORE: "1000"}), synonyms=True)
+    mine = found[_BEFORE]
+    assert (mine.value, mine.config_source, mine.config_type) == ("1000", 1, 5)
+    assert [(each.name, each.value, each.source) for each in mine.synonyms] == [
+        (_BEFORE, "1000", 1), (f"log.{_BEFORE}", str((1 << 63) - 1), 5),
+    ]  # fmt: skip
+    usual = found[_AFTER]
+    assert usual.config_source == 5
+    assert [(each.name, each.value, each.source) for each in usual.synonyms] == [(f"log.{_AFTER}", usual.value, 5)]
