@@ -18,6 +18,7 @@ from millstream.errors import InvalidStatement, MillstreamError, StatementError
 
 from ...executor.answers.keyed_rows import TooManyKeys
 from ...executor.connect.connectors import Connectors
+from ...executor.connect.secret_vault import KnownSecrets, SecretVault
 from ...executor.executor import Executor
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
@@ -68,7 +69,8 @@ class Engine:
     """One catalog over one log. Methods may be called from any thread; changes happen one after the other.
 
     In: `executor` runs persistent queries, `open_feed` push queries; the engine closes the executor, not the log.
-    `properties`: the server's configuration. `paused`: no query runs before a RESUME. Call `close` at the end, or use
+    `properties`: the server's configuration. `paused`: no query runs before a RESUME.
+    `vault`: seals secrets; without one they end with this process. Call `close` at the end, or use
     it as a context manager.
     """
 
@@ -81,6 +83,7 @@ class Engine:
         *,
         now_ms: Callable[[], int] = wall_clock_ms,
         paused: bool = False,
+        vault: SecretVault | None = None,
     ) -> None:
         self.log = log
         self.executor = executor
@@ -93,7 +96,8 @@ class Engine:
         self._lock = threading.RLock()
         self.schemas = SchemaStore(log)
         self._appender = Appender(log)
-        self.connectors = Connectors(log, ForeignRows(lambda: self.catalog))
+        known_secrets = KnownSecrets(vault or SecretVault(), lambda: self.catalog.secrets)
+        self.connectors = Connectors(log, ForeignRows(lambda: self.catalog), known_secrets)
         self._store = CatalogStore(log, executor, self.connectors, self._lock)
         try:
             self._appender.recover()
@@ -257,7 +261,7 @@ class Engine:
                 self._check(statement, session)
                 yield statement
         except StatementError as error:
-            say_no_secrets(error, text)
+            say_no_secrets(error, text, unread=True)
             raise
 
     def _check(self, statement: Statement, session: Session) -> None:
