@@ -368,6 +368,19 @@ class DropFunction(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateFromConnector(Statement):
+    """CREATE STREAM|TABLE name FROM CONNECTOR connector TABLE 'table'. `table`: as the other system calls it."""
+
+    kind: Literal["STREAM", "TABLE"]
+    name: str
+    connector: str
+    table: str
+    properties: Properties = field(default_factory=dict)
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateConnector(Statement):
     kind: Literal["SOURCE", "SINK"]
     name: str

@@ -54,6 +54,19 @@ class StatementRules(FunctionRules):
             raise SqlSyntaxError("unexpected SOURCE in CREATE … AS SELECT", span=token_span(source), hint=hint)
         return ast.CreateAsSelect(query=query, **common)
 
+    def create_from_connector(self, children: list[Any]) -> ast.CreateFromConnector:
+        *_, if_not_exists, name, _, _, connector, _, table, properties = children
+        return ast.CreateFromConnector(
+            kind=_kind(children),
+            name=name.name,
+            connector=connector.name,
+            table=string_value(table),
+            properties=_source_properties(properties),
+            or_replace=has(children, "REPLACE"),
+            if_not_exists=if_not_exists is not None,
+            **_place(children),
+        )
+
     def create_connector(self, children: list[Any]) -> ast.CreateConnector:
         if_not_exists, name, properties = children[-3:]
         return ast.CreateConnector(

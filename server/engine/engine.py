@@ -27,6 +27,7 @@ from ...sql.ast import (
     AssertSchema,
     AssertTopic,
     AssertValues,
+    CreateFromConnector,
     Explain,
     PrintTopic,
     Query,
@@ -58,7 +59,7 @@ from .request import Request
 from .session import Session
 from .statement_settings import StatementSettings
 
-_LOCKLESS = AssertTopic | AssertSchema | AssertValues | Explain | ShowGraph | ShowLineage
+_LOCKLESS = AssertTopic | AssertSchema | AssertValues | CreateFromConnector | Explain | ShowGraph | ShowLineage
 
 
 def wall_clock_ms() -> int:
@@ -252,6 +253,7 @@ class Engine:
             schemas=self.schemas,
             appender=self._appender,
             materializations=self._materializations,
+            lock=self._lock,
         )
 
     def _statements(self, text: str, session: Session) -> Iterator[Statement]:

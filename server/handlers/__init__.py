@@ -19,6 +19,7 @@ from .create import create_as_select, create_source, insert_into
 from .delete_rows import delete_rows
 from .describe import describe, explain
 from .drop import drop_source
+from .from_connector import create_from_connector
 from .functions import create_function, drop_function
 from .insert_values import insert_values
 from .insight import show_graph, show_lineage
@@ -47,6 +48,7 @@ HANDLERS: Mapping[type[ast.Statement], Handler] = {
     ast.DropFunction: drop_function,
     ast.CreateSecret: create_secret,
     ast.DropSecret: drop_secret,
+    ast.CreateFromConnector: create_from_connector,
     ast.CreateConnector: create_connector,
     ast.DropConnector: drop_connector,
     ast.AlterConnector: alter_connector,

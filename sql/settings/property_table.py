@@ -62,7 +62,7 @@ PYTHON_FUNCTIONS: Final = switch(
 SECRETS_KEY: Final = text(
     "millstream.secrets.key.file",
     "",
-    "File with the key of CREATE SECRET, with mode 0600: 32 letters or more, as `openssl rand -base64 32` makes them. "
+    "File with the key of the connectors' secrets, with mode 0600: 32 letters or more, as `openssl rand -base64 32` makes them. "
     "By default `secrets.key` in the data folder, which a single server creates. In a cluster, and on an external log, "
     "every server needs the same key.",
     scope="SERVER",

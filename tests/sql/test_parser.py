@@ -115,6 +115,12 @@ STATEMENTS: dict[str, ast.Statement] = {
     "SHOW CONNECTORS": ast.Show(what="CONNECTORS"),
     "SHOW SOURCE CONNECTORS": ast.Show(what="CONNECTORS", connector_kind="SOURCE"),
     "SHOW SINK CONNECTORS": ast.Show(what="CONNECTORS", connector_kind="SINK"),
+    "CREATE OR REPLACE TABLE t FROM CONNECTOR pg TABLE 'a.b' WITH (Partitions=2)": ast.CreateFromConnector(
+        kind="TABLE", name="T", connector="PG", table="a.b", properties={"PARTITIONS": 2}, or_replace=True
+    ),
+    "CREATE STREAM IF NOT EXISTS s FROM CONNECTOR pg TABLE 'b'": ast.CreateFromConnector(
+        kind="STREAM", name="S", connector="PG", table="b", if_not_exists=True
+    ),
     "SHOW SECRETS": ast.Show(what="SECRETS"),
     "DROP SECRET IF EXISTS s": ast.DropSecret(name="S", if_exists=True),
     "CREATE OR REPLACE SECRET s WITH ('Key'='v', user='u')": ast.CreateSecret(
