@@ -40,7 +40,7 @@ _KEY_BYTES_MAX: Final = 64 * 1024
 _TOO_OPEN: Final = stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP
 _SEVERAL_NODES: Final = (
     "Put the same key on every node, for example from `openssl rand -base64 32`, in a file with mode 0600, and set"
-    " millstream.secrets.key.file to it."
+    " millstream.connect.key.file to it."
 )
 
 
@@ -187,7 +187,7 @@ def _create(file: Path) -> None:
     makes at the same time stays."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, written = tempfile.mkstemp(prefix=".secrets-", dir=file.parent)  # with mode 0600
+        descriptor, written = tempfile.mkstemp(prefix=".connect-", dir=file.parent)  # with mode 0600
         try:
             with os.fdopen(descriptor, "wb") as opened:
                 opened.write(base64.b64encode(secrets.token_bytes(32)) + b"\n")

@@ -80,7 +80,7 @@ def _engine_on(
     alone: bool,
 ) -> _Engine:
     key_file = ServerSettings.of(checked_properties(properties)).secrets_key_file
-    vault = SecretVault(key_file or data_directory / "secrets.key", creates=alone)
+    vault = SecretVault(key_file or data_directory / "connect.key", creates=alone)
     executor = RoutingExecutor(log, data_directory / "state", checked_properties(properties), kafka_address)
     return kind(
         log,

@@ -14,7 +14,7 @@ import structlog
 PRIVATE_UMASK: Final = 0o077
 _FOLDER: Final = 0o700
 _OF_OTHERS: Final = 0o077
-_OURS: Final = frozenset({"log", "state", "secrets.key"})
+_OURS: Final = frozenset({"log", "state", "connect.key"})
 
 _log = structlog.get_logger("millstream.server")
 

@@ -60,11 +60,11 @@ PYTHON_FUNCTIONS: Final = switch(
     scope="SERVER",
 )
 SECRETS_KEY: Final = text(
-    "millstream.secrets.key.file",
+    "millstream.connect.key.file",
     "",
-    "File with the key of the connectors' secrets, with mode 0600: 32 letters or more, as `openssl rand -base64 32` makes them. "
-    "By default `secrets.key` in the data folder, which a single server creates. In a cluster, and on an external log, "
-    "every server needs the same key.",
+    "File with the key that encrypts the passwords of connectors, with mode 0600: 32 letters or more, as "
+    "`openssl rand -base64 32` makes them. By default `connect.key` in the data folder, which a single server creates. "
+    "In a cluster, and on an external log, every server needs the same key.",
     scope="SERVER",
 )
 PULL_TABLE_SCANS: Final = switch(

@@ -119,7 +119,7 @@ def test_without_a_key_a_secret_is_refused_and_a_literal_is_said_to_be_readable(
         assert "same key on every node" in (caught.value.hint or "")
         (created,) = run(engine, GENERATOR.replace("MORE", ", 'a.password'='hunter2'"))
         assert any("in the command topic, readable" in line["message"] for line in created["warnings"])
-        key = tmp_path / "secrets.key"
+        key = tmp_path / "connect.key"
         key.write_text("k" * 44)
         key.chmod(0o600)
         run(engine, "CREATE SECRET pg ('password'='hunter2');")
@@ -137,10 +137,10 @@ def test_the_key_file_of_the_configuration_is_used(tmp_path: Path) -> None:
     key = tmp_path / "elsewhere"
     key.write_text("k" * 44)
     key.chmod(0o600)
-    properties = {**DUCKDB, "millstream.secrets.key.file": str(key)}
+    properties = {**DUCKDB, "millstream.connect.key.file": str(key)}
     with embedded_on(open_log(tmp_path / "log", sync="never"), tmp_path / "data", properties) as engine:
         run(engine, "CREATE SECRET pg ('password'='hunter2');")
-    assert not (tmp_path / "data" / "secrets.key").exists()
+    assert not (tmp_path / "data" / "connect.key").exists()
 
 
 # ------------------------------------------------------------------ nothing that the server ever wrote

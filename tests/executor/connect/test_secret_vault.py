@@ -14,12 +14,12 @@ VALUES = {"user": "ana", "password": "hunter2 ü\x00"}
 
 
 def test_a_vault_with_the_same_file_opens_what_another_one_has_sealed(tmp_path: Path) -> None:
-    file = tmp_path / "secrets.key"
+    file = tmp_path / "connect.key"
     sealed = SecretVault(file, creates=True).seal("PG", VALUES)
     assert file.stat().st_mode & 0o777 == 0o600
     assert SecretVault(file).unseal("PG", sealed) == VALUES
     assert SecretVault(file, creates=True).unseal("PG", sealed) == VALUES  # which keeps the key that is there
-    assert [path.name for path in tmp_path.iterdir()] == ["secrets.key"]
+    assert [path.name for path in tmp_path.iterdir()] == ["connect.key"]
 
 
 def test_equal_secrets_look_different_and_short_ones_as_long_as_others() -> None:
