@@ -15,7 +15,7 @@ from millstream.errors import InvalidStatement, Span, UnknownSource, did_you_mea
 
 from ..sql.functions.users.user_functions import UserFunction
 from ..sql.types import SqlType
-from .connector_info import ConnectorInfo
+from .connector_info import ConnectorInfo, SecretInfo
 from .physical import PhysicalPlan
 from .source_info import SourceInfo
 
@@ -46,6 +46,7 @@ class Catalog:
     types: Mapping[str, SqlType] = field(default_factory=_frozen)
     functions: Mapping[str, UserFunction] = field(default_factory=_frozen)
     connectors: Mapping[str, ConnectorInfo] = field(default_factory=_frozen)
+    secrets: Mapping[str, SecretInfo] = field(default_factory=_frozen)
 
     def source(self, name: str, span: Span | None = None) -> SourceInfo:
         """Raises `UnknownSource`."""
@@ -83,6 +84,12 @@ class Catalog:
 
     def without_connector(self, name: str) -> Catalog:
         return replace(self, connectors=_without(self.connectors, name))
+
+    def with_secret(self, secret: SecretInfo) -> Catalog:
+        return replace(self, secrets=MappingProxyType({**self.secrets, secret.name: secret}))
+
+    def without_secret(self, name: str) -> Catalog:
+        return replace(self, secrets=_without(self.secrets, name))
 
     def readers_of(self, name: str) -> tuple[PersistentQuery, ...]:
         """The queries that read this source."""

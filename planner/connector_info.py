@@ -1,4 +1,4 @@
-"""What the catalog knows of a connector."""
+"""What the catalog knows of a connector, and of a secret."""
 
 from __future__ import annotations
 
@@ -17,3 +17,11 @@ class ConnectorInfo:
     config: Mapping[str, str]
     statement: str = ""
     paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SecretInfo:
+    """CREATE SECRET. `sealed`: its values, which only who has the key of the secrets can read."""
+
+    name: str
+    sealed: str

@@ -224,6 +224,7 @@ class Service:
             properties,
             self._address_for_workers(log, parts),
             paused=self.configuration.paused,
+            alone=True,
         )
         parts.callback(engine.close)
         self._engine = engine

@@ -369,6 +369,19 @@ class DropFunction(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateFromConnector(Statement):
+    """CREATE STREAM|TABLE name FROM CONNECTOR connector TABLE 'table'. `table`: as the other system calls it."""
+
+    kind: Literal["STREAM", "TABLE"]
+    name: str
+    connector: str
+    table: str
+    properties: Properties = field(default_factory=dict)
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateConnector(Statement):
     kind: Literal["SOURCE", "SINK"]
     name: str
@@ -400,6 +413,22 @@ class ControlConnector(Statement):
     task: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSecret(Statement):
+    """CREATE SECRET. `values`: in clear, so neither they nor `text` may be kept, shown or logged."""
+
+    name: str
+    values: Properties = field(default_factory=dict, repr=False)
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropSecret(Statement):
+    name: str
+    if_exists: bool = False
+
+
 # ------------------------------------------------------------------ administration
 
 
@@ -409,7 +438,7 @@ class Show(Statement):
 
     what: Literal[
         "STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "CONNECTORS", "CONNECTOR PLUGINS", "TYPES",
-        "PROPERTIES", "VARIABLES",
+        "PROPERTIES", "VARIABLES", "SECRETS",
     ]  # fmt: skip
     extended: bool = False
     all_topics: bool = False

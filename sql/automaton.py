@@ -45,6 +45,7 @@ KEYWORD_BEFORE: dict[str, frozenset[str]] = {
     "ESCAPE": frozenset({"STRING_LITERAL"}),
     "FUNCTION": _NAMES,
     "CONNECTOR": _NAMES,
+    "SECRET": _NAMES | {"IF"},
     "FILTER": frozenset({"LPAR"}),
     "OVER": frozenset({"LPAR"}),
     "UNION": frozenset({"ALL", "DISTINCT", "SELECT"}),

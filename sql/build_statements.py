@@ -18,6 +18,7 @@ COLUMNS_MAX = 2_000
 
 _KEYWORDS_OF_SHOW = (
     "STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "CONNECTORS", "TYPES", "PROPERTIES", "VARIABLES",
+    "SECRETS",
 )  # fmt: skip
 
 
@@ -53,6 +54,19 @@ class StatementRules(FunctionRules):
             raise SqlSyntaxError("unexpected SOURCE in CREATE … AS SELECT", span=token_span(source), hint=hint)
         return ast.CreateAsSelect(query=query, **common)
 
+    def create_from_connector(self, children: list[Any]) -> ast.CreateFromConnector:
+        *_, if_not_exists, name, _, _, connector, _, table, properties = children
+        return ast.CreateFromConnector(
+            kind=_kind(children),
+            name=name.name,
+            connector=connector.name,
+            table=string_value(table),
+            properties=_source_properties(properties),
+            or_replace=has(children, "REPLACE"),
+            if_not_exists=if_not_exists is not None,
+            **_place(children),
+        )
+
     def create_connector(self, children: list[Any]) -> ast.CreateConnector:
         if_not_exists, name, properties = children[-3:]
         return ast.CreateConnector(
@@ -62,6 +76,19 @@ class StatementRules(FunctionRules):
             if_not_exists=if_not_exists is not None,
             **_place(children),
         )
+
+    def create_secret(self, children: list[Any]) -> ast.CreateSecret:
+        *_, if_not_exists, name, values = children
+        return ast.CreateSecret(
+            name=name.name,
+            values=_properties(values),
+            or_replace=has(children, "REPLACE"),
+            if_not_exists=if_not_exists is not None,
+            **_place(children),
+        )
+
+    def drop_secret(self, children: list[Any]) -> ast.DropSecret:
+        return ast.DropSecret(name=children[3].name, if_exists=children[2] is not None, **_place(children))
 
     def create_type(self, children: list[Any]) -> ast.CreateType:
         _, _, if_not_exists, name, _, declared = children
@@ -146,6 +173,9 @@ class StatementRules(FunctionRules):
 
     def with_clause(self, children: list[Any]) -> Part | None:
         return children[0] if children else None
+
+    def secret_values(self, children: list[Any]) -> Part:
+        return Part(items(children), span_of_all(children))
 
     def properties(self, children: list[Any]) -> Part:
         return Part(items(children), span_of_all(children))

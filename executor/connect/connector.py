@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from ...logcore.client import TopicPartition
+from .connector_errors import UnknownSourceTable
 
 Position = Mapping[str, Any]
 """Where to go on: a JSON object that only the source understands."""
@@ -72,6 +73,24 @@ class TaskInfo:
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """`type`: as CREATE TABLE has it."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """What CREATE TABLE … FROM CONNECTOR takes over. `topic`: where the rows are, before any transform. `key`: names of
+    columns; empty where nothing tells rows apart."""
+
+    topic: str
+    columns: tuple[SourceColumn, ...]
+    key: tuple[str, ...]
+
+
 class SourceConnector(ABC):
     """Brings records in. One instance is one running task; only one thread uses it.
 
@@ -86,6 +105,16 @@ class SourceConnector(ABC):
         """How the work is divided: at most `most` shares, which stay the same from start to start."""
         del settings, most
         return ({},)
+
+    @classmethod
+    def table(cls, settings: Any, task: TaskInfo, name: str) -> SourceTable:
+        """The schema of a table of the other system, whose records are rows or Debezium's envelopes. Raises
+        `UnknownSourceTable`, and what `read` raises."""
+        del settings, name
+        raise UnknownSourceTable(
+            f"the connector {task.connector} has no tables that could say what their columns are",
+            hint="Declare the columns: CREATE STREAM or CREATE TABLE … WITH (kafka_topic=…).",
+        )
 
     @abstractmethod
     def __init__(self, settings: Any, task: TaskInfo) -> None: ...

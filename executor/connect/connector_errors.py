@@ -15,6 +15,12 @@ class InvalidConnector(StatementError):
         self.setting = setting
 
 
+class UnknownSourceTable(StatementError):
+    """The other system has no such table, or the connector does not read it."""
+
+    code = "UNKNOWN_SOURCE_TABLE"
+
+
 class ConnectorFailed(QueryError):
     """The task cannot go on before somebody changes something: it is FAILED, and says what to do."""
 

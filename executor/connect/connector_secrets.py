@@ -1,5 +1,5 @@
-"""Secrets of connectors: `${file:/path:key}` and `${env:NAME}` in settings, and how values stay out of everything that
-is shown.
+"""Secrets of connectors: `${secret:name:key}`, `${file:/path:key}` and `${env:NAME}` in settings, and how values stay
+out of everything that is shown. `${sealed:…}` is what a secret value in a statement becomes before it is kept.
 
 A reference is resolved only in the task. What it gave, and each value of a setting that is secret by its declaration or
 by its name, is taken out of errors and log lines by `Secrets.scrub`.
@@ -13,10 +13,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from millstream.errors import MillstreamError
+
 from .connector_errors import InvalidConnector
+from .secret_vault import KnownSecrets, SecretVault
 
 HIDDEN: Final = "********"
-_REFERENCE: Final = re.compile(r"\$\{(file|env):([^}]*)\}")
+_REFERENCE: Final = re.compile(r"\$\{(file|env|secret|sealed):([^}]*)\}")
+_SEALED: Final = re.compile(r"\$\{sealed:[^}]*\}")
 _SECRET_NAME: Final = re.compile(
     r"password|passwd|passphrase|secret|token|credential|private[._-]?key|api[._-]?key|access[._-]?key|jaas|authorization"
     r"|headers?$",
@@ -47,16 +51,44 @@ def shown_value(name: str, value: str, *, secret: bool = False) -> str:
     'postgresql://ana:********@db/shop'
     """
     if secret or is_secret_name(name):
-        return value if _REFERENCE.fullmatch(value) else HIDDEN
+        return value if _REFERENCE.fullmatch(value) and not _SEALED.fullmatch(value) else HIDDEN
+    shown = _SEALED.sub(HIDDEN, value)
     return _USER_INFO.sub(
-        lambda found: found.group() if refers(found["password"]) else f"{found['before']}{HIDDEN}", value
+        lambda found: found.group() if refers(found["password"]) else f"{found['before']}{HIDDEN}", shown
+    )
+
+
+def secrets_of(config: Mapping[str, str]) -> set[str]:
+    """The secrets of the catalog that the settings may mean: names, as they are written and in upper case."""
+    found: set[str] = set()
+    for value in config.values():
+        for reference in _REFERENCE.finditer(value):
+            if reference[1] == "secret":
+                name = reference[2].partition(":")[0]
+                found |= {name, name.upper()}
+    return found
+
+
+def sealed_value(name: str, value: str, vault: SecretVault, *, secret: bool) -> str:
+    """The value of a setting as it may be kept: what is secret and no reference is sealed, for this setting only. In:
+    `secret`: that all of it is. Raises `SecretKeyMissing`."""
+
+    def sealed(text: str) -> str:
+        return f"${{sealed:{vault.seal(name, {'': text})}}}"
+
+    if secret or is_secret_name(name):
+        return value if refers(value) or not value else sealed(value)
+    return _USER_INFO.sub(
+        lambda found: found.group() if refers(found["password"]) else f"{found['before']}{sealed(found['password'])}",
+        value,
     )
 
 
 class Secrets:
-    """State: the secret values of one connector that are known so far."""
+    """State: the secret values of one connector that are known so far. In: `known`: what `${secret:…}` refers to."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: KnownSecrets) -> None:
+        self._known = known
         self._values: set[str] = set()
 
     def resolve(self, config: Mapping[str, str], secret_names: Iterable[str] = ()) -> dict[str, str]:
@@ -77,11 +109,26 @@ class Secrets:
 
     def _resolved(self, name: str, value: str) -> str:
         def look_up(found: re.Match[str]) -> str:
-            secret = _from_environment(name, found[2]) if found[1] == "env" else _from_file(name, found[2])
+            secret = self._looked_up(name, found[1], found[2])
             self._values.add(secret)
             return secret
 
         return _REFERENCE.sub(look_up, value)
+
+    def _looked_up(self, name: str, kind: str, reference: str) -> str:
+        match kind:
+            case "env":
+                return _from_environment(name, reference)
+            case "file":
+                return _from_file(name, reference)
+            case _:
+                pass
+        try:
+            if kind == "sealed":
+                return self._known.vault.unseal(name, reference)[""]
+            return self._known.value(reference)
+        except MillstreamError as error:
+            raise InvalidConnector(f"{name}: {error.message}", setting=name, hint=error.hint) from None
 
 
 def _from_environment(name: str, variable: str) -> str:

@@ -21,6 +21,7 @@ from .connector_plugins import ConnectorPlugin, find_plugin
 from .connector_secrets import Secrets
 from .connector_settings import SettingProblem, problems_of, read_settings
 from .converters import converter_of
+from .secret_vault import KnownSecrets
 from .sink_runner import SinkRunner, Transcoder, group_of, topics_problem
 from .source_runner import SourceRunner, transactional_id
 from .task_positions import POSITIONS_TOPIC, position_record, read_positions
@@ -44,8 +45,9 @@ class ConnectorStatus:
 class Connectors:
     """Any thread may call any method; those that change one connector are called one after the other."""
 
-    def __init__(self, log: LogClient, transcoder: Transcoder) -> None:
+    def __init__(self, log: LogClient, transcoder: Transcoder, known_secrets: KnownSecrets) -> None:
         """In: `transcoder`: how sinks read columnar records."""
+        self.known_secrets = known_secrets
         self._log = log
         self._transcoder = transcoder
         self._running: dict[str, _Running] = {}
@@ -55,7 +57,7 @@ class Connectors:
         """Begins or continues from the committed positions; one of this name that runs is stopped first, so its
         settings are changed by this."""
         self.stop(info.name)
-        running = _Running(self._log, self._transcoder, info)
+        running = _Running(self._log, self._transcoder, info, Secrets(self.known_secrets))
         with self._guard:
             self._running[info.name] = running
         running.begin()
@@ -84,7 +86,7 @@ class Connectors:
     def drop(self, info: ConnectorInfo) -> None:
         """Also of one that does not run. Forgets positions, and what the connector keeps in the other system."""
         self.stop(info.name)
-        _forget_outside(info)
+        _forget_outside(info, Secrets(self.known_secrets))
         self.drop_positions(info.name)
 
     def drop_positions(self, connector: str) -> None:
@@ -122,12 +124,12 @@ class Connectors:
 class _Running:
     """One connector. State: its tasks, or why it has none."""
 
-    def __init__(self, log: LogClient, transcoder: Transcoder, info: ConnectorInfo) -> None:
+    def __init__(self, log: LogClient, transcoder: Transcoder, info: ConnectorInfo, secrets: Secrets) -> None:
         self._log = log
         self._transcoder = transcoder
         self._info = info
         self._paused = info.paused
-        self._secrets = Secrets()
+        self._secrets = secrets
         self._workers: tuple[TaskWorker, ...] = ()
         self._error: str | None = None
 
@@ -238,9 +240,8 @@ def config_problems(plugin: ConnectorPlugin, config: Mapping[str, str]) -> list[
     return found
 
 
-def _forget_outside(info: ConnectorInfo) -> None:
+def _forget_outside(info: ConnectorInfo, secrets: Secrets) -> None:
     """What cannot be removed now is said: DROP CONNECTOR must work while the other system is gone."""
-    secrets = Secrets()
     try:
         plugin, settings, _ = resolved_settings(info, secrets)
         plugin.load().forget(settings, TaskInfo(info.name))

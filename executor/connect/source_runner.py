@@ -47,7 +47,7 @@ class SourceRunner:
         self._task = task
         self._key, self._value = converter_of(config, "key"), converter_of(config, "value")
         self._transforms = transforms_of(config)
-        self._new_partitions = _partitions(config)
+        self._new_partitions = new_partitions(config)
         create_positions_topic(log)
         self._producer = log.transactional_producer(transactional_id(task.connector, task.number))
         self.position = read_position(log, task.connector, task.number)
@@ -153,7 +153,8 @@ class SourceRunner:
         return RowRecords(pa.table(columns))
 
 
-def _partitions(config: Mapping[str, str]) -> int:
+def new_partitions(config: Mapping[str, str]) -> int:
+    """Of the topics that the connector creates. Raises `InvalidConnector`."""
     text = config.get(_PARTITIONS, "1")
     if not text.isdecimal() or int(text) < 1:
         raise InvalidConnector(f'{_PARTITIONS} is "{text}", which is no number of partitions', setting=_PARTITIONS)

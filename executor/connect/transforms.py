@@ -66,6 +66,13 @@ def transforms_of(config: Mapping[str, str]) -> tuple[Transform, ...]:
     return tuple(_transform(name, config) for name in names)
 
 
+def named_transforms(config: Mapping[str, str]) -> tuple[str, ...]:
+    """The types of the transforms, without package: `ExtractField$Key`."""
+    names = [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
+    given = [config.get(f"transforms.{name}.type", "ExtractNewRecordState") for name in names]
+    return tuple(kind.rpartition(".")[2] for kind in given)
+
+
 def transformed(record: ConnectRecord, transforms: tuple[Transform, ...]) -> ConnectRecord | None:
     """What becomes of the record; None where one of the transforms leaves it out."""
     found: ConnectRecord | None = record

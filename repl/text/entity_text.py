@@ -85,6 +85,7 @@ _TABLES: dict[str, TableOf] = {
     "connector_plugins_list": _columns(
         "connectorPlugins", Class="className", Type="type", Version="version", Meaning="description"
     ),
+    "secret_list": _columns("secrets", Secret="name"),
     "function_names": _columns("functions", Function="name", Type="type", Category="category"),
     "properties": _columns("properties", Property="name", Value="value", Level="level", Meaning="description"),
     "variables": _columns("variables", Variable="name", Value="value"),

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import assert_never
 
+from ...executor.connect.connector_secrets import secrets_of
 from ...executor.connect.connectors import Connectors
 from ...executor.executor import Executor
 from ...executor.queries.query_log import begin_anew, empty_topic
@@ -29,10 +30,12 @@ from .commands import (
     PauseQuery,
     PutConnector,
     PutFunction,
+    PutSecret,
     PutSource,
     PutType,
     RemoveConnector,
     RemoveFunction,
+    RemoveSecret,
     RemoveSource,
     RemoveType,
     ResetQuery,
@@ -161,7 +164,11 @@ class CatalogStore:
                     self._connectors.pause(command.name)
                 else:
                     self._connectors.resume(command.name)
-            case PutType() | RemoveType() | PutFunction() | RemoveFunction():
+            case PutSecret():
+                for connector in self.catalog.connectors.values():
+                    if command.secret.name in secrets_of(connector.config):
+                        self._connectors.start(connector)
+            case PutType() | RemoveType() | PutFunction() | RemoveFunction() | RemoveSecret():
                 pass
             case _:
                 assert_never(command)
@@ -207,6 +214,8 @@ class CatalogStore:
                 query = self.catalog.queries.get(command.query_id)
                 if query is not None:
                     self._carry_out(PauseQuery(query_id=query.id, paused=query.paused), self.catalog)
+            case PutSecret():
+                self._carry_out(command, self.catalog)
             case PutConnector() | PauseConnector():
                 name = command.connector.name if isinstance(command, PutConnector) else command.name
                 connector = self.catalog.connectors.get(name)
@@ -234,9 +243,9 @@ class CatalogStore:
             case RemoveConnector():
                 if command.name not in self.catalog.connectors:
                     self._connectors.drop_positions(command.name)
-            case PauseQuery() | PutType() | RemoveType() | PutFunction() | RemoveFunction():
+            case PauseQuery() | PutType() | RemoveType() | PutFunction() | RemoveFunction() | RemoveSecret():
                 pass
-            case PutConnector() | PauseConnector():
+            case PutConnector() | PauseConnector() | PutSecret():
                 pass  # those of the catalog are started when it is complete
             case _:
                 assert_never(command)

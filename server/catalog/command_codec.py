@@ -12,7 +12,7 @@ import orjson
 from millstream.errors import ServerError
 
 from ...planner.catalog import PersistentQuery
-from ...planner.connector_info import ConnectorInfo
+from ...planner.connector_info import ConnectorInfo, SecretInfo
 from ...planner.planning import NewTopic
 from ...planner.serde import (
     function_from_json,
@@ -30,10 +30,12 @@ from .commands import (
     PauseQuery,
     PutConnector,
     PutFunction,
+    PutSecret,
     PutSource,
     PutType,
     RemoveConnector,
     RemoveFunction,
+    RemoveSecret,
     RemoveSource,
     RemoveType,
     ResetQuery,
@@ -58,6 +60,8 @@ _KINDS: dict[type, str] = {
     PutConnector: "put_connector",
     RemoveConnector: "drop_connector",
     PauseConnector: "pause_connector",
+    PutSecret: "put_secret",
+    RemoveSecret: "drop_secret",
 }
 
 
@@ -118,7 +122,9 @@ def _fields(command: Command) -> dict[str, Any]:
             return {"connector": _connector_json(command.connector)}
         case PauseConnector():
             return {"name": command.name, "paused": command.paused}
-        case RemoveType() | RemoveFunction() | RemoveConnector():
+        case PutSecret():
+            return {"secret": {"name": command.secret.name, "sealed": command.secret.sealed}}
+        case RemoveType() | RemoveFunction() | RemoveConnector() | RemoveSecret():
             return {"name": command.name}
 
 
@@ -160,6 +166,10 @@ def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
             return RemoveConnector(**common, name=record["name"])
         case "pause_connector":
             return PauseConnector(**common, name=record["name"], paused=record["paused"])
+        case "put_secret":
+            return PutSecret(**common, secret=SecretInfo(**record["secret"]))
+        case "drop_secret":
+            return RemoveSecret(**common, name=record["name"])
         case kind:
             raise UnreadableCommand(f'a command has the unknown kind "{kind}"')
 

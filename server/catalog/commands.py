@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from ...planner.catalog import Catalog, PersistentQuery
-from ...planner.connector_info import ConnectorInfo
+from ...planner.connector_info import ConnectorInfo, SecretInfo
 from ...planner.planning import NewTopic
 from ...planner.source_info import SourceInfo
 from ...sql.functions.users.user_functions import UserFunction
@@ -118,6 +118,18 @@ class PauseConnector(CommandBase):
     paused: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutSecret(CommandBase):
+    """CREATE [OR REPLACE] SECRET; `statement` has no values."""
+
+    secret: SecretInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveSecret(CommandBase):
+    name: str
+
+
 Command = (
     PutSource
     | StartQuery
@@ -132,6 +144,8 @@ Command = (
     | PutConnector
     | RemoveConnector
     | PauseConnector
+    | PutSecret
+    | RemoveSecret
 )
 
 
@@ -169,5 +183,9 @@ def apply_command(catalog: Catalog, command: Command) -> Catalog:
         case PauseConnector():
             found = catalog.connectors.get(command.name)
             return catalog if found is None else catalog.with_connector(replace(found, paused=command.paused))
+        case PutSecret():
+            return catalog.with_secret(command.secret)
+        case RemoveSecret():
+            return catalog.without_secret(command.name)
         case _:
             assert_never(command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from ...sql.settings.property_table import (
     ADVERTISED_LISTENER,
@@ -18,6 +19,7 @@ from ...sql.settings.property_table import (
     PUSH_ROWS,
     PUSH_SECONDS,
     PYTHON_FUNCTIONS,
+    SECRETS_KEY,
     SERVICE_ID,
 )
 from .denied_properties import denied_properties
@@ -43,7 +45,8 @@ class PullGateSettings:
 class ServerSettings:
     """`advertised_listener`: the URL under which others reach it, empty where nobody says it. `python_functions`:
     whether users may bring code. `denied`: properties that no session may set. `processing_log_stream`: whether to
-    create it. `push_rows_max`, `push_seconds_max`: of one push query; None: as many as come, as long as it likes."""
+    create it. `push_rows_max`, `push_seconds_max`: of one push query; None: as many as come, as long as it likes.
+    `secrets_key_file`: None: the one in the data folder."""
 
     service_id: str
     advertised_listener: str
@@ -56,6 +59,7 @@ class ServerSettings:
     push_rows_max: int | None
     push_seconds_max: float | None
     pull_gate: PullGateSettings
+    secrets_key_file: Path | None = None
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> ServerSettings:
@@ -72,4 +76,5 @@ class ServerSettings:
             push_rows_max=PUSH_ROWS.of(properties) or None,
             push_seconds_max=PUSH_SECONDS.of(properties) or None,
             pull_gate=PullGateSettings.of(properties),
+            secrets_key_file=Path(SECRETS_KEY.of(properties)) if SECRETS_KEY.of(properties) else None,
         )

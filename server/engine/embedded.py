@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from ...executor.answers.push_query import PushQuery
+from ...executor.connect.secret_vault import SecretVault
 from ...logcore.client import LogClient
 from ...logcore.log import open_log
 from ...sql.settings.property_table import PULL_FULL_SQL, PYTHON_FUNCTIONS
 from ..config.properties import checked_properties
+from ..config.server_settings import ServerSettings
 from .engine import Engine
 from .executors import RoutingExecutor
 
@@ -42,7 +44,8 @@ def embedded_on(
     try:
         # Whoever uses it owns the process anyway, and is no program that relies on what ksqlDB refuses.
         checked = {PYTHON_FUNCTIONS.name: "true", PULL_FULL_SQL.name: "true", **checked_properties(properties)}
-        return _engine_on(EmbeddedEngine, log, data_directory, checked, kafka_address)
+        alone = not log.capabilities.shared
+        return _engine_on(EmbeddedEngine, log, data_directory, checked, kafka_address, alone=alone)
     except BaseException:
         log.close()
         raise
@@ -55,13 +58,15 @@ def engine_on(
     kafka_address: str | None = None,
     *,
     paused: bool = False,
+    alone: bool = False,
 ) -> Engine:
     """An engine on an open log, which whoever opened it closes: after the engine, and after the listeners that serve
     the log. Queries keep their state below `data_directory`.
 
     In: `kafka_address`: HOST:PORT where other processes reach this log. `paused`: no query runs before a RESUME.
+    `alone`: no other server will ever run queries of this log, so a key for secrets may be made here.
     """
-    return _engine_on(Engine, log, data_directory, properties, kafka_address, paused=paused)
+    return _engine_on(Engine, log, data_directory, properties, kafka_address, paused=paused, alone=alone)
 
 
 def _engine_on(
@@ -72,8 +77,16 @@ def _engine_on(
     kafka_address: str | None,
     *,
     paused: bool = False,
+    alone: bool,
 ) -> _Engine:
+    key_file = ServerSettings.of(checked_properties(properties)).secrets_key_file
+    vault = SecretVault(key_file or data_directory / "connect.key", creates=alone)
     executor = RoutingExecutor(log, data_directory / "state", checked_properties(properties), kafka_address)
     return kind(
-        log, executor, lambda planned, settings: PushQuery(planned.plan, log, settings), properties, paused=paused
+        log,
+        executor,
+        lambda planned, settings: PushQuery(planned.plan, log, settings),
+        properties,
+        paused=paused,
+        vault=vault,
     )

@@ -18,6 +18,7 @@ from millstream.errors import InvalidStatement, MillstreamError, StatementError
 
 from ...executor.answers.keyed_rows import TooManyKeys
 from ...executor.connect.connectors import Connectors
+from ...executor.connect.secret_vault import KnownSecrets, SecretVault
 from ...executor.executor import Executor
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
@@ -26,6 +27,7 @@ from ...sql.ast import (
     AssertSchema,
     AssertTopic,
     AssertValues,
+    CreateFromConnector,
     Explain,
     PrintTopic,
     Query,
@@ -57,7 +59,7 @@ from .request import Request
 from .session import Session
 from .statement_settings import StatementSettings
 
-_LOCKLESS = AssertTopic | AssertSchema | AssertValues | Explain | ShowGraph | ShowLineage
+_LOCKLESS = AssertTopic | AssertSchema | AssertValues | CreateFromConnector | Explain | ShowGraph | ShowLineage
 
 
 def wall_clock_ms() -> int:
@@ -68,7 +70,8 @@ class Engine:
     """One catalog over one log. Methods may be called from any thread; changes happen one after the other.
 
     In: `executor` runs persistent queries, `open_feed` push queries; the engine closes the executor, not the log.
-    `properties`: the server's configuration. `paused`: no query runs before a RESUME. Call `close` at the end, or use
+    `properties`: the server's configuration. `paused`: no query runs before a RESUME.
+    `vault`: seals secrets; without one they end with this process. Call `close` at the end, or use
     it as a context manager.
     """
 
@@ -81,6 +84,7 @@ class Engine:
         *,
         now_ms: Callable[[], int] = wall_clock_ms,
         paused: bool = False,
+        vault: SecretVault | None = None,
     ) -> None:
         self.log = log
         self.executor = executor
@@ -93,7 +97,8 @@ class Engine:
         self._lock = threading.RLock()
         self.schemas = SchemaStore(log)
         self._appender = Appender(log, now_ms)
-        self.connectors = Connectors(log, ForeignRows(lambda: self.catalog))
+        known_secrets = KnownSecrets(vault or SecretVault(), lambda: self.catalog.secrets)
+        self.connectors = Connectors(log, ForeignRows(lambda: self.catalog), known_secrets)
         self._store = CatalogStore(log, executor, self.connectors, self._lock)
         try:
             self._appender.recover()
@@ -248,6 +253,7 @@ class Engine:
             schemas=self.schemas,
             appender=self._appender,
             materializations=self._materializations,
+            lock=self._lock,
         )
 
     def _statements(self, text: str, session: Session) -> Iterator[Statement]:
@@ -257,7 +263,7 @@ class Engine:
                 self._check(statement, session)
                 yield statement
         except StatementError as error:
-            say_no_secrets(error, text)
+            say_no_secrets(error, text, unread=True)
             raise
 
     def _check(self, statement: Statement, session: Session) -> None:

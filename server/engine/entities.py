@@ -461,6 +461,20 @@ class ConnectorDescribed(Entity):
     task_figures: list[Mapping[str, Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class SecretLine:
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretList(Entity):
+    """Names only: nothing gives a value back."""
+
+    type_name = "secret_list"
+
+    secrets: list[SecretLine]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Types(Entity):
     type_name = "type_list"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from millstream.errors import Span
@@ -28,7 +29,7 @@ from .session import Session
 @dataclass(frozen=True, slots=True)
 class Request:
     """`server_properties`: the server's configuration, by canonical name; `server`: what a server reads of them.
-    `now_ms`: the clock."""
+    `now_ms`: the clock. `lock`: the engine's, which those statements take themselves that wait for others first."""
 
     session: Session
     store: CatalogStore
@@ -42,6 +43,7 @@ class Request:
     schemas: SchemaStore
     appender: Appender
     materializations: Materializations
+    lock: AbstractContextManager[object]
 
     @property
     def catalog(self) -> Catalog:

@@ -19,10 +19,12 @@ from .create import create_as_select, create_source, insert_into
 from .delete_rows import delete_rows
 from .describe import describe, explain
 from .drop import drop_source
+from .from_connector import create_from_connector
 from .functions import create_function, drop_function
 from .insert_values import insert_values
 from .insight import show_graph, show_lineage
 from .places import in_its_place
+from .secrets import create_secret, drop_secret
 from .settings import define_variable, set_property, undefine_variable, unset_property
 from .show import show
 from .types import create_type, drop_type
@@ -44,6 +46,9 @@ HANDLERS: Mapping[type[ast.Statement], Handler] = {
     ast.DropType: drop_type,
     ast.CreateFunction: create_function,
     ast.DropFunction: drop_function,
+    ast.CreateSecret: create_secret,
+    ast.DropSecret: drop_secret,
+    ast.CreateFromConnector: create_from_connector,
     ast.CreateConnector: create_connector,
     ast.DropConnector: drop_connector,
     ast.AlterConnector: alter_connector,

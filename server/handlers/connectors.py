@@ -11,7 +11,9 @@ from millstream.errors import InvalidStatement, Span, StatementError, did_you_me
 from ...executor.connect.connector import SinkConnector
 from ...executor.connect.connector_errors import InvalidConnector
 from ...executor.connect.connector_plugins import COMMON, ConnectorPlugin, find_plugin, plugins, shown_config
+from ...executor.connect.connector_secrets import Secrets, is_secret_name, sealed_value, secrets_of
 from ...executor.connect.connectors import ConnectorStatus, config_problems
+from ...executor.connect.secret_vault import SecretKeyMissing
 from ...planner.connector_info import ConnectorInfo
 from ...sql.ast import (
     AlterConnector,
@@ -67,17 +69,20 @@ def create_connector(statement: CreateConnector, request: Request) -> list[Entit
         hint = "ALTER CONNECTOR changes its settings; DROP CONNECTOR removes it."
         raise ConnectorExists(message, span=statement.span, hint=hint)
     config = _texts(statement.properties)
-    plugin = _checked(config, statement.properties, statement.span)
+    plugin = _checked(config, statement.properties, request, statement.span)
     if plugin.kind != statement.kind:
         raise InvalidStatement(
             f"{plugin.name} is a {plugin.kind.lower()} connector",
             span=statement.span,
             hint=f"Write CREATE {plugin.kind} CONNECTOR.",
         )
-    info = ConnectorInfo(statement.name, plugin.kind, config, text)
+    kept, warnings = _kept(plugin, config, request)
+    info = ConnectorInfo(statement.name, plugin.kind, kept, text)
     request.store.submit(PutConnector(connector=info, statement=text))
     return [
-        ConnectorCreated(statement_text=text, info=connector_json(info, request), warnings=_unknown(plugin, config))
+        ConnectorCreated(
+            statement_text=text, info=connector_json(info, request), warnings=[*_unknown(plugin, config), *warnings]
+        )
     ]
 
 
@@ -87,13 +92,16 @@ def alter_connector(statement: AlterConnector, request: Request) -> list[Entity]
     given = _texts(statement.properties)
     text = without_secrets(statement.text, known.config.get("connector.class"))
     config = given if statement.replaces else {**known.config, **given}
-    plugin = _checked(config, statement.properties, statement.span)
+    plugin = _checked(config, statement.properties, request, statement.span)
     if plugin.kind != known.kind:
         raise InvalidStatement(f"{known.name} is a {known.kind.lower()} connector and stays one", span=statement.span)
-    info = replace(known, config=config, statement=text)
+    kept, warnings = _kept(plugin, config, request)
+    info = replace(known, config=kept, statement=text)
     request.store.submit(PutConnector(connector=info, statement=text))
     return [
-        ConnectorCreated(statement_text=text, info=connector_json(info, request), warnings=_unknown(plugin, config))
+        ConnectorCreated(
+            statement_text=text, info=connector_json(info, request), warnings=[*_unknown(plugin, config), *warnings]
+        )
     ]
 
 
@@ -216,12 +224,14 @@ def _texts(properties: Properties) -> dict[str, str]:
     }
 
 
-def _checked(config: Mapping[str, str], properties: Properties, span: Span | None) -> ConnectorPlugin:
+def _checked(config: Mapping[str, str], properties: Properties, request: Request, span: Span | None) -> ConnectorPlugin:
     """Raises `InvalidConnector`, which points at the first setting that is wrong and names all of them."""
     spans: Mapping[str, Span] = getattr(properties, "spans", {})
     try:
         plugin = find_plugin(config.get("connector.class"))
         problems = config_problems(plugin, config)
+        if not problems:
+            _check_secrets(config, request)
     except InvalidConnector as error:
         error.span = spans.get(error.setting or "", span)
         raise
@@ -231,6 +241,33 @@ def _checked(config: Mapping[str, str], properties: Properties, span: Span | Non
         error.span = raise_at
         raise error
     return plugin
+
+
+def _check_secrets(config: Mapping[str, str], request: Request) -> None:
+    """Each `${secret:…}` can be read here and now. Raises `InvalidConnector`."""
+    Secrets(request.connectors.known_secrets).resolve(
+        {name: value for name, value in config.items() if secrets_of({name: value})}
+    )
+
+
+def _kept(plugin: ConnectorPlugin, config: Mapping[str, str], request: Request) -> tuple[dict[str, str], list[str]]:
+    """The settings as the command topic may have them, secrets sealed, and a warning for each that was written out."""
+    vault = request.connectors.known_secrets.vault
+    kept: dict[str, str] = {}
+    warnings: list[str] = []
+    known = {item.name for item in plugin.settings()}
+    for name, value in config.items():
+        try:
+            kept[name], where = sealed_value(name, value, vault, secret=not plugin.shows(name)), "It was sealed"
+        except SecretKeyMissing as error:
+            kept[name], where = value, f"It is in the command topic, readable, because {error.message}"
+        # of a setting that nobody knows, another warning says enough
+        if (where != "It was sealed" or kept[name] != value) and (is_secret_name(name) or name in known):
+            warnings.append(
+                f"{name} is written out in the statement. {where}. CREATE SECRET keeps a value out of statements;"
+                f" '${{secret:name}}' refers to it."
+            )
+    return kept, warnings
 
 
 def _unknown(plugin: ConnectorPlugin, config: Mapping[str, str]) -> list[str]:

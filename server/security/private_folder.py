@@ -14,7 +14,7 @@ import structlog
 PRIVATE_UMASK: Final = 0o077
 _FOLDER: Final = 0o700
 _OF_OTHERS: Final = 0o077
-_OURS: Final = frozenset({"log", "state"})
+_OURS: Final = frozenset({"log", "state", "connect.key"})
 
 _log = structlog.get_logger("millstream.server")
 
@@ -28,7 +28,7 @@ def make_private(folder: Path) -> None:
         return
     ours = [folder] if {path.name for path in folder.iterdir()} <= _OURS else []
     try:
-        for each in (*ours, *(folder / name for name in sorted(_OURS))):
+        for each in (*ours, folder / "log", folder / "state"):
             _tighten(each)
     except OSError as error:
         _log.warning("the permissions of the data folder cannot be changed", data=str(folder), error=str(error))

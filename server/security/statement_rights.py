@@ -73,7 +73,7 @@ def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
         case ast.Explain():
             assert statement.statement is not None
             yield from needs(statement.statement, around)
-        case ast.Show(what="CONNECTORS") | ast.Describe(what="CONNECTOR"):
+        case ast.Show(what="CONNECTORS" | "SECRETS") | ast.Describe(what="CONNECTOR"):
             yield Need("admin", ANYTHING)  # a connector reaches everything that the server does
         case ast.Describe(what="SOURCE"):
             yield from on_source("read", str(statement.name), catalog)

@@ -12,12 +12,16 @@ from millstream.errors import MillstreamError
 
 from ...executor.connect.connector_plugins import shown_names
 from ...executor.connect.connector_secrets import shown_value
+from ...executor.connect.secret_statements import secret_spans, without_secret_values
 
 _ASSIGNED: Final = re.compile(r"(?:(?P<quote>['\"`])(?P<name>[\w.-]+)(?P=quote)\s*=?|\b(?P<bare>\w+)\s*=)\s*'")
 """What comes before a value, also where somebody forgot the `=`."""
 _END: Final = re.compile(r"'(?=\s*(?:,\s*(?:['\"`][\w.-]+['\"`]\s*=?|\w+\s*=)|\)|;|$))")
 """Of a secret, which may have a quote in it that should have been doubled."""
 _LITERAL_END: Final = re.compile(r"[^']*(?:''[^']*)*'")
+_WORD: Final = re.compile(r"\w+")
+_NO_SECRETS: Final = frozenset({"WITH", "with"})
+_UNREADABLE: Final = "CREATE SECRET cannot be read"
 _CLASS: Final = re.compile(r"connector\.class['\"`]?\s*=\s*'([^']*)'", re.IGNORECASE)
 
 
@@ -28,6 +32,7 @@ def without_secrets(text: str, connector_class: str | None = None) -> str:
     >>> without_secrets("CREATE SINK CONNECTOR c WITH ('password'='hunter2', 'topics'='t');")
     "CREATE SINK CONNECTOR c WITH ('password'='*******', 'topics'='t');"
     """
+    text = without_secret_values(text)
     pieces: list[str] = []
     position = 0
     for start, end, hidden in _secrets(text, connector_class):
@@ -36,8 +41,11 @@ def without_secrets(text: str, connector_class: str | None = None) -> str:
     return "".join([*pieces, text[position:]])
 
 
-def say_no_secrets(error: MillstreamError, text: str) -> None:
-    """Takes the secrets of `text`, which the error is about, out of the error."""
+def say_no_secrets(error: MillstreamError, text: str, *, unread: bool = False) -> None:
+    """Takes the secrets of `text`, which the error is about, out of the error. In: `unread`: it could not be parsed, so
+    the error may name any word of it."""
+    if unread and _says_secret(error, text):
+        error.message, error.hint = _UNREADABLE, "Write CREATE SECRET name ('key'='value', …);"
     for start, end, _ in _secrets(text):
         value = text[start:end]
         error.message = error.message.replace(value, "*" * len(value))
@@ -45,6 +53,13 @@ def say_no_secrets(error: MillstreamError, text: str) -> None:
     error.args = (error.message,)
     if error.text is not None:
         error.text = without_secrets(error.text)
+
+
+def _says_secret(error: MillstreamError, text: str) -> bool:
+    """Whether it names a word of a CREATE SECRET: nobody knows which of them is the value."""
+    said = f"{error.message} {error.hint or ''}"
+    words = {word for start, end in secret_spans(text) for word in _WORD.findall(text[start:end])}
+    return any(word in said for word in words - _NO_SECRETS)
 
 
 def _secrets(text: str, connector_class: str | None = None) -> list[tuple[int, int, str]]:

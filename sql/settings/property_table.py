@@ -59,6 +59,14 @@ PYTHON_FUNCTIONS: Final = switch(
     "its configuration sets it; on in a sandbox, in the demo and in a shell without a server.",
     scope="SERVER",
 )
+SECRETS_KEY: Final = text(
+    "millstream.connect.key.file",
+    "",
+    "File with the key that encrypts the passwords of connectors, with mode 0600: 32 letters or more, as "
+    "`openssl rand -base64 32` makes them. By default `connect.key` in the data folder, which a single server creates. "
+    "In a cluster, and on an external log, every server needs the same key.",
+    scope="SERVER",
+)
 PULL_TABLE_SCANS: Final = switch(
     "ksql.query.pull.table.scan.enabled",
     True,

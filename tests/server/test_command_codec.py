@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from millstream.planner.catalog import PersistentQuery
-from millstream.planner.connector_info import ConnectorInfo
+from millstream.planner.connector_info import ConnectorInfo, SecretInfo
 from millstream.planner.physical import PhysicalPlan
 from millstream.planner.planning import NewTopic
 from millstream.planner.schema import Column, Schema
@@ -22,9 +22,11 @@ from millstream.server.catalog.commands import (
     PauseConnector,
     PauseQuery,
     PutConnector,
+    PutSecret,
     PutSource,
     PutType,
     RemoveConnector,
+    RemoveSecret,
     RemoveSource,
     RemoveType,
     StartQuery,
@@ -53,6 +55,8 @@ COMMANDS: list[Command] = [
     PutConnector(connector=ConnectorInfo("PG", "SOURCE", {"connector.class": "file"}, "CREATE …", paused=True)),
     PauseConnector(name="PG", paused=False),
     RemoveConnector(name="PG"),
+    PutSecret(secret=SecretInfo("PG", "AQ=="), statement="CREATE SECRET PG ***"),
+    RemoveSecret(name="PG"),
 ]
 
 

@@ -115,6 +115,20 @@ STATEMENTS: dict[str, ast.Statement] = {
     "SHOW CONNECTORS": ast.Show(what="CONNECTORS"),
     "SHOW SOURCE CONNECTORS": ast.Show(what="CONNECTORS", connector_kind="SOURCE"),
     "SHOW SINK CONNECTORS": ast.Show(what="CONNECTORS", connector_kind="SINK"),
+    "CREATE OR REPLACE TABLE t FROM CONNECTOR pg TABLE 'a.b' WITH (Partitions=2)": ast.CreateFromConnector(
+        kind="TABLE", name="T", connector="PG", table="a.b", properties={"PARTITIONS": 2}, or_replace=True
+    ),
+    "CREATE STREAM IF NOT EXISTS s FROM CONNECTOR pg TABLE 'b'": ast.CreateFromConnector(
+        kind="STREAM", name="S", connector="PG", table="b", if_not_exists=True
+    ),
+    "SHOW SECRETS": ast.Show(what="SECRETS"),
+    "DROP SECRET IF EXISTS s": ast.DropSecret(name="S", if_exists=True),
+    "CREATE OR REPLACE SECRET s WITH ('Key'='v', user='u')": ast.CreateSecret(
+        name="S", values={"Key": "v", "USER": "u"}, or_replace=True
+    ),
+    "CREATE SECRET IF NOT EXISTS secret ('a'='b')": ast.CreateSecret(
+        name="SECRET", values={"a": "b"}, if_not_exists=True
+    ),
     "SHOW CONNECTOR PLUGINS": ast.Show(what="CONNECTOR PLUGINS"),
     "DESCRIBE s EXTENDED": ast.Describe(what="SOURCE", name="S", extended=True),
     "DESCRIBE STREAMS": ast.Describe(what="STREAMS"),

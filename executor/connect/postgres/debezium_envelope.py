@@ -36,6 +36,10 @@ class ChangeOrigin:
     order: int | None = None
 
 
+def topic_of(prefix: str, schema: str, table: str) -> str:
+    return _NOT_IN_A_TOPIC.sub("_", f"{prefix}.{schema}.{table}")
+
+
 class TableEnvelope:
     """One table: how its rows become records. In: `key`: the names of the columns of the primary key."""
 
@@ -47,7 +51,7 @@ class TableEnvelope:
             value_reader(column.type_oid, column.modifier, settings.modes) for column in relation.columns
         )
         self._key = tuple(index for index, name in enumerate(self._names) if name in key)
-        self._topic = _NOT_IN_A_TOPIC.sub("_", f"{settings.prefix}.{relation.schema}.{relation.name}")
+        self._topic = topic_of(settings.prefix, relation.schema, relation.name)
 
     def snapshot_row(self, values: TupleValues, origin: ChangeOrigin) -> ConnectRecord:
         row = self._row(values)

@@ -24,11 +24,12 @@ import structlog
 
 from millstream.errors import MillstreamError
 
-from ..connector import Chunk, ConnectRecord, Position, SourceConnector, TaskInfo
+from ..connector import Chunk, ConnectRecord, Position, SourceConnector, SourceTable, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
 from .pg_changes import PostgresChanges
 from .pg_connections import ReplicationStream, connect, explained, lsn_of, lsn_text
+from .pg_schema import table_schema
 from .pg_tables import (
     CapturedTable,
     captured_tables,
@@ -98,6 +99,13 @@ class PostgresSource(SourceConnector):
         if self._connection is not None:
             with contextlib.suppress(Exception):
                 self._connection.close()
+
+    @classmethod
+    def table(cls, settings: PostgresSettings, task: TaskInfo, name: str) -> SourceTable:
+        """In: `name`: `schema.table`, or a table of the schema public."""
+        del task
+        with connect(settings.parameters) as connection:
+            return table_schema(connection, settings, name)
 
     @classmethod
     def forget(cls, settings: PostgresSettings, task: TaskInfo) -> None:

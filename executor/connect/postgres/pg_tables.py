@@ -84,7 +84,7 @@ def _wanted(
              AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
            ORDER BY 1, 2"""
     ).fetchall()
-    chosen = [row for row in rows if _named(f"{row[0]}.{row[1]}", include, exclude)]
+    chosen = [row for row in rows if is_named(f"{row[0]}.{row[1]}", include, exclude)]
     if not chosen:
         raise ConnectorFailed(
             f"no table is named by table.include.list={','.join(include) or '(all)'}",
@@ -100,7 +100,9 @@ def _wanted(
     return [(schema, table) for schema, table, _ in chosen]
 
 
-def _named(table: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+def is_named(table: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    """Whether the patterns of the settings name `schema.table`."""
+
     def among(patterns: Sequence[str]) -> bool:
         return any(re.fullmatch(pattern, table) for pattern in patterns)
 
@@ -117,12 +119,19 @@ def captured_tables(connection: psycopg.Connection[Any], publication: str) -> li
                 WHERE pubname = %s ORDER BY 1, 2""".encode(),
             [publication],
         ).fetchall()
-        return [_captured(connection, schema, table, names, row_filter) for schema, table, names, row_filter in rows]
+        return [
+            captured_table(connection, schema, table, names, row_filter) for schema, table, names, row_filter in rows
+        ]
 
 
-def _captured(
-    connection: psycopg.Connection[Any], schema: str, table: str, names: Sequence[str] | None, row_filter: str | None
+def captured_table(
+    connection: psycopg.Connection[Any],
+    schema: str,
+    table: str,
+    names: Sequence[str] | None = None,
+    row_filter: str | None = None,
 ) -> CapturedTable:
+    """In: `names`: of the columns that are published; None: all."""
     rows = connection.execute(
         """SELECT c.oid, c.relreplident, a.attname, a.atttypid, a.atttypmod,
                   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary

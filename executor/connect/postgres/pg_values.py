@@ -46,7 +46,7 @@ class ValueModes:
 
 def value_reader(type_oid: int, modifier: int, modes: ValueModes) -> Reader:
     """What reads the texts of a column. A type that is not known stays text, as enums and types of extensions."""
-    element = _ARRAYS.get(type_oid)
+    element = ARRAYS.get(type_oid)
     if element is not None:
         read = value_reader(element, modifier, modes)
         return lambda text: _array(text, read)
@@ -255,9 +255,9 @@ _READERS: Final[Mapping[int, Reader]] = {
     1186: _interval,
     1266: _zoned_time,
 }
-# The arrays of the types above, and of texts.
-_ARRAYS: Final[Mapping[int, int]] = {
+ARRAYS: Final[Mapping[int, int]] = {
     1000: 16, 1001: 17, 1016: 20, 1005: 21, 1007: 23, 1028: 26, 1021: 700, 1022: 701, 1017: 600, 1231: 1700, 791: 790,
     1182: 1082, 1183: 1083, 1115: 1114, 1185: 1184, 1187: 1186, 1270: 1266, 1561: 1560, 1563: 1562, 1009: 25,
     1015: 1043, 1014: 1042, 1002: 18, 1003: 19, 2951: 2950, 199: 114, 3807: 3802, 1041: 869, 651: 650, 1040: 829,
 }  # fmt: skip
+"""The types of arrays, and those of their elements."""

@@ -1,0 +1,49 @@
+"""The texts of CREATE SECRET: where the values are, whole or broken."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_BETWEEN: Final = r"(?:\s|--[^\n]*\n|/\*.*?\*/)"
+_CREATE: Final = re.compile(
+    r"\bCREATE~+(?:OR~+REPLACE~+)?SECRET\b(?:~+IF~+NOT~+EXISTS\b)?~*(?:`[^`]*`|\"[^\"]*\"|[\w.@-]+)?".replace(
+        "~", _BETWEEN
+    ),
+    re.IGNORECASE | re.DOTALL,
+)
+_LITERAL: Final = r"'[^']*(?:''[^']*)*'"
+_PAIR: Final = rf"(?:{_LITERAL}|`[^`]*`|\"[^\"]*\"|\w+)\s*=\s*(?:{_LITERAL}|[\w.+-]+)"
+_WHOLE: Final = re.compile(rf"\s*(?:WITH\s*)?\(\s*{_PAIR}(?:\s*,\s*{_PAIR})*\s*\)\s*(?=;|$)", re.IGNORECASE)
+_WHAT_STAYS: Final = re.compile(r"[^\s;]")
+
+
+def secret_spans(text: str) -> list[tuple[int, int]]:
+    """Start and end of what follows the name in each CREATE SECRET of the text. Where that is broken, for example by a
+    missing quote, nobody knows where the value ends: then it is all of the rest."""
+    found: list[tuple[int, int]] = []
+    position = 0
+    while (create := _CREATE.search(text, position)) is not None:
+        whole = _WHOLE.match(text, create.end())
+        position = len(text) if whole is None else whole.end()
+        found.append((create.end(), position))
+    return found
+
+
+def stars_for(piece: str) -> str:
+    """As long as the piece, with its white space.
+
+    >>> stars_for(" WITH ('password'='x')")
+    ' **** ****************'
+    """
+    return _WHAT_STAYS.sub("*", piece)
+
+
+def without_secret_values(text: str) -> str:
+    """
+    >>> without_secret_values("CREATE SECRET pg ('password'='hunter2');")
+    'CREATE SECRET pg **********************;'
+    """
+    for start, end in secret_spans(text):
+        text = text[:start] + stars_for(text[start:end]) + text[end:]
+    return text

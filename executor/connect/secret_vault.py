@@ -1,0 +1,207 @@
+"""Seals the values of secrets, so that the command topic, its replicas and its backups hold no clear text.
+
+The key comes from a file that is never in the log. The construction is *encrypt, then authenticate*, with HMAC-SHA-256
+as its only primitive, since the standard library has no cipher: the text is XORed with
+HMAC(encryption key, nonce ‖ counter), and the tag is HMAC(authentication key, name ‖ nonce ‖ ciphertext). Both keys are
+derived from the file. A first byte names the construction, so that a later version can use another one.
+
+    version (1) · key id (8) · nonce (24) · ciphertext (a multiple of 256) · tag (32), in base64
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import hmac
+import os
+import secrets
+import stat
+import struct
+import tempfile
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from millstream.errors import ServerError, StatementError, did_you_mean
+
+from ...planner.connector_info import SecretInfo
+
+_VERSION: Final = 1
+_KEY_ID_BYTES: Final = 8
+_NONCE_BYTES: Final = 24
+_TAG_BYTES: Final = 32
+_PAD_BYTES: Final = 256  # the length of a password says something about it
+_KEY_LETTERS_MIN: Final = 32
+_KEY_BYTES_MAX: Final = 64 * 1024
+_TOO_OPEN: Final = stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP
+_SEVERAL_NODES: Final = (
+    "Put the same key on every node, for example from `openssl rand -base64 32`, in a file with mode 0600, and set"
+    " millstream.connect.key.file to it."
+)
+
+
+class SecretKeyMissing(ServerError):
+    """The file with the key is not there, cannot be read, or has another key than the one that sealed a secret."""
+
+    code = "SECRET_KEY_MISSING"
+
+
+class UnknownSecret(StatementError):
+    """No secret has this name, or it has no such value."""
+
+    code = "UNKNOWN_SECRET"
+
+
+class SecretVault:
+    """Any thread may call any method.
+
+    In: `key_file`: read anew each time, so a file that was put in place later counts; None: a key of this process, for
+    a log that ends with it. `creates`: whether a missing file is made. Where several servers share a log, only one of
+    them would have that key.
+    """
+
+    def __init__(self, key_file: Path | None = None, *, creates: bool = False) -> None:
+        self._file = key_file
+        self._creates = creates
+        self._own = secrets.token_bytes(32)
+
+    def seal(self, name: str, values: Mapping[str, str]) -> str:
+        """In: `name`: it can be opened under this name only. Raises `SecretKeyMissing`."""
+        key = _Key(self._master(creates=self._creates))
+        text = orjson.dumps(dict(values))
+        text += b" " * (-len(text) % _PAD_BYTES)
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        ciphertext = key.crypted(nonce, text)
+        sealed = bytes([_VERSION]) + key.id + nonce + ciphertext + key.tag(name, nonce, ciphertext)
+        return base64.urlsafe_b64encode(sealed).decode()
+
+    def unseal(self, name: str, sealed: str) -> dict[str, str]:
+        """Raises `SecretKeyMissing`, also where the text was changed."""
+        try:
+            data = base64.b64decode(sealed, altchars=b"-_", validate=True)
+        except binascii.Error:
+            data = b""
+        head = 1 + _KEY_ID_BYTES
+        if len(data) < head + _NONCE_BYTES + _TAG_BYTES or data[0] != _VERSION:
+            raise SecretKeyMissing(f"{name} was sealed by another version of Millstream, or is damaged")
+        nonce, ciphertext = data[head : head + _NONCE_BYTES], data[head + _NONCE_BYTES : -_TAG_BYTES]
+        key = _Key(self._master(creates=False))
+        if not hmac.compare_digest(key.id, data[1:head]):
+            raise SecretKeyMissing(
+                f"{name} was sealed with another key than the one in {self._file}",
+                hint="Put the key back that sealed it, or give the secret anew: CREATE OR REPLACE SECRET.",
+            )
+        if not hmac.compare_digest(key.tag(name, nonce, ciphertext), data[-_TAG_BYTES:]):
+            raise SecretKeyMissing(f"{name} is damaged: its text is not what was sealed")
+        return orjson.loads(key.crypted(nonce, ciphertext))
+
+    def _master(self, *, creates: bool) -> bytes:
+        if self._file is None:
+            return self._own
+        if creates and not self._file.exists():
+            _create(self._file)
+        try:
+            mode = self._file.stat().st_mode
+            with self._file.open("rb") as file:
+                text = file.read(_KEY_BYTES_MAX).strip()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise SecretKeyMissing(
+                f"the key of the secrets in {self._file} cannot be read: {reason}", hint=_SEVERAL_NODES
+            ) from None
+        if mode & _TOO_OPEN:
+            raise SecretKeyMissing(
+                f"others can use the key of the secrets in {self._file}", hint=f"chmod 600 {self._file}"
+            )
+        if len(text) < _KEY_LETTERS_MIN:
+            raise SecretKeyMissing(
+                f"the key of the secrets in {self._file} is too short: {_KEY_LETTERS_MIN} letters at least",
+                hint="Make one with `openssl rand -base64 32`.",
+            )
+        return text
+
+
+class KnownSecrets:
+    """The secrets of the catalog, for the tasks of connectors. In: `secrets`: those of this moment."""
+
+    def __init__(self, vault: SecretVault, secrets: Callable[[], Mapping[str, SecretInfo]]) -> None:
+        self.vault = vault
+        self._secrets = secrets
+
+    def value(self, reference: str) -> str:
+        """In: `name`, of a secret with one value, or `name:key`; both in any case. Raises `UnknownSecret`,
+        `SecretKeyMissing`."""
+        name, _, key = reference.partition(":")
+        info = found_secret(name, self._secrets())
+        values = self.vault.unseal(info.name, info.sealed)
+        if not key and len(values) == 1:
+            return next(iter(values.values()))
+        if not key:
+            raise UnknownSecret(
+                f"the secret {info.name} has {len(values)} values", hint=f"Write ${{secret:{name}:key}}."
+            )
+        found = values.get(key.lower())
+        if found is None:
+            raise UnknownSecret(f"the secret {info.name} has no value {key}")
+        return found
+
+
+def found_secret(name: str, secrets: Mapping[str, SecretInfo]) -> SecretInfo:
+    """Raises `UnknownSecret`."""
+    found = secrets.get(name) or secrets.get(name.upper())
+    if found is None:
+        hint = did_you_mean(name.upper(), secrets) or "SHOW SECRETS lists them."
+        raise UnknownSecret(f"Secret {name.upper()} does not exist", hint=hint)
+    return found
+
+
+class _Key:
+    """`id`: tells keys apart, and says nothing about them."""
+
+    def __init__(self, master: bytes) -> None:
+        self.id = _mac(master, b"millstream secret: id")[:_KEY_ID_BYTES]
+        self._encryption = _mac(master, b"millstream secret: encryption")
+        self._authentication = _mac(master, b"millstream secret: authentication")
+
+    def crypted(self, nonce: bytes, text: bytes) -> bytes:
+        """Encrypts, and decrypts."""
+        blocks = range(-(-len(text) // sha256().digest_size))
+        stream = b"".join(_mac(self._encryption, nonce + struct.pack(">Q", number)) for number in blocks)
+        return bytes(a ^ b for a, b in zip(text, stream, strict=False))
+
+    def tag(self, name: str, nonce: bytes, ciphertext: bytes) -> bytes:
+        named = name.encode()
+        return _mac(self._authentication, struct.pack(">Q", len(named)) + named + nonce + ciphertext)
+
+
+def _mac(key: bytes, data: bytes) -> bytes:
+    return hmac.new(key, data, sha256).digest()
+
+
+def _create(file: Path) -> None:
+    """Whole and durable, or not at all: a key that a crash loses is the loss of what it sealed. One that another thread
+    makes at the same time stays."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, written = tempfile.mkstemp(prefix=".connect-", dir=file.parent)  # with mode 0600
+        try:
+            with os.fdopen(descriptor, "wb") as opened:
+                opened.write(base64.b64encode(secrets.token_bytes(32)) + b"\n")
+                opened.flush()
+                os.fsync(opened.fileno())
+            with contextlib.suppress(FileExistsError):
+                os.link(written, file)
+        finally:
+            os.unlink(written)
+        folder = os.open(file.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise SecretKeyMissing(f"a key for the secrets cannot be written to {file}: {reason}") from None
