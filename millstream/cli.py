@@ -45,7 +45,7 @@ app = typer.Typer(
 
 
 app.command()(file_commands.load)
-app.command()(file_commands.test)
+app.command("test")(file_commands.run_tests)
 app.command()(graph)
 app.command()(doctor)
 app.command()(top)
