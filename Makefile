@@ -12,7 +12,7 @@
 #   make lock          write constraints.txt anew: the newest versions that pyproject.toml allows
 #   make clean         remove caches and build results; `make distclean` also removes .venv
 #
-# SPARK=no leaves PySpark out even where there is Java.
+# SPARK=no leaves PySpark out even where there is Java, and the demo does not run it even where it is installed.
 
 PYTHON ?= python3
 SPARK ?= auto
@@ -62,7 +62,7 @@ ifeq ($(spark),)
 endif
 
 demo: $(installed) java-note
-	@$(RUN) -m millstream.demo $(ARGS)
+	@$(RUN) -m millstream demo $(ARGS) $(if $(filter no,$(SPARK)),--executor duckdb)
 
 test: $(installed) java-note
 	@$(RUN) -m scripts.run_tests -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)

@@ -24,6 +24,7 @@ from .commands.backup_commands import backup_app
 from .commands.cluster_commands import cluster_app
 from .commands.command_line import one_sentence_errors
 from .commands.config_commands import config_app
+from .commands.demo_command import FIRST_STEPS, demo
 from .commands.doctor_command import doctor
 from .commands.graph_commands import graph
 from .commands.group_commands import DEFAULT_KAFKA, KafkaOption, group_app
@@ -36,18 +37,19 @@ if TYPE_CHECKING:
     from millstream.logcore.remote import RemoteLog
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="SQL over streams: ksqlDB's dialect on DuckDB and PySpark, with a Kafka-compatible log inside.",
-    epilog="First steps: `millstream sql` opens a shell with an engine of its own. `millstream server --data ./data`"
-    " runs a server, and `millstream sql http://127.0.0.1:8088` a shell on it.",
+    epilog="First steps: `millstream demo` shows a server at work. `millstream sql` opens a shell with an engine of its"
+    " own. `millstream server --data ./data` runs a server, and `millstream sql http://127.0.0.1:8088` a shell on it.",
 )  # fmt: skip
 
 
 app.command()(file_commands.load)
-app.command()(file_commands.test)
+app.command("test")(file_commands.run_tests)
 app.command()(graph)
 app.command()(doctor)
 app.command()(top)
+app.command()(demo)
 
 
 class ExecutorChoice(enum.StrEnum):
@@ -78,8 +80,9 @@ def main() -> None:
     app(prog_name="millstream")
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
 ):
     """Options before a command."""
@@ -88,6 +91,8 @@ def root(
 
         print(importlib.metadata.version("millstream"))
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(FIRST_STEPS)
 
 
 @app.command()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from lark import Token
 
+from millstream.errors import Span
+
 from .tokens import token_span, tokenize
 
 
@@ -13,10 +15,16 @@ def split_statements(text: str) -> list[str]:
     >>> split_statements("SHOW STREAMS; SELECT ';' FROM s -- the last; one")
     ['SHOW STREAMS', "SELECT ';' FROM s"]
     """
-    pieces: list[str] = []
-    for group in split_tokens(tokenize(text)):
-        pieces.append(text[token_span(group[0]).start : token_span(group[-1]).end])
-    return pieces
+    return [text[span.start : span.end] for span in statement_spans(text)]
+
+
+def statement_spans(text: str) -> list[Span]:
+    """Where the statements of the text are, each without its `;`.
+
+    >>> statement_spans("SHOW STREAMS; SHOW TABLES;")
+    [Span(start=0, end=12), Span(start=14, end=25)]
+    """
+    return [token_span(group[0]).join(token_span(group[-1])) for group in split_tokens(tokenize(text))]
 
 
 def is_complete(text: str) -> bool:

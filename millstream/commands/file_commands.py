@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,10 @@ from millstream.errors import MillstreamError
 
 from .addresses import DEFAULT_SERVER, VARIABLE
 from .command_line import one_sentence_errors
+
+if TYPE_CHECKING:
+    from .junit import JUnitFile
+    from .sql_tests import SqlTest
 
 Tell = Callable[[int, int | None], None]
 
@@ -46,27 +50,65 @@ def load(
         print(f"{count} rows in {target.name}", file=sys.stderr)
 
 
-def test(
+def run_tests(
     files: Annotated[list[Path], typer.Argument(help="SQL files with --@test: lines, or folders of them.")],
+    name: Annotated[
+        str | None, typer.Option("-k", "--name", metavar="TEXT", help="Run only tests with this text in their names.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JUnit XML.")] = None,
 ) -> None:
     """Run SQL files with assertions, each test on its own engine. Exit code 1 if a test fails."""
     passed = failed = 0
     with one_sentence_errors():
-        from .sql_tests import MalformedTests, report
+        from .junit import JUnitFile
+        from .sql_tests import MalformedTests, SqlTestResult, report, results_of
 
+        files_run: list[JUnitFile] = []
         for path in _sql_files(files):
+            results: list[SqlTestResult] = []
             try:
-                text = path.read_text(encoding="utf-8")
-            except (OSError, UnicodeError) as error:
-                raise MalformedTests(f"{path} cannot be read: {error}") from None
-            try:
-                for line, fine in report(str(path), text):
-                    print(line, flush=True)
-                    passed, failed = passed + fine, failed + (not fine)
-            except MillstreamError as error:
-                raise MalformedTests(f"{path}: {error.message}", hint=error.hint) from None
+                for result in results_of(_tests_of(path, name)):
+                    print(report(str(path), result), flush=True)
+                    results.append(result)
+                files_run.append(JUnitFile(str(path), results))
+            except MalformedTests as error:
+                print(f"FAILED  {path}  {error.message}" + (f" {error.hint}" if error.hint else ""), flush=True)
+                files_run.append(JUnitFile(str(path), results, error.message))
+        passed = sum(result.failure is None for file in files_run for result in file.results)
+        failed = sum(len(file.results) + (file.error is not None) for file in files_run) - passed
+        if junit is not None:
+            _write_junit(junit, files_run)
     print(f"{passed} passed, {failed} failed", file=sys.stderr)
+    if name is not None and not passed + failed:
+        print(f"no test has {name!r} in its name", file=sys.stderr)
     raise typer.Exit(0 if passed and not failed else 1)
+
+
+def _tests_of(path: Path, name: str | None) -> list[SqlTest]:
+    """Raises `MalformedTests`."""
+    from .sql_tests import MalformedTests, read_tests
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise MalformedTests(f"cannot be read: {error}") from None
+    try:
+        found = read_tests(text, path.parent)
+    except MalformedTests:
+        raise
+    except MillstreamError as error:  # a string without an end
+        raise MalformedTests(error.message, hint=error.hint) from None
+    return [test for test in found if name is None or name.casefold() in test.name.casefold()]
+
+
+def _write_junit(path: Path, files: list[JUnitFile]) -> None:
+    """Raises `CannotWriteResults`."""
+    from .junit import CannotWriteResults, junit_xml
+
+    try:
+        path.write_bytes(junit_xml(files))
+    except OSError as error:
+        raise CannotWriteResults(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _sql_files(paths: list[Path]) -> list[Path]:

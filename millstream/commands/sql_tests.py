@@ -15,20 +15,23 @@ Each test has its own Sandbox, which behaves as a server: every query has proces
 next statement runs, a new query starts at the end of its topics unless `auto.offset.reset` is earliest, and an INSERT
 without ROWTIME takes the current time. A missing topic is created, with one partition. RUN SCRIPT reads a file. An
 expected error ends the test at the statement that fails; its message is compared, its (Java) class is not.
+
+A failure names the line of the statement that failed, in a test the one of its ASSERT.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from millstream.errors import MillstreamError, ServerError
+from millstream.errors import MillstreamError, ServerError, Span
 from millstream.server.engine.engine import wall_clock_ms
 from millstream.sql.ast import CreateSource, RunScript, Statement
-from millstream.sql.splitting import split_statements
+from millstream.sql.splitting import statement_spans
 from millstream.sql.tokens import TOKEN
 
 from ..testing import Sandbox
@@ -61,6 +64,36 @@ class SqlTest:
 
 
 @dataclass(frozen=True, slots=True)
+class SqlTestFailure:
+    """`line`: of the statement that failed, from 1; of the test's start where none did. `statement`: its text."""
+
+    message: str
+    line: int
+    statement: str = ""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, slots=True)
+class SqlTestResult:
+    """A test that has run. `seconds`: how long it took."""
+
+    test: SqlTest
+    failure: SqlTestFailure | None
+    seconds: float
+
+
+class _StatementFailed(Exception):
+    """The statement at `span` of the text has raised its cause; `script`: the file of RUN SCRIPT that it is in."""
+
+    def __init__(self, span: Span, script: str = "") -> None:
+        super().__init__()
+        self.span = span
+        self.script = script
+
+
+@dataclass(frozen=True, slots=True)
 class _Directive:
     name: str
     value: str
@@ -85,27 +118,55 @@ def read_tests(text: str, folder: Path | None = None) -> list[SqlTest]:
     return [_test(text, directives, start, end, folder) for start, end in zip(starts, ends, strict=True)]
 
 
-def failure_of(test: SqlTest) -> str | None:
+def failure_of(test: SqlTest) -> SqlTestFailure | None:
     """Runs the test; returns the reason of its failure, or None."""
     with Sandbox() as sandbox:
         try:
             _run_all(sandbox, test.text, test.folder)
-        except MillstreamError as error:
-            if not test.fails:
-                return str(error)
-            return None if _is_expected(error, test) else _other_error(error, test)
-    return "a statement should have failed" if test.fails else None
+        except _StatementFailed as failed:
+            error = failed.__cause__
+            assert isinstance(error, MillstreamError)
+            if test.fails and _is_expected(error, test):
+                return None
+            message = _other_error(error, test) if test.fails else str(error)
+            line = test.line + test.text.count("\n", 0, failed.span.start)
+            return SqlTestFailure(failed.script + message, line, test.text[failed.span.start : failed.span.end])
+    return SqlTestFailure("a statement should have failed", test.line) if test.fails else None
+
+
+def results_of(tests: Iterable[SqlTest]) -> Iterator[SqlTestResult]:
+    """Runs the tests, one after the other."""
+    for test in tests:
+        began = time.monotonic()
+        failure = failure_of(test)
+        yield SqlTestResult(test, failure, time.monotonic() - began)
 
 
 def _run_all(sandbox: Sandbox, text: str, folder: Path | None, depth: int = 0) -> None:
+    """Raises `_StatementFailed` with the error as its cause."""
+    for span in statement_spans(text):
+        part = text[span.start : span.end]
+        try:
+            for statement in sandbox.engine.parse(part, sandbox.session):
+                if isinstance(statement, RunScript):
+                    _run_script(sandbox, statement.path, folder, depth + 1)
+                else:
+                    _run(sandbox, statement, part)
+        except _StatementFailed as inner:
+            raise _StatementFailed(span, inner.script) from inner.__cause__
+        except MillstreamError as error:
+            raise _StatementFailed(span) from error
+
+
+def _run_script(sandbox: Sandbox, path: str, folder: Path | None, depth: int) -> None:
     if depth > _SCRIPTS_MAX:
         raise MalformedTests(f"RUN SCRIPT is nested more than {_SCRIPTS_MAX} levels")
-    for part in split_statements(text):
-        for statement in sandbox.engine.parse(part, sandbox.session):
-            if isinstance(statement, RunScript):
-                _run_all(sandbox, _script(statement.path, folder), folder, depth + 1)
-            else:
-                _run(sandbox, statement, part)
+    text = _script(path, folder)
+    try:
+        _run_all(sandbox, text, folder, depth)
+    except _StatementFailed as failed:
+        place = failed.script or f"{path}:{_line(text, failed.span.start)}: "  # of the innermost script
+        raise _StatementFailed(failed.span, place) from failed.__cause__
 
 
 def _run(sandbox: Sandbox, statement: Statement, text: str) -> None:
@@ -174,12 +235,11 @@ def _hint() -> str:
     return f"Known directives: {', '.join(f'--@{name}' for name in _KNOWN)}."
 
 
-def report(name: str, text: str) -> Iterator[tuple[str, bool]]:
-    """A line for each test of the file `name`, and whether it passed."""
-    for test in read_tests(text, Path(name).parent):
-        failure = failure_of(test)
-        if failure is None:
-            yield f"ok      {name}:{test.line}  {test.name}", True
-        else:
-            inner = failure.replace("\n", "\n        ")
-            yield f"FAILED  {name}:{test.line}  {test.name}\n        {inner}", False
+def report(name: str, result: SqlTestResult) -> str:
+    """What people read about a test of the file `name`."""
+    failure = result.failure
+    if failure is None:
+        return f"ok      {name}:{result.test.line}  {result.test.name}"
+    lines = [f"FAILED  {name}:{failure.line}  {result.test.name}"]
+    lines += [f"        {line}" for line in (*failure.statement.splitlines(), *failure.message.splitlines())]
+    return "\n".join(lines)

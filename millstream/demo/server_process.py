@@ -42,6 +42,11 @@ class ServerProcess:
         return f"http://{self._http}"
 
     @property
+    def on_spark(self) -> bool:
+        """Whether Spark runs its persistent queries."""
+        return self.executor_line.startswith("Spark ")
+
+    @property
     def kafka(self) -> str:
         """HOST:PORT of the log."""
         return self._kafka

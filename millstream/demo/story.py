@@ -22,8 +22,9 @@ from .screen import Screen
 from .server_process import ServerProcess
 
 _KILL_AT: Final = 0.5  # of the departures
+_COUNTED_AT: Final = 0.1  # of the departures: no kill before these are in the results
 _LOOK_S: Final = 0.3
-_PATIENCE_S: Final = 120.0  # for the results, once all departures are sent
+_PATIENCE_S: Final = 120.0  # without a new count
 _SHOWN: Final = 8
 
 
@@ -41,17 +42,21 @@ class Story:
         self._flights = flights
         self._server = ServerProcess(folder, executor)
         self._seconds = seconds
-        self._counted = 0  # departures in the windows, when they were last shown
+        self._counted = 0  # departures in the windows, when they were last read
+        self._before = 0  # the same, when this process of the server started
 
-    def run(self) -> bool:
-        """Whether everything came out right. Raises `MillstreamError` where something broke."""
+    def run(self, then: Callable[[str], None] = lambda _: None) -> bool:
+        """Whether everything came out right. Raises `MillstreamError` where something broke.
+
+        In: `then` is called at the end with the server's URL; the server stops when it returns.
+        """
         try:
-            return self._tell()
+            return self._tell(then)
         except MillstreamError:
             self._screen.say(f"What the server logged last:\n{self._server.last_log_lines()}")
             raise
 
-    def _tell(self) -> bool:
+    def _tell(self, then: Callable[[str], None]) -> bool:
         with contextlib.ExitStack() as parts:
             parts.callback(self._server.stop)
             self._start_server("A server starts")
@@ -60,16 +65,19 @@ class Story:
             feeder = Feeder(self._server.kafka, statements.DEPARTURES, self._flights.departures, self._seconds)
             feeder.start()
             parts.callback(feeder.stop)
+            counts = _COUNTED_AT * len(self._flights)
             self._watch(
                 client,
                 feeder,
                 "Departures arrive, results grow",
-                lambda: feeder.share >= _KILL_AT and self._counted > 0,
+                lambda: feeder.share >= _KILL_AT and self._counted >= counts,
             )
             self._crash()
             self._watch(client, feeder, "Everything goes on where it was", lambda: self._counted >= len(self._flights))
+            self._results(client)
             right = self._check(client)
             self._pull(client)
+            then(self._server.url)
             return right
 
     # -------------------------------------------------------------- chapters
@@ -100,36 +108,56 @@ class Story:
             client.execute(statement)
 
     def _watch(self, client: Client, feeder: Feeder, headline: str, until: Callable[[], bool]) -> None:
+        """Raises `DemoFailed` if departures cannot be sent, or no more are counted."""
         self._screen.headline(headline)
-        deadline = time.monotonic() + self._seconds + _PATIENCE_S
-        with self._screen.live():
-            while not until() and time.monotonic() < deadline:
+        self._before = self._counted
+        counted_at = time.monotonic()
+        with self._screen.moving_line():
+            self._show(client, feeder)
+            while not until():
                 if feeder.error is not None:
                     raise DemoFailed(f"departures cannot be appended: {feeder.error}")
+                if time.monotonic() - counted_at > _PATIENCE_S:
+                    raise DemoFailed(
+                        f"{feeder.sent:,} departures are sent and {self._counted:,} counted, and for "
+                        f"{_PATIENCE_S:.0f} seconds the count did not grow"
+                    )
+                time.sleep(_LOOK_S)
+                counted = self._counted
                 self._show(client, feeder)
+                if self._counted > counted or (not feeder.done and self._counted >= feeder.sent):
+                    counted_at = time.monotonic()
                 if self._counted:
                     feeder.go_on()
-                time.sleep(_LOOK_S)
-            self._show(client, feeder)
 
     def _show(self, client: Client, feeder: Feeder) -> None:
         hours = [row.values for row in client.query(statements.HOURS)]
-        makers = [row.values for row in client.query(statements.MAKERS)]
         self._counted = sum(row[2] for row in hours)
+        self._screen.progress(feeder.share, self._status(hours, feeder.sent))
+
+    def _status(self, hours: list[list[Any]], sent: int) -> str:
+        if self._counted == self._before < sent and self._server.on_spark:
+            return f"{sent:,} sent · Spark warms up: its first results take some 10 to 30 seconds"
+        status = f"{sent:,} sent · {self._counted:,} counted in {len(hours):,} windows"
+        if not hours:
+            return status
+        origin, begin, flights, _, mean_delay, _ = max(hours, key=lambda row: (row[1], row[0]))
+        return f"{status} · {_clock(begin)} {origin}: {flights} flights, {mean_delay or 0:.0f} minutes late"
+
+    def _results(self, client: Client) -> None:
+        """What the tables have now, the first rows of it."""
+        hours = [row.values for row in client.query(statements.HOURS)]
         latest = sorted(hours, key=lambda row: (-row[1], row[0]))[:_SHOWN]
-        most = sorted(makers, key=lambda row: -row[1])[:_SHOWN]
-        status = f"{feeder.sent:,} departures sent, {self._counted:,} counted in {len(hours):,} windows"
-        self._screen.grow(
-            feeder.share,
-            status,
-            (
-                (
-                    "delays_per_hour, latest windows",
-                    ("from", "window", "flights", "mean delay", "worst"),
-                    [(row[0], _clock(row[1]), row[2], row[4], row[5]) for row in latest],
-                ),
-                ("makers (joined by tail number)", ("maker", "flights", "seats"), most),
-            ),
+        makers = [row.values for row in client.query(statements.MAKERS)]
+        self._screen.rows(
+            "delays_per_hour, latest windows",
+            ("from", "window", "flights", "mean delay", "worst"),
+            [(row[0], _clock(row[1]), row[2], row[4], row[5]) for row in latest],
+        )
+        self._screen.rows(
+            "makers (joined by tail number)",
+            ("maker", "flights", "seats"),
+            sorted(makers, key=lambda row: -row[1])[:_SHOWN],
         )
 
     def _crash(self) -> None:

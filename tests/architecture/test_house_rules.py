@@ -19,7 +19,6 @@ PRINTERS = (
     "millstream/cli.py",
     "millstream/commands/command_line.py",
     "millstream/commands/file_commands.py",
-    "millstream/demo.py",
     "millstream/__main__.py",
     "repl/",
 )  # their output is a screen

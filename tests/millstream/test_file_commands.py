@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -97,7 +98,40 @@ def test_files_of_sql_with_assertions_pass_or_say_where_they_fail(tmp_path: Path
     done = millstream("test", str(tmp_path))
     assert done.returncode == 1
     assert done.stderr == "2 passed, 1 failed\n"
-    assert f"FAILED  {tmp_path}/wrong.sql:1  wrong" in done.stdout and "NOPE does not exist" in done.stdout
+    assert f"FAILED  {tmp_path}/wrong.sql:2  wrong\n        ASSERT STREAM nope" in done.stdout
+    assert "NOPE does not exist" in done.stdout
+
+
+def test_tests_are_chosen_by_their_names_and_written_as_junit_xml(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text(PASSING + "--@test: clicks \x01 <fail>\n\nASSERT TOPIC nope TIMEOUT 0 SECONDS;")
+    (tmp_path / "b.sql").write_text("SHOW STREAMS;")
+    results = tmp_path / "results.xml"
+    done = millstream("test", str(tmp_path), "-k", "CLICKS", "--junit", str(results))
+    assert (done.returncode, done.stderr) == (1, "1 passed, 2 failed\n"), done.stdout
+    root = ElementTree.parse(results).getroot()
+    suites = {suite.attrib["name"]: suite for suite in root}
+    assert [suite.attrib["tests"] for suite in root] == ["2", "1"]
+    assert [suite.attrib["failures"] + suite.attrib["errors"] for suite in root] == ["10", "01"]
+    good, bad = suites[f"{tmp_path}/a.sql"]
+    assert (good.attrib["name"], good.attrib["line"], len(good)) == ("clicks are counted per user", "2", 0)
+    assert bad.attrib["name"] == "clicks \ufffd <fail>"
+    assert bad[0].attrib["message"] == "Topic nope does not exist"
+    assert (bad[0].text or "").startswith(f"{tmp_path}/a.sql:15\nASSERT TOPIC nope"), "the ASSERT's own line"
+    (unread,) = suites[f"{tmp_path}/b.sql"]
+    assert unread[0].tag == "error" and "a test has no name" in unread[0].attrib["message"]
+    assert float(good.attrib["time"]) > 0
+
+
+def test_names_that_no_test_has_and_files_that_cannot_be_written_are_said(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("--@test: one\nSHOW STREAMS;")
+    done = millstream("test", str(tmp_path), "--name", "two")
+    assert (done.returncode, done.stderr) == (1, "0 passed, 0 failed\nno test has 'two' in its name\n")
+    done = millstream("test", str(tmp_path / "a.sql"), "--junit", str(tmp_path / "no" / "results.xml"))
+    assert done.returncode == 1
+    assert "results.xml cannot be written: No such file or directory" in done.stderr
+    done = millstream("test", str(tmp_path / "missing.sql"), str(tmp_path / "a.sql"))
+    assert (done.returncode, done.stderr) == (1, "1 passed, 1 failed\n")
+    assert f"FAILED  {tmp_path}/missing.sql  cannot be read" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -109,7 +143,7 @@ def test_files_of_sql_with_assertions_pass_or_say_where_they_fail(tmp_path: Path
 )
 def test_an_error_that_does_not_come_as_expected_is_a_failure(text: str, failure: str) -> None:
     (test,) = sql_tests.read_tests(text)
-    assert failure in (sql_tests.failure_of(test) or "")
+    assert failure in str(sql_tests.failure_of(test))
 
 
 @pytest.mark.parametrize("text", ["SHOW STREAMS;", "--@expected.error: x\nSELECT 1;", "--@test: t\n--@unknown: x\n"])

@@ -123,7 +123,7 @@ PASSING = {
 
 def failure(text: str, folder: Path | None = None) -> str:
     (test,) = sql_tests.read_tests(text, folder)
-    return sql_tests.failure_of(test) or ""
+    return str(sql_tests.failure_of(test) or "")
 
 
 @pytest.mark.parametrize("name", PASSING)
@@ -197,3 +197,18 @@ def test_run_script_reads_a_file_beside_or_above_the_tests(tmp_path: Path) -> No
     assert "the file nowhere.sql does not exist" in failure("--@test: t\nRUN SCRIPT 'nowhere.sql';", tmp_path)
     (tmp_path / "loop.sql").write_text("RUN SCRIPT 'loop.sql';")
     assert "is nested more than 16 levels" in failure("--@test: t\nRUN SCRIPT 'loop.sql';", tmp_path)
+
+
+def test_a_failure_names_the_line_of_its_assert(tmp_path: Path) -> None:
+    text = f"-- a file\n\n--@test: t\n{CLICKS}INSERT INTO clicks (id, v)\n  VALUES (1, 1);\n"
+    (test,) = sql_tests.read_tests(f"{text}ASSERT VALUES clicks\n  (id) VALUES (2);")
+    found = sql_tests.failure_of(test)
+    assert found is not None
+    assert (found.line, found.statement) == (7, "ASSERT VALUES clicks\n  (id) VALUES (2)")
+    (tmp_path / "setup.sql").write_text(f"-- one\n{CLICKS}\nSHOW STREAMS; DROP STREAM none;")
+    (tmp_path / "outer.sql").write_text("RUN SCRIPT 'setup.sql';")
+    (test,) = sql_tests.read_tests("--@test: t\n\n RUN SCRIPT 'outer.sql';", tmp_path)
+    found = sql_tests.failure_of(test)
+    assert found is not None
+    assert (found.line, found.statement) == (3, "RUN SCRIPT 'outer.sql'")
+    assert found.message == "setup.sql:4: Line: 1, Col: 1: Stream NONE does not exist."
