@@ -16,7 +16,7 @@ from millstream.errors import TypeMismatch
 
 from .ast import span_of
 from .functions import cast_functions
-from .functions.cast_trees import PRECISION_MAX, cast_tree, plain_cast
+from .functions.cast_trees import PRECISION_MAX, cast_tree, plain_cast, reads_as
 from .functions.signature import BIGINT_AS_DECIMAL, INTEGER_AS_DECIMAL
 from .functions.trees import owned
 from .functions.udf import PythonFunction, Udf
@@ -123,6 +123,10 @@ def _common_of_two(common: SqlType, type_: SqlType, written: exp.Expression | No
             return _common_with_number_text(common, written)
         if common == BOOLEAN:
             if not _spells_boolean(written.this.strip()):
+                raise _bad_literal(common, written)
+            return common
+        if common in (DATE, TIME, TIMESTAMP):
+            if not reads_as(written.this, common):
                 raise _bad_literal(common, written)
             return common
     if isinstance(written, exp.Array | exp.Map | exp.Struct) and type(common) is type(type_):

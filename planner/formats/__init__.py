@@ -37,13 +37,7 @@ def format_rules(name: str) -> Format:
 def check_columns(name: str, columns: Sequence[Column], part: str) -> None:
     """Raises `FormatError` where format `name` cannot hold these columns; `part` is Key or Value."""
     if part == "Key":
-        for column in columns:
-            if contains_map(column.type):
-                raise FormatError(
-                    "Map keys, including types that contain maps, are not supported as they may lead to unexpected "
-                    f"behavior due to inconsistent serialization. Key column name: `{column.name}`. "
-                    f"Column type: {column.type}. See https://github.com/confluentinc/ksql/issues/6621 for more."
-                )
+        check_map_keys(columns)
     reason = format_rules(name).refusal(columns, part)
     if reason is not None:
         listed = ", ".join(str(column) for column in columns)
@@ -51,6 +45,17 @@ def check_columns(name: str, columns: Sequence[Column], part: str) -> None:
             f"{part} format does not support schema.\nformat: {name}\n"
             f"schema: Persistence{{columns=[{listed}], features=[]}}\nreason: {reason}"
         )
+
+
+def check_map_keys(columns: Sequence[Column]) -> None:
+    """Raises `FormatError` where a key holds a MAP, whose entries have no order: equal keys could be other bytes."""
+    for column in columns:
+        if contains_map(column.type):
+            raise FormatError(
+                "Map keys, including types that contain maps, are not supported as they may lead to unexpected "
+                f"behavior due to inconsistent serialization. Key column name: `{column.name}`. "
+                f"Column type: {column.type}. See https://github.com/confluentinc/ksql/issues/6621 for more."
+            )
 
 
 def check_storable(name: str, *, columnar_topics: bool) -> None:

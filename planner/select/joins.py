@@ -13,9 +13,10 @@ from ...sql import ast
 from ...sql.ast import unwrapped
 from ..expressions.scope import Scope, ScopeSource
 from ..expressions.typed import Typed, column
-from ..formats import FORMAT_KINDS, FORMATS
+from ..formats import FORMAT_KINDS, FORMATS, check_map_keys
 from ..logical import LogicalPlan, Named
 from ..planning import PlanningContext
+from ..schema import Column
 from ..specs import FormatSpec, JoinKind
 from ..steps.foreign_key_join import LogicalForeignKeyJoin
 from ..steps.project import LogicalProject
@@ -299,6 +300,8 @@ class _Joining:
         left, right = self._left, self._right
         moves = not _is_key(condition.left, left), not _is_key(condition.right, right)
         self._check_windows(moves=any(moves))
+        if not self._lenient:
+            check_map_keys([Column(key.viable[0][0], condition.left.type, "KEY")])
         name = key.viable[0][0]
         mine, theirs = left.partitioning, right.partitioning
         if not any(moves) and not self._lenient:

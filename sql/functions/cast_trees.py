@@ -129,6 +129,17 @@ _PYTHON_CASTS: dict[tuple[SqlType, SqlType], PythonFunction] = {
 }
 
 
+def reads_as(text: str, target: SqlType) -> bool:
+    """Whether CAST makes a value of this type, which a Python function reads, of the text."""
+    row = _PYTHON_CASTS[STRING, target].row
+    assert row is not None, "texts are read one by one"
+    try:
+        row((STRING,), target)(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _to_string(value: exp.Expression, source: SqlType) -> exp.Expression | None:
     if source in (BOOLEAN, INTEGER, BIGINT, DATE):
         return plain_cast(value, STRING)

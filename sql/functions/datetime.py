@@ -159,6 +159,7 @@ FUNCTIONS: tuple[Function, ...] = (
         python=convert_zone,
         examples={
             "CONVERT_TZ('2020-05-11T22:00:00', '+0200', '+0500')": "'2020-05-12T01:00:00'",
+            "CONVERT_TZ('2020-05-11T22:00:00', 'PDT', 'Z')": "'2020-05-12T05:00:00'",
             "CONVERT_TZ(NULL, 'UTC', 'Europe/London')": "NULL",
         },
     ),
@@ -181,6 +182,7 @@ FUNCTIONS: tuple[Function, ...] = (
         examples={
             "FORMAT_DATE('2018-05-11', 'dd-MMM-yyyy')": "'11-May-2018'",
             "FORMAT_DATE('2018-05-11', 'HH')": "NULL",
+            "FORMAT_DATE('2018-05-11', '')": "''",
             "FORMAT_DATE(NULL, 'yyyy')": "NULL",
         },
     ),

@@ -328,9 +328,9 @@ FUNCTIONS: tuple[Function, ...] = (
     string_function(
         "ucase",
         signature="(text STRING) -> STRING",
-        doc="The text in capital letters.",
-        sql="upper(:text)",
-        examples={"UCASE('AbC')": "'ABC'", "UCASE(NULL)": "NULL"},
+        doc="The text in capital letters; ß becomes SS.",
+        sql="upper(replace(:text, 'ß', 'SS'))",  # DuckDB's own would be ẞ
+        examples={"UCASE('AbC')": "'ABC'", "UCASE('Straße')": "'STRASSE'", "UCASE(NULL)": "NULL"},
     ),
     string_function(
         "UUID",

@@ -93,7 +93,7 @@ def _mark(source: SqlType, target: SqlType) -> str:
 
 
 SOURCES = """
-CREATE STREAM clicks (id INT KEY, small INT, long BIGINT, many ARRAY<BIGINT>, number INT)
+CREATE STREAM clicks (id INT KEY, small INT, long BIGINT, many ARRAY<BIGINT>, number INT, day DATE, moment TIMESTAMP)
   WITH (kafka_topic='clicks', value_format='JSON', partitions=1);
 CREATE STREAM prices (id INT KEY, price DECIMAL(5, 2), cost DECIMAL(5, 2))
   WITH (kafka_topic='prices', value_format='JSON', partitions=1);
@@ -106,6 +106,7 @@ CREATE STREAM prices (id INT KEY, price DECIMAL(5, 2), cost DECIMAL(5, 2))
         "INSERT INTO prices SELECT id, 1 AS price, 2.5 AS cost FROM clicks;",
         "INSERT INTO prices SELECT id, -999.99 AS price, 0 AS cost FROM clicks;",
         "CREATE STREAM o AS SELECT id, small FROM clicks WHERE many IN (ARRAY[1], ARRAY['2', NULL], many);",
+        "CREATE STREAM o AS SELECT id, small FROM clicks WHERE day IN ('2020-02-29', NULL) OR moment IN ('2020');",
     ],
 )
 def test_what_is_written_fits_where_its_value_does(statement: str) -> None:
@@ -119,6 +120,8 @@ def test_what_is_written_fits_where_its_value_does(statement: str) -> None:
         "INSERT INTO prices SELECT id, 1 AS price, 2.505 AS cost FROM clicks;",
         "INSERT INTO prices SELECT id, small AS price, 1 AS cost FROM clicks;",
         "CREATE STREAM o AS SELECT id, small FROM clicks WHERE many IN (ARRAY['two']);",
+        "CREATE STREAM o AS SELECT id, small FROM clicks WHERE day IN ('2020-02-29', 'monday');",
+        "CREATE STREAM o AS SELECT id, small FROM clicks WHERE moment IN ('2020-13');",
     ],
 )
 def test_what_does_not_fit_is_refused(statement: str) -> None:

@@ -41,6 +41,9 @@ REFUSED = {
     "CREATE STREAM o AS SELECT * FROM clicks c JOIN views v WITHIN 1 HOUR ON c.id > v.id;": (
         "Only equality join criteria is supported."
     ),
+    "CREATE STREAM o AS SELECT v.tags, c.id FROM views v JOIN views c WITHIN 1 HOUR ON v.tags = c.tags;": (
+        "Key column name: `V_TAGS`. Column type: MAP<STRING, INTEGER>."
+    ),
     "CREATE STREAM o AS SELECT * FROM clicks c JOIN pages p ON c.size = p.owner JOIN users u ON c.id = c.id;": (
         "Each side of the join must reference exactly one source and not the same source."
     ),

@@ -39,12 +39,18 @@ LONG_NAMES = {
     "AEDT": "Australian Eastern Daylight Time", "NZST": "New Zealand Standard Time",
     "NZDT": "New Zealand Daylight Time",
 }  # fmt: skip
+# Ids of java.util.TimeZone, which ksqlDB's documentation names as the ids to use. Those that people read otherwise than
+# Java (BST is Bangladesh there, AST Alaska) are no zones here.
+_SHORT_IDS = {
+    short: ZONES_BY_NAME[short]
+    for short in ("PST", "PDT", "MDT", "CST", "CDT", "EDT", "CEST", "EEST", "IST", "JST", "AEDT", "NZDT")
+}
 OFFSET = re.compile(r"(?:(?:UTC|GMT|UT)(?=[+-]))?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?")
 
 
 @lru_cache(maxsize=1024)
 def zone_of(name: str) -> tzinfo:
-    """The zone by Java's `ZoneId.of`: an offset, or a region. Raises `Unparsable`.
+    """The zone by Java's `ZoneId.of`, an offset or a region; or by an abbreviation. Raises `Unparsable`.
 
     >>> zone_of("+0200").utcoffset(None)
     datetime.timedelta(seconds=7200)
@@ -56,7 +62,7 @@ def zone_of(name: str) -> tzinfo:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9~/._+-]+", name):
         raise Unparsable(f"unknown time zone {name!r}")
     try:
-        return ZoneInfo(name)
+        return ZoneInfo(_SHORT_IDS.get(name, name))
     except (KeyError, ValueError, OSError) as unknown:
         raise Unparsable(f"unknown time zone {name!r}") from unknown
 

@@ -37,4 +37,4 @@ def strftime_format(pattern: str, type_: SqlType) -> str | None:
         else:
             out.append((match[0] if match[1] is None else match[1].replace("''", "'")).replace("%", "%%"))
         at = match.end()
-    return "".join(out)
+    return "".join(out) or None  # DuckDB refuses an empty format

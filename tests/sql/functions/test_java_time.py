@@ -26,6 +26,8 @@ MOMENT_MS = 1_526_075_913_005  # 2018-05-11T21:58:33.005 in UTC, a Friday
         ("d/M/yy h:mm a", "America/New_York", "11/5/18 5:58 PM"),
         ("EEEE, dd MMMM uuuu G", "UTC", "Friday, 11 May 2018 AD"),
         ("X XXX xx Z ZZZZ O VV zzzz", "+0530", "+0530 +05:30 +0530 +0530 GMT+05:30 GMT+5:30 +05:30 +05:30"),
+        ("HH:mm zzz", "PST", "14:58 PDT"),
+        ("", "UTC", ""),
         ("X XXX xx zzzz", "UTC", "Z Z +0000 Coordinated Universal Time"),
         ("'o''clock' '' DDD Q QQQ w", "UTC", "o'clock ' 131 2 Q2 19"),
         ("A n ppH kk K", "UTC", "79113005 5000000 21 21 9"),
