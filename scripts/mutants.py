@@ -38,6 +38,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any, Final
 
 from hypothesis import Phase, settings
+from numba.core.dispatcher import Dispatcher
 
 from scripts.mutations import Mutation, mutated, mutations
 
@@ -160,6 +161,7 @@ class Worker(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader)
                 # One failing example is enough: nobody reads the smallest.
                 settings.register_profile("mutants", settings(), phases=(Phase.explicit, Phase.generate))
                 settings.load_profile("mutants")
+                compile_anew(self.name)
                 return mutated(self._source, mutation.number)
             limit = _TIME_LIMIT_S + _SLOWER_AT_MOST * sum(reach.seconds[test] for test in tests)
             self._running[child] = (mutation, time.monotonic() + limit, self._folder / name)
@@ -248,6 +250,23 @@ class Worker(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader)
 
         threading.settrace(trace)
         sys.settrace(trace)
+
+
+def compile_anew(module: str) -> None:
+    """From now on the loops of this module, and those that call them, are compiled without numba's cache: it tells
+    loops apart by their code, but not by constants and callees, and would answer with the loops of the unchanged
+    module."""
+    enable = Dispatcher.enable_caching
+    changed: set[str | None] = {module}
+
+    def enable_caching(self: Any) -> None:
+        used = {getattr(value, "__module__", None) for value in self.py_func.__globals__.values()}
+        if changed.isdisjoint({*used, self.__module__}):
+            enable(self)
+        else:
+            changed.add(self.__module__)
+
+    Dispatcher.enable_caching = enable_caching
 
 
 def _dotted(module: str) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from numba.core.dispatcher import Dispatcher
 
-from scripts.mutants import REPOSITORY, SETTINGS, Reach, Verdict, report, sample
+from scripts.mutants import REPOSITORY, SETTINGS, Reach, Verdict, compile_anew, report, sample
 from scripts.mutations import mutated, mutations
 
 SOURCE = dedent("""
@@ -107,3 +111,37 @@ def test_the_modules_and_tests_that_are_listed_exist_and_each_judgement_has_a_re
     for module, judged in told["judged"].items():
         assert module in told["nearest"]
         assert all(len(reason.split()) > 3 for reason in judged.values())
+
+
+LOOP = dedent("""
+    import numba
+
+    @numba.njit(cache=True)
+    def step(value):
+        return value + 1
+""")
+CALLER = dedent("""
+    import numba
+    from changed_loop import step
+
+    @numba.njit(cache=True)
+    def twice(value):
+        return step(step(value))
+""")
+
+
+def test_a_changed_constant_of_a_compiled_loop_reaches_the_loops_that_call_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "changed_loop.py").write_text(LOOP)
+    (tmp_path / "calling_loop.py").write_text(CALLER)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert importlib.import_module("calling_loop").twice(0) == 2  # which fills the cache
+
+    monkeypatch.setattr(Dispatcher, "enable_caching", Dispatcher.enable_caching)  # what it is at the end, too
+    compile_anew("changed_loop")
+    module = sys.modules["changed_loop"]
+    (two,) = [mutation for mutation in mutations(LOOP) if "`1` → `2`" in mutation.key]
+    exec(compile(mutated(LOOP, two.number), str(tmp_path / "changed_loop.py"), "exec"), module.__dict__)
+    monkeypatch.delitem(sys.modules, "calling_loop")
+    assert importlib.import_module("calling_loop").twice(0) == 4
