@@ -22,8 +22,10 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import math
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -49,9 +51,10 @@ SETTINGS: Final = REPOSITORY / "scripts" / "mutants.toml"
 REPORT: Final = REPOSITORY / "build" / "mutants.txt"
 RESULTS: Final = REPOSITORY / "build" / "mutants"
 GOAL_PERCENT: Final = 85
-_TIME_LIMIT_S: Final = 20  # for a mutant, and …
-_COMPILING_S: Final = 60  # … if it has compiled loops, and …
+_TIME_LIMIT_S: Final = 8  # of the processor for a mutant, and …
+_COMPILING_S: Final = 40  # … if it has compiled loops, and …
 _SLOWER_AT_MOST: Final = 2  # … times what its tests take without it
+_WAITING_AT_MOST: Final = 6  # times its limit a mutant may take on the clock: it waits, or others use the machine
 _NOTE: Final = "_line_runs"  # the function that a noted module calls with its lines
 _PYTEST: Final = (
     "-o",
@@ -172,16 +175,18 @@ class Worker(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader)
             while len(self._running) >= self._jobs:
                 self._watch()
             name = f"mutant-{mutation.number}"
+            limit_s = math.ceil(self._patience_s + _SLOWER_AT_MOST * sum(reach.seconds[test] for test in tests))
             child = self._start(name)
             if child == 0:
+                resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 1))
                 self._wanted = tests
                 # One failing example is enough: nobody reads the smallest.
                 settings.register_profile("mutants", settings(), phases=(Phase.explicit, Phase.generate))
                 settings.load_profile("mutants")
                 compile_anew(self.name)
                 return mutated(self._source, mutation.number)
-            limit = self._patience_s + _SLOWER_AT_MOST * sum(reach.seconds[test] for test in tests)
-            self._running[child] = (mutation, time.monotonic() + limit, self._folder / name)
+            deadline = time.monotonic() + _WAITING_AT_MOST * limit_s
+            self._running[child] = (mutation, deadline, self._folder / name)
         while self._running:
             self._watch()
         (self._folder / "outcomes.json").write_text(json.dumps(self._outcomes), encoding="utf-8")
@@ -213,6 +218,7 @@ class Worker(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader)
                 _kill_session(child)
                 if late:
                     os.waitpid(child, 0)
+                late |= os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU
                 self._settle(mutation, "timed out" if late else "survived" if status == 0 else "killed")
                 del self._running[child]
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -308,8 +314,13 @@ def work(module: str, tests: Sequence[str], chosen: Sequence[Mutation], jobs: in
 # ------------------------------------------------------------------ in the process that reports
 
 
-def judge(module: str, chosen: Sequence[Mutation], options: argparse.Namespace) -> list[Verdict]:
-    """Run the mutants of a module in a process of its own. Raises `CalledProcessError`: its tests fail unchanged."""
+def judge(module: str, tests: Sequence[str], chosen: Sequence[Mutation], options: argparse.Namespace) -> list[Verdict]:
+    """Run the mutants of a module in a process of its own, unless all results are there. Raises `CalledProcessError`:
+    its tests fail unchanged."""
+    results = Results(RESULTS, REPOSITORY, module, tests)
+    kept = {mutation: results.outcome(mutation.key) for mutation in chosen}
+    if None not in kept.values():
+        return [Verdict(module, mutation, outcome) for mutation, outcome in kept.items() if outcome is not None]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         command = [sys.executable, "-m", "scripts.mutants", "--work", folder, "--module", module]
         command += ["--seed", str(options.seed), "--count", str(options.count), "--mutant", options.mutant]
@@ -359,7 +370,7 @@ def main(arguments: Sequence[str]) -> int:
         chosen = sample(module, source, options.seed, options.count, options.mutant)
         if options.work is not None:
             work(module, tests, chosen, options.jobs, options.work)
-        verdicts += judge(module, chosen, options) if chosen else []
+        verdicts += judge(module, tests, chosen, options) if chosen else []
         print(report(verdicts[-len(chosen) :], told["judged"])[0].splitlines()[1], flush=True)
     text, well = report(verdicts, told["judged"])
     REPORT.parent.mkdir(exist_ok=True)
