@@ -103,6 +103,40 @@ def mutated(source: str, number: int) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
+def noting(source: str, name: str) -> ast.Module:
+    """The source, which calls the function `name` with the first line of each statement before it runs. Of compiled
+    loops, which cannot call, all lines are noted where they are defined."""
+    tree = ast.parse(source)
+    _note(tree, name)
+    return ast.fix_missing_locations(tree)
+
+
+def _note(node: ast.AST, name: str) -> None:
+    for child in ast.iter_child_nodes(node):
+        if not _is_compiled(child):
+            _note(child, name)
+    for _, body in ast.iter_fields(node):
+        if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+            body[:] = [each for statement in body for each in (*_notes(statement, name), statement)]
+
+
+def _notes(statement: ast.stmt, name: str) -> Iterator[ast.stmt]:
+    if isinstance(statement, ast.ImportFrom) or _is_text_alone(statement):
+        return
+    end = statement.end_lineno if _is_compiled(statement) else None
+    for line in range(statement.lineno, (end or statement.lineno) + 1):
+        call = ast.Call(ast.Name(name, ast.Load()), [ast.Constant(line)], [])
+        yield ast.fix_missing_locations(ast.copy_location(ast.Expr(call), statement))
+
+
+def _is_text_alone(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _is_compiled(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef) and any("njit" in ast.unparse(each) for each in node.decorator_list)
+
+
 def _changes(node: ast.AST, scope: str, statement: ast.stmt | None) -> Iterator[_Change]:
     """The changes below a node; `statement` is the innermost one around it."""
     for field, index, child in _children(node):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
+from numba.core.dispatcher import Dispatcher
 
-from scripts.mutants import REPOSITORY, SETTINGS, Reach, Verdict, report, sample
-from scripts.mutations import mutated, mutations
+from scripts.mutant_results import Kill, Results
+from scripts.mutants import REPOSITORY, SETTINGS, Reach, Verdict, compile_anew, report, sample
+from scripts.mutations import mutated, mutations, noting
 
 SOURCE = dedent("""
     def clamp(value: int, high: int = 10, *, wrap: bool = False) -> int:
@@ -107,3 +113,116 @@ def test_the_modules_and_tests_that_are_listed_exist_and_each_judgement_has_a_re
     for module, judged in told["judged"].items():
         assert module in told["nearest"]
         assert all(len(reason.split()) > 3 for reason in judged.values())
+
+
+LOOP = dedent("""
+    import numba
+
+    @numba.njit(cache=True)
+    def step(value):
+        return value + 1
+""")
+CALLER = dedent("""
+    import numba
+    from changed_loop import step
+
+    @numba.njit(cache=True)
+    def twice(value):
+        return step(step(value))
+""")
+
+
+def test_a_changed_constant_of_a_compiled_loop_reaches_the_loops_that_call_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "changed_loop.py").write_text(LOOP)
+    (tmp_path / "calling_loop.py").write_text(CALLER)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert importlib.import_module("calling_loop").twice(0) == 2  # which fills the cache
+
+    monkeypatch.setattr(Dispatcher, "enable_caching", Dispatcher.enable_caching)  # what it is at the end, too
+    compile_anew("changed_loop")
+    module = sys.modules["changed_loop"]
+    (two,) = [mutation for mutation in mutations(LOOP) if "`1` → `2`" in mutation.key]
+    exec(compile(mutated(LOOP, two.number), str(tmp_path / "changed_loop.py"), "exec"), module.__dict__)
+    monkeypatch.delitem(sys.modules, "calling_loop")
+    assert importlib.import_module("calling_loop").twice(0) == 4
+
+
+def test_each_statement_notes_its_line_when_it_runs_and_a_compiled_loop_all_its_lines_at_once() -> None:
+    ran: set[int] = set()
+    names: dict[str, Any] = {"note": ran.add}
+    exec(compile(noting(SOURCE, "note"), "source", "exec"), names)
+    assert ran == {2}
+    names["clamp"](1)
+    assert ran == {2, 4, 5, 7}
+    names["clamp"](11)
+    assert ran == {2, 4, 5, 6, 7}
+    ran.clear()
+    names["numba"] = None
+    loop = "@numba.njit\ndef f(x):\n    while x:\n        x -= 1\n    return x\n"
+    exec(compile(noting(f"class numba:\n    njit = staticmethod\n{loop}", "note"), "source", "exec"), names)
+    assert ran >= {4, 5, 6, 7} and names["f"](2) == 0
+
+
+class Kept:
+    """The results of a module with two tests, each in the folder of a repository that the test edits."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.write("module.py", "x = 1\n")
+        self.write("tests.py", "from module import x\n\ndef test_a():\n    assert x\n\ndef test_b():\n    assert x\n")
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        self.write(name, (self.folder / name).read_text(encoding="utf-8").replace(old, new))
+
+    def results(self) -> Results:
+        """As a new run finds them."""
+        return Results(self.folder / "build", self.folder, "module.py", ["tests.py"])
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    kept = Kept(tmp_path)
+    kept.results().keep_kill("killed", Kill("timed out", "tests.py::test_a[1-2]"))
+    kept.results().keep_kill("nothing began", Kill("killed", ""))
+    kept.results().keep_survival("left", "survived")
+    kept.results().keep_reach({"lines": {}})
+    return kept
+
+
+def outcomes(kept: Kept) -> list[str | None]:
+    return [kept.results().outcome(mutant) for mutant in ("killed", "nothing began", "left")]
+
+
+def test_a_result_is_kept_for_the_next_run(kept: Kept) -> None:
+    assert outcomes(kept) == ["timed out", "killed", "survived"]
+    assert kept.results().outcome("another") is None
+    assert kept.results().reach() == {"lines": {}}
+
+
+def test_a_kill_holds_while_the_test_that_killed_is_the_same(kept: Kept) -> None:
+    kept.edit("tests.py", "def test_b():\n    assert x", "def test_c():\n    assert x > 0")
+    assert outcomes(kept) == ["timed out", None, None], "a new test may kill those that survived"
+    assert kept.results().reach() is None
+    kept.edit("tests.py", "def test_a():\n    assert x", "def test_a():\n    assert True")
+    assert outcomes(kept) == [None, None, None]
+
+
+def test_a_kill_does_not_outlive_what_the_tests_share(kept: Kept) -> None:
+    kept.edit("tests.py", "from module import x", "x = 1")
+    assert outcomes(kept) == [None, None, None]
+
+
+def test_nothing_outlives_an_edit_of_the_module(kept: Kept) -> None:
+    kept.edit("module.py", "x = 1", "x = 2")
+    assert outcomes(kept) == [None, None, None]
+    assert kept.results().reach() is None
+
+
+def test_nothing_outlives_the_test_that_killed(kept: Kept) -> None:
+    kept.edit("tests.py", "test_a", "test_z")
+    assert outcomes(kept) == [None, None, None]

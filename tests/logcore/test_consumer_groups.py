@@ -133,6 +133,88 @@ def test_topics_that_come_or_grow_are_shared_too() -> None:
     assert sum(len(member.reads) for member in members) == 6
 
 
+def taken_over(groups: ConsumerGroups, now_ms: int = 0) -> ConsumerGroups:
+    """The groups of the next coordinator: the fold of the records so far, and nothing else."""
+    after = ConsumerGroups()
+    for record in groups.take_records():
+        after.apply(record)
+    after.begin(now_ms)
+    return after
+
+
+def test_after_a_take_over_each_member_has_a_whole_session_to_be_heard() -> None:
+    groups = ConsumerGroups()
+    Reader(groups, "a").beat({"t": 1})
+    after = taken_over(groups, now_ms=1000)
+    after.tick(1000 + SESSION_MS - 1)
+    assert after.is_in_use("g")
+    after.tick(1000 + SESSION_MS)
+    assert not after.is_in_use("g")
+
+
+def test_a_member_is_told_its_partitions_once_and_once_more_by_the_next_coordinator() -> None:
+    counts = {"t": 2}
+    member = Reader(ConsumerGroups(), "a")
+    assert member.beat(counts).assignment is not None
+    assert member.beat(counts).assignment is None
+    member.groups = taken_over(member.groups)
+    assert member.beat(counts).assignment is not None
+    assert member.beat(counts).assignment is None
+
+
+def test_what_is_written_of_a_member_that_left_is_taken_back_once() -> None:
+    groups = ConsumerGroups()
+    members = [Reader(groups, name) for name in "ab"]
+    settle(members, {"t": 2})
+    groups.take_records()
+    members[1].beat({"t": 2}, epoch=LEAVES)
+    gone = [record.key for record in groups.take_records() if record.value is None]
+    assert {key.member for key in gone} == {"b"} and len(gone) == len(set(gone)) == 3  # member, target, current
+    settle(members[:1], {"t": 3})
+    written = groups.take_records()
+    assert written and all(record.value is not None for record in written)
+
+
+@pytest.mark.parametrize("again", [("t",), ("u",)])
+def test_topics_that_are_named_again_leave_the_pattern_and_begin_an_epoch_only_if_they_changed(
+    again: tuple[str, ...],
+) -> None:
+    groups, counts = ConsumerGroups(), {"t": 1, "u": 1, "p": 1}
+    member = Reader(groups, "a", pattern="p")
+    settle([member], counts)
+    epoch = member.epoch
+    names = ConsumerHeartbeat("g", "a", epoch, None, "", "", REBALANCE_MS, again, None, frozenset(member.reads))
+    member.reads = set(groups.beat(names, counts, 0).assignment or ())
+    settle([member], counts)
+    assert {place.topic for place in member.reads} == {"p", *again}
+    assert member.epoch == epoch + (again != ("t",))
+
+
+def test_a_static_member_keeps_the_larger_share_that_it_had() -> None:
+    groups = ConsumerGroups()
+    first, second = Reader(groups, "a", instance="i"), Reader(groups, "b")
+    settle([first, second], {"t": 5})
+    assert len(first.reads) == 3
+    first.beat({"t": 5}, epoch=LEAVES_FOR_A_WHILE)
+    twin = Reader(groups, "z", instance="i")
+    settle([twin, second], {"t": 5})
+    assert twin.reads == first.reads
+
+
+def test_a_static_member_that_comes_back_leaves_to_others_what_they_were_to_get_meanwhile() -> None:
+    groups, counts = ConsumerGroups(), {"t": 4}
+    first = Reader(groups, "a", instance="i")
+    settle([first], counts)
+    first.beat(counts, epoch=LEAVES_FOR_A_WHILE)
+    newcomer = Reader(groups, "b")
+    newcomer.beat(counts)
+    assert not newcomer.reads, "who is away still holds all of them"
+    twin = Reader(groups, "c", instance="i")
+    twin.beat(counts)
+    newcomer.beat(counts)
+    assert (len(twin.reads), len(newcomer.reads)) == (2, 2), "it need not give up what it never read"
+
+
 @pytest.mark.parametrize(
     ("pattern", "read"),
     [
@@ -153,11 +235,7 @@ def test_a_coordinator_that_takes_over_knows_the_patterns() -> None:
     groups = ConsumerGroups()
     member = Reader(groups, "a", topics=None, pattern="a|(b|c)+")
     settle([member], {"a": 1, "bc": 1, "d": 1})
-    after = ConsumerGroups()
-    for record in groups.take_records():
-        after.apply(record)
-    after.begin(0)
-    member.groups = after
+    member.groups = taken_over(groups)
     settle([member], {"a": 1, "bc": 1, "cb": 1, "d": 1})
     assert {place.topic for place in member.reads} == {"a", "bc", "cb"}
 

@@ -1,0 +1,88 @@
+"""Results of `make mutants` that hold as long as what they rest on is the same text: a run that was cut off goes on
+where it was, and a new test has to run only for those that survived the others.
+
+A kill rests on the module and on the test that killed: its file without the other tests. A survival, and which test
+runs which line, rest on the module and all its tests. That other modules changed is not seen: `--anew` forgets all.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Kill:
+    """What killed a mutant, and how: `outcome` is "killed" or "timed out"."""
+
+    outcome: str
+    test: str  # its pytest name; "": no test began
+
+
+class Results:
+    """Those of one module, in a file of its own, written after each result."""
+
+    def __init__(self, folder: Path, repository: Path, module: str, tests: Sequence[str]) -> None:
+        self._path = folder / f"{module.replace('/', '.')}.json"
+        self._repository, self._tests = repository, tests
+        self._module = (repository / module).read_text(encoding="utf-8")
+        self._told: dict[str, Any] = {}
+        if self._path.exists():
+            self._told = json.loads(self._path.read_text(encoding="utf-8"))
+
+    def reach(self) -> Any:
+        """As `keep_reach` was given it, or None."""
+        return self._told.get(f"reach {self._all()}")
+
+    def keep_reach(self, told: Any) -> None:
+        self._told = {key: value for key, value in self._told.items() if not key.startswith("reach ")}
+        self._keep(f"reach {self._all()}", told)
+
+    def outcome(self, mutant: str) -> str | None:
+        """Of the mutant with this key; None: it has to run."""
+        kill = self._told.get(f"kill {self._digest(self._module, mutant)}")
+        if kill is not None and kill["basis"] == self._basis(kill["test"]):
+            return kill["outcome"]
+        return self._told.get(f"survival {self._digest(self._all(), mutant)}")
+
+    def keep_kill(self, mutant: str, kill: Kill) -> None:
+        told = {"outcome": kill.outcome, "test": kill.test, "basis": self._basis(kill.test)}
+        self._keep(f"kill {self._digest(self._module, mutant)}", told)
+
+    def keep_survival(self, mutant: str, outcome: str) -> None:
+        self._keep(f"survival {self._digest(self._all(), mutant)}", outcome)
+
+    def _keep(self, key: str, value: Any) -> None:
+        self._told[key] = value
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        written = self._path.with_suffix(".new")
+        written.write_text(json.dumps(self._told), encoding="utf-8")
+        os.replace(written, self._path)
+
+    def _all(self) -> str:
+        texts = ((self._repository / test).read_text(encoding="utf-8") for test in self._tests)
+        return self._digest(self._module, *self._tests, *texts)
+
+    def _basis(self, test: str) -> str:
+        """The text of a test; where none began, or it is gone, of all of them."""
+        path, _, name = test.partition("::")
+        name = name.partition("[")[0]
+        if path not in self._tests:
+            return self._all()
+        tree = ast.parse((self._repository / path).read_text(encoding="utf-8"))
+        tree.body = [each for each in tree.body if not _is_other_test(each, name)]
+        return self._digest(name, ast.unparse(tree))
+
+    @staticmethod
+    def _digest(*texts: str) -> str:
+        return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def _is_other_test(node: ast.stmt, name: str) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and node.name != name
