@@ -1,11 +1,10 @@
 """Seals the values of secrets, so that the command topic, its replicas and its backups hold no clear text.
 
-The key comes from a file that is never in the log. The construction is *encrypt, then authenticate*, with HMAC-SHA-256
-as its only primitive, since the standard library has no cipher: the text is XORed with
-HMAC(encryption key, nonce ‖ counter), and the tag is HMAC(authentication key, name ‖ nonce ‖ ciphertext). Both keys are
-derived from the file. A first byte names the construction, so that a later version can use another one.
+The cipher is AES-256-GCM (NIST SP 800-38D) of the package `cryptography`, with a random nonce and the secret's name as
+associated data; its key and the key's id are derived by HKDF (RFC 5869) from a file that is never in the log. A first
+byte names the construction, so that a later version can use another one.
 
-    version (1) · key id (8) · nonce (24) · ciphertext (a multiple of 256) · tag (32), in base64
+    version (1) · key id (8) · nonce (12) · ciphertext (a multiple of 256) and tag (16), in base64
 """
 
 from __future__ import annotations
@@ -13,18 +12,19 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import hmac
 import os
 import secrets
 import stat
-import struct
 import tempfile
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 import orjson
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from millstream.errors import ServerError, StatementError, did_you_mean
 
@@ -32,8 +32,9 @@ from ...planner.connector_info import SecretInfo
 
 _VERSION: Final = 1
 _KEY_ID_BYTES: Final = 8
-_NONCE_BYTES: Final = 24
-_TAG_BYTES: Final = 32
+_KEY_BYTES: Final = 32
+_NONCE_BYTES: Final = 12  # random: safe for some 2**32 secrets under one key
+_TAG_BYTES: Final = 16
 _PAD_BYTES: Final = 256  # the length of a password says something about it
 _KEY_LETTERS_MIN: Final = 32
 _KEY_BYTES_MAX: Final = 64 * 1024
@@ -75,8 +76,7 @@ class SecretVault:
         text = orjson.dumps(dict(values))
         text += b" " * (-len(text) % _PAD_BYTES)
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        ciphertext = key.crypted(nonce, text)
-        sealed = bytes([_VERSION]) + key.id + nonce + ciphertext + key.tag(name, nonce, ciphertext)
+        sealed = bytes([_VERSION]) + key.id + nonce + key.cipher.encrypt(nonce, text, name.encode())
         return base64.urlsafe_b64encode(sealed).decode()
 
     def unseal(self, name: str, sealed: str) -> dict[str, str]:
@@ -88,16 +88,17 @@ class SecretVault:
         head = 1 + _KEY_ID_BYTES
         if len(data) < head + _NONCE_BYTES + _TAG_BYTES or data[0] != _VERSION:
             raise SecretKeyMissing(f"{name} was sealed by another version of Millstream, or is damaged")
-        nonce, ciphertext = data[head : head + _NONCE_BYTES], data[head + _NONCE_BYTES : -_TAG_BYTES]
+        nonce, ciphertext = data[head : head + _NONCE_BYTES], data[head + _NONCE_BYTES :]
         key = _Key(self._master(creates=False))
-        if not hmac.compare_digest(key.id, data[1:head]):
+        if key.id != data[1:head]:
             raise SecretKeyMissing(
                 f"{name} was sealed with another key than the one in {self._file}",
                 hint="Put the key back that sealed it, or give the secret anew: CREATE OR REPLACE SECRET.",
             )
-        if not hmac.compare_digest(key.tag(name, nonce, ciphertext), data[-_TAG_BYTES:]):
-            raise SecretKeyMissing(f"{name} is damaged: its text is not what was sealed")
-        return orjson.loads(key.crypted(nonce, ciphertext))
+        try:
+            return orjson.loads(key.cipher.decrypt(nonce, ciphertext, name.encode()))
+        except InvalidTag:
+            raise SecretKeyMissing(f"{name} is damaged: its text is not what was sealed") from None
 
     def _master(self, *, creates: bool) -> bytes:
         if self._file is None:
@@ -163,23 +164,12 @@ class _Key:
     """`id`: tells keys apart, and says nothing about them."""
 
     def __init__(self, master: bytes) -> None:
-        self.id = _mac(master, b"millstream secret: id")[:_KEY_ID_BYTES]
-        self._encryption = _mac(master, b"millstream secret: encryption")
-        self._authentication = _mac(master, b"millstream secret: authentication")
-
-    def crypted(self, nonce: bytes, text: bytes) -> bytes:
-        """Encrypts, and decrypts."""
-        blocks = range(-(-len(text) // sha256().digest_size))
-        stream = b"".join(_mac(self._encryption, nonce + struct.pack(">Q", number)) for number in blocks)
-        return bytes(a ^ b for a, b in zip(text, stream, strict=False))
-
-    def tag(self, name: str, nonce: bytes, ciphertext: bytes) -> bytes:
-        named = name.encode()
-        return _mac(self._authentication, struct.pack(">Q", len(named)) + named + nonce + ciphertext)
+        self.id = _derived(master, b"millstream secret: id", _KEY_ID_BYTES)
+        self.cipher = AESGCM(_derived(master, b"millstream secret: encryption", _KEY_BYTES))
 
 
-def _mac(key: bytes, data: bytes) -> bytes:
-    return hmac.new(key, data, sha256).digest()
+def _derived(master: bytes, purpose: bytes, length: int) -> bytes:
+    return HKDF(SHA256(), length, salt=None, info=purpose).derive(master)
 
 
 def _create(file: Path) -> None:
