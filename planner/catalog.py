@@ -99,9 +99,13 @@ class Catalog:
         """The queries that write into this source."""
         return tuple(query for query in self.queries.values() if query.sink == name)
 
+    def find_query(self, written: str) -> PersistentQuery | None:
+        """The query of this id, in whatever case it is written."""
+        return self.queries.get(written.upper(), self.queries.get(written))
+
     def query(self, query_id: str, span: Span | None = None) -> PersistentQuery:
-        """Raises `InvalidStatement` for an unknown id."""
-        found = self.queries.get(query_id)
+        """As `find_query`. Raises `InvalidStatement` for an unknown id."""
+        found = self.find_query(query_id)
         if found is None:
             raise InvalidStatement(
                 f"Query with id {query_id} does not exist, use SHOW QUERIES to view the full set of queries.",

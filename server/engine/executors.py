@@ -19,6 +19,7 @@ import structlog
 
 from millstream.errors import ServerError, StatementError, Unsupported
 
+from ...executor.errors import UnknownQuery
 from ...executor.executor import Executor, ExecutorKind, QueryStatus
 from ...executor.figures import QueryFigures
 from ...executor.queries.duckdb_executor import DuckDBExecutor
@@ -232,16 +233,27 @@ class RoutingExecutor:
             self._executor(kind).drop(query_id)
 
     def status(self, query_id: str) -> QueryStatus:
-        """Of one that is nowhere: it is in the catalog, and its start failed; who ordered that tries again."""
+        """Of one that is nowhere: it is in the catalog, and its start failed; who ordered that tries again. While a
+        statement alters or ends a query, it may be stopped, and neither started again nor out of the catalog yet."""
         refused = self._refused.get(query_id)
         if refused is not None:
             return refused
         executor = self._by_query.get(query_id)
-        return QueryStatus(query_id, "ERROR", error=_NOT_STARTED) if executor is None else executor.status(query_id)
+        if executor is None:
+            return QueryStatus(query_id, "ERROR", error=_NOT_STARTED)
+        try:
+            return executor.status(query_id)
+        except UnknownQuery:
+            return QueryStatus(query_id, "STOPPED")
 
     def figures(self, query_id: str) -> QueryFigures | None:
         executor = self._by_query.get(query_id)
-        return None if query_id in self._refused or executor is None else executor.figures(query_id)
+        if query_id in self._refused or executor is None:
+            return None
+        try:
+            return executor.figures(query_id)
+        except UnknownQuery:
+            return None
 
     def close(self) -> None:
         with self._guard:

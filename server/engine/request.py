@@ -77,8 +77,7 @@ class Request:
 
     def query(self, query_id: str, span: Span | None) -> PersistentQuery:
         """The persistent query of this id, in whatever case it is written. Raises `InvalidStatement`."""
-        upper = query_id.upper()
-        return self.catalog.query(upper if upper in self.catalog.queries else query_id, span)
+        return self.catalog.query(query_id, span)
 
     def planning_context(self, query_id: str = "query") -> PlanningContext:
         """A plan names an executor only where its statement or the session does: else the server chooses anew at each

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from ..cluster.admin import cluster_routes
@@ -45,8 +45,21 @@ def http_app(
     In: `other_nodes` of the cluster, by HTTP address, and whether they live. `console`: whether there are pages
     of ours, which may send requests.
     """
+    routes = http_routes(context, authenticator, other_nodes, console=console)
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
+    return Gate(OwnOrigin(app) if console else app, context, authenticator)
+
+
+def http_routes(
+    context: HttpContext,
+    authenticator: Authenticator | None,
+    other_nodes: Callable[[], Mapping[str, bool]] = dict[str, bool],
+    *,
+    console: bool = True,
+) -> list[BaseRoute]:
+    """What answers each path of `routes.py`. In: as of `http_app`."""
     statements, pages, cluster = StatementRoutes(context), Pages(context, console), ClusterRoutes(context, other_nodes)
-    routes = [
+    return [
         Route("/ksql", statements.statements, methods=["POST"]),
         Route("/ksql/terminate", cluster.terminate, methods=["POST"]),
         Route("/query", query_route(context), methods=["POST"]),
@@ -81,8 +94,6 @@ def http_app(
         *cluster_routes(context.cluster, context.workers, context.body_bytes_max),
         *snapshot_routes(context.snapshots, context.workers, context.body_bytes_max),
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
-    return Gate(OwnOrigin(app) if console else app, context, authenticator)
 
 
 def _refused(request: Request, error: Exception) -> Response:

@@ -12,15 +12,26 @@ from weakref import WeakSet
 
 from prometheus_client.registry import Collector
 
+from millstream.errors import did_you_mean
+
 from ...logcore.backup.snapshots import Snapshots
 from ...logcore.cluster.operations import Operations
+from ...planner.catalog import PersistentQuery
 from ...sql.settings.property_table import PUSH_QUERIES
 from ..engine.engine import Engine
 from ..engine.query_limits import PullGate
 from ..engine.shared_feeds import SharedFeeds
 from ..security.access import User
 from ..security.rights import Rights
-from .errors import COMMAND_TIMEOUT, ENDS, SHUTTING_DOWN, TOO_MANY_PUSH_QUERIES, TOO_MANY_REQUESTS, RequestRefused
+from .errors import (
+    COMMAND_TIMEOUT,
+    ENDS,
+    NOT_FOUND,
+    SHUTTING_DOWN,
+    TOO_MANY_PUSH_QUERIES,
+    TOO_MANY_REQUESTS,
+    RequestRefused,
+)
 from .metrics import Metrics
 
 T = TypeVar("T")
@@ -220,6 +231,17 @@ class HttpContext:
 def rights_of(scope: MutableMapping[str, Any]) -> Rights:
     """Of who asks."""
     return Rights(scope.get(_USER))
+
+
+def visible_query(engine: Engine, rights: Rights, query_id: str) -> PersistentQuery:
+    """The query of this id, in whatever case it is written. Not for the event loop: it goes through the catalog. Raises
+    `RequestRefused` (404), in the same words for one that is hidden from the user and for one that does not exist."""
+    catalog = rights.visible(engine.catalog)
+    found = catalog.find_query(query_id)
+    if found is None:
+        hint = did_you_mean(query_id, catalog.queries)
+        raise RequestRefused(NOT_FOUND, f"there is no query {query_id}", hint=hint)
+    return found
 
 
 def set_user(scope: MutableMapping[str, Any], user: User) -> None:

@@ -10,7 +10,7 @@ import structlog
 from millstream.errors import LogError, MillstreamError, ServerError, Span, StatementError
 
 from ...executor.answers.pull_limits import PullLimitExceeded
-from ...logcore.errors import InvalidTopic, LogClosed, ProducerFenced, TopicExists, UnknownTopic
+from ...logcore.errors import InvalidTimestamps, InvalidTopic, LogClosed, ProducerFenced, TopicExists, UnknownTopic
 from ...sql.splitting import split_tokens
 from ...sql.tokens import token_span, tokenize
 from ..engine.entities import Entity
@@ -58,6 +58,7 @@ _USERS_MISTAKES = (
     TopicExists,
     UnknownTopic,
     InvalidTopic,
+    InvalidTimestamps,
 )
 
 

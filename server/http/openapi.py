@@ -122,7 +122,7 @@ def openapi_document(version: str) -> dict[str, Any]:
         "info": {
             "title": "Millstream",
             "version": version,
-            "description": "SQL over streams. The paths and shapes are ksqlDB's; what is ours begins with /v1/sources.",
+            "description": "SQL over streams. Paths that ksqlDB has are as ksqlDB's; the others are Millstream's own.",
         },
         "paths": paths,
         "components": {

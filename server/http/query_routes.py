@@ -8,18 +8,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from millstream.errors import did_you_mean
-
-from ...executor.errors import UnknownQuery
-from ...executor.executor import Executor, QueryStatus
+from ...executor.executor import QueryStatus
 from ...executor.queries.query_log import offset_group
 from ...logcore.client import LogClient, TopicPartition
 from ...logcore.errors import UnknownTopic
 from ...planner.catalog import PersistentQuery
 from ..engine.engine import Engine
 from ..security.rights import Rights
-from .context import HttpContext, rights_of
-from .errors import NOT_FOUND, RequestRefused
+from .context import HttpContext, rights_of, visible_query
 from .statements import error_response, json_response
 
 
@@ -36,32 +32,15 @@ def query_routes(context: HttpContext) -> list[Route]:
     return [Route("/queries/{id}/positions", positions)]
 
 
-def _visible_query(engine: Engine, rights: Rights, query_id: str) -> PersistentQuery:
-    """Raises `RequestRefused`, in the same words for a query that is hidden from the user and for one that is not."""
-    queries = rights.visible(engine.catalog).queries
-    found = queries.get(query_id.upper(), queries.get(query_id))
-    if found is None:
-        raise RequestRefused(NOT_FOUND, f"there is no query {query_id}", hint=did_you_mean(query_id, queries))
-    return found
-
-
 def _positions(engine: Engine, rights: Rights, query_id: str) -> dict[str, Any]:
-    query = _visible_query(engine, rights, query_id)
-    status = _status(engine.executor, query.id)
+    query = visible_query(engine, rights, query_id)
+    status = engine.executor.status(query.id)
     return {
         "queryId": query.id,
         "state": status.shown_state,
         "error": status.trouble,
         "positions": _partitions(engine.log, query, status),
     }
-
-
-def _status(executor: Executor, query_id: str) -> QueryStatus:
-    """A statement that alters or ends a query stops it before the catalog says so: it is in neither for a moment."""
-    try:
-        return executor.status(query_id)
-    except UnknownQuery:
-        return QueryStatus(query_id, "STOPPED")
 
 
 def _partitions(log: LogClient, query: PersistentQuery, status: QueryStatus) -> list[dict[str, Any]]:

@@ -133,19 +133,15 @@ def _check_queries(rights: Rights, statement: ast.Statement, catalog: Catalog) -
     it. A query's id is a name that nobody has a right on, so one that is not there is refused in the same words."""
     match statement:
         case ast.ControlQuery(query_id=str(asked)) | ast.AlterQuery(query_id=asked):
-            query = _query(asked, catalog)
+            query = catalog.find_query(asked)
             allowed = query is not None and rights.may("ddl", query.sink)
         case ast.Explain(query_id=str(asked)):
-            query = _query(asked, catalog)
+            query = catalog.find_query(asked)
             allowed = query is not None and rights.sees_query(query, catalog)
         case _:
             return
     if not allowed:
         raise rights.query_refused(asked)
-
-
-def _query(asked: str, catalog: Catalog) -> PersistentQuery | None:
-    return catalog.queries.get(asked.upper(), catalog.queries.get(asked))
 
 
 def _number(given: ast.Value) -> int | None:

@@ -18,6 +18,10 @@ CHANGES = {  # the row, and the name of a change of its kind
     "a function": "json_items",
     "a rewrite of plans": "push_rank_bounds",
 }
+EXEMPLARY = {  # the row, and names that a change of its kind brought into the files that the row names
+    "a route of HTTP": ["QueryPositions", "query_routes", "/queries/{id}/positions"],
+    "a setting of topics": ["TIME_BEFORE", "InvalidTimestamps"],
+}
 FURTHER = {"a rewrite of plans": {"planner/optimize.py"}}  # a line that the row names without a place for a name
 
 
@@ -35,7 +39,7 @@ def places(kind: str) -> list[re.Pattern[str]]:
 
 def touched(name: str) -> set[str]:
     """The files of the product that say the name as a word of its own."""
-    word = re.compile(rf"\b{name}\b", re.IGNORECASE)
+    word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
     files = [file for folder in PRODUCT for end in ("*.py", "*.lark") for file in (REPOSITORY / folder).rglob(end)]
     found = (file for file in files if word.search(file.read_text(encoding="utf-8")))
     return {file.relative_to(REPOSITORY).as_posix() for file in found}
@@ -48,3 +52,9 @@ def test_a_change_touches_the_files_of_its_row_and_no_others(kind: str) -> None:
     others = {file for file in files if not any(place.fullmatch(file) for place in allowed)}
     assert others == FURTHER.get(kind, set())
     assert len(files) == len(allowed) + len(others), "a file for each place"
+
+
+@pytest.mark.parametrize("kind", EXEMPLARY)
+def test_a_row_names_the_files_that_an_exemplary_change_touched(kind: str) -> None:
+    named = {name for name in re.findall(r"`((?:\w+/)+\w+\.py)`", row(kind)) if name.split("/")[0] in PRODUCT}
+    assert set().union(*map(touched, EXEMPLARY[kind])) == named

@@ -48,6 +48,17 @@ def test_a_query_that_wants_spark_is_refused_and_a_stored_one_is_in_error(tmp_pa
         engine.executor.drop("moved")
 
 
+def test_a_query_that_a_statement_has_stopped_and_not_dropped_yet_has_a_status(tmp_path: Path) -> None:
+    """Routes ask without the engine's lock."""
+    with open_engine(tmp_path, {"millstream.executor": "duckdb"}, sync="never") as engine:
+        engine.execute(f"{STREAM} CREATE STREAM b AS SELECT * FROM s;", Session())
+        (query,) = engine.catalog.queries.values()
+        engine.executor.stop(query.id)
+        assert (engine.executor.status(query.id).state, engine.executor.figures(query.id)) == ("STOPPED", None)
+        engine.executor.start(query)
+        assert engine.executor.status(query.id).state == "RUNNING"
+
+
 def wants_spark(query: PersistentQuery) -> PersistentQuery:
     """The query as a server with Java would have stored it."""
     plan = replace(query.plan, properties={**query.plan.properties, "millstream.executor": "spark"})

@@ -10,6 +10,9 @@ import pyarrow as pa
 import pytest
 from running_server import eventually, service_in
 
+from millstream.logcore.errors import InvalidTimestamps
+from millstream.logcore.protocol.wire.faults import error_of
+from millstream.server.http.errors import error_code_of
 from millstream.server.service import Service
 
 BEFORE, AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
@@ -83,3 +86,11 @@ def test_what_a_query_writes_has_the_times_of_its_input(http: httpx.Client) -> N
     """It would stop otherwise, for a record that nobody can take back."""
     assert insert(http, "(5, 1, 77)", "free").status_code == 200
     eventually(lambda: 77 in values(http, "copied"))
+
+
+def test_brokers_of_others_refuse_times_by_limits_that_only_they_know() -> None:
+    """Those of Kafka 4 take nothing that is an hour ahead, where the topic does not say otherwise."""
+    for message in (None, "INVALID_TIMESTAMPS: 1 records are rejected"):
+        error = error_of(32, message, "append to s")
+        assert isinstance(error, InvalidTimestamps)
+        assert error_code_of(error) == 40001

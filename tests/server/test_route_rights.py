@@ -4,6 +4,7 @@ nobody, by a user without rights on what it is about, by one with them, and by a
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -11,7 +12,10 @@ import httpx
 import pyarrow as pa
 import pytest
 from running_server import service_in
+from starlette.routing import BaseRoute, Match
 
+from millstream.server.http.app import http_routes
+from millstream.server.http.context import HttpContext
 from millstream.server.http.routes import PATHS
 from millstream.server.http.schema_registry import schema_registry_app
 from millstream.server.security.access import hash_token
@@ -112,6 +116,23 @@ def answer(service: Service, user: str, method: str, path: str, body: Any) -> ht
 
 def test_every_route_has_a_row() -> None:
     assert {doc.path for doc in PATHS} == ROWS.keys()
+
+
+def answering(app: list[BaseRoute], method: str, path: str) -> BaseRoute | None:
+    """The route that is asked for such a path."""
+    kind = "websocket" if path == "/ws/query" else "http"
+    scope = {"type": kind, "method": method.upper(), "path": re.sub(r"{\w+}", "x", path), "root_path": ""}
+    return next((route for route in app if route.matches(scope)[0] is Match.FULL), None)
+
+
+def test_the_table_of_paths_and_the_app_have_the_same_routes(service: Service) -> None:
+    context = HttpContext(service.engine, "c", 1000)
+    app = http_routes(context, None)
+    found = {(doc.method, doc.path): answering(app, doc.method, doc.path) for doc in PATHS}
+    context.close()
+    assert {asked for asked, route in found.items() if route is None} == set(), "nothing answers"
+    reached = set(map(id, found.values()))
+    assert [route for route in app if id(route) not in reached] == [], "not in the table"
 
 
 @pytest.mark.parametrize("doc", PATHS, ids=lambda doc: doc.path)

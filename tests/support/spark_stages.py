@@ -113,6 +113,7 @@ STATEMENTS = """
       WITH (kafka_topic='users', value_format='JSON', partitions=3);
 """
 
+# One whose rows change their task behind state has a number in `SUBPLANS` of test_stages.py, too.
 QUERIES = {
     "stateless": "STREAM AS SELECT user, page, n * 2 AS n2 FROM clicks WHERE n % 3 != 0",
     "partition by": "STREAM AS SELECT * FROM clicks PARTITION BY page",

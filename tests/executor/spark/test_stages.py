@@ -30,6 +30,7 @@ from millstream.sql.types import BIGINT, STRING
 SUBPLANS = {
     "count of a table": 2,
     "join by a foreign key": 3,
+    "the changes of each page": 2,
     "average of maxima": 2,
     "rows of a stream and of a table": 4,
     "rows of two aggregates": 5,
