@@ -107,7 +107,7 @@ def _check_clauses(query: Query, plan: LogicalPlan, target: Target) -> None:
     if query.partition_by and query.group_by:
         raise InvalidStatement("PARTITION BY and GROUP BY cannot stand in one query.", span=query.span)
     if query.partition_by and plan.kind == "TABLE":
-        raise InvalidStatement("PARTITION BY is not supported on tables.", span=query.span)
+        raise InvalidStatement("PARTITION BY clause is only supported on streams.", span=query.span)
     if query.having is not None and not query.group_by:
         raise InvalidStatement(
             "HAVING requires a GROUP BY clause.", span=span_of(query.having), hint="Rows are filtered with WHERE."
