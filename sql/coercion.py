@@ -121,11 +121,7 @@ def _common_of_two(common: SqlType, type_: SqlType, written: exp.Expression | No
     if written is not None and isinstance(written, exp.Literal) and written.is_string:
         if is_numeric(common):
             return _common_with_number_text(common, written)
-        if common == BOOLEAN:
-            if not _spells_boolean(written.this.strip()):
-                raise _bad_literal(common, written)
-            return common
-        if common in (DATE, TIME, TIMESTAMP):
+        if common in (BOOLEAN, DATE, TIME, TIMESTAMP):
             if not reads_as(written.this, common):
                 raise _bad_literal(common, written)
             return common
@@ -236,10 +232,6 @@ def decimal_of(number: PythonDecimal) -> Decimal:
     scale = min(max(-exponent, 0), PRECISION_MAX)
     digits = max(number.adjusted() + 1, 1) if number else 1
     return Decimal(min(digits + scale, PRECISION_MAX), scale)
-
-
-def _spells_boolean(text: str) -> bool:
-    return text != "" and any(word.startswith(text.lower()) for word in ("true", "false", "yes", "no"))
 
 
 def _bad_literal(type_: SqlType, written: exp.Literal) -> TypeMismatch:

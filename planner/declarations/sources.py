@@ -8,6 +8,7 @@ from dataclasses import replace
 from millstream.errors import InvalidProperty, InvalidStatement, SourceExists, Span, UnknownColumn, did_you_mean
 
 from ...sql.ast import ColumnDefinition, CreateSource
+from ...sql.functions.java.java_time import InvalidTimePattern, compile_pattern
 from ...sql.types import BIGINT, BYTES, STRING, TIMESTAMP, Array, Field, SqlType, Struct
 from ..expressions.scope import resolve_type
 from ..formats import check_storable
@@ -243,9 +244,16 @@ def check_timestamp_column(name: str | None, format_: str | None, schema: Schema
     if column.type == STRING:
         if format_ is None:
             raise InvalidProperty(
-                f"Timestamp column {name} is of type STRING: "
-                "its format must be given as TIMESTAMP_FORMAT in the WITH clause."
+                "A String timestamp field has been specified without also specifying the timestamp_format: "
+                f"column `{name}` is a STRING.",
+                hint="Say how its texts are written: TIMESTAMP_FORMAT='yyyy-MM-dd HH:mm:ss'.",
             )
+        try:
+            compile_pattern(format_)
+        except InvalidTimePattern as invalid:
+            raise InvalidProperty(
+                f"TIMESTAMP_FORMAT '{format_}' is no pattern of Java's DateTimeFormatter: {invalid}"
+            ) from invalid
     elif column.type not in (BIGINT, TIMESTAMP):
         raise InvalidProperty(
             f"Timestamp column, `{name}`, should be LONG(INT64), TIMESTAMP, or a String with a timestamp_format "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal as PythonDecimal
 from decimal import InvalidOperation
@@ -13,10 +13,28 @@ from millstream.errors import InvalidStatement, StatementError, TypeMismatch, Un
 
 from ...sql import coercion
 from ...sql.ast import AssertValues, InsertValues, span_of, unwrapped
+from ...sql.functions.cast_trees import reads_as
 from ...sql.printing import print_expression
-from ...sql.types import BIGINT, DOUBLE, INTEGER, NULL, STRING, Decimal, SqlType, Struct
+from ...sql.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    NULL,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    Map,
+    SqlType,
+    Struct,
+)
 from ..expressions.compilation import compile_expression
 from ..expressions.conversions import coerced
+from ..expressions.failing_constants import fails_always
 from ..expressions.scope import Scope
 from ..expressions.typed import Typed, to_sql
 from ..limits import within_depth
@@ -24,6 +42,14 @@ from ..planning import PlanningContext
 from ..schema import PSEUDO, WINDOW_BOUNDS, Column
 from ..source_info import SourceInfo
 from ..specs import SqlExpression
+
+_SHAPES: Mapping[SqlType, str] = {
+    BOOLEAN: "true, false, yes or no, or their first letters",
+    BYTES: "base64",
+    DATE: '"yyyy-MM-dd"',
+    TIME: '"HH:mm:ss"',
+    TIMESTAMP: "\"yyyy-MM-dd'T'HH:mm:ss.SSS\", with an optional offset; it may end early",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +95,7 @@ def _planned_row(
     for name, node in zip(names, values, strict=True):
         value = compile_expression(node, scope)
         if name == "ROWTIME":
-            rowtime = to_sql(_fit(value, Column("ROWTIME", BIGINT), node), str)
+            rowtime = _computed(_fit(value, Column("ROWTIME", BIGINT), node), name, node)
             continue
         if name in PSEUDO:
             raise InvalidStatement(f"Inserting into column `{name}` is not allowed.", span=statement.span)
@@ -84,7 +110,7 @@ def _planned_row(
             raise InvalidStatement(f"Cannot insert into HEADER columns: {name}", span=statement.span)
         if column in columns:
             raise InvalidStatement(f"Column {name} is named twice.", span=statement.span)
-        columns[column] = to_sql(_fit(value, column, node), str)
+        columns[column] = _computed(_fit(value, column, node), name, node)
     _check_key(source, columns, statement)
     return PlannedRow(columns, rowtime)
 
@@ -150,53 +176,109 @@ def _case_hint(name: str, context: PlanningContext) -> str | None:
 
 
 def _fit(value: Typed, column: Column, node: exp.Expression) -> Typed:
-    """The constant as the column's type; texts and numbers convert as in ksqlDB's INSERT."""
+    """The constant as the column's type: what is written must be a value of it, and other numbers widen only."""
+    _check_written(node, column.type, lambda hint: _misfit(value, column, node, hint))
     if value.type == NULL or coercion.can_coerce(value.type, column.type):
         return coerced(value, column.type)
-    _refuse_no_number(value, column, node)
     try:
-        structs = isinstance(value.type, Struct) and isinstance(column.type, Struct)  # unknown fields are left out
-        if value.type == STRING or structs or (coercion.is_numeric(value.type) and coercion.is_numeric(column.type)):
-            tree = coercion.cast_sql(value.tree, value.type, column.type, explicit=True)
-            return Typed(tree, column.type)
+        if _converts(value.type, column.type, written=_written(node) is not None):
+            return Typed(coercion.cast_sql(value.tree, value.type, column.type, explicit=True), column.type)
     except StatementError:
         pass
-    raise TypeMismatch(
+    raise _misfit(value, column, node)
+
+
+def _computed(value: Typed, name: str, node: exp.Expression) -> SqlExpression:
+    """The constant as SQL. Raises `InvalidStatement` where computing it fails, as `1 / 0` does: it would be NULL."""
+    if not value.total and _written(node) is None and fails_always(value.tree):
+        raise InvalidStatement(
+            f"Failed to evaluate the value of column `{name}`: {print_expression(node)}",
+            span=span_of(node),
+            hint="Write NULL where none is meant.",
+        )
+    return to_sql(value, str)
+
+
+def _misfit(value: Typed, column: Column, node: exp.Expression, hint: str | None = None) -> TypeMismatch:
+    return TypeMismatch(
         f"Expected type {column.type} for field `{column.name}` but got {value.type}({print_expression(node)}).",
         span=span_of(node),
+        hint=hint,
     )
 
 
-def _refuse_no_number(value: Typed, column: Column, node: exp.Expression) -> None:
-    """A text that is no number, and a number that the column's type cannot hold, would become NULL."""
+def _converts(source: SqlType, target: SqlType, *, written: bool) -> bool:
+    """`written`: the value is a literal, and was found to be one of `target`. Unknown fields of a STRUCT are left out.
+    The digits of other numbers are tried when they become a DECIMAL."""
+    if isinstance(source, Struct) and isinstance(target, Struct):
+        return True
+    if source == STRING or (written and coercion.is_numeric(source) and coercion.is_numeric(target)):
+        return True
+    return isinstance(target, Decimal) and coercion.is_numeric(source) and source != DOUBLE
+
+
+def _check_written(node: exp.Expression, type_: SqlType, misfit: Callable[[str], TypeMismatch]) -> None:
+    """Raises `misfit` for a literal, also inside of ARRAY, MAP and STRUCT, that is no value of its type as it stands:
+    it would be NULL or lose digits."""
+    inner = unwrapped(node)
+    match inner, type_:
+        case exp.Struct(), Struct():
+            for entry in inner.expressions:
+                field = type_.field(entry.this.name)
+                if field is not None:
+                    _check_written(entry.expression, field.type, misfit)
+        case exp.Array(), Array():
+            for item in inner.expressions:
+                _check_written(item, type_.element, misfit)
+        case exp.Map(), Map():
+            for part, part_type in (("keys", type_.key), ("values", type_.value)):
+                for item in inner.args[part].expressions:
+                    _check_written(item, part_type, misfit)
+        case _:
+            reason = _misfit_of(inner, type_)
+            if reason is not None:
+                raise misfit(reason)
+
+
+def _written(node: exp.Expression) -> tuple[int, exp.Literal] | None:
+    """The sign and the literal, if the expression is one."""
     inner = unwrapped(node)
     sign, literal = (-1, unwrapped(inner.this)) if isinstance(inner, exp.Neg) else (1, inner)
-    if not isinstance(literal, exp.Literal) or not coercion.is_numeric(column.type):
-        return
+    return (sign, literal) if isinstance(literal, exp.Literal) else None
+
+
+def _misfit_of(node: exp.Expression, type_: SqlType) -> str | None:
+    """Why the literal is no value of the type; None where it is, and for other expressions."""
+    written = _written(node)
+    if written is None:
+        return None
+    sign, literal = written
+    if literal.is_string and type_ in _SHAPES:
+        return None if reads_as(literal.this, type_) else f"Required format is: {_SHAPES[type_]}."
     text = literal.this.strip()
-    if literal.is_string and text.lower().startswith("0x"):
-        return
+    if not coercion.is_numeric(type_) or (literal.is_string and text.lower().startswith("0x")):
+        return None
     try:
-        hint = None if _holds(column.type, sign * PythonDecimal(text)) else f"It does not fit into {column.type}."
+        return _misfit_of_number(sign * PythonDecimal(text), type_)
     except InvalidOperation:
-        hint = "It is no number."
-    if hint is not None:
-        raise TypeMismatch(
-            f"Expected type {column.type} for field `{column.name}` but got {value.type}({print_expression(node)}).",
-            span=span_of(node),
-            hint=hint,
-        )
+        return "It is no number."
 
 
-def _holds(type_: SqlType, number: PythonDecimal) -> bool:
-    """Whether the number is in the type's range; decimal places are rounded."""
+def _misfit_of_number(number: PythonDecimal, type_: SqlType) -> str | None:
+    """As `_misfit_of`: out of the type's range, or with more decimal places than it has."""
     if not number.is_finite() or type_ == DOUBLE:
-        return True
+        return None
     if isinstance(type_, Decimal):
-        limit = PythonDecimal(10) ** (type_.precision - type_.scale)
-        return abs(number) + PythonDecimal("0.5").scaleb(-type_.scale) < limit
-    limit = 2 ** (31 if type_ == INTEGER else 63)
-    return -limit <= number < limit
+        limit, scale = PythonDecimal(10) ** (type_.precision - type_.scale), type_.scale
+        fits = abs(number) < limit
+    else:
+        limit, scale = PythonDecimal(2) ** (31 if type_ == INTEGER else 63), 0
+        fits = -limit <= number < limit
+    if not fits:
+        return f"It does not fit into {type_}."
+    exponent = number.normalize().as_tuple().exponent
+    assert isinstance(exponent, int), "the number is finite"
+    return None if -exponent <= scale else f"It does not fit into {type_} without rounding: write ROUND or CAST."
 
 
 def _check_key(source: SourceInfo, columns: Mapping[Column, SqlExpression], statement: InsertValues) -> None:

@@ -274,12 +274,15 @@ def _case(node: exp.Case, scope: Scope) -> Typed:
         condition = branch.this if operand is None else exp.EQ(this=operand.copy(), expression=branch.this.copy())
         when = compile_expression(condition, scope)
         if when.type not in (BOOLEAN, NULL):
-            raise TypeMismatch(f"WHEN takes a BOOLEAN, not {when.type}", span=span_of(branch.this))
+            raise TypeMismatch(
+                f"WHEN operand type should be boolean.\nType for '{print_expression(branch.this)}' is {when.type}",
+                span=span_of(branch.this),
+            )
         branches.append((when, compile_expression(branch.args["true"], scope)))
     default = node.args.get("default")
     otherwise = compile_expression(default, scope) if default is not None else Typed(exp.Null(), NULL, total=True)
     results = [then for _, then in branches] + [otherwise]
-    type_ = coercion.common_type([result.type for result in results])
+    type_ = _type_of_branches(node, results)
     if type_ == NULL:
         raise InvalidStatement(
             "Invalid Case expression. All case branches have NULL type", span=span_of(node), hint="Cast one to a type."
@@ -290,6 +293,32 @@ def _case(node: exp.Case, scope: Scope) -> Typed:
     )
     parts = [part for pair in branches for part in pair] + [otherwise]
     return Typed(tree, type_, all(part.total for part in parts))
+
+
+def _type_of_branches(node: exp.Case, results: Sequence[Typed]) -> SqlType:
+    """`results`: what THEN gives, in order, and ELSE. Raises `TypeMismatch` where they have no type in common."""
+    *branches, default = results
+    common: SqlType = NULL
+    for branch, then in zip(node.args["ifs"], branches, strict=True):
+        try:
+            common = coercion.common_type([common, then.type])
+        except TypeMismatch as mismatch:
+            raise TypeMismatch(
+                "Invalid Case expression. Type for all 'THEN' clauses should be the same.\n"
+                f"THEN expression '{print_expression(branch.args['true'])}' has type: {then.type}.\n"
+                f"Previous THEN expression(s) type: {common}.",
+                span=span_of(branch.args["true"]),
+                hint="CAST it.",
+            ) from mismatch
+    try:
+        return coercion.common_type([common, default.type])
+    except TypeMismatch as mismatch:
+        raise TypeMismatch(
+            "Invalid Case expression. Type for the default clause should be the same as for 'THEN' clauses.\n"
+            f"THEN type: {common}.\nDEFAULT type: {default.type}.",
+            span=span_of(node.args["default"]),
+            hint="CAST it.",
+        ) from mismatch
 
 
 def _cast(node: exp.Cast, scope: Scope) -> Typed:

@@ -107,7 +107,7 @@ def _check_clauses(query: Query, plan: LogicalPlan, target: Target) -> None:
     if query.partition_by and query.group_by:
         raise InvalidStatement("PARTITION BY and GROUP BY cannot stand in one query.", span=query.span)
     if query.partition_by and plan.kind == "TABLE":
-        raise InvalidStatement("PARTITION BY is not supported on tables.", span=query.span)
+        raise InvalidStatement("PARTITION BY clause is only supported on streams.", span=query.span)
     if query.having is not None and not query.group_by:
         raise InvalidStatement(
             "HAVING requires a GROUP BY clause.", span=span_of(query.having), hint="Rows are filtered with WHERE."
@@ -257,6 +257,17 @@ def _key_expressions(nodes: Sequence[exp.Expression], scope: Scope, clause: str)
     return found
 
 
+def _not_grouped(listed: Sequence[Item]) -> str:
+    """What ksqlDB says of columns beside an aggregate function."""
+    if not listed:
+        return ""
+    columns = ", ".join(print_expression(item.expression) for item in listed)
+    return (
+        f"\nNon-aggregate SELECT expression(s) not part of GROUP BY: {columns}\n"
+        "Either add the column(s) to the GROUP BY or remove them from the SELECT."
+    )
+
+
 def _group_by_hint(listed: Sequence[Item]) -> str | None:
     """The GROUP BY that is missing, where it is plain."""
     columns = [print_expression(item.expression) for item in listed]
@@ -276,10 +287,9 @@ def _grouped(
     if not grouping_nodes and target == "CLIENT" and query.emit == "CHANGES" and not listed:
         grouping_nodes = [exp.Literal.number(0)]  # a push query may fold everything into one row
     if not grouping_nodes:
-        extra = f": {', '.join(print_expression(i.expression) for i in listed)}" if listed else ""
+        function = next(filter(None, (contains_aggregate(item.expression) for item in items)), None)
         raise InvalidStatement(
-            "Use of aggregate functions requires a GROUP BY clause. "
-            f"Non-aggregate SELECT expression(s) not part of GROUP BY{extra}.",
+            f"Use of aggregate function {function} requires a GROUP BY clause.{_not_grouped(listed)}",
             span=query.span,
             hint=_group_by_hint(listed),
         )

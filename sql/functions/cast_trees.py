@@ -130,7 +130,10 @@ _PYTHON_CASTS: dict[tuple[SqlType, SqlType], PythonFunction] = {
 
 
 def reads_as(text: str, target: SqlType) -> bool:
-    """Whether CAST makes a value of this type, which a Python function reads, of the text."""
+    """Whether the text spells a BOOLEAN, or a value of a type that a Python function reads."""
+    if target == BOOLEAN:
+        text = text.strip().lower()
+        return text != "" and any(word.startswith(text) for word in ("true", "false", "yes", "no"))
     row = _PYTHON_CASTS[STRING, target].row
     assert row is not None, "texts are read one by one"
     try:

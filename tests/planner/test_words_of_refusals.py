@@ -85,6 +85,28 @@ REFUSED = {
     "CREATE STREAM o AS SELECT c.id, url\nFROM clicks c JOIN views v WITHIN 1 HOUR ON c.id = v.id;": (
         "Exception while preparing statement: Line: 1, Col: 33: Column 'URL' is ambiguous. Could be C.URL or V.URL."
     ),
+    "CREATE STREAM o AS SELECT id, CASE WHEN size THEN 1 END AS c FROM clicks;": (
+        "WHEN operand type should be boolean.\nType for 'SIZE' is INTEGER"
+    ),
+    "CREATE STREAM o AS SELECT id, CASE WHEN size > 1 THEN 1 WHEN size > 2 THEN 'b' END AS c FROM clicks;": (
+        "Type for all 'THEN' clauses should be the same.\nTHEN expression ''b'' has type: STRING.\n"
+        "Previous THEN expression(s) type: INTEGER."
+    ),
+    "CREATE STREAM o AS SELECT id, CASE WHEN size > 1 THEN 1 ELSE 'b' END AS c FROM clicks;": (
+        "Type for the default clause should be the same as for 'THEN' clauses.\nTHEN type: INTEGER.\n"
+        "DEFAULT type: STRING"
+    ),
+    "CREATE TABLE o AS SELECT id, page FROM users PARTITION BY page;": (
+        "PARTITION BY clause is only supported on streams."
+    ),
+    "CREATE STREAM o AS SELECT url, COUNT(*) FROM clicks;": (
+        "Use of aggregate function COUNT requires a GROUP BY clause."
+    ),
+    "CREATE STREAM o (said STRING) WITH (timestamp='said', kafka_topic='o', value_format='JSON', partitions=1);": (
+        "A String timestamp field has been specified without also specifying the timestamp_format"
+    ),
+    "CREATE STREAM o (said STRING) WITH (timestamp='said', timestamp_format='yyyy-MM-ddTHH', kafka_topic='o', "
+    "value_format='JSON', partitions=1);": "'yyyy-MM-ddTHH' is no pattern of Java's DateTimeFormatter",
     "INSERT INTO traced SELECT id, url FROM clicks;": "Cannot insert into TRACED because it has header columns",
 }
 

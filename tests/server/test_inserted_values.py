@@ -1,0 +1,99 @@
+"""INSERT INTO … VALUES refuses what its column cannot hold as it is written: it would be NULL, or lose digits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+
+from millstream.errors import InvalidStatement, TypeMismatch
+from millstream.testing import Sandbox
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox() as opened:
+        opened.execute(
+            "CREATE STREAM s (i INT, b BIGINT, d DECIMAL(4,2), day DATE, clock TIME, moment TIMESTAMP, yes BOOLEAN, "
+            "bin BYTES, who STRUCT<age INT, born DATE>, many ARRAY<DATE>, named MAP<STRING, DATE>) "
+            "WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+        )
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("i", "2147483648"),
+        ("i", "-2147483649"),
+        ("i", "'3000000000'"),
+        ("b", "'9223372036854775808'"),
+        ("b", "1e19"),
+        ("d", "100.5"),
+        ("d", "-100"),
+        ("d", "99.995"),
+        ("d", "1e5"),
+        ("d", "'12345'"),
+        ("i", "1.5"),
+        ("b", "'2.5'"),
+        ("b", "1.5 + 1"),
+        ("i", "UNIX_TIMESTAMP()"),
+        ("d", "RANDOM()"),
+        ("d", "1.555"),
+        ("day", "'monday'"),
+        ("day", "'2020-01-01T10:00:00'"),
+        ("day", "'2020-02-30'"),
+        ("clock", "'25:00'"),
+        ("moment", "'tomorrow'"),
+        ("yes", "'maybe'"),
+        ("bin", "'!!'"),
+        ("who", "STRUCT(age := 1.5)"),
+        ("who", "STRUCT(born := 'long ago')"),
+        ("many", "ARRAY['2020-01-01', 'x']"),
+        ("named", "MAP('a' := 'x')"),
+    ],
+)
+def test_what_is_no_value_of_the_columns_type_is_refused(sandbox: Sandbox, column: str, value: str) -> None:
+    with pytest.raises(TypeMismatch, match="Expected type"):
+        sandbox.execute(f"INSERT INTO s ({column}) VALUES ({value});")
+    assert sandbox.consume("s") == []
+
+
+@pytest.mark.parametrize("value", ["1 / 0", "CAST('x' AS INT)", "2147483647 + 1"])
+def test_a_value_that_cannot_be_computed_is_refused(sandbox: Sandbox, value: str) -> None:
+    with pytest.raises(InvalidStatement, match="Failed to evaluate the value of column `I`"):
+        sandbox.execute(f"INSERT INTO s (i) VALUES ({value});")
+    assert sandbox.consume("s") == []
+
+
+def test_what_is_written_as_a_value_of_the_type_goes_in() -> None:
+    with Sandbox() as opened:
+        opened.execute(
+            "CREATE STREAM s (i INT, d DECIMAL(4,2), day DATE, moment TIMESTAMP, yes BOOLEAN, who STRUCT<age INT>) "
+            "WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+        )
+        opened.execute("INSERT INTO s VALUES ('7', 1.550, '2020-02-29', '2020', 'y', STRUCT(age := 2.0, more := 1));")
+        (record,) = opened.consume("s")
+        assert record["value"] == {
+            "I": 7,
+            "D": Decimal("1.55"),
+            "DAY": 18_321,
+            "MOMENT": 1_577_836_800_000,
+            "YES": True,
+            "WHO": {"AGE": 2},
+        }
+
+
+def test_the_ends_of_the_range_go_in() -> None:
+    with Sandbox() as sandbox:
+        sandbox.execute(
+            "CREATE STREAM s (i INT, b BIGINT, d DECIMAL(4,2)) "
+            "WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+        )
+        sandbox.execute("INSERT INTO s VALUES (-2147483648, 9223372036854775807, 99.99), (2147483647, -9, -99.99);")
+        values = [record["value"] for record in sandbox.consume("s")]
+        assert [(v["I"], v["B"], float(v["D"])) for v in values] == [
+            (-2147483648, 9223372036854775807, 99.99),
+            (2147483647, -9, -99.99),
+        ]
