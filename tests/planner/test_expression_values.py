@@ -1,4 +1,4 @@
-"""What expressions are worth by ksqlDB's rules, and which are refused. Their SQL is asked of DuckDB, without a query."""
+"""What expressions are worth by ksqlDB's rules, and which are refused: their SQL runs in DuckDB, without a query."""
 
 from __future__ import annotations
 
