@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import expression, open_pipeline, plan, rekey, rows_of, schema, shown, stream, table
+from planned import plan_of
 
+from millstream.executor.partitioning import RekeyPartitioner
 from millstream.executor.pipeline import Pipeline
 from millstream.planner.physical import PhysicalPlan
 from millstream.planner.steps.project import Project
@@ -79,6 +82,24 @@ def test_a_changed_row_takes_its_pairs_back_and_gives_new_ones() -> None:
 
 def test_null_equals_nothing() -> None:
     assert run([left("a", None, 1), right("p", None), right("q", "x")]) == []
+
+
+@pytest.mark.parametrize("pair", [("x", None), (None, "x"), (None, None)])
+def test_a_row_with_a_null_in_any_of_several_columns_joins_nothing(pair: tuple[str | None, str | None]) -> None:
+    physical = plan_of(
+        "CREATE TABLE l (k STRING PRIMARY KEY, a STRING, b STRING) WITH (kafka_topic='l', format='JSON', partitions=1);"
+        "CREATE TABLE r (k STRING PRIMARY KEY, a STRING, b STRING) WITH (kafka_topic='r', format='JSON', partitions=1);"
+        "CREATE TABLE t AS SELECT l.k, r.k FROM l JOIN r ON l.a = r.a AND l.b = r.b;"
+    )
+    assert [step for step in physical.steps() if isinstance(step, RowJoin)]
+    pipeline = open_pipeline(physical, partitioner=RekeyPartitioner())
+
+    def joined_rows(key: str, a: str | None, b: str | None, seq: int) -> int:
+        row = {"k0": key, "v0": a, "v1": b, "seq": seq}
+        return len(shown(pipeline.process({source.id: rows_of(source, [row]) for source in physical.sources()})))
+
+    assert joined_rows("p", *pair, 0) == 0
+    assert joined_rows("q", "x", "y", 2) == 1
 
 
 def test_a_stream_may_be_a_side() -> None:
