@@ -1,7 +1,7 @@
 """Results of `make mutants` that hold as long as what they rest on is the same text: a run that was cut off goes on
 where it was, and a new test has to run only for those that survived the others.
 
-A kill rests on the module and on the test that killed: its file without the other tests. A survival, and which test
+A kill rests on the module and on the test that killed, with what it uses of its file. A survival, and which test
 runs which line, rest on the module and all its tests. That other modules changed is not seen: `--anew` forgets all.
 """
 
@@ -75,14 +75,51 @@ class Results:
         name = name.partition("[")[0]
         if path not in self._tests:
             return self._all()
-        tree = ast.parse((self._repository / path).read_text(encoding="utf-8"))
-        tree.body = [each for each in tree.body if not _is_other_test(each, name)]
-        return self._digest(name, ast.unparse(tree))
+        return self._digest(name, text_of((self._repository / path).read_text(encoding="utf-8"), name))
 
     @staticmethod
     def _digest(*texts: str) -> str:
         return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
-def _is_other_test(node: ast.stmt, name: str) -> bool:
-    return isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and node.name != name
+def text_of(source: str, test: str) -> str:
+    """A test of a file, and all that it uses of the file: statements that bind no name, and the definitions and imports
+    of each name in what is used."""
+    used = {test}
+    kept: set[ast.stmt] = set()
+    body = ast.parse(source).body
+    while more := [each for each in body if each not in kept and _matters(each, used)]:
+        for statement in more:
+            kept.add(statement)
+            for node in ast.walk(statement):
+                used |= {node.id} if isinstance(node, ast.Name) else {node.arg} if isinstance(node, ast.arg) else set()
+                # What stands in a text is a fixture's name, or what an annotation says.
+                used |= {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
+    return "\n".join(_without_unused(each, used) for each in body if each in kept)
+
+
+def _matters(statement: ast.stmt, used: set[str]) -> bool:
+    bound = _bound(statement)
+    return not bound or not used.isdisjoint(bound) or "autouse" in ast.unparse(statement)
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """The names that a statement gives a meaning in its file."""
+    match statement:
+        case ast.Import(names) | ast.ImportFrom(names=names):
+            return {(each.asname or each.name).partition(".")[0] for each in names}
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case _:
+            return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and _is_stored(node)}
+
+
+def _is_stored(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
+
+
+def _without_unused(statement: ast.stmt, used: set[str]) -> str:
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        names = [each for each in statement.names if (each.asname or each.name).partition(".")[0] in used]
+        statement = type(statement)(**{**dict(ast.iter_fields(statement)), "names": names})
+    return ast.unparse(statement)

@@ -67,9 +67,11 @@ def is_in(node: exp.In, value: Typed, options: Sequence[Typed]) -> Typed:
 
     Items that are written as values are one list for DuckDB, and the value stands once beside it: what stands once for
     each item grows as their product."""
+    times = [_is_magic(option, value) for option in options]
     options = [_magic_time(option, value) for option in options]
+    written = [o.tree if time else one for time, o, one in zip(times, options, node.expressions, strict=True)]
     try:
-        common = coercion.common_type([value.type, *(o.type for o in options)], [node.this, *node.expressions])
+        common = coercion.common_type([value.type, *(o.type for o in options)], [node.this, *written])
     except TypeMismatch as mismatch:
         raise TypeMismatch(f"Invalid Predicate: {mismatch.message}", span=mismatch.span or span_of(node)) from mismatch
     known = [
@@ -79,15 +81,15 @@ def is_in(node: exp.In, value: Typed, options: Sequence[Typed]) -> Typed:
     ]
     if not known:
         return Typed(exp.false(), BOOLEAN, True)
-    written = [tree for one, tree in known if _is_value(one)]
+    listed = [tree for one, tree in known if _is_value(one)]
     others = [tree for one, tree in known if not _is_value(one)]
-    if len(written) < _LIST_MIN:
-        written, others = [], [tree for _, tree in known]
+    if len(listed) < _LIST_MIN:
+        listed, others = [], [tree for _, tree in known]
     left = grouped(coerced(value, common).tree)
-    count_step(node, left, len(others) + bool(written))
+    count_step(node, left, len(others) + bool(listed))
     found: list[exp.Expression] = [exp.EQ(this=left.copy(), expression=grouped(tree)) for tree in others]
-    if written:
-        found.insert(0, function_call("list_contains", function_call("list_value", *written), left))
+    if listed:
+        found.insert(0, function_call("list_contains", function_call("list_value", *listed), left))
     tree = exp.or_(*found, copy=False)
     return Typed(false_for_null(tree), BOOLEAN, all(t.total for t in (value, *options)))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from millstream.executor.state import key_index
 from millstream.executor.state.key_hash import key_hashes
-from millstream.executor.state.key_index import KeyIndex, PartialIndex
+from millstream.executor.state.key_index import KeyIndex, PartialIndex, grown
 
 _BITS = (1 << 64) - 1
 
@@ -139,7 +139,23 @@ def test_an_index_grows() -> None:
     values = range(0, 350_000, 7)
     assert index.number(of_numbers(*values)).slot.tolist() == list(range(50_000))
     assert index.number(of_numbers(*values[49_990:])).slot.tolist() == list(range(49_990, 50_000))
-    assert index.count == 50_000 and index.nbytes < 50_000 * 100
+    assert index.count == 50_000 and index.nbytes < 50_000 * 45
+
+
+def test_a_renumbered_index_knows_the_chosen_keys_only_in_their_new_order() -> None:
+    index = KeyIndex()
+    index.number(of_numbers(10, 11, 12, 13))
+    again = index.renumbered(np.array([3, 1]))
+    assert again.count == 2
+    assert again.find(of_numbers(10, 11, 12, 13)).tolist() == [-1, 1, -1, 0]
+    assert index.find(of_numbers(10, 13)).tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("count", [0, 2, 3])
+def test_a_column_with_room_enough_stays_as_it_is(count: int) -> None:
+    column = np.arange(3)
+    assert grown(column, count, -1) is column
+    assert grown(column, 4, -1).tolist()[:4] == [0, 1, 2, -1]
 
 
 def test_batches_are_told_apart_when_their_count_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,4 +98,13 @@ def test_zones_name_the_slots_that_may_be_in_a_range(monkeypatch: pytest.MonkeyP
     assert target.slots(-100, 100, 6).tolist() == [2, 3]
     target.widen(np.array([1]), np.array([20]))
     assert target.slots(10, 19, 6).tolist() == []
+    target.clear(20, 30)
+    assert target.slots(19, 20, 6).tolist() == [0, 1], "20 is not among what is cleared, so nobody tells it again"
     assert target.slots(10, 20, 6).tolist() == [0, 1]
+
+
+def test_a_zone_with_times_before_1970_only_has_no_others() -> None:
+    target = Zones()
+    target.widen(np.array([0]), np.array([-5]))
+    assert target.slots(-6, -5, 1).tolist() == [0]
+    assert target.slots(-5, 100, 1).tolist() == target.slots(-100, -6, 1).tolist() == []

@@ -159,6 +159,20 @@ def test_after_a_replay_prepared_transactions_are_unfinished(core: Coordinator) 
     assert again.unfinished() == []
 
 
+def test_after_a_replay_an_abort_is_given_up_still_and_leaves_nothing_open(core: Coordinator) -> None:
+    again = coordinator(1000)
+    identity = producer_of(core)
+    core.step(Include(identity, (FIRST,)))
+    for entry in core.step(Abort(identity)).append:
+        again.apply(stored(entry))
+    (outcome,) = again.given_up()
+    assert (outcome.committed, outcome.record.participants) == (False, (FIRST,))
+    (over,) = again.step(Aborted("q")).append
+    assert isinstance(over, TransactionRecord)
+    assert (over.state, over.participants) == (TransactionState.EMPTY, ())
+    assert again.given_up() == []
+
+
 def test_what_is_forgotten_is_so_in_the_fold_too(core: Coordinator) -> None:
     again = coordinator()
     for entry in core.step(NewProducer("q")).append:

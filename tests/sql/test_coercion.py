@@ -311,6 +311,46 @@ def test_duckdb_computes_what_fits_into_its_decimals(name: str, left: Decimal, r
     assert (udfs == ()) == exact
 
 
+COERCIONS = """
+    NULL                     x x x x x x x x x x x x x x x x x x x
+    BOOLEAN                  . x . . . . . . w . . . . . . . . . .
+    INTEGER                  . . x x x . x x w . . . . . . . . . .
+    BIGINT                   . . . x x . . x w . . . . . . . . . .
+    DOUBLE                   . . . . x . . . w . . . . . . . . . .
+    DECIMAL(4,2)             . . . . x x x . w . . . . . . . . . .
+    DECIMAL(12,2)            . . . . x . x . w . . . . . . . . . .
+    DECIMAL(19,0)            . . . . x . . x w . . . . . . . . . .
+    STRING                   . w w w w w w w x x x x x . . . . . .
+    BYTES                    . . . . . . . . . x . . . . . . . . .
+    DATE                     . . . . . . . . w . x . . . . . . . .
+    TIME                     . . . . . . . . w . . x . . . . . . .
+    TIMESTAMP                . . . . . . . . w . . . x . . . . . .
+    ARRAY<INTEGER>           . . . . . . . . . . . . . x x . . . .
+    ARRAY<BIGINT>            . . . . . . . . . . . . . . x . . . .
+    MAP<STRING,INTEGER>      . . . . . . . . . . . . . . . x x . .
+    MAP<STRING,BIGINT>       . . . . . . . . . . . . . . . . x . .
+    STRUCT<A INTEGER>        . . . . . . . . . . . . . . . . . x x
+    STRUCT<A BIGINT,B DATE>  . . . . . . . . . . . . . . . . . . x
+"""
+STRUCTS = {
+    "STRUCT<A INTEGER>": Struct((Field("A", INTEGER),)),
+    "STRUCT<A BIGINT,B DATE>": Struct((Field("A", BIGINT), Field("B", DATE))),
+}
+
+
+def test_which_type_becomes_which_without_a_cast() -> None:
+    """A row is what there is, a column what it becomes, in the same order. x: always; w: only written values."""
+    rows = [line.strip().split("  ", 1) for line in COERCIONS.strip().splitlines()]
+    names = [name for name, _ in rows]
+    types = [NULL if name == "NULL" else STRUCTS.get(name) or parse_type(name) for name in names]
+    for (name, marks), source in zip(rows, types, strict=True):
+        found = [
+            "x" if can_coerce(source, target) else "w" if can_coerce(source, target, literal=True) else "."
+            for target in types
+        ]
+        assert dict(zip(names, found, strict=True)) == dict(zip(names, marks.split(), strict=True)), name
+
+
 def test_literals_coerce_where_values_do_not() -> None:
     assert not can_coerce(STRING, INTEGER)
     assert can_coerce(STRING, INTEGER, literal=True)

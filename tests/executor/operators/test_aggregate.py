@@ -21,6 +21,7 @@ from pipelines import (
 )
 
 from millstream.executor.batch import ChangeBatch
+from millstream.executor.figures import Meters
 from millstream.planner.physical import PhysicalPlan
 from millstream.planner.specs import WindowSpec
 from millstream.planner.steps.filter import Filter
@@ -167,6 +168,16 @@ def test_with_a_retention_windows_are_lost_as_in_ksqldb() -> None:
     hopping = WindowSpec("HOPPING", 5, 2, grace_ms=1, retention_ms=6)
     rows = [row("k1", 1, ts) for ts in (0, 1, 2, 1, 6, 5, 10)]
     assert brief(run(final(hopping), rows), "_ws", "v0", "_ts") == [(0, 4, 2), (4, 2, 6)]
+
+
+def test_a_row_counts_as_late_once_if_all_of_its_windows_have_closed() -> None:
+    window = WindowSpec("HOPPING", 10, 5, grace_ms=0)  # 9 is in [5, 15), too, which is open at 12
+    meters = Meters()
+    physical = plan(aggregate(stream(), [COUNT], window=window))
+    open_pipeline(physical, meters=meters).process(
+        {stream().id: rows_of(stream(), [row("a", 1, 12), row("a", 1, 9), row("a", 1, 4), row("a", 1, 3)])}
+    )
+    assert sum(meter.late_rows for meter in meters) == 2
 
 
 def test_an_empty_batch_with_a_later_stream_time_closes_windows() -> None:

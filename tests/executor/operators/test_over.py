@@ -188,6 +188,31 @@ def test_over_a_table_replaced_and_deleted_rows_are_taken_back(name: str) -> Non
         assert len({row["K"] for row in found}) == len(found)
 
 
+def test_of_equal_rows_a_replaced_one_comes_last() -> None:
+    frame = "PARTITION BY a ORDER BY x RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+    plan = plan_of(f"{TABLE} CREATE TABLE t AS SELECT k, d, FIRST_VALUE(k) OVER ({frame}) AS f FROM s;")
+    rows = [{"k": k, "a": 1, "x": 0, "d": d, "ts": 0, "part": 0} for k, d in (("p", 1.0), ("q", 1.0), ("p", 2.0))]
+    for ends in ([], [1], [2], [1, 2]):
+        assert {row["F"] for row in added_up(changes(plan, rows, ends))} == {"q"}
+
+
+def counts(call: str, rows: list[dict[str, Any]]) -> list[int]:
+    plan = plan_of(f"{STREAM} CREATE TABLE t AS SELECT k, {call} AS n FROM s;")
+    whole = [{"a": 1, "x": 0, "d": 0.0, "ts": 0, "part": 0, "k": f"{i}", **row} for i, row in enumerate(rows)]
+    return [row["N"] for row in sorted(added_up(changes(plan, whole)), key=lambda row: row["K"])]
+
+
+def test_distances_between_doubles_are_not_rounded() -> None:
+    call = "COUNT(*) OVER (ORDER BY d RANGE BETWEEN 0.25 PRECEDING AND CURRENT ROW)"
+    assert counts(call, [{"d": 1.0}, {"d": 1.25}, {"d": 1.4}]) == [1, 2, 2]
+
+
+def test_a_distance_beyond_the_largest_integer_is_no_error() -> None:
+    last = "CAST(x AS BIGINT) + 9223372036854775805"
+    call = f"COUNT(*) OVER (ORDER BY {last} RANGE BETWEEN CURRENT ROW AND 10 FOLLOWING)"
+    assert counts(call, [{"x": 0}, {"x": 1}, {"x": 2}]) == [3, 2, 1]
+
+
 @pytest.mark.parametrize("rank", ["ROW_NUMBER", "RANK", "DENSE_RANK"])
 @pytest.mark.parametrize("condition", ["rn <= 3", "rn = 1", "rn < 3 AND x > 1", "2 >= rn"])
 def test_the_first_rows_of_each_partition_are_the_batch_answers(rank: str, condition: str) -> None:

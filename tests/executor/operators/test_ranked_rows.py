@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from millstream.executor.operators.ranked_rows import RANKS, rank_rows
-from millstream.executor.operators.sort_words import sort_words
+from millstream.executor.operators.sort_words import is_plain, sort_words
 from millstream.planner.specs import SqlExpression
 from millstream.planner.steps.over_calls import SortKey
 from millstream.sql.types import BIGINT
 
 WORDS = {
-    "BIGINT": [0, 1, -1, 2**63 - 1, -(2**63), None],
+    "BIGINT": [0, 1, -1, 2**53, 2**53 + 1, 2**63 - 2, 2**63 - 1, -(2**63), None],
     "INTEGER": [5, -5, 0, None],
     "BOOLEAN": [True, False, None],
     "DOUBLE": [0.0, -0.0, 1.5, -1.5, float("nan"), float("inf"), float("-inf"), 5e-324, None],
@@ -46,6 +46,19 @@ def test_words_are_in_duckdbs_order(type_: str, descending: bool, nulls_first: b
     words = [tuple(row) for row in sort_words([column], [key], len(column)).T.tolist()]
     ranks = {words_: rank for rank, words_ in enumerate(sorted(set(words)), start=1)}
     assert [ranks[words_] for words_ in words] == [rank for (rank,) in wanted]
+
+
+@pytest.mark.parametrize("type_", WORDS)
+def test_values_are_plain_if_their_words_are_the_same_in_every_batch(type_: str) -> None:
+    values = [value for value in WORDS[type_] if value is not None]
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t (v {type_})")
+        connection.executemany("INSERT INTO t VALUES (?)", [[value] for value in values])
+        column = connection.sql("SELECT v FROM t").to_arrow_table().column("v").combine_chunks()
+    key = SortKey(SqlExpression("v0", BIGINT), False, False)
+    together = sort_words([column], [key], len(column))[0].tolist()
+    alone = [sort_words([column.slice(i, 1)], [key], 1)[0, 0] for i in range(len(column))]
+    assert is_plain(column.type) == (together == alone)
 
 
 def test_without_sort_keys_all_rows_are_equal() -> None:

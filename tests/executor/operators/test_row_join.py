@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import expression, open_pipeline, plan, rekey, rows_of, schema, shown, stream, table
+from planned import plan_of
 
+from millstream.executor.partitioning import RekeyPartitioner
 from millstream.executor.pipeline import Pipeline
 from millstream.planner.physical import PhysicalPlan
 from millstream.planner.steps.project import Project
@@ -25,12 +28,12 @@ BIDS = stream(values=(STRING, BIGINT), id="left")
 Row = Mapping[str, Any]
 
 
-def joined(left: Source = LEFT) -> PhysicalPlan:
+def joined(left: Source = LEFT, *, outer: bool = False) -> PhysicalPlan:
     """Where v0 of both sides is the same. Out: v0…v2 are the left text, number and key, v3 and v4 the right ones."""
     mine = _by_text(left, [STRING, BIGINT, STRING], "v1")
     theirs = _by_text(RIGHT, [STRING, STRING])
     result = schema([STRING], [STRING, BIGINT, STRING, STRING, STRING])
-    return plan(RowJoin("join", mine, theirs, (2,), (1,), result, mine.schema, theirs.schema))
+    return plan(RowJoin("join", mine, theirs, (2,), (1,), result, mine.schema, theirs.schema, outer=outer))
 
 
 def _by_text(source: Source, values: list[Any], *more: str) -> Rekey:
@@ -79,6 +82,34 @@ def test_a_changed_row_takes_its_pairs_back_and_gives_new_ones() -> None:
 
 def test_null_equals_nothing() -> None:
     assert run([left("a", None, 1), right("p", None), right("q", "x")]) == []
+
+
+@pytest.mark.parametrize("pair", [("x", None), (None, "x"), (None, None)])
+def test_a_row_with_a_null_in_any_of_several_columns_joins_nothing(pair: tuple[str | None, str | None]) -> None:
+    physical = plan_of(
+        "CREATE TABLE l (k STRING PRIMARY KEY, a STRING, b STRING) WITH (kafka_topic='l', format='JSON', partitions=1);"
+        "CREATE TABLE r (k STRING PRIMARY KEY, a STRING, b STRING) WITH (kafka_topic='r', format='JSON', partitions=1);"
+        "CREATE TABLE t AS SELECT l.k, r.k FROM l JOIN r ON l.a = r.a AND l.b = r.b;"
+    )
+    assert [step for step in physical.steps() if isinstance(step, RowJoin)]
+    pipeline = open_pipeline(physical, partitioner=RekeyPartitioner())
+
+    def joined_rows(key: str, a: str | None, b: str | None, seq: int) -> int:
+        row = {"k0": key, "v0": a, "v1": b, "seq": seq}
+        return len(shown(pipeline.process({source.id: rows_of(source, [row]) for source in physical.sources()})))
+
+    assert joined_rows("p", *pair, 0) == 0
+    assert joined_rows("q", "x", "y", 2) == 1
+
+
+def test_a_left_row_is_alone_only_before_the_first_and_after_the_last_partner_of_an_outer_join() -> None:
+    rows = [left("a", "x", 1), right("p", "x"), right("q", "x"), gone("right", "p"), gone("right", "q")]
+    alone, with_p, with_q = ("a", 1, None), ("a", 1, "p"), ("a", 1, "q")
+    for ends in ((), range(1, len(rows)), (2, 4)):
+        out = feed(open_pipeline(joined(outer=True)), rows, ends)
+        assert [(row[:3], row[3]) for row in out] == [
+            (alone, 1), (alone, -1), (with_p, 1), (with_q, 1), (with_p, -1), (with_q, -1), (alone, 1),
+        ]  # fmt: skip
 
 
 def test_a_stream_may_be_a_side() -> None:

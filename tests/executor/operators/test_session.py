@@ -83,6 +83,11 @@ def test_a_session_s_final_result_comes_once_when_it_closes() -> None:
     ]
 
 
+def test_final_results_of_several_tasks_come_in_the_order_of_the_rows_that_close_them() -> None:
+    rows = [row("a", 1, 0, part=0), row("b", 2, 50, part=1), row("c", 3, 200, part=1), row("d", 4, 100, part=0)]
+    assert every_split(rows, gap=20, grace=1, emit_when="FINAL") == [("b", 50, 50, 2, 1), ("a", 0, 0, 1, 1)]
+
+
 def test_the_last_change_per_batch_takes_back_only_what_earlier_batches_gave() -> None:
     step = aggregate(stream(), [MAX], window=WindowSpec("SESSION", 1000))
     rows = [row("0", 1, 0), row("0", 2, 500), row("0", 3, 900), row("0", 4, 1200)]

@@ -11,12 +11,13 @@ from pipelines import JSON, brief, expression, open_pipeline, plan, rows_of, run
 
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.operators.columns import batch_schema
+from millstream.executor.operators.stateless import renamed
 from millstream.planner.specs import SqlExpression
 from millstream.planner.steps.explode import Explode
 from millstream.planner.steps.filter import Filter
 from millstream.planner.steps.project import Project
 from millstream.planner.steps.repartition import Rekey
-from millstream.sql.types import BIGINT, STRING, Array
+from millstream.sql.types import BIGINT, DOUBLE, STRING, Array, SqlType
 
 SOURCE = stream(values=(BIGINT, STRING))
 
@@ -147,3 +148,23 @@ def test_a_projection_may_give_other_keys() -> None:
 def test_a_projection_that_only_names_keeps_the_key() -> None:
     step = Project("p", SOURCE, (expression("v1", STRING),), None, schema([STRING], [STRING]))
     assert brief(run(plan(step), [row("a", 1, "x")]), "k0", "v0") == [("a", "x")]
+
+
+def test_a_chain_renames_if_it_neither_computes_nor_changes_a_type() -> None:
+    source = stream(values=(BIGINT, DOUBLE))
+    columns = batch_schema(source.schema)
+
+    def project(sql: str, type_: SqlType) -> dict[str, str] | None:
+        return renamed([Project("p", source, (expression(sql, type_),), None, schema([STRING], [type_]))], columns)
+
+    assert (project("v1", DOUBLE) or {})["v0"] == "v1"
+    assert project("v0", DOUBLE) is None, "a BIGINT does not become a DOUBLE by its name"
+    assert project("v0 + 1", BIGINT) is None
+
+
+def test_a_double_that_becomes_the_key_has_one_zero() -> None:
+    source = stream(values=(DOUBLE,))
+    key = expression("v0", DOUBLE)
+    step = Rekey("r", source, (key,), schema([DOUBLE], [DOUBLE]), JSON, 1, drop_null_key=False)
+    (out,) = run(plan(step), [{"k0": "a", "v0": -0.0}])
+    assert (str(out["k0"]), str(out["v0"])) == ("0.0", "-0.0")

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import open_pipeline, plan, rows_of, schema, shown, stream
 
+from millstream.executor.figures import Meters
 from millstream.executor.pipeline import Pipeline
 from millstream.planner.physical import PhysicalPlan
 from millstream.planner.specs import KeyWindow
@@ -98,6 +99,13 @@ def test_rows_that_end_together_go_by_time_then_right_before_left_then_key() -> 
 def test_a_row_that_comes_after_its_window_goes_out_alone_at_once_and_still_meets_what_is_kept() -> None:
     rows = [left("a", 1, 0), left("z", 2, 100), right("b", 3, 85), left("b", 4, 90)]
     assert run(rows, "RIGHT", grace=20) == [("b", None, 3, 85), ("b", 4, 3, 90)]
+
+
+@pytest.mark.parametrize(("time", "late"), [(76, 0), (75, 1)])
+def test_a_row_as_old_as_window_and_grace_together_counts_as_late(time: int, late: int) -> None:
+    meters = Meters()
+    feed(open_pipeline(joined("INNER", 10, 10, 5), meters=meters), [left("a", 1, 100), left("a", 2, time)])
+    assert sum(meter.late_rows for meter in meters) == late
 
 
 def test_a_row_that_comes_later_than_window_and_grace_is_not_kept() -> None:

@@ -28,7 +28,7 @@ def joined(kind: Any, *, emit_old: bool = False) -> PhysicalPlan:
 
 def feed(pipeline: Pipeline, rows: Sequence[Row], ends: Sequence[int] = ()) -> list[Change]:
     out: list[Change] = []
-    numbered = [{**row, "seq": i} for i, row in enumerate(rows)]
+    numbered = [{"seq": i, **row} for i, row in enumerate(rows)]
     for start, end in zip([0, *ends], [*ends, len(rows)], strict=True):
         part = numbered[start:end]
         batches = {s.id: rows_of(s, [row for row in part if row["side"] == s.id]) for s in (LEFT, RIGHT)}
@@ -68,6 +68,15 @@ def test_a_change_of_either_side_changes_the_result(ends: list[int]) -> None:
     b_alone, a_alone = ("b", None, 20, 6), ("a", None, 10, 7)
     assert run(ROWS, "RIGHT", ends) == [*inner[:2], b_alone, a_alone, ("a", 8), inner[3]]
     assert run(ROWS, "FULL", ends) == [("a", 1, None, 5), *inner[:2], b_alone, a_alone, ("a", 8), inner[3]]
+
+
+def test_of_one_cause_the_last_change_of_a_key_counts_and_each_key_has_its_own() -> None:
+    rows = [
+        row("right", "a", 10), row("right", "b", 20),
+        {**row("left", "a", 1), "seq": 5}, {**row("left", "b", 2), "seq": 5}, {**row("left", "a", 3), "seq": 5},
+        {**row("left", "a", 4), "seq": 6},
+    ]  # fmt: skip
+    assert run(rows) == [("a", 3, 10, 0), ("b", 2, 20, 0), ("a", 4, 10, 0)]
 
 
 def test_old_rows_come_before_new_ones() -> None:

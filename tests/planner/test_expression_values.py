@@ -1,0 +1,205 @@
+"""What expressions are worth by ksqlDB's rules, and which are refused: their SQL runs in DuckDB, without a query."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import duckdb
+import pytest
+
+from millstream.errors import StatementError
+from millstream.planner.expressions.compilation import compile_expression
+from millstream.planner.expressions.scope import Scope, ScopeSource
+from millstream.planner.expressions.typed import Typed, to_sql
+from millstream.sql.functions.udf import register_udfs
+from millstream.sql.parser import parse_expression
+from millstream.sql.types import BIGINT, DOUBLE, STRING
+
+COLUMNS = {"T": ("t", STRING), "D": ("d", DOUBLE), "ROWTIME": ("ROWTIME", BIGINT)}
+ROW = "(SELECT 'a_c' AS t, 0.5::DOUBLE AS d, 86400000::BIGINT AS ROWTIME) AS row"
+NO_TEXT = "CAST(NULL AS STRING)"
+
+
+@cache
+def connection() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
+def compiled(text: str) -> Typed:
+    return compile_expression(parse_expression(text), Scope((ScopeSource("S", COLUMNS),), {}, "WHERE"))
+
+
+def value(text: str) -> Any:
+    planned = to_sql(compiled(text), str)
+    register_udfs(connection(), planned.udfs)
+    ((found,),) = connection().execute(f"SELECT {planned.sql} FROM {ROW}").fetchall()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("1 IN (NULL)", False),
+        ("1 NOT IN (NULL)", True),
+        ("1 IN (NULL, 1)", True),
+        ("1 IN (2, 3)", False),
+        ("CAST(NULL AS INT) IN (1)", False),
+        ("T IN ('a_c', T)", True),
+        ("5 IN (1, 2, 3, 4, 6, 7, 8, 9, 2 + 3)", True),
+        ("-5 IN (1, 2, 3, 4, 6, 7, 8, 9, -5)", True),
+        ("ROWTIME IN ('1970-01-02', '1970-01-03')", True),
+    ],
+)
+def test_a_value_is_in_a_list_that_has_an_equal_item_and_nothing_equals_null(expression: str, expected: bool) -> None:
+    assert value(expression) is expected
+
+
+@pytest.mark.parametrize("items", [8, 9])
+def test_items_that_are_computed_stand_once_beside_the_list_of_the_others(items: int) -> None:
+    numbers = ", ".join(map(str, range(3, 3 + items)))
+    sql = to_sql(compiled(f"1 IN ({numbers}, CAST(D AS INT))"), str).sql
+    assert (sql.lower().count("list_contains"), sql.count("1 = "), sql.count("TRUNC(d)")) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("T LIKE 'a%'", True),
+        ("T LIKE 'b%'", False),
+        ("T LIKE 'a!_c' ESCAPE '!'", True),
+        ("'abc' LIKE 'a!_c' ESCAPE '!'", False),
+        ("'abc' LIKE 'a_c'", True),
+        ("T LIKE T", True),
+        ("'a%_c_d' LIKE 'a%_c!_d%' ESCAPE '!'", True),
+        ("'a%_cxd' LIKE 'a%_c!_d%' ESCAPE '!'", False),
+        (f"{NO_TEXT} LIKE 'a%'", False),
+        (f"{NO_TEXT} LIKE 'a%_%'", False),
+        (f"'a' LIKE {NO_TEXT}", False),
+    ],
+)
+def test_like_fits_whole_texts_and_the_escape_character_takes_the_meaning_of_the_next(
+    expression: str, expected: bool
+) -> None:
+    assert value(expression) is expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("'a' + 'b'", "ab"),
+        ("'a' || T", "aa_c"),
+        (f"'a' + {NO_TEXT}", None),
+        ("7 / 2", 3),
+        ("7 / 2.0 > 3", True),
+        ("-(1 + 1)", -2),
+        ("1 + 2 * 3", 7),
+        ("7 % 4", 3),
+    ],
+)
+def test_operators_compute_in_the_type_of_their_operands(expression: str, expected: Any) -> None:
+    assert value(expression) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("CASE 2 WHEN 1 THEN 'a' WHEN 2 THEN 'b' ELSE 'c' END", "b"),
+        ("CASE 3 WHEN 1 THEN 'a' WHEN 2 THEN 'b' ELSE 'c' END", "c"),
+        ("CASE WHEN 1 = 2 THEN 'a' END", None),
+        ("CASE WHEN 1 = 1 THEN 'a' ELSE NULL END", "a"),
+        ("CASE WHEN 1 = 1 THEN 1 ELSE 2.5 END", 1),
+        ("1 = 1 AND 2 = 2 AND 3 = 4", False),
+        ("1 = 2 OR 2 = 3 OR 3 = 3", True),
+        (f"{NO_TEXT} = 'a' OR 1 = 1", True),
+        (f"{NO_TEXT} = {NO_TEXT}", False),
+        (f"{NO_TEXT} IS NOT DISTINCT FROM {NO_TEXT}", True),
+        ("1 BETWEEN 1 AND 1", True),
+        ("2 BETWEEN 0 AND 1", False),
+        ("'1970-01-02' = ROWTIME", True),
+        ("ROWTIME > '1970-01-02'", False),
+    ],
+)
+def test_conditions_and_branches_give_what_ksqldb_gives(expression: str, expected: Any) -> None:
+    assert value(expression) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("FILTER(ARRAY[0, 5, 20], x => x = 0 OR 10 / x > 1)", [0, 5]),
+        ("FILTER(ARRAY[0, 5, 20], x => x <> 0 AND 10 / x > 1)", [5]),
+        ("FILTER(ARRAY[0, 5, 20], x => x >= 0 AND x <> 0 AND 10 / x > 1)", [5]),
+        ("FILTER(ARRAY[NULL, 5], x => x IS NOT NULL AND x + 1 > 1)", [5]),
+        ("FILTER(ARRAY[NULL, 5], x => x IS NULL OR x + 1 > 100)", [None]),
+        ("TRANSFORM(ARRAY[1, 2], x => x + 1)", [2, 3]),
+        ("TRANSFORM(ARRAY[1, NULL], x => x + 1)", None),
+        ("REDUCE(ARRAY[1, 2], 10, (state, x) => state + x)", 13),
+        ("TRANSFORM(ARRAY[1, 2], x => REDUCE(ARRAY[x, 2], 0, (s, y) => s + y * x))", [3, 8]),
+        ("TRANSFORM(ARRAY['a', 'b'], x => x || 'z')", ["az", "bz"]),
+    ],
+)
+def test_in_a_lambda_an_operand_is_not_asked_once_those_before_it_have_decided(expression: str, expected: Any) -> None:
+    assert value(expression) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "total"),
+    [
+        ("1", True),
+        ("T", True),
+        ("'a' || 'b'", True),
+        ("1 IN (NULL)", True),
+        ("1 IN (1, 2)", True),
+        ("D IN (1, 2)", True),
+        ("'a' LIKE 'a%'", True),
+        ("'a' LIKE 'a%_%'", True),
+        ("'a' LIKE 'a!%' ESCAPE '!'", False),
+        ("'a' LIKE 'a%_!%' ESCAPE '!'", False),
+        ("1 = 1 AND 2 = 2", True),
+        ("1 = 1 AND D = 2", True),
+        ("1 = 1 AND 1 / 0 = 2", False),
+        ("T IN ('a', CAST(1 / 0 AS STRING))", False),
+        ("ROWTIME = '1970-01-02'", True),
+        ("1 / 1", False),
+    ],
+)
+def test_an_expression_is_total_if_no_row_can_make_it_fail(expression: str, total: bool) -> None:
+    assert compiled(expression).total is total
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("ROWTIME IN ('tomorrow')", "tomorrow"),
+        ("1 LIKE 'a'", "Like condition must be between strings"),
+        ("T LIKE 1", "Like condition must be between strings"),
+        ("'a' + 1", "Error processing expression"),
+        ("1 + 'a'", "Error processing expression"),
+        ("'a' || 1", "joins STRINGs, not INTEGER"),
+        ("-T", "cannot negate"),
+        ("CASE WHEN 1 = 1 THEN NULL END", "All case branches have NULL type"),
+        ("CASE WHEN 1 THEN 2 END", "WHEN takes a BOOLEAN, not INTEGER"),
+        ("1 = 1 AND 2", "AND takes BOOLEANs, not INTEGER"),
+        ("REDUCE(ARRAY[1], 0, (x, x) => x)", "a lambda's arguments must have different names"),
+        ("1 = NULL", "Comparison with NULL not supported"),
+        ("T < 1", "Cannot compare"),
+        ("ARRAY[1] < ARRAY[2]", "Cannot compare"),
+        ("(1 = 1) < (1 = 1)", "Cannot compare"),
+        ("1 IN ('a', ARRAY[1])", "Invalid Predicate"),
+        ("ROWTIME = 'tomorrow'", "tomorrow"),
+        ("9223372036854775808", "Invalid numeric literal"),
+        ("COUNT(1)", "cannot stand here"),
+        ("EXPLODE(ARRAY[1])", "can only stand in SELECT"),
+        ("ABS(*)", "ABS"),
+    ],
+)
+def test_what_ksqldb_does_not_compute_is_refused(expression: str, words: str) -> None:
+    with pytest.raises(StatementError) as refused:
+        compiled(expression)
+    assert words in refused.value.message
+
+
+@pytest.mark.parametrize("expression", ["ARRAY[1] = ARRAY[1]", "(1 = 1) = (1 = 1)", "ARRAY[1] <> ARRAY[2]"])
+def test_lists_and_truths_are_equal_or_not_without_an_order(expression: str) -> None:
+    assert value(expression) is True
