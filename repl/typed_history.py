@@ -1,4 +1,4 @@
-"""The history of the shell, in a file of the user, without the passwords of URLs."""
+"""The history of the shell, in a file of the user, without passwords: of URLs, of connectors, of settings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+
+from ..sql.settings.secret_values import without_secret_values
 
 _PASSWORD: Final = re.compile(r"(://[^\s:/@'\"]+):[^\s/@'\"]+@")
 _ENTRIES_MAX: Final = 10_000
@@ -60,7 +62,7 @@ def without_passwords(text: str) -> str:
     >>> without_passwords("\\\\c http://ada:secret@127.0.0.1:8088")
     '\\\\c http://ada@127.0.0.1:8088'
     """
-    return _PASSWORD.sub(r"\1@", text)
+    return without_secret_values(_PASSWORD.sub(r"\1@", text))
 
 
 def _keep_small(file: Path) -> None:

@@ -13,23 +13,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from ...sql.settings.secret_values import HIDDEN, is_secret_name
 from .connector_errors import InvalidConnector
 
-HIDDEN: Final = "********"
 _REFERENCE: Final = re.compile(r"\$\{(file|env):([^}]*)\}")
-_SECRET_NAME: Final = re.compile(
-    r"password|passwd|passphrase|secret|token|credential|private[._-]?key|api[._-]?key|access[._-]?key|jaas|authorization"
-    r"|headers?$",
-    re.IGNORECASE,
-)
 _USER_INFO: Final = re.compile(r"(?P<before>//[^/@:\s]*:)(?P<password>[^@/\s]+)(?=@)")
 _PART_MIN: Final = 6  # of a header such as `Authorization: …`
 _FILE_BYTES_MAX: Final = 1024 * 1024
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a setting of this name holds a secret, whatever connector it is for."""
-    return _SECRET_NAME.search(name) is not None
 
 
 def refers(value: str) -> bool:
