@@ -1,4 +1,4 @@
-"""The history of the shell, in a file of the user, without secrets: those of URLs, CREATE SECRET and connectors."""
+"""The history of the shell, in a file of the user, without secrets: of URLs, CREATE SECRET, connectors and settings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Final
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from ..executor.connect.connector_secrets import HIDDEN, shown_value
 from ..executor.connect.secret_statements import without_secret_values
+from ..sql.settings.secret_values import without_assigned_secrets
 
 _PASSWORD: Final = re.compile(r"(://[^\s:/@'\"]+):[^\s/@'\"]+@")
-_SETTING: Final = re.compile(r"['\"`]?([\w.-]+)['\"`]?\s*=\s*'((?:[^']|'')*)'?")
 _ENTRIES_MAX: Final = 10_000
 _BYTES_MAX: Final = 4 * 1024 * 1024  # then the file is begun anew with the latest entries
 
@@ -64,16 +63,7 @@ def without_passwords(text: str) -> str:
     >>> without_passwords("\\\\c http://ada:secret@127.0.0.1:8088")
     '\\\\c http://ada@127.0.0.1:8088'
     """
-    return _PASSWORD.sub(r"\1@", _without_settings(without_secret_values(text)))
-
-
-def _without_settings(text: str) -> str:
-    """Without the values of connectors' settings that are called like secrets."""
-    if "CONNECTOR" not in text.upper():
-        return text
-    return _SETTING.sub(
-        lambda found: found[0] if shown_value(found[1], found[2]) == found[2] else f"'{found[1]}'='{HIDDEN}'", text
-    )
+    return _PASSWORD.sub(r"\1@", without_assigned_secrets(without_secret_values(text)))
 
 
 def _keep_small(file: Path) -> None:

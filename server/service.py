@@ -271,7 +271,9 @@ class Service:
         engine = context.engine
         parts.callback(self._end_requests, context, listener)
         names = names_of(self.configuration)
-        listener.start(HostCheck(http_app(context, users, console=self.configuration.console), names))
+        listener.start(
+            HostCheck(http_app(context, users, console=self.configuration.console, mcp=self.configuration.mcp), names)
+        )
         context.ready = True
         if registry is not None:
             parts.callback(registry.stop)

@@ -15,25 +15,15 @@ from typing import Final
 
 from millstream.errors import MillstreamError
 
+from ...sql.settings.secret_values import HIDDEN, is_secret_name
 from .connector_errors import InvalidConnector
 from .secret_vault import KnownSecrets, SecretVault
 
-HIDDEN: Final = "********"
 _REFERENCE: Final = re.compile(r"\$\{(file|env|secret|sealed):([^}]*)\}")
 _SEALED: Final = re.compile(r"\$\{sealed:[^}]*\}")
-_SECRET_NAME: Final = re.compile(
-    r"password|passwd|passphrase|secret|token|credential|private[._-]?key|api[._-]?key|access[._-]?key|jaas|authorization"
-    r"|headers?$",
-    re.IGNORECASE,
-)
 _USER_INFO: Final = re.compile(r"(?P<before>//[^/@:\s]*:)(?P<password>[^@/\s]+)(?=@)")
 _PART_MIN: Final = 6  # of a header such as `Authorization: …`
 _FILE_BYTES_MAX: Final = 1024 * 1024
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a setting of this name holds a secret, whatever connector it is for."""
-    return _SECRET_NAME.search(name) is not None
 
 
 def refers(value: str) -> bool:

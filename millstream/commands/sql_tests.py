@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from millstream.errors import MillstreamError, ServerError, Span
+from millstream.errors import MillstreamError, ServerError
 from millstream.server.engine.engine import wall_clock_ms
 from millstream.sql.ast import CreateSource, RunScript, Statement
 from millstream.sql.splitting import statement_spans
@@ -85,11 +85,13 @@ class SqlTestResult:
 
 
 class _StatementFailed(Exception):
-    """The statement at `span` of the text has raised its cause; `script`: the file of RUN SCRIPT that it is in."""
+    """The statement between `start` and `end` of the text has raised its cause. `script`: the file and line, if it is
+    one of RUN SCRIPT."""
 
-    def __init__(self, span: Span, script: str = "") -> None:
+    def __init__(self, start: int, end: int, script: str = "") -> None:
         super().__init__()
-        self.span = span
+        self.start = start
+        self.end = end
         self.script = script
 
 
@@ -129,8 +131,8 @@ def failure_of(test: SqlTest) -> SqlTestFailure | None:
             if test.fails and _is_expected(error, test):
                 return None
             message = _other_error(error, test) if test.fails else str(error)
-            line = test.line + test.text.count("\n", 0, failed.span.start)
-            return SqlTestFailure(failed.script + message, line, test.text[failed.span.start : failed.span.end])
+            line = test.line + test.text.count("\n", 0, failed.start)
+            return SqlTestFailure(failed.script + message, line, test.text[failed.start : failed.end])
     return SqlTestFailure("a statement should have failed", test.line) if test.fails else None
 
 
@@ -153,9 +155,9 @@ def _run_all(sandbox: Sandbox, text: str, folder: Path | None, depth: int = 0) -
                 else:
                     _run(sandbox, statement, part)
         except _StatementFailed as inner:
-            raise _StatementFailed(span, inner.script) from inner.__cause__
+            raise _StatementFailed(span.start, span.end, inner.script) from inner.__cause__
         except MillstreamError as error:
-            raise _StatementFailed(span) from error
+            raise _StatementFailed(span.start, span.end) from error
 
 
 def _run_script(sandbox: Sandbox, path: str, folder: Path | None, depth: int) -> None:
@@ -165,8 +167,8 @@ def _run_script(sandbox: Sandbox, path: str, folder: Path | None, depth: int) ->
     try:
         _run_all(sandbox, text, folder, depth)
     except _StatementFailed as failed:
-        place = failed.script or f"{path}:{_line(text, failed.span.start)}: "  # of the innermost script
-        raise _StatementFailed(failed.span, place) from failed.__cause__
+        place = failed.script or f"{path}:{_line(text, failed.start)}: "  # of the innermost script
+        raise _StatementFailed(failed.start, failed.end, place) from failed.__cause__
 
 
 def _run(sandbox: Sandbox, statement: Statement, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -135,7 +135,7 @@ class Story:
         self._counted = sum(row[2] for row in hours)
         self._screen.progress(feeder.share, self._status(hours, feeder.sent))
 
-    def _status(self, hours: list[list[Any]], sent: int) -> str:
+    def _status(self, hours: Sequence[Sequence[Any]], sent: int) -> str:
         if self._counted == self._before < sent and self._server.on_spark:
             return f"{sent:,} sent · Spark warms up: its first results take some 10 to 30 seconds"
         status = f"{sent:,} sent · {self._counted:,} counted in {len(hours):,} windows"

@@ -151,7 +151,8 @@ def _open_engine(
     log = EngineLog(routed, on_loss)
     engine = engine_on(log, configuration.data, properties, routed.bootstrap, paused=paused)
     context = HttpContext(engine, cluster_id, configuration.body_bytes_max, figures, operations)
-    app = http_app(context, users, functools.partial(other_nodes, node), console=configuration.console)
+    others = functools.partial(other_nodes, node)
+    app = http_app(context, users, others, console=configuration.console, mcp=configuration.mcp)
     context.ready = True
 
     def end(*, settle: bool) -> None:

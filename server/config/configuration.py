@@ -98,6 +98,9 @@ class Configuration(BaseSettings):
     refused, to prevent DNS rebinding by web pages; IP addresses are always accepted."""
     console: bool = True
     """Serve the web console at /console of the HTTP listener. Its pages have the users and rights of the API."""
+    mcp: bool = False
+    """Serve MCP (Model Context Protocol) at /mcp of the HTTP listener, for programs with language models. Its tools
+    only read, and have the users and rights of the API; see docs/mcp.md."""
     schema_registry: ListenAddress | None = None
     """Address of the schema registry; None: off."""
     pg: ListenAddress | None = None

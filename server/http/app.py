@@ -16,11 +16,12 @@ from ..console.assist_routes import AssistRoutes
 from ..console.own_origin import OwnOrigin
 from ..console.page_files import console_routes
 from ..console.topic_routes import topic_routes
+from ..mcp.mcp_route import McpRoute
 from ..security.access import Authenticator
 from .arrow_inserts import insert_route
 from .connect_routes import ConnectRoutes
 from .context import HttpContext
-from .errors import RequestRefused
+from .errors import NOT_FOUND, RequestRefused
 from .gate import Gate
 from .graph import graph_route
 from .inserts import InsertsRoute
@@ -39,13 +40,14 @@ def http_app(
     other_nodes: Callable[[], Mapping[str, bool]] = dict[str, bool],
     *,
     console: bool = True,
+    mcp: bool = False,
 ) -> ASGIApp:
     """No middleware for CORS: pages of other origins get no answer that a browser would show them.
 
     In: `other_nodes` of the cluster, by HTTP address, and whether they live. `console`: whether there are pages
-    of ours, which may send requests.
+    of ours, which may send requests. `mcp`: whether MCP is served.
     """
-    routes = http_routes(context, authenticator, other_nodes, console=console)
+    routes = http_routes(context, authenticator, other_nodes, console=console, mcp=mcp)
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
     return Gate(OwnOrigin(app) if console else app, context, authenticator)
 
@@ -56,6 +58,7 @@ def http_routes(
     other_nodes: Callable[[], Mapping[str, bool]] = dict[str, bool],
     *,
     console: bool = True,
+    mcp: bool = False,
 ) -> list[BaseRoute]:
     """What answers each path of `routes.py`. In: as of `http_app`."""
     statements, pages, cluster = StatementRoutes(context), Pages(context, console), ClusterRoutes(context, other_nodes)
@@ -92,6 +95,7 @@ def http_routes(
         *AssistRoutes(context, authenticator).routes,
         *(console_routes() if console else ()),
         *cluster_routes(context.cluster, context.workers, context.body_bytes_max),
+        Route("/mcp", McpRoute(context) if mcp else _mcp_is_off, methods=["POST"]),
         *snapshot_routes(context.snapshots, context.workers, context.body_bytes_max),
     ]
 
@@ -104,6 +108,12 @@ def _refused(request: Request, error: Exception) -> Response:
     response = error_response(RequestRefused(error.status_code * 100, message))
     response.headers.update(error.headers or {})
     return response
+
+
+def _mcp_is_off(request: Request) -> Response:
+    del request
+    refusal = RequestRefused(NOT_FOUND, "MCP is off", hint="Set mcp = true in the server's configuration.")
+    return error_response(refusal)
 
 
 def _failed(request: Request, error: Exception) -> Response:

@@ -68,6 +68,8 @@ PATHS: Final = (
             needs="statement", tag="console"),
     PathDoc("/v1/complete", "post", "The keywords that may follow a text of SQL.", body="Object", tag="console"),
     PathDoc("/v1/access", "get", "Who asks and what they may do; for administrators all users.", tag="console"),
+    PathDoc("/mcp", "post", "MCP (Model Context Protocol), where it is on: one JSON-RPC message.", "Object", "Object",
+            tag="mcp", statuses=(200, 202)),
     PathDoc("/info", "get", "Version and identity of the server.", "ServerInfo", needs="nothing"),
     PathDoc("/healthcheck", "get", "Whether statements can run.", "Health", needs="nothing", statuses=(200, 503)),
     PathDoc("/chc/live", "get", "Liveness.", needs="nothing"),

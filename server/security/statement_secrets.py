@@ -13,12 +13,8 @@ from millstream.errors import MillstreamError
 from ...executor.connect.connector_plugins import shown_names
 from ...executor.connect.connector_secrets import shown_value
 from ...executor.connect.secret_statements import secret_spans, without_secret_values
+from ...sql.settings.secret_values import hidden_values
 
-_ASSIGNED: Final = re.compile(r"(?:(?P<quote>['\"`])(?P<name>[\w.-]+)(?P=quote)\s*=?|\b(?P<bare>\w+)\s*=)\s*'")
-"""What comes before a value, also where somebody forgot the `=`."""
-_END: Final = re.compile(r"'(?=\s*(?:,\s*(?:['\"`][\w.-]+['\"`]\s*=?|\w+\s*=)|\)|;|$))")
-"""Of a secret, which may have a quote in it that should have been doubled."""
-_LITERAL_END: Final = re.compile(r"[^']*(?:''[^']*)*'")
 _WORD: Final = re.compile(r"\w+")
 _NO_SECRETS: Final = frozenset({"WITH", "with"})
 _UNREADABLE: Final = "CREATE SECRET cannot be read"
@@ -68,22 +64,12 @@ def _secrets(text: str, connector_class: str | None = None) -> list[tuple[int, i
         return []
     classes = {found[1] for found in _CLASS.finditer(text)} | ({connector_class} if connector_class else set())
     shown_by = [shown_names(each) for each in classes]
-    found: list[tuple[int, int, str]] = []
-    position = 0
-    while (assigned := _ASSIGNED.search(text, position)) is not None:
-        start = assigned.end()
-        ending = _END.search(text, start)
-        end = len(text) if ending is None else ending.start()
-        value = text[start:end]
-        name = assigned["name"] or assigned["bare"]
-        shown = shown_value(name, value, secret=bool(shown_by) and not any(shows(name) for shows in shown_by))
-        if shown != value:
-            found.append((start, end, _stars(value, shown)))
-            position = end + 1
-        else:
-            literal = _LITERAL_END.match(text, start)
-            position = len(text) if literal is None else literal.end()
-    return found
+
+    def shown(name: str, value: str) -> str:
+        found = shown_value(name, value, secret=bool(shown_by) and not any(shows(name) for shows in shown_by))
+        return value if found == value else _stars(value, found)
+
+    return list(hidden_values(text, shown))
 
 
 def _stars(value: str, shown: str) -> str:

@@ -172,6 +172,25 @@ def test_settings_are_shown_and_changed_and_mistakes_are_said(shell: Shell) -> N
             shell.run(wrong)
 
 
+def test_secrets_of_statements_are_not_kept(shell: Shell) -> None:
+    history = open_history()
+    secret = "hunter'2"
+    for text in (
+        "CREATE SOURCE CONNECTOR c WITH (\n 'connector.class'='p',\n \"database.password\" = '{}', 'tables'='t');",
+        "alter connector c ('Api-Key'='{}');", "SET 'sasl.jaas.config'='{}';", "DEFINE db_password = '{}';",
+        "CREATE SINK CONNECTOR c WITH ('pasword' '{}', 'topics'='t');", "CREATE SINK CONNECTOR c WITH ('secret'='{}",
+        "CREATE SOURCE CONNECTOR c WITH ('connection.url'='postgresql://ada:{}@db/shop');",
+    ):  # fmt: skip
+        history.store_string(text.format(secret.replace("'", "") if "://" in text else secret))
+    kept = history_file().read_text()
+    assert "hunter" not in kept
+    assert kept.count("********") == 6 and "postgresql://ada@db/shop" in kept
+    assert "'tables'='t'" in kept and "'topics'='t'" in kept, "what is no secret is kept"
+    history.store_string("SELECT * FROM t WHERE token = 'a';")
+    assert typed_entries()[-1] == "SELECT * FROM t WHERE token = 'a';"
+    assert shell.run("history 1;") == ["SELECT * FROM t WHERE token = 'a';"]
+
+
 def test_passwords_of_urls_are_not_kept(shell: Shell) -> None:
     history = open_history()
     history.store_string("\\c http://ada:secret@127.0.0.1:1")

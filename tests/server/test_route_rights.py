@@ -61,6 +61,7 @@ ROWS: dict[str, Row] = {
         "/queries/{id}/positions",
     )},
     **{path: Row(shows=True) for path in ("/metrics", "/graph", "/status", "/clusterStatus")},
+    "/mcp": Row({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list"}}),
     "/v1/complete": Row({"sql": "SELECT "}),
     "/cluster": Row(),
     **{f"/cluster/{name}": Row({}) for name in (
@@ -86,7 +87,7 @@ NAMES = {"{task}": "0", "{id}": "none", "{name}": "OWN", "{type}": "stream", "{e
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    flags = {"access": ACCESS, "schema_registry": "127.0.0.1:0"}
+    flags = {"access": ACCESS, "schema_registry": "127.0.0.1:0", "mcp": True}
     with service_in(tmp_path_factory.mktemp("data"), **flags) as started:
         with client(started, "root") as root:
             assert root.post("/ksql", json={"ksql": DDL}).status_code == 200
@@ -278,3 +279,25 @@ def test_a_schema_of_others_is_not_there(service: Service) -> None:
             assert owner.get(f"/schemas/ids/{id}{path}").json()["error_code"] == 40403
         reference = {"references": [{"name": "hush", "subject": "hidden-value", "version": 1}]}
         assert owner.post("/subjects/own-value/versions", json={**SCHEMA, **reference}).status_code == FORBIDDEN
+
+
+def test_tools_of_mcp_see_what_their_user_may_read(service: Service) -> None:
+    def tool(user: str, tool_name: str, /, **arguments: Any) -> tuple[bool, str]:
+        params = {"name": tool_name, "arguments": arguments}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        result = answer(service, user, "POST", "/mcp", message).json()["result"]
+        return result["isError"], result["content"][0]["text"]
+
+    for user, own, hidden in (("stranger", False, False), ("owner", True, False), ("root", True, True)):
+        for arguments in ({}, {"what": "topics"}):
+            failed, text = tool(user, "list", **arguments)
+            assert (failed, "OWN_Q" in text, "hidden" in text.lower()) == (False, own, hidden)
+        for source, seen in (("own_q", own), ("hidden_q", hidden)):
+            for name, asked in (
+                ("query", {"sql": f"SELECT * FROM {source};"}),
+                ("explain", {"statement": f"SELECT * FROM {source};"}),
+                ("describe", {"name": source}), ("lineage", {"name": source}), ("stall", {"query": source}),
+            ):  # fmt: skip
+                failed, text = tool(user, name, **asked)
+                assert failed is not seen, (user, name, source, text)
+                assert seen or "4712" not in text

@@ -1,0 +1,64 @@
+"""Values that are secret by the name of what they are assigned to, as in `'password'='x'`: where they are in a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+HIDDEN: Final = "********"
+_SECRET_NAME: Final = re.compile(
+    r"pass?w(?:or)?[dt]|passphrase|pwd|secret|token|credential|private[._-]?key|api[._-]?key|access[._-]?key|jaas"
+    r"|authorization|headers?$",
+    re.IGNORECASE,
+)
+_ASSIGNED: Final = re.compile(r"(?:(?P<quote>['\"`])(?P<name>[\w.-]+)(?P=quote)\s*=?|\b(?P<bare>\w+)\s*=)\s*'")
+"""What comes before a value, also where somebody forgot the `=`."""
+_END: Final = re.compile(r"'(?=\s*(?:,\s*(?:['\"`][\w.-]+['\"`]\s*=?|\w+\s*=)|\)|;|$))")
+"""Of a secret, which may have a quote in it that should have been doubled."""
+_LITERAL_END: Final = re.compile(r"[^']*(?:''[^']*)*'")
+_MAY_HOLD: Final = re.compile(r"\b(?:CONNECTOR|SET|DEFINE|SYSTEM)\b", re.IGNORECASE)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a setting of this name holds a secret, whatever it is for. Some misspelt names are among them.
+
+    >>> [is_secret_name(name) for name in ("database.password", "pasword", "topics")]
+    [True, True, False]
+    """
+    return _SECRET_NAME.search(name) is not None
+
+
+def hidden_values(text: str, shown: Callable[[str, str], str]) -> Iterator[tuple[int, int, str]]:
+    """Start and end of each assigned value of which `shown(name, value)` gives another text, and that text."""
+    position = 0
+    while (assigned := _ASSIGNED.search(text, position)) is not None:
+        start = assigned.end()
+        ending = _END.search(text, start)
+        end = len(text) if ending is None else ending.start()
+        value = text[start:end]
+        instead = shown(assigned["name"] or assigned["bare"], value)
+        if instead != value:
+            yield start, end, instead
+            position = end + 1
+        else:
+            literal = _LITERAL_END.match(text, start)
+            position = len(text) if literal is None else literal.end()
+
+
+def without_assigned_secrets(text: str) -> str:
+    """Statements as they may be kept: connectors' settings, SET and DEFINE without what is secret by its name.
+
+    >>> without_assigned_secrets("CREATE SINK CONNECTOR c WITH ('password'='hunter2', 'topics'='t');")
+    "CREATE SINK CONNECTOR c WITH ('password'='********', 'topics'='t');"
+    >>> without_assigned_secrets("SELECT * FROM t WHERE token = 'a';")
+    "SELECT * FROM t WHERE token = 'a';"
+    """
+    if _MAY_HOLD.search(text) is None:
+        return text
+    pieces: list[str] = []
+    position = 0
+    for start, end, hidden in hidden_values(text, lambda name, value: HIDDEN if is_secret_name(name) else value):
+        pieces += [text[position:start], hidden]
+        position = end
+    return "".join([*pieces, text[position:]])
