@@ -57,11 +57,13 @@ class ConnectRecord:
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Records, and the position after them. `complete`: where it is false the transaction stays open, and what follows
-    becomes visible together with these records."""
+    becomes visible together with these records. `empties`: topics of tables that are empty from here on, before these
+    records: each key that has a value there is deleted. They are named as before any transform."""
 
     records: Sequence[ConnectRecord]
     position: Position
     complete: bool = True
+    empties: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class SourceConnector(ABC):
     """
 
     settings: ClassVar[type[Any]]
+    may_empty = False
+    """Whether a chunk with `empties` may come: then the runner remembers the keys of an open transaction."""
 
     @classmethod
     def tasks(cls, settings: Any, most: int) -> Sequence[Mapping[str, Any]]:

@@ -24,8 +24,9 @@ from ...logcore.murmur2 import partition_of
 from .connector import ConnectRecord, Position, SourceConnector, TaskInfo
 from .connector_errors import InvalidConnector
 from .converters import converter_of
+from .live_keys import live_keys
 from .task_positions import POSITIONS_TOPIC, create_positions_topic, position_record, read_position
-from .transforms import transformed, transforms_of
+from .transforms import routed, transformed, transforms_of
 
 _PARTITIONS: Final = "topic.creation.default.partitions"
 
@@ -47,6 +48,7 @@ class SourceRunner:
         self._task = task
         self._key, self._value = converter_of(config, "key"), converter_of(config, "value")
         self._transforms = transforms_of(config)
+        self._config = config
         self._new_partitions = new_partitions(config)
         create_positions_topic(log)
         self._producer = log.transactional_producer(transactional_id(task.connector, task.number))
@@ -57,6 +59,7 @@ class SourceRunner:
         self._partition_counts: dict[str, int] = {}
         self.records = 0
         self._uncommitted = 0
+        self._open_keys: dict[tuple[str, int], dict[bytes, bool]] = defaultdict(dict)
 
     def step(self, timeout_s: float) -> bool:
         """Reads one chunk and writes it; False where none came."""
@@ -68,14 +71,33 @@ class SourceRunner:
         if not self._open:
             self._producer.begin()
             self._open = True
+        for topic in chunk.empties:
+            self._empty(routed(topic, self._config))
         for (topic, partition), records in by_place.items():
             self._producer.append(topic, partition, self._encoded(records))
             self._uncommitted += len(records)
+            if self._source.may_empty and not chunk.complete:
+                self._open_keys[(topic, partition)].update(
+                    (record.key, record.value is not None) for record in records if record.key is not None
+                )
         fp("connect.after_records")
         self._read_up_to = chunk.position
         if chunk.complete:
             self._commit(chunk.position)
         return True
+
+    def _empty(self, topic: str) -> None:
+        """A tombstone for each key that has a value, in the transaction that is open."""
+        if self._log.topic(topic) is None:
+            return
+        for partition in range(self._log.partition_count(topic)):
+            known = self._open_keys[(topic, partition)]
+            for keys in live_keys(self._log, topic, partition, known):
+                tombstones = [ConnectRecord(topic, key, None) for key in keys]
+                self._producer.append(topic, partition, self._encoded(tombstones))
+                self._uncommitted += len(keys)
+                known.update(dict.fromkeys(keys, False))
+                fp("connect.after_tombstones")
 
     def _commit(self, position: Position) -> None:
         record = position_record(self._task.connector, self._task.number, position)
@@ -83,6 +105,7 @@ class SourceRunner:
         fp("connect.after_position")
         self._producer.commit()
         self._open = False
+        self._open_keys.clear()
         self.position = position
         self.records, self._uncommitted = self.records + self._uncommitted, 0
         fp("connect.after_commit")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from .connector import ConnectRecord
-from .connector_errors import InvalidConnector
+from .connector_errors import ConnectorFailed, InvalidConnector
 
 Transform = Callable[[ConnectRecord], ConnectRecord | None]
 _Make = Callable[["_Options"], Transform]
@@ -71,6 +71,21 @@ def named_transforms(config: Mapping[str, str]) -> tuple[str, ...]:
     names = [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
     given = [config.get(f"transforms.{name}.type", "ExtractNewRecordState") for name in names]
     return tuple(kind.rpartition(".")[2] for kind in given)
+
+
+def routed(topic: str, config: Mapping[str, str]) -> str:
+    """Where the records of a topic go. Raises `ConnectorFailed` where that is different for each of them."""
+    record = ConnectRecord(topic, None, None)
+    names = [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
+    for name, kind in zip(names, named_transforms(config), strict=True):
+        if kind.startswith("TimestampRouter"):
+            raise ConnectorFailed(
+                f"the rows of {topic} are in several topics, so they cannot be deleted",
+                hint="ALTER CONNECTOR … WITH ('truncate.handling.mode'='skip') leaves them there.",
+            )
+        if kind.startswith("RegexRouter"):
+            record = _transform(name, config)(record) or record
+    return record.topic
 
 
 def transformed(record: ConnectRecord, transforms: tuple[Transform, ...]) -> ConnectRecord | None:

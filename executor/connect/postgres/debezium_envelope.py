@@ -51,7 +51,7 @@ class TableEnvelope:
             value_reader(column.type_oid, column.modifier, settings.modes) for column in relation.columns
         )
         self._key = tuple(index for index, name in enumerate(self._names) if name in key)
-        self._topic = topic_of(settings.prefix, relation.schema, relation.name)
+        self.topic = topic_of(settings.prefix, relation.schema, relation.name)
 
     def snapshot_row(self, values: TupleValues, origin: ChangeOrigin) -> ConnectRecord:
         row = self._row(values)
@@ -75,7 +75,7 @@ class TableEnvelope:
         key = self._key_of(old)
         yield self._record("d", key, old, None, origin)
         if self._settings.tombstones and key is not None:
-            yield ConnectRecord(self._topic, key, None, origin.commit_ms)
+            yield ConnectRecord(self.topic, key, None, origin.commit_ms)
 
     def _row(
         self, values: TupleValues, *, only_key: bool = False, filled_from: TupleValues | None = None
@@ -121,4 +121,4 @@ class TableEnvelope:
             "before": before, "after": after, "source": source, "transaction": transaction, "op": op,
             "ts_ms": time.time_ns() // 1_000_000,
         }  # fmt: skip
-        return ConnectRecord(self._topic, key, value, origin.commit_ms)
+        return ConnectRecord(self.topic, key, value, origin.commit_ms)

@@ -44,6 +44,8 @@ class PostgresChanges:
         self._begin: BeginMessage | None = None
         self._skips = False  # a transaction that was read before
         self._order = 0
+        self._parted = False  # whether a part of the open transaction was given out
+        self._empties: tuple[str, ...] = ()  # topics of tables that were truncated, not given out yet
         self._lsn = lsn  # up to here everything was given out
         self._seen_lsn = lsn  # and up to here there was nothing more
         self._heartbeat_s = (settings.heartbeat_interval_ms or 10_000) / 1000
@@ -51,6 +53,9 @@ class PostgresChanges:
 
     def read(self, timeout_s: float) -> Chunk | None:
         """Whole transactions as far as they are there, or a part of a large one."""
+        if self._empties:
+            empties, self._empties = self._empties, ()
+            return self._chunk([], empties)
         records: list[ConnectRecord] = []
         deadline = time.monotonic() + timeout_s
         while True:
@@ -58,12 +63,22 @@ class PostgresChanges:
             data = self.stream.read(max(0.0, deadline - time.monotonic()) if waits else 0.0)
             if data is not None:
                 records += self._taken(data)
+            if self._empties:
+                if not records:
+                    return self.read(0)
+                return self._chunk(records)
             full = len(records) >= self._settings.max_batch_size
             over = data is None and (self._begin is None or time.monotonic() >= deadline)
-            if full or (over and records):
-                return Chunk(records, self._position(self._lsn), complete=self._begin is None)
+            ended = self._begin is None and self._parted  # maybe without anything more in it
+            if full or ended or (over and records):
+                return self._chunk(records)
             if data is None and time.monotonic() >= deadline:
                 return self._heartbeat()
+
+    def _chunk(self, records: list[ConnectRecord], empties: tuple[str, ...] = ()) -> Chunk:
+        complete = self._begin is None
+        self._parted = not complete
+        return Chunk(records, self._position(self._lsn), complete, empties)
 
     def lag(self) -> int:
         return max(0, self.stream.server_lsn - self.stream.confirmed_lsn)
@@ -111,8 +126,8 @@ class PostgresChanges:
                 self._seen_lsn = max(self._seen_lsn, commit.end_lsn)
             case RowChange() as change if not self._skips:
                 return self._changed(change, data.lsn)
-            case TruncateMessage() as truncated:
-                self._warn_of(truncated)
+            case TruncateMessage() as truncated if not self._skips:
+                self._truncated(truncated)
             case LogicalMessage() if self._begin is None:
                 self._seen_lsn = max(self._seen_lsn, data.lsn)
             case _:
@@ -131,7 +146,11 @@ class PostgresChanges:
             where = f"{table.relation.schema}.{table.relation.name} at {lsn_text(lsn)}"
             raise ConnectorFailed(f"a row of {where} cannot be read: {error}") from None
 
-    def _warn_of(self, truncated: TruncateMessage) -> None:
-        """As Debezium, which skips it: a topic has no record for it."""
-        tables = [self._tables[oid].relation.name for oid in truncated.relation_oids if oid in self._tables]
-        _log.warning("TRUNCATE is not captured, the topics keep the rows", tables=tables)
+    def _truncated(self, truncated: TruncateMessage) -> None:
+        """What came before it in the transaction is written first."""
+        tables = [self._tables[oid] for oid in truncated.relation_oids if oid in self._tables]
+        if self._settings.truncate_handling_mode == "skip":
+            names = [table.relation.name for table in tables]
+            _log.warning("TRUNCATE is skipped, the topics keep the rows", tables=names)
+        else:
+            self._empties = tuple(table.topic for table in tables)

@@ -193,6 +193,7 @@ class PostgresSource(SourceConnector):
         except MillstreamError:
             stream.close()
             raise
+        self.may_empty = True
         return PostgresChanges(stream, connection, self._envelope, self._settings, lsn)
 
 

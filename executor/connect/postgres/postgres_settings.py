@@ -45,6 +45,11 @@ class PostgresSettings:
     unavailable_value_placeholder: str = setting(
         "What stands for a TOAST value that was left alone.", default="__debezium_unavailable_value"
     )
+    truncate_handling_mode: str = setting(
+        "TRUNCATE deletes all keys of the topic, or is left out, as Debezium does by default.",
+        default="delete",
+        choices=("delete", "skip"),
+    )
     heartbeat_interval_ms: int = setting(
         "How often the position moves while nothing comes; 0 emits no messages.", default=10_000
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from connectors import Read, read_topic
-from postgres_changes import CREATE_TABLE, check_topic, writing
+from postgres_changes import CREATE_TABLE, check_topic, table_of, writing
 from postgres_server import PostgresServer, postgres_server
 
 from millstream.executor.connect.connector import TaskInfo
@@ -291,3 +291,74 @@ def test_dropping_the_connector_takes_slot_and_publication_with_it(server: Postg
     eventually(lambda: PostgresSource.forget(read_settings(PostgresSettings, config), TaskInfo("pg")))
     assert sql.execute("SELECT FROM pg_replication_slots WHERE database = %s", [sql.info.dbname]).rowcount == 0
     assert sql.execute("SELECT FROM pg_publication").rowcount == 0
+
+
+def test_truncate_deletes_each_key_once_under_kills(server: PostgresServer, sql: Any, log: Log) -> None:
+    """Also keys that the same transaction has added before; those that come behind it stay. Two tables at once."""
+    for name in ("t", "u"):
+        sql.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, v TEXT)")
+        sql.execute(f"INSERT INTO {name} SELECT i, 'x' FROM generate_series(1, 500) i")
+    config = settings(server, sql, max_batch_size="100", topic_creation_default_partitions="3")
+    running = runner(log, config)
+    catch_up(running)
+    sql.execute("DELETE FROM t WHERE id <= 10")
+    with sql.transaction():
+        sql.execute("INSERT INTO t SELECT i, 'y' FROM generate_series(1001, 1250) i")
+        sql.execute("TRUNCATE t, u")
+        sql.execute("TRUNCATE t")
+        sql.execute("INSERT INTO t SELECT i, 'z' FROM generate_series(5, 20) i")
+    points, chance, deaths = (*POINTS, "after_tombstones"), random.Random(3), 0
+    while deaths < 12:
+        arm(f"connect.{points[deaths % len(points)]}:{chance.randrange(1, 3)}:raise")
+        try:
+            for _ in range(40):
+                running.step(0.02)
+        except (FailpointHit, SystemUnavailable):
+            pass
+        deaths += 1
+        arm("")
+        running.close()
+        running = opened_runner(log, config)
+    catch_up(running)
+    running.close()
+    records = read_topic(log, "pg.public.t")
+    assert table_of(records) == {
+        b'{"id":%d}' % key: record.json for key in range(5, 21) for record in records if record.value is not None
+        and record.json["after"] == {"id": key, "v": "z"}
+    }  # fmt: skip
+    tombstones = Counter(record.key for record in records if record.value is None)
+    twice = {key: count for key, count in tombstones.items() if count > 1}
+    assert (twice, len(tombstones)) == ({}, 500 + 250)
+    assert table_of(read_topic(log, "pg.public.u")) == {}
+    assert len(read_topic(log, "pg.public.u")) == 1000
+
+
+def test_a_transaction_that_ends_with_a_full_chunk_is_committed_at_once(
+    server: PostgresServer, sql: Any, log: Log
+) -> None:
+    sql.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    running = runner(log, settings(server, sql, max_batch_size="100"))
+    catch_up(running)
+    sql.execute("INSERT INTO t SELECT generate_series(1, 200)")
+    catch_up(running, quiet=8)
+    assert len(read_topic(log, "pg.public.t")) == 200
+    running.close()
+
+
+def test_truncate_finds_the_routed_topic_or_is_skipped(server: PostgresServer, sql: Any, log: Log) -> None:
+    sql.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    sql.execute("INSERT INTO t VALUES (1), (2)")
+    more = {
+        "transforms": "unwrap,r", "transforms.r.type": "RegexRouter", "transforms.r.regex": ".*",
+        "transforms.r.replacement": "routed",
+    }  # fmt: skip
+    one = runner(log, {**settings(server, sql), **more})
+    other = runner(log, settings(server, sql, truncate_handling_mode="skip", topic_prefix="kept"), "kept")
+    for running in (one, other):
+        catch_up(running)
+    sql.execute("TRUNCATE t")
+    for running in (one, other):
+        catch_up(running)
+        running.close()
+    assert len(read_topic(log, "routed")) == 4 and table_of(read_topic(log, "routed")) == {}
+    assert len(table_of(read_topic(log, "kept.public.t"))) == 2

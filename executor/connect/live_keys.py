@@ -1,0 +1,43 @@
+"""The keys that have a value in a topic: what has to be deleted where a source says that a table is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from ...logcore.client import FetchedRows, LogClient
+from ...logcore.errors import CorruptLog
+
+_AT_A_TIME: Final = 10_000
+
+
+def live_keys(log: LogClient, topic: str, partition: int, uncommitted: Mapping[bytes, bool]) -> Iterator[list[bytes]]:
+    """In lists of bounded length. In memory: the keys of one partition. In: `uncommitted`: whether each key that the
+    open transaction has written has a value: the log does not show them before the commit."""
+    keys: dict[bytes, None] = {}
+
+    def note(key: bytes, live: bool) -> None:
+        if live:
+            keys[key] = None
+        else:
+            keys.pop(key, None)
+
+    position = log.offsets(topic, partition).log_start_offset
+    while True:
+        fetched = log.fetch(topic, partition, position)
+        if fetched.next_offset <= position:
+            break
+        for run in fetched.runs:
+            if not isinstance(run, FetchedRows):
+                raise CorruptLog(f'topic "{topic}" of a connector has rows that somebody else has written')
+            columns = (run.table[name].to_pylist() for name in ("key", "value"))
+            for key, value in zip(*columns, strict=True):
+                if key is not None:
+                    note(key, value is not None)
+        position = fetched.next_offset
+    for key, live in uncommitted.items():
+        note(key, live)
+    remaining = iter(keys)
+    while chunk := list(islice(remaining, _AT_A_TIME)):
+        yield chunk
