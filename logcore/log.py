@@ -3,7 +3,6 @@ links to others. It writes the files that a node of a larger cluster writes. The
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -18,7 +17,7 @@ from .cluster.alone_again import become_alone
 from .cluster.cluster_log import ClusterLog
 from .cluster.cluster_node import ClusterNode
 from .cluster.node_log import NodeLog
-from .cluster.refusals import check_done
+from .cluster.refusals import check_done, listed
 from .cluster.serving import ServedNode, served
 from .cluster.settings import CLUSTER_NAME, NOWHERE, ClusterSettings
 from .cluster.upgrade import upgrade_directory
@@ -142,12 +141,12 @@ def _end_what_was_decided(node: ClusterNode) -> None:
     appended to its partitions (`Settling.owes`). So coordinators are waited for that only have much to read."""
     until = time.monotonic() + _SERVES_S
     while time.monotonic() < until:
-        shards = node.answer(BROKER, ForEveryShard(TRANSACTIONS_TOPIC, ListTransactions()))
-        if not isinstance(shards, Refused):
-            if not any(map(_is_ending, itertools.chain(*shards))):
+        answer = node.answer(BROKER, ForEveryShard(TRANSACTIONS_TOPIC, ListTransactions()))
+        if not isinstance(answer, Refused):
+            if not any(map(_is_ending, listed(answer, DescribedTransaction))):
                 return
             until = min(until, time.monotonic() + _ENDS_S)
-        elif shards.problem is not Problem.COORDINATOR_LOADING:
+        elif answer.problem is not Problem.COORDINATOR_LOADING:
             return
         time.sleep(_LOOK_S)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, TimeoutError
-from typing import Any, Final
+from typing import Final, TypeVar, assert_never
 
 from kio.schema.errors import ErrorCode
 
@@ -31,6 +31,7 @@ from ..cores.group_messages import (
 )
 from ..errors import LogClosed, NotNow
 from ..replication.machine import BROKER
+from ..replication.machine_messages import Answer
 from ..replication.node.node_runtime import NoAnswer, NodeStopped
 from ..replication.replica.replica_messages import Refused
 from ..replication.shards.coordination_messages import ForEveryShard, ForGroup
@@ -41,21 +42,16 @@ from ..replication.shards.shard_group_requests import (
     DeleteOffsets,
     DescribeGroup,
     GroupCommits,
+    GroupRequest,
     ListGroups,
     OffsetsDeleted,
 )
 from ..topic_rules import GROUPS_TOPIC
 from .cluster_node import ClusterNode
-from .refusals import refused
+from .refusals import given, listed
 
 _ANSWER_S: Final = 5.0  # clients have one such request under way, and ask again when it is answered
-_REPLIES: Final[Mapping[type, type[Reply]]] = {
-    JoinGroup: Joined,
-    Sync: Synced,
-    Heartbeat: GroupAnswer,
-    LeaveGroup: Left,
-    CheckCommit: GroupAnswer,
-}
+_Wanted = TypeVar("_Wanted")
 _FAULTS: Final = {
     ErrorCode.coordinator_load_in_progress: GroupFault.LOADING,
     ErrorCode.not_coordinator: GroupFault.NOT_COORDINATOR,
@@ -73,22 +69,24 @@ class ClusterGroups:
         Raises `LogClosed`."""
         answer: Future[Reply] = Future()
         answer.set_running_or_notify_cancel()
-        kind = _REPLIES[message.__class__]
+        kind = _reply_to(message)
 
-        def settle(asked: Future[Any]) -> None:
+        def settle(asked: Future[Answer]) -> None:
             if asked.exception() is not None:
                 answer.set_result(kind(GroupFault.SHUTTING_DOWN))
             elif isinstance(found := asked.result(), Refused):
                 answer.set_result(kind(_fault(found)))
-            else:
+            elif isinstance(found, kind):
                 answer.set_result(found)
+            else:
+                answer.set_exception(TypeError(f"a {kind.__name__} is the answer, and not {found!r}"))
 
         self._node.ask(BROKER, ForGroup(message.group, message)).add_done_callback(settle)
         return answer
 
     def beat(self, beat: ConsumerHeartbeat, partition_counts: Mapping[str, int]) -> ConsumerBeat:
         try:
-            return self._ask(beat.group, beat)
+            return self._ask(beat.group, beat, ConsumerBeat)
         except NotNow as error:
             return ConsumerBeat(_FAULTS.get(ErrorCode(error.problem), GroupFault.SHUTTING_DOWN), beat.member_id)
 
@@ -96,7 +94,7 @@ class ClusterGroups:
         self, check: CheckCommit, offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, CommitNote]
     ) -> GroupFault:
         committed = {where: CommittedOffset(offset, *notes.get(where, NO_NOTE)) for where, offset in offsets.items()}
-        return self._ask(check.group, CommitOffsets(check, committed)).fault
+        return self._ask(check.group, CommitOffsets(check, committed), GroupAnswer).fault
 
     def check(self, check: CheckCommit) -> GroupFault:
         try:
@@ -105,22 +103,22 @@ class ClusterGroups:
             return GroupFault.SHUTTING_DOWN
 
     def describe(self, group: str) -> GroupDescription:
-        return self._ask(group, DescribeGroup())
+        return self._ask(group, DescribeGroup(), GroupDescription)
 
     def described(self) -> list[GroupDescription]:
         """All that are coordinated here."""
-        return [found for shard in self._asked(ForEveryShard(GROUPS_TOPIC, ListGroups())) for found in shard]
+        return listed(self._asked(ForEveryShard(GROUPS_TOPIC, ListGroups())), GroupDescription)
 
     def names(self) -> list[str]:
         return [description.group for description in self.described()]
 
     def delete(self, group: str) -> GroupFault:
-        return self._ask(group, DeleteGroup()).fault
+        return self._ask(group, DeleteGroup(), GroupAnswer).fault
 
     def delete_offsets(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, GroupFault] | GroupFault:
-        deleted: OffsetsDeleted = self._ask(group, DeleteOffsets(tuple(partitions)))
+        deleted = self._ask(group, DeleteOffsets(tuple(partitions)), OffsetsDeleted)
         return deleted.fault if deleted.fault is not GroupFault.NONE else dict(deleted.partitions)
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
@@ -130,20 +128,32 @@ class ClusterGroups:
         return self._commits(group).unsettled
 
     def _commits(self, group: str) -> GroupCommits:
-        return self._ask(group, AskCommitted())
+        return self._ask(group, AskCommitted(), GroupCommits)
 
-    def _ask(self, group: str, body: Any) -> Any:
-        return self._asked(ForGroup(group, body))
+    def _ask(self, group: str, body: GroupRequest, kind: type[_Wanted]) -> _Wanted:
+        """Raises `NotNow`."""
+        return given(self._asked(ForGroup(group, body)), kind)
 
-    def _asked(self, body: Any) -> Any:
+    def _asked(self, body: ForGroup | ForEveryShard) -> Answer:
         """Raises `NotNow`."""
         try:
-            answer = self._node.answer(BROKER, body, timeout_s=_ANSWER_S)
+            return self._node.answer(BROKER, body, timeout_s=_ANSWER_S)
         except (LogClosed, NodeStopped, NoAnswer) as error:
             raise NotNow(ErrorCode.coordinator_not_available, "the coordinator does not answer") from error
-        if isinstance(answer, Refused):
-            raise refused(answer)
-        return answer
+
+
+def _reply_to(message: Message) -> type[Joined] | type[Synced] | type[GroupAnswer] | type[Left]:
+    match message:
+        case JoinGroup():
+            return Joined
+        case Sync():
+            return Synced
+        case Heartbeat() | CheckCommit():
+            return GroupAnswer
+        case LeaveGroup():
+            return Left
+        case _:
+            assert_never(message)
 
 
 def _fault(answer: Refused) -> GroupFault:

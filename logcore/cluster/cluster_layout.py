@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -30,23 +30,26 @@ from ..replication.replica.replica import Replica
 from ..replication.replica.replica_leader import Leader
 from ..replication.replica.replica_messages import (
     AskEpochEnd,
+    Deleted,
     DeleteRecords,
     PartitionId,
-    Refused,
+    ReplicaRequest,
 )
 from ..replication.replica.replica_reading import epoch_problem
 from ..replication.shards.coordination_messages import place_of
+from ..storage.epoch_cache import EpochBoundary
 from ..topic_rules import GROUPS_TOPIC, TRANSACTIONS_TOPIC, check_topic
 from .cluster_log import ClusterLog
 from .peers import address_of
 from .quorum_layout import quorum_layout
-from .refusals import check_done, refused
+from .refusals import check_done, given, refused
 
 _ANSWER_S: Final = 10.0
 _CREATED_S: Final = 3.0  # where a client waits that does not know that a topic is made for it
 _COORDINATOR_PARTITIONS: Final = 8
 _MIN_ISR: Final = "min.insync.replicas"
 _TOPICS: Final[dict[KeyKind, str]] = {"group": GROUPS_TOPIC, "transaction": TRANSACTIONS_TOPIC}
+_Wanted = TypeVar("_Wanted")
 COORDINATOR_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
 
 
@@ -84,7 +87,7 @@ class ClusterLayout:
         return NodeAddress(broker.id, address.host, address.port, broker.rack)
 
     def quorum(self) -> QuorumLayout:
-        found = self._node.decide(DescribeQuorum())
+        found = self._node.ask_controller(DescribeQuorum())
         if not isinstance(found, QuorumDescription):
             raise NotNow(ErrorCode.not_controller, "nobody decides now")
         return quorum_layout(found, self._node.now_ms())
@@ -200,7 +203,7 @@ class ClusterLayout:
 
     def epoch_end(self, where: TopicPartition, epoch: int, leader_epoch: int = ANY_EPOCH) -> EpochAnswer:
         self._leading_for_certain(where, ANY_EPOCH)
-        end = EpochAnswer(*self._ask(self._log.id_of(where), AskEpochEnd(epoch, leader_epoch)))
+        end = EpochAnswer(*self._ask(self._log.id_of(where), AskEpochEnd(epoch, leader_epoch), EpochBoundary))
         self._leading_for_certain(where, ANY_EPOCH)
         return end
 
@@ -212,13 +215,10 @@ class ClusterLayout:
                 f"the records before offset {offset} of {where.topic}-{where.partition} cannot be deleted:"
                 f" it ends at {offsets.high_watermark}"
             )
-        return self._ask(self._log.id_of(where), DeleteRecords(offset)).log_start_offset
+        return self._ask(self._log.id_of(where), DeleteRecords(offset), Deleted).log_start_offset
 
-    def _ask(self, partition: PartitionId, body: Any) -> Any:
-        answer = self._node.partition_answer(partition, body, _ANSWER_S)
-        if isinstance(answer, Refused):
-            raise refused(answer)
-        return answer
+    def _ask(self, partition: PartitionId, body: ReplicaRequest, kind: type[_Wanted]) -> _Wanted:
+        return given(self._node.partition_answer(partition, body, _ANSWER_S), kind)
 
     # Changes
 

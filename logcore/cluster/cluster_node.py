@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import SystemRandom
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -20,18 +20,21 @@ from ..replication.broker.broker import LeaveCluster, OpenReplica, ReplicaBroker
 from ..replication.broker.registration import BrokerIdentity
 from ..replication.controller.controller import Controller
 from ..replication.controller.controller_messages import Done, NotController, Refused
+from ..replication.controller.controller_requests import DecidedRequest, LeaderAnswer, LeaderRequest
 from ..replication.controller.metadata_image import ImageCodec, MetadataImage
 from ..replication.controller.metadata_records import Endpoints
+from ..replication.controller.operations_messages import QuorumDescription
 from ..replication.disk.disk_folder import DiskFolder
 from ..replication.disk.disk_logs import DiskLogs
 from ..replication.machine import BROKER, CONTROLLER, NodeId
+from ..replication.machine_messages import Answer, Request
 from ..replication.node.lone_node import LoneNode
 from ..replication.node.node_links import LinkTraffic, Peers
 from ..replication.node.node_runtime import ASK_S, NoAnswer, NodeRuntime, NodeStopped, Running
 from ..replication.raft.quorum import Quorum
 from ..replication.raft.quorum_files import QuorumDamaged, QuorumFiles
 from ..replication.replica.replica import Replica
-from ..replication.replica.replica_messages import ForPartition, PartitionId
+from ..replication.replica.replica_messages import ForPartition, PartitionId, ReplicaRequest
 from ..replication.shards.coordinators import default_makers
 from ..replication.shards.group_shard import GroupSettings
 from ..replication.shards.transaction_shard import TransactionSettings
@@ -314,15 +317,15 @@ class ClusterNode:
 
     # What it is asked
 
-    def ask(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Any]:
+    def ask(self, machine: str, body: Request, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Answer]:
         """See `NodeRuntime.ask`. Raises `LogClosed`."""
         return self._running().ask(machine, body, at=at, timeout_s=timeout_s)
 
-    def answer(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Any:
+    def answer(self, machine: str, body: Request, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Answer:
         """See `NodeRuntime.answer`. Raises `LogClosed`, too."""
         return self._running().answer(machine, body, at=at, timeout_s=timeout_s)
 
-    def answers(self, machine: str, bodies: Sequence[Any], *, timeout_s: float = ASK_S) -> list[Any]:
+    def answers(self, machine: str, bodies: Sequence[Request], *, timeout_s: float = ASK_S) -> list[Answer]:
         """See `LoneNode.answers`. Raises `LogClosed`, too."""
         return self._running().answers(machine, bodies, timeout_s=timeout_s)
 
@@ -331,12 +334,12 @@ class ClusterNode:
             raise LogClosed("this node has not started yet" if self._node is None else "this node has ended")
         return self._node
 
-    def tell(self, machine: str, body: Any) -> None:
+    def tell(self, machine: str, body: Request) -> None:
         """See `NodeRuntime.tell`."""
         if self._node is not None:
             self._node.tell(machine, body)
 
-    def caught_up(self) -> Future[None]:
+    def caught_up(self) -> Future[Answer]:
         """See `NodeRuntime.caught_up`."""
         if self._node is None:
             raise LogClosed("this node has not started yet")
@@ -349,7 +352,7 @@ class ClusterNode:
         except NodeStopped as error:
             raise LogClosed("this node has ended") from error
 
-    def partition_answer(self, partition: PartitionId, body: Any, timeout_s: float = ASK_S) -> Any:
+    def partition_answer(self, partition: PartitionId, body: ReplicaRequest, timeout_s: float = ASK_S) -> Answer:
         """Of a replica of this node. Raises `NotNow`, `LogClosed`."""
         try:
             return self.answer(BROKER, ForPartition(partition, body), timeout_s=timeout_s)
@@ -358,7 +361,7 @@ class ClusterNode:
         except NoAnswer as error:
             raise NotNow(ErrorCode.request_timed_out, "the replica has not answered in time") from error
 
-    def ask_controller(self, body: Any, timeout_s: float = _DECIDED_S) -> Any:
+    def ask_controller(self, body: LeaderRequest, timeout_s: float = _DECIDED_S) -> LeaderAnswer:
         """The answer of whoever leads the quorum; it is looked for.
 
         Raises `NotNow` where nobody answers in time: what was asked may have happened, or may yet.
@@ -375,17 +378,20 @@ class ClusterNode:
             time.sleep(_AGAIN_S)
         raise NotNow(ErrorCode.request_timed_out, "no controller of the cluster has answered in time")
 
-    def _answer_of(self, at: NodeId, body: Any, timeout_s: float) -> Any:
+    def _answer_of(self, at: NodeId, body: LeaderRequest, timeout_s: float) -> LeaderAnswer | NotController | None:
         try:
-            return self.answer(CONTROLLER, body, at=at, timeout_s=timeout_s)
+            answer = self.answer(CONTROLLER, body, at=at, timeout_s=timeout_s)
         except NoAnswer:
             return None
         except NodeStopped as error:
             raise LogClosed("this node has ended") from error
+        assert isinstance(answer, LeaderAnswer | NotController), f"not an answer of the controller: {answer!r}"
+        return answer
 
-    def decide(self, body: Any, timeout_s: float = _DECIDED_S) -> Done | Refused:
+    def decide(self, body: DecidedRequest, timeout_s: float = _DECIDED_S) -> Done | Refused:
         """A change of the metadata; once it is done, this node knows it, too. Raises as `ask_controller` does."""
         answer = self.ask_controller(body, timeout_s)
+        assert not isinstance(answer, QuorumDescription), "nothing was to be described"
         if isinstance(answer, Done):
             self.wait_for(lambda image: image.index >= answer.index, timeout_s)
         return answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -12,7 +12,9 @@ from ..cores.group_messages import NO_NOTE, CheckCommit, CommitNote, GroupFault
 from ..cores.transaction_records import Identity, TransactionState
 from ..cores.transactions import TransactionDescription
 from ..errors import LogClosed, NotNow
+from ..replication.broker.broker import BrokerRequest
 from ..replication.machine import BROKER, NodeId
+from ..replication.machine_messages import Answer
 from ..replication.node.node_runtime import NoAnswer, NodeStopped
 from ..replication.replica.replica_messages import EndHanging, PartitionId, Refused
 from ..replication.shards.coordination_messages import ForEveryShard, ForTransaction, place_of
@@ -32,10 +34,11 @@ from ..replication.shards.transaction_messages import (
     ProducerGiven,
     SendOffsets,
     SentOffsets,
+    TransactionRequest,
 )
 from ..topic_rules import TRANSACTIONS_TOPIC
 from .cluster_log import ClusterLog
-from .refusals import refused
+from .refusals import given, listed, refused
 
 _ANSWER_S: Final = 3.0  # clients have one such request under way, and ask again when it is answered
 _STATES: Final = {
@@ -54,8 +57,7 @@ class ClusterTransactions:
         self._node = log.node
 
     def new_producer_id(self) -> int:
-        given: ProducerGiven = self._asked(AskProducerId(), None)
-        return given.producer_id
+        return given(self._asked(AskProducerId(), None), ProducerGiven).producer_id
 
     def start(self, transactional_id: str, timeout_ms: int, known: tuple[int, int] | None) -> Identity:
         return self._given(transactional_id, InitProducer(timeout_ms, *(known or ())))
@@ -103,10 +105,10 @@ class ClusterTransactions:
         self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, commit))
 
     def end_and_raise(self, who: Identity, *, commit: bool, visibly: bool = False) -> Identity:
-        given = self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, commit, True))
+        raised = self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, commit, True))
         if visibly:
             self._ask(who.transactional_id, AwaitEnd())
-        return given
+        return raised
 
     def commit_at_once(self, who: Identity, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> Identity:
         """As `end_and_raise` does, visibly. In: `offsets`: by group; see `EndTransaction`. What the transaction has
@@ -138,8 +140,8 @@ class ClusterTransactions:
 
     def described(self) -> list[TransactionDescription]:
         """All that are coordinated here."""
-        shards = self._asked(ForEveryShard(TRANSACTIONS_TOPIC, ListTransactions()), None)
-        return [self._description(found) for shard in shards for found in shard]
+        answer = self._asked(ForEveryShard(TRANSACTIONS_TOPIC, ListTransactions()), None)
+        return [self._description(found) for found in listed(answer, DescribedTransaction)]
 
     def _description(self, found: DescribedTransaction) -> TransactionDescription:
         image = self._node.image
@@ -152,11 +154,11 @@ class ClusterTransactions:
         state = _STATES.get(found.state, TransactionState.COMPLETE_COMMIT)
         return TransactionDescription(who, state, tuple(places), found.open_ms, found.timeout_ms)
 
-    def _given(self, transactional_id: str, body: Any) -> Identity:
-        given: ProducerGiven = self._ask(transactional_id, body)
-        return Identity(transactional_id, given.producer_id, given.epoch)
+    def _given(self, transactional_id: str, body: InitProducer | EndTransaction) -> Identity:
+        now = given(self._ask(transactional_id, body), ProducerGiven)
+        return Identity(transactional_id, now.producer_id, now.epoch)
 
-    def _ask(self, transactional_id: str, body: Any) -> Any:
+    def _ask(self, transactional_id: str, body: TransactionRequest) -> Answer:
         return self._asked(ForTransaction(transactional_id, body), self._coordinator_of(transactional_id))
 
     def _coordinator_of(self, transactional_id: str) -> NodeId | None:
@@ -167,7 +169,7 @@ class ClusterTransactions:
             raise NotNow(ErrorCode.coordinator_not_available, "the coordinator of transactions has no leader now")
         return state.leader
 
-    def _asked(self, body: Any, at: NodeId | None) -> Any:
+    def _asked(self, body: BrokerRequest, at: NodeId | None) -> Answer:
         try:
             answer = self._node.answer(BROKER, body, at=at, timeout_s=_ANSWER_S)
         except (LogClosed, NodeStopped) as error:

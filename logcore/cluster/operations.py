@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from millstream.errors import LogError
 
@@ -26,16 +26,18 @@ from ..replication.controller.controller_messages import (
     SetThrottle,
     Trouble,
 )
-from ..replication.controller.controller_requests import MIN_ISR
+from ..replication.controller.controller_requests import MIN_ISR, DecidedRequest, LeaderAnswer, LeaderRequest
 from ..replication.controller.metadata_image import MetadataImage
 from ..replication.controller.operations_messages import (
     DescribeQuorum,
     DescribeQuorumHere,
     DescribeReplicas,
     QuorumDescription,
+    QuorumHere,
     ReplicasDescribed,
 )
 from ..replication.machine import BROKER, CONTROLLER, NodeId
+from ..replication.machine_messages import Answer, Request
 from ..replication.node.node_runtime import NoAnswer, NodeStopped
 from ..replication.raft.quorum_messages import VotersChanged
 from ..replication.replica.replica_messages import PartitionId
@@ -76,11 +78,11 @@ class ClusterPort(Protocol):
         """All that this node knows to be committed."""
         ...
 
-    def ask(self, machine: str, body: Any, *, at: NodeId | None = None) -> Future[Any]:
+    def ask(self, machine: str, body: Request, *, at: NodeId | None = None) -> Future[Answer]:
         """In: `at`: another node. The answer, or an error where that node does not answer in time."""
         ...
 
-    def ask_controller(self, body: Any, timeout_s: float) -> Any:
+    def ask_controller(self, body: LeaderRequest, timeout_s: float) -> LeaderAnswer:
         """Raises `NotNow` where no node that decides has answered by then."""
         ...
 
@@ -102,12 +104,13 @@ class Operations:
             quorum = self.quorum()
         except NoController:
             here = port.ask(CONTROLLER, DescribeQuorumHere()).result(_ANSWERS_S)
+            assert isinstance(here, QuorumHere)
             return status_of(self._cluster, here, port.image, None, self._described(port.image))
         return status_of(self._cluster, quorum, quorum.image, quorum.voters, self._described(quorum.image))
 
     def quorum(self) -> QuorumDescription:
         """Raises `NoController`."""
-        found = self._decided(DescribeQuorum(), _ANSWERS_S)
+        found = self._answered(DescribeQuorum(), _ANSWERS_S)
         assert isinstance(found, QuorumDescription)
         return found
 
@@ -275,12 +278,17 @@ class Operations:
 
     # Asking
 
-    def _do(self, body: Any) -> None:
+    def _do(self, body: DecidedRequest) -> None:
         answer = self._decided(body)
         if isinstance(answer, Refused):
             raise OperationRefused(answer.message)
 
-    def _decided(self, body: Any, seconds: float = _DECIDES_S) -> Any:
+    def _decided(self, body: DecidedRequest) -> Done | Refused:
+        answer = self._answered(body, _DECIDES_S)
+        assert not isinstance(answer, QuorumDescription), "nothing was to be described"
+        return answer
+
+    def _answered(self, body: LeaderRequest, seconds: float) -> LeaderAnswer:
         """What the controller answers, whichever node that is by then. Raises `NoController`."""
         deadline = time.monotonic() + seconds
         while True:

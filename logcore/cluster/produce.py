@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -34,6 +34,7 @@ from ..protocol.wire.produce_messages import ProduceData, ProduceRequest, Produc
 from ..records.batch import Buffer, EncodedBatch, stamp
 from ..replication.disk.disk_log import DiskLog
 from ..replication.machine import BROKER
+from ..replication.machine_messages import Answer as MachineAnswer
 from ..replication.node.node_codec import FRAME_BYTES_MAX
 from ..replication.node.node_runtime import NoAnswer, NodeStopped
 from ..replication.replica.replica_messages import ForPartition, PartitionId, Produced, Refused
@@ -48,7 +49,7 @@ _BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # with what a frame says 
 _TOLD_BYTES_MAX: Final = 8 * 1024 * 1024
 
 _Checked = ForPartition | ProduceResult
-_Stored = tuple[ProduceData, "asyncio.Future[Any] | ProduceResult"]
+_Stored = tuple[ProduceData, "asyncio.Future[MachineAnswer] | ProduceResult"]
 
 
 class ClusterProduce:
@@ -113,6 +114,7 @@ class ClusterProduce:
             return failed(data, error)
         if isinstance(answer, Refused):
             return failed(data, refused(answer))
+        assert isinstance(answer, Produced)
         return ProduceResult(where, 0, answer.first_offset, partition.log_start_offset)
 
     async def _told(self, size: int) -> None:
@@ -171,7 +173,7 @@ class ClusterProduce:
             return data, ProduceResult(data.partition, 0)
         return data, _in_loop(self._log.node.ask(BROKER, checked))
 
-    def _result(self, data: ProduceData, stored: asyncio.Future[Any] | ProduceResult) -> ProduceResult:
+    def _result(self, data: ProduceData, stored: asyncio.Future[MachineAnswer] | ProduceResult) -> ProduceResult:
         if isinstance(stored, ProduceResult):
             return stored
         if not stored.done():
@@ -219,5 +221,5 @@ def _ended() -> NotNow:
     return NotNow(ErrorCode.not_leader_or_follower, "this node has ended")
 
 
-def _in_loop(asked: Future[Any]) -> asyncio.Future[Any]:
+def _in_loop(asked: Future[MachineAnswer]) -> asyncio.Future[MachineAnswer]:
     return asyncio.wrap_future(asked)

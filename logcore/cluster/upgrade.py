@@ -34,9 +34,9 @@ from ..records.key_values import KeyValue, decode_key_values, encode_key_values
 from ..replication.controller.metadata_image import ImageCodec
 from ..replication.controller.metadata_records import (
     ConfigChanged,
-    MetadataRecord,
     PartitionState,
     ProducerIdsReserved,
+    SingleRecord,
     Together,
     TopicCreated,
 )
@@ -206,7 +206,7 @@ class _Upgrade:
         sync_folder(self._path)
         fp("upgrade.metadata")
 
-    def _records(self, topics: Iterable[_Topic], plan: Mapping[str, Any]) -> Iterable[MetadataRecord]:
+    def _records(self, topics: Iterable[_Topic], plan: Mapping[str, Any]) -> Iterable[SingleRecord]:
         yield ProducerIdsReserved(plan["next_producer_id"])
         for topic in topics:
             yield TopicCreated(topic.id, topic.name)

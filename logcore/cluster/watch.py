@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from ..replication.controller.metadata_image import MetadataImage, fold, folded
 from ..replication.controller.metadata_records import BrokerFenced, PartitionState, Together
 from ..replication.machine import Committed, Effect, Input, NodeId
+from ..replication.machine_messages import Change
+from ..replication.raft.quorum_messages import LogRecord
 from ..replication.replica.replica_messages import PartitionId
 
 _log: Final = structlog.get_logger("millstream.cluster")
@@ -56,7 +58,7 @@ class MetadataWatch:
             self._learn(given)
         return []
 
-    def apply(self, change: Any) -> None:
+    def apply(self, change: Change) -> None:
         """Nothing is stored: see `Storage`."""
 
     def sync(self) -> None:
@@ -77,7 +79,7 @@ class MetadataWatch:
         for listener in self._listeners:
             listener(before, image)
 
-    def _notice(self, image: MetadataImage, record: Any) -> None:
+    def _notice(self, image: MetadataImage, record: LogRecord) -> None:
         """In: `image`: before the record."""
         if isinstance(record, PartitionState):
             self._notice_partition(image, record)

@@ -6,12 +6,18 @@ The same machines run on sockets and files (`node_runtime.py`) and in the simula
 
 A node runs several machines, each under a name: `controller` (the metadata quorum and what it decides) and `broker`
 (its replicas). They talk to each other as they talk to other nodes: a message to the own node is delivered, too.
-Inputs and effects are named tuples, for millions of them are made: look at their type, not at their length.
+Inputs and effects are named tuples, for millions of them are made: look at their type, not at their length. All that
+they may carry is listed in `machine_messages.py`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, NewType, Protocol
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, NewType, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from .controller.metadata_image import MetadataImage
+    from .machine_messages import Answer, Change, Message, Request
+    from .raft.quorum_messages import LogRecord
 
 NodeId = NewType("NodeId", int)
 Operation = NewType("Operation", int)  # numbered by the machine, unique within one life of it
@@ -20,15 +26,18 @@ RequestId = NewType("RequestId", int)  # given by the shell to a client's reques
 CONTROLLER: Final = "controller"
 BROKER: Final = "broker"
 
+_Message = TypeVar("_Message", covariant=True)
+_Request = TypeVar("_Request", covariant=True)
+
 
 # Inputs
 
 
-class Received(NamedTuple):
+class Received(NamedTuple, Generic[_Message]):
     """A message of a machine of this or another node. Any message may be lost, late, twice or out of order."""
 
     sender: NodeId
-    message: Any
+    message: _Message
 
 
 class Tick(NamedTuple):
@@ -48,11 +57,11 @@ class Persisted(NamedTuple):
     failed: str | None = None
 
 
-class Asked(NamedTuple):
+class Asked(NamedTuple, Generic[_Request]):
     """A client's request; its answer is a `Reply` with the same `request`."""
 
     request: RequestId
-    body: Any
+    body: _Request
 
 
 class Committed(NamedTuple):
@@ -64,12 +73,12 @@ class Committed(NamedTuple):
     """
 
     first_index: int
-    records: tuple[Any, ...]
-    image: Any = None
-    folded: Any = None
+    records: tuple[LogRecord, ...]
+    image: MetadataImage | None = None
+    folded: MetadataImage | None = None
 
 
-Input = Received | Tick | Persisted | Asked | Committed
+Input: TypeAlias = "Received[Message] | Tick | Persisted | Asked[Request] | Committed"
 
 
 # Effects
@@ -79,7 +88,7 @@ class Send(NamedTuple):
     """To the machine of this name on that node; None: to the one of the sender's own name."""
 
     to: NodeId
-    message: Any
+    message: Message
     machine: str | None = None
 
 
@@ -87,12 +96,12 @@ class Persist(NamedTuple):
     """Carry out this change on the disk, after those before it, then step `Persisted`. Reads see it at once."""
 
     operation: Operation
-    change: Any
+    change: Change
 
 
 class Reply(NamedTuple):
     request: RequestId
-    response: Any
+    response: Answer
 
 
 class Panic(NamedTuple):

@@ -101,7 +101,7 @@ class ClusterChecks:
             own, response = replica.core.leader_epoch, effect.response
             if response.__class__ is ReadBatches and own != read.leader_epoch:
                 raise InvariantViolated("R6", f"node {host.id} of epoch {own} answers a read of {read.leader_epoch}")
-            fenced = response.__class__ is Refused and response.problem is Problem.FENCED_LEADER_EPOCH
+            fenced = isinstance(response, Refused) and response.problem is Problem.FENCED_LEADER_EPOCH
             self._kernel.counters["reads of a leader epoch that is over"] += fenced
 
     def proposes(self, asked: AlterPartition) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
+from millstream.logcore.replication.machine_messages import Change
 from millstream.logcore.replication.replica.replica_core import SyncLog
 from millstream.logcore.replication.replica.replica_messages import PartitionId
 
@@ -87,7 +88,8 @@ class SimReplicaLogs:
     def stored(self) -> Iterable[PartitionId]:
         return stored_on(self._disk)
 
-    def apply(self, change: SyncLog) -> None:
+    def apply(self, change: Change) -> None:
+        assert isinstance(change, SyncLog)
         self._dirty[change.partition] = None
 
     def sync(self) -> None:

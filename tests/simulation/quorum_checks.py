@@ -12,6 +12,7 @@ from millstream.logcore.replication.raft.quorum_messages import (
     Append,
     AppendAnswer,
     Entry,
+    LeaderStarted,
     QuorumRecovered,
     Vote,
     VoteAnswer,
@@ -41,7 +42,7 @@ class QuorumChecks:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.committed: list[Entry] = [Entry(0, None)]  # by index, from 1 on
+        self.committed: list[Entry] = [Entry(0, LeaderStarted(NodeId(0)))]  # by index, from 1 on
         self._committed_in: list[int] = [0]  # likewise: the term in which it was
         self._leaders: dict[int, NodeId] = {}  # by term
         self._granted: dict[tuple[NodeId, int], NodeId] = {}  # who got the vote of a node in a term

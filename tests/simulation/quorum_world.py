@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 from zlib import crc32
 
 from millstream.logcore.replication.controller.metadata_codec import encode_record
@@ -17,13 +17,16 @@ from millstream.logcore.replication.machine import (
     Effect,
     Input,
     NodeId,
+    Persisted,
+    Received,
     Reply,
     RequestId,
+    Tick,
 )
 from millstream.logcore.replication.raft.quorum import Quorum
 from millstream.logcore.replication.raft.quorum_files import QuorumDamaged, QuorumFiles
 from millstream.logcore.replication.raft.quorum_frames import MAGIC
-from millstream.logcore.replication.raft.quorum_messages import VotersChanged
+from millstream.logcore.replication.raft.quorum_messages import QuorumMessage, VotersChanged
 from millstream.logcore.replication.raft.quorum_state import Role
 
 from .host import CannotStart, Host, Running
@@ -59,19 +62,19 @@ class Proposer:
 
     def __init__(self, quorum: Quorum, snapshot_every: int) -> None:
         self.quorum = quorum
-        self.image: tuple[int, int] = (0, 0)
+        self.image: Any = (0, 0)  # in the place of the metadata's
         self._snapshot_every = snapshot_every
         self._asked: dict[int, tuple[int, RequestId]] = {}  # by index: term, request
 
     def step(self, given: Input) -> list[Effect]:
         quorum = self.quorum
         if isinstance(given, Asked):
-            index = quorum.propose(given.body)
+            index = quorum.propose(cast("ConfigChanged", given.body))
             if index is not None:
                 self._asked[index] = quorum.term, given.request
             effects = quorum.drain()
         else:
-            effects = quorum.step(given)
+            effects = quorum.step(cast("Received[QuorumMessage] | Tick | Persisted", given))
         out = list(effects)
         for effect in effects:
             if effect.__class__ is Committed:
@@ -89,7 +92,7 @@ class Proposer:
             self.image = _Counted.fold(self.image, record)
             term, request = self._asked.pop(index, (None, None))
             if request is not None and term == self.quorum.log.term_at(index):
-                out.append(Reply(request, index))
+                out.append(Reply(request, cast("Any", index)))
 
 
 class QuorumWorld(World):
@@ -182,7 +185,7 @@ class QuorumWorld(World):
     def finish(self) -> None:
         for request, index in self._acknowledged.items():
             record = self.checks.committed[index].record
-            if record.__class__ is not ConfigChanged or record.key != str(request):
+            if not isinstance(record, ConfigChanged) or record.key != str(request):
                 raise InvariantViolated("I5", f"request {request} was acknowledged at {index}, where {record} is")
 
     def line(self, host: Host) -> str:
@@ -233,7 +236,7 @@ class QuorumWorld(World):
             folds.append(_Counted.fold(folds[-1], entry.record))
         if committed.image is not None:
             self.kernel.counters["snapshots installed"] += 1
-            if committed.image != folds[committed.first_index - 1]:
+            if cast("Any", committed.image) != folds[committed.first_index - 1]:
                 raise InvariantViolated("I20", f"the image before {committed.first_index} is not the fold of the log")
         last = committed.first_index + len(committed.records) - 1
         if proposer.image != folds[last]:
@@ -337,4 +340,4 @@ def _hand_over(simulation: Simulation, fault: Fault) -> bool:
 
 def carry_out(simulation: Simulation, quorum: Quorum) -> None:
     """Lets the shell do what an operator's act has left in the quorum: with the next tick, at once."""
-    simulation.hosts[quorum.id].step(CONTROLLER, Asked(RequestId(0), ConfigChanged("", "0", None)))
+    simulation.hosts[quorum.id].step(CONTROLLER, Asked(RequestId(0), cast("Any", ConfigChanged("", "0", None))))

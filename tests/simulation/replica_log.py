@@ -11,6 +11,7 @@ from crc32c import crc32c
 
 from millstream.logcore.errors import write_error
 from millstream.logcore.records.batch import HEADER_SIZE, EncodedBatch, checksum_of, read_header
+from millstream.logcore.replication.machine_messages import Change
 from millstream.logcore.replication.replica.replica_core import SyncLog
 from millstream.logcore.storage.epoch_cache import EpochCache
 from millstream.logcore.storage.partition_state import LogState
@@ -120,8 +121,9 @@ class SimReplicaLog:
 
     # Storage
 
-    def apply(self, change: SyncLog) -> None:
+    def apply(self, change: Change) -> None:
         """What is to be made durable is in the file already."""
+        assert isinstance(change, SyncLog)
 
     def sync(self) -> None:
         self._file.sync()

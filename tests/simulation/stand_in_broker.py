@@ -5,7 +5,7 @@ It stands in for the real one where only the controller is looked at. What it mu
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from millstream.logcore.replication.controller.controller_messages import (
     BrokerAccepted,
@@ -145,7 +145,7 @@ class StandInBroker:
         if state.leader == self.id:
             self._lead(partition, state)
         elif state.leader is not None:
-            self._out.append(Send(state.leader, Follows(partition, state.leader_epoch, self.epoch)))
+            self._out.append(Send(state.leader, cast("Any", Follows(partition, state.leader_epoch, self.epoch))))
 
     def _lead(self, partition: PartitionId, state: PartitionState) -> None:
         """Asks for the ISR that it sees."""

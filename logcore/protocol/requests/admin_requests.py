@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -21,6 +21,22 @@ from ..wire.messages import Fields
 from .config_requests import Resource
 from .topic_requests import described_partition, topic_uuid
 
+if TYPE_CHECKING:
+    from .request_shapes import (
+        AlterPartitionReassignmentsPartition,
+        AlterPartitionReassignmentsRequest,
+        CreateAclsRequest,
+        DeleteAclsRequest,
+        DescribeAclsRequest,
+        DescribeLogDirsRequest,
+        DescribeLogDirsTopic,
+        DescribeTopicPartitionsRequest,
+        ElectLeadersRequest,
+        ElectLeadersTopic,
+        ListConfigResourcesRequest,
+        ListPartitionReassignmentsRequest,
+    )
+
 _PARTITIONS_MAX: Final = 2000  # of one answer; Kafka's default
 _NO_ACLS: Final = "who may do what is said in the server's configuration, under [access]"
 
@@ -28,7 +44,7 @@ _NO_ACLS: Final = "who may do what is said in the server's configuration, under 
 # Where the bytes are
 
 
-def describe_log_dirs(broker: Desk, request: Any, peer: Peer) -> Fields:
+def describe_log_dirs(broker: Desk, request: DescribeLogDirsRequest, peer: Peer) -> Fields:
     """One folder, and how much of it each partition takes."""
     try:
         check_administrator(peer)
@@ -53,7 +69,7 @@ def describe_log_dirs(broker: Desk, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _asked(broker: Desk, topics: Any) -> Iterable[tuple[str, Iterable[int]]]:
+def _asked(broker: Desk, topics: Sequence[DescribeLogDirsTopic] | None) -> Iterable[tuple[str, Iterable[int]]]:
     known = broker.log.topics()
     if topics is None:
         return [(name, range(topic.partition_count)) for name, topic in known.items()]
@@ -75,7 +91,7 @@ def _size(broker: Desk, topic: str, partition: int) -> Fields:
 # Topics, page by page
 
 
-def describe_topic_partitions(broker: Desk, request: Any, peer: Peer) -> Fields:
+def describe_topic_partitions(broker: Desk, request: DescribeTopicPartitionsRequest, peer: Peer) -> Fields:
     """In the order of names, so that a cursor says where to go on."""
     topics = broker.log.topics()
     names = sorted({entry.name for entry in request.topics} or {name for name in topics if may_see(peer, name)})
@@ -118,7 +134,7 @@ def _described(broker: Desk, peer: Peer, name: str, topic: Topic | None, numbers
     }
 
 
-def list_config_resources(broker: Desk, request: Any, peer: Peer) -> Fields:
+def list_config_resources(broker: Desk, request: ListConfigResourcesRequest, peer: Peer) -> Fields:
     """Topics, nodes, and groups that have settings; the oldest version asks for something that there is not."""
     kinds = set(getattr(request, "resource_types", (0,))) or set(Resource)
     found: list[Fields] = []
@@ -141,15 +157,16 @@ def list_config_resources(broker: Desk, request: Any, peer: Peer) -> Fields:
 # Replicas
 
 
-def elect_leaders(broker: Desk, request: Any, peer: Peer) -> Fields:
+def elect_leaders(broker: Desk, request: ElectLeadersRequest, peer: Peer) -> Fields:
     """No list of partitions asks for all, and is told only of those that change. An election may cost records."""
     try:
         check_administrator(peer)
     except LogError as error:
         return _no_election(request, code_of(error))
     unclean = getattr(request, "election_type", 0) == _UNCLEAN
-    everything = request.topic_partitions is None
-    asked = _everywhere(broker, peer) if everything else _by_topic(request.topic_partitions)
+    named = request.topic_partitions
+    everything = named is None
+    asked = _everywhere(broker, peer) if named is None else _by_topic(named)
 
     def results(topic: str, numbers: Iterable[int]) -> list[Fields]:
         outcomes = {
@@ -169,7 +186,7 @@ def elect_leaders(broker: Desk, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _no_election(request: Any, code: ErrorCode) -> Fields:
+def _no_election(request: ElectLeadersRequest, code: ErrorCode) -> Fields:
     """Old clients look at the partitions only."""
     asked = [] if request.topic_partitions is None else _by_topic(request.topic_partitions)
     return {
@@ -184,7 +201,7 @@ def _no_election(request: Any, code: ErrorCode) -> Fields:
 _UNCLEAN: Final = 1
 
 
-def _by_topic(topics: Any) -> list[tuple[str, Iterable[int]]]:
+def _by_topic(topics: Sequence[ElectLeadersTopic]) -> list[tuple[str, Iterable[int]]]:
     return [(topic.topic, topic.partitions) for topic in topics]
 
 
@@ -201,13 +218,13 @@ def _changed(change: Callable[[], None]) -> Fields:
     return {"error_code": ErrorCode.none, "error_message": None}
 
 
-def alter_partition_reassignments(broker: Desk, request: Any, peer: Peer) -> Fields:
+def alter_partition_reassignments(broker: Desk, request: AlterPartitionReassignmentsRequest, peer: Peer) -> Fields:
     try:
         check_administrator(peer)
     except LogError as error:
         return {"error_code": code_of(error), "error_message": message_of(error), "responses": []}
 
-    def altered(topic: str, asked: Any) -> Fields:
+    def altered(topic: str, asked: AlterPartitionReassignmentsPartition) -> Fields:
         where = TopicPartition(topic, asked.partition_index)
         outcome = _changed(lambda: broker.layout.reassign(where, asked.replicas))
         return {"partition_index": asked.partition_index, **outcome}
@@ -221,7 +238,7 @@ def alter_partition_reassignments(broker: Desk, request: Any, peer: Peer) -> Fie
     }
 
 
-def list_partition_reassignments(broker: Desk, request: Any, peer: Peer) -> Fields:
+def list_partition_reassignments(broker: Desk, request: ListPartitionReassignmentsRequest, peer: Peer) -> Fields:
     """No list of topics asks for all."""
     known = broker.log.topics()
     asked = _everywhere(broker, peer)
@@ -252,15 +269,15 @@ def _moving(broker: Desk, topic: str, numbers: Iterable[int]) -> list[Fields]:
 # Rights
 
 
-def describe_acls(broker: Desk, request: Any, peer: Peer) -> Fields:
+def describe_acls(broker: Desk, request: DescribeAclsRequest, peer: Peer) -> Fields:
     return {"error_code": ErrorCode.security_disabled, "error_message": _NO_ACLS, "resources": []}
 
 
-def create_acls(broker: Desk, request: Any, peer: Peer) -> Fields:
+def create_acls(broker: Desk, request: CreateAclsRequest, peer: Peer) -> Fields:
     refused = {"error_code": ErrorCode.security_disabled, "error_message": _NO_ACLS}
     return {"results": [refused for _ in request.creations]}
 
 
-def delete_acls(broker: Desk, request: Any, peer: Peer) -> Fields:
+def delete_acls(broker: Desk, request: DeleteAclsRequest, peer: Peer) -> Fields:
     refused = {"error_code": ErrorCode.security_disabled, "error_message": _NO_ACLS, "matching_acls": []}
     return {"filter_results": [refused for _ in request.filters]}

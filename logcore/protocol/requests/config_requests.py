@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -25,6 +25,17 @@ from ..setting_origins import SettingOrigin, described, fixed, unknown, without_
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
 from .transaction_requests import TIMEOUT_MS_MAX
+
+if TYPE_CHECKING:
+    from .request_shapes import (
+        AlterConfigsRequest,
+        AlterConfigsResource,
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+        IncrementalAlterConfigsEntry,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResource,
+    )
 
 
 class Resource(IntEnum):
@@ -56,7 +67,7 @@ class GroupNotAllowed(NotAllowed):
 # What is set
 
 
-def describe_configs(broker: Desk, request: Any, peer: Peer) -> Fields:
+def describe_configs(broker: Desk, request: DescribeConfigsRequest, peer: Peer) -> Fields:
     """Every setting, with its default where it is not set."""
     documented = getattr(request, "include_documentation", False)
     results: list[Fields] = []
@@ -75,7 +86,7 @@ def describe_configs(broker: Desk, request: Any, peer: Peer) -> Fields:
     return {"results": results}
 
 
-def _entries_of(broker: Desk, asked: Any, peer: Peer, documented: bool) -> Iterable[Fields]:
+def _entries_of(broker: Desk, asked: DescribeConfigsResource, peer: Peer, documented: bool) -> Iterable[Fields]:
     """Raises `LogError`."""
     name = asked.resource_name
     match asked.resource_type:
@@ -173,28 +184,28 @@ def config_entries(config: Mapping[str, str]) -> Iterable[Fields]:
 # Changing it
 
 
-def alter_configs(broker: Desk, request: Any, peer: Peer) -> Fields:
+def alter_configs(broker: Desk, request: AlterConfigsRequest, peer: Peer) -> Fields:
     """The older way: what is not named goes back to its default."""
 
-    def change(asked: Any, config: Mapping[str, str]) -> dict[str, str]:
+    def change(asked: AlterConfigsResource, config: Mapping[str, str]) -> dict[str, str]:
         return {entry.name: entry.value for entry in asked.configs if entry.value is not None}
 
-    return _alter(broker, request, peer, change)
+    return _alter(broker, request.resources, peer, change, only_check=request.validate_only)
 
 
-def incremental_alter_configs(broker: Desk, request: Any, peer: Peer) -> Fields:
+def incremental_alter_configs(broker: Desk, request: IncrementalAlterConfigsRequest, peer: Peer) -> Fields:
     """What is not named stays."""
 
-    def change(asked: Any, config: Mapping[str, str]) -> dict[str, str]:
+    def change(asked: IncrementalAlterConfigsResource, config: Mapping[str, str]) -> dict[str, str]:
         changed = dict(config)
         for entry in asked.configs:
             _apply(changed, entry)
         return changed
 
-    return _alter(broker, request, peer, change)
+    return _alter(broker, request.resources, peer, change, only_check=request.validate_only)
 
 
-def _apply(config: dict[str, str], entry: Any) -> None:
+def _apply(config: dict[str, str], entry: IncrementalAlterConfigsEntry) -> None:
     value = entry.value or ""
     present = [part for part in config.get(entry.name, "").split(",") if part]
     match entry.config_operation:
@@ -210,14 +221,17 @@ def _apply(config: dict[str, str], entry: Any) -> None:
             raise InvalidConfigChange(f"there is no way {other} to change a setting")
 
 
-_Change = Callable[[Any, Mapping[str, str]], dict[str, str]]
+_Asked = TypeVar("_Asked", "AlterConfigsResource", "IncrementalAlterConfigsResource")
+_Change = Callable[[_Asked, Mapping[str, str]], dict[str, str]]
 
 
-def _alter(broker: Desk, request: Any, peer: Peer, change: _Change) -> Fields:
-    return {"responses": [_altered(broker, asked, peer, change, request.validate_only) for asked in request.resources]}
+def _alter(
+    broker: Desk, resources: Sequence[_Asked], peer: Peer, change: _Change[_Asked], *, only_check: bool
+) -> Fields:
+    return {"responses": [_altered(broker, asked, peer, change, only_check) for asked in resources]}
 
 
-def _altered(broker: Desk, asked: Any, peer: Peer, change: _Change, only_check: bool) -> Fields:
+def _altered(broker: Desk, asked: _Asked, peer: Peer, change: _Change[_Asked], only_check: bool) -> Fields:
     result: Fields = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
     try:
         _change(broker, asked, peer, change, only_check=only_check)
@@ -238,7 +252,7 @@ def _code_of(error: LogError) -> ErrorCode:
             return code_of(error)
 
 
-def _change(broker: Desk, asked: Any, peer: Peer, change: _Change, *, only_check: bool) -> None:
+def _change(broker: Desk, asked: _Asked, peer: Peer, change: _Change[_Asked], *, only_check: bool) -> None:
     """Raises `LogError`."""
     name = asked.resource_name
     match asked.resource_type:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
@@ -25,8 +25,15 @@ from ..wire.messages import Fields
 from .group_requests import code_of_fault, topics_read
 from .topic_requests import topic_uuid
 
+if TYPE_CHECKING:
+    from .request_shapes import (
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatTopic,
+    )
 
-def consumer_group_heartbeat(broker: Desk, request: Any, peer: Peer) -> Fields:
+
+def consumer_group_heartbeat(broker: Desk, request: ConsumerGroupHeartbeatRequest, peer: Peer) -> Fields:
     """A member says what it reads, and is told what it should read."""
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "member_id": request.member_id or None}
@@ -70,7 +77,7 @@ def _times(broker: Desk, group: str) -> tuple[int, int]:
     return value_of(OF_GROUPS, settings, SESSION_MS), value_of(OF_GROUPS, settings, HEARTBEAT_MS)
 
 
-def _places(broker: Desk, owned: Any) -> frozenset[TopicPartition]:
+def _places(broker: Desk, owned: Sequence[ConsumerGroupHeartbeatTopic]) -> frozenset[TopicPartition]:
     """What of it there still is: a topic that was deleted meanwhile is nobody's."""
     names = {topic_uuid(broker, name): name for name in broker.log.topics()}
     return frozenset(
@@ -92,7 +99,7 @@ def _by_id(broker: Desk, places: Iterable[TopicPartition], *, named: bool = Fals
     ]
 
 
-def consumer_group_describe(broker: Desk, request: Any, peer: Peer) -> Fields:
+def consumer_group_describe(broker: Desk, request: ConsumerGroupDescribeRequest, peer: Peer) -> Fields:
     return {
         "groups": [
             _described_or_not(broker, peer, group)

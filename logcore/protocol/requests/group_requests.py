@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -40,6 +41,18 @@ from ..security.peer import Peer
 from ..wire.faults import code_of, message_of, sayable
 from ..wire.messages import Fields
 
+if TYPE_CHECKING:
+    from .request_shapes import (
+        DeleteGroupsRequest,
+        DescribeGroupsRequest,
+        HeartbeatRequest,
+        JoinGroupRequest,
+        LeaveGroupRequest,
+        ListGroupsRequest,
+        OffsetDeleteRequest,
+        SyncGroupRequest,
+    )
+
 _ASKS_TWICE_FROM: Final = 4
 _KNOWS_SKIPPING_FROM: Final = 9
 _BATCHED_LEAVING_FROM: Final = 3
@@ -60,7 +73,7 @@ def code_of_fault(fault: GroupFault) -> ErrorCode:
 # What members ask
 
 
-async def join_group(broker: Desk, request: Any, peer: Peer) -> Fields:
+async def join_group(broker: Desk, request: JoinGroupRequest, peer: Peer) -> Fields:
     """Comes when all members have joined."""
     version = request.__version__
     if broker.refuses(peer, request.group_id):
@@ -108,7 +121,7 @@ def _no_name(version: int) -> str | None:
     return None if version >= 7 else ""
 
 
-async def sync_group(broker: Desk, request: Any, peer: Peer) -> Fields:
+async def sync_group(broker: Desk, request: SyncGroupRequest, peer: Peer) -> Fields:
     """Comes when the leader has decided."""
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "assignment": b""}
@@ -152,7 +165,7 @@ async def _asked(broker: Desk, message: Message, kind: type[_Reply], limit_s: fl
     return reply
 
 
-def _settle(given: asyncio.Future[Reply], error: BaseException | None, asked: Any) -> None:
+def _settle(given: asyncio.Future[Reply], error: BaseException | None, asked: Future[Reply]) -> None:
     if given.cancelled():
         return
     if error is not None:
@@ -171,7 +184,7 @@ def _answered(broker: Desk, message: Message, kind: type[_Reply]) -> _Reply:
     return reply
 
 
-def heartbeat(broker: Desk, request: Any, peer: Peer) -> Fields:
+def heartbeat(broker: Desk, request: HeartbeatRequest, peer: Peer) -> Fields:
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed}
     beat = Heartbeat(
@@ -180,7 +193,7 @@ def heartbeat(broker: Desk, request: Any, peer: Peer) -> Fields:
     return {"error_code": code_of_fault(_answered(broker, beat, GroupAnswer).fault)}
 
 
-def leave_group(broker: Desk, request: Any, peer: Peer) -> Fields:
+def leave_group(broker: Desk, request: LeaveGroupRequest, peer: Peer) -> Fields:
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "members": []}
     batched = request.__version__ >= _BATCHED_LEAVING_FROM
@@ -208,7 +221,7 @@ def leave_group(broker: Desk, request: Any, peer: Peer) -> Fields:
 # What administrators ask
 
 
-def describe_groups(broker: Desk, request: Any, peer: Peer) -> Fields:
+def describe_groups(broker: Desk, request: DescribeGroupsRequest, peer: Peer) -> Fields:
     return {
         "groups": [
             _described_or_not(broker, peer, group, request.__version__)
@@ -268,7 +281,7 @@ def _described(description: GroupDescription, version: int) -> Fields:
     }
 
 
-def list_groups(broker: Desk, request: Any, peer: Peer) -> Fields:
+def list_groups(broker: Desk, request: ListGroupsRequest, peer: Peer) -> Fields:
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     kinds = {kind.lower() for kind in getattr(request, "types_filter", ())}
     try:
@@ -292,7 +305,7 @@ def list_groups(broker: Desk, request: Any, peer: Peer) -> Fields:
     }
 
 
-def delete_groups(broker: Desk, request: Any, peer: Peer) -> Fields:
+def delete_groups(broker: Desk, request: DeleteGroupsRequest, peer: Peer) -> Fields:
     return {
         "results": [{"group_id": group, "error_code": _deleted(broker, peer, group)} for group in request.groups_names]
     }
@@ -304,7 +317,7 @@ def _deleted(broker: Desk, peer: Peer, group: str) -> ErrorCode:
     return _code(lambda: broker.log.groups.delete(group))
 
 
-def offset_delete(broker: Desk, request: Any, peer: Peer) -> Fields:
+def offset_delete(broker: Desk, request: OffsetDeleteRequest, peer: Peer) -> Fields:
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed}
     asked = [

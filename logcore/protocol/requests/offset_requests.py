@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -20,6 +20,22 @@ from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
 from .group_requests import code_of_fault
 
+if TYPE_CHECKING:
+    from .request_shapes import (
+        FindCoordinatorRequest,
+        ListOffsetsPartition,
+        ListOffsetsRequest,
+        OffsetCommitRequest,
+        OffsetFetchGroup,
+        OffsetFetchRequest,
+        OffsetFetchTopic,
+        OffsetForLeaderEpochPartition,
+        OffsetForLeaderEpochRequest,
+        TxnOffsetCommitRequest,
+    )
+
+    CommitRequest = OffsetCommitRequest | TxnOffsetCommitRequest
+
 LATEST: Final = -1
 EARLIEST: Final = -2
 LARGEST_TIMESTAMP: Final = -3
@@ -30,7 +46,7 @@ _NOTHING_COMMITTED: Final = CommittedOffset(-1)
 _METADATA_CHARACTERS_MAX: Final = 4096
 
 
-def list_offsets(broker: Desk, request: Any, peer: Peer) -> Fields:
+def list_offsets(broker: Desk, request: ListOffsetsRequest, peer: Peer) -> Fields:
     committed_only = getattr(request, "isolation_level", 0) == 1
     return {
         "topics": [
@@ -43,7 +59,7 @@ def list_offsets(broker: Desk, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _listed(broker: Desk, peer: Peer, topic: str, asked: Any, committed_only: bool) -> Fields:
+def _listed(broker: Desk, peer: Peer, topic: str, asked: ListOffsetsPartition, committed_only: bool) -> Fields:
     try:
         check_visible(peer, topic)
         where = TopicPartition(topic, asked.partition_index)
@@ -78,7 +94,7 @@ def _offset_for(
     return found if found is not None and found.offset < end_offset else _NOT_FOUND
 
 
-def find_coordinator(broker: Desk, request: Any, peer: Peer) -> Fields:
+def find_coordinator(broker: Desk, request: FindCoordinatorRequest, peer: Peer) -> Fields:
     """Older clients ask for one, newer ones for several at once."""
     kind: KeyKind = "transaction" if getattr(request, "key_type", 0) == _TRANSACTION else "group"
     keys = getattr(request, "coordinator_keys", None)
@@ -105,7 +121,7 @@ def _coordinator(broker: Desk, peer: Peer, kind: KeyKind, key: str) -> Fields:
     return {"error_code": ErrorCode.none, "node_id": found.node, "host": found.host, "port": found.port}
 
 
-def offset_commit(broker: Desk, request: Any, peer: Peer) -> Fields:
+def offset_commit(broker: Desk, request: OffsetCommitRequest, peer: Peer) -> Fields:
     """Only from members of the group's present generation, or where the group has no members."""
     if broker.refuses(peer, request.group_id):
         return each_partition(request, ErrorCode.group_authorization_failed)
@@ -124,7 +140,7 @@ def offset_commit(broker: Desk, request: Any, peer: Peer) -> Fields:
 
 
 def committable(
-    broker: Desk, peer: Peer, request: Any
+    broker: Desk, peer: Peer, request: CommitRequest
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ErrorCode]]:
     """What can be committed of what the request names, and what is wrong with the rest."""
     notes = notes_in(request)
@@ -143,7 +159,7 @@ def committable(
     return good, refused
 
 
-def offset_fetch(broker: Desk, request: Any, peer: Peer) -> Fields:
+def offset_fetch(broker: Desk, request: OffsetFetchRequest, peer: Peer) -> Fields:
     """No list of topics asks for all that the group committed. Newer clients ask for several groups at once."""
     groups = getattr(request, "groups", None)
     stable = getattr(request, "require_stable", False)
@@ -152,7 +168,7 @@ def offset_fetch(broker: Desk, request: Any, peer: Peer) -> Fields:
     return {"groups": [_fetched_group(broker, peer, group, stable) for group in groups]}
 
 
-def _fetched_group(broker: Desk, peer: Peer, asked: Any, stable: bool) -> Fields:
+def _fetched_group(broker: Desk, peer: Peer, asked: OffsetFetchGroup, stable: bool) -> Fields:
     if not peer.may("group", asked.group_id):
         return {"group_id": asked.group_id, "topics": [], "error_code": ErrorCode.group_authorization_failed}
     try:
@@ -163,7 +179,7 @@ def _fetched_group(broker: Desk, peer: Peer, asked: Any, stable: bool) -> Fields
     return {"group_id": asked.group_id, "topics": topics, "error_code": ErrorCode.none}
 
 
-def _not_fetched(topics: Any, code: ErrorCode) -> list[Fields]:
+def _not_fetched(topics: Sequence[OffsetFetchTopic], code: ErrorCode) -> list[Fields]:
     """Old clients look for errors here only, and would take an empty list for a group without offsets."""
     nothing: Fields = {"committed_offset": -1, "metadata": "", "error_code": code}
     return [
@@ -175,7 +191,9 @@ def _not_fetched(topics: Any, code: ErrorCode) -> list[Fields]:
     ]
 
 
-def _fetched(broker: Desk, peer: Peer, group: str, topics: Any, stable: bool) -> list[Fields]:
+def _fetched(
+    broker: Desk, peer: Peer, group: str, topics: Sequence[OffsetFetchTopic] | None, stable: bool
+) -> list[Fields]:
     # In this order: what a transaction decides in between is among what is committed.
     unsettled = broker.log.unsettled_offsets(group) if stable else frozenset[TopicPartition]()
     committed = broker.log.groups.committed(group)
@@ -211,7 +229,7 @@ def _fetched(broker: Desk, peer: Peer, group: str, topics: Any, stable: bool) ->
     ]
 
 
-def offset_for_leader_epoch(broker: Desk, request: Any, peer: Peer) -> Fields:
+def offset_for_leader_epoch(broker: Desk, request: OffsetForLeaderEpochRequest, peer: Peer) -> Fields:
     return {
         "topics": [
             {
@@ -223,7 +241,7 @@ def offset_for_leader_epoch(broker: Desk, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _epoch_end(broker: Desk, peer: Peer, topic: str, asked: Any) -> Fields:
+def _epoch_end(broker: Desk, peer: Peer, topic: str, asked: OffsetForLeaderEpochPartition) -> Fields:
     result: Fields = {"partition": asked.partition}
     try:
         check_visible(peer, topic)
@@ -234,7 +252,7 @@ def _epoch_end(broker: Desk, peer: Peer, topic: str, asked: Any) -> Fields:
     return {**result, "error_code": ErrorCode.none, "leader_epoch": end.epoch, "end_offset": end.end_offset}
 
 
-def offsets_in(request: Any) -> dict[TopicPartition, int]:
+def offsets_in(request: CommitRequest) -> dict[TopicPartition, int]:
     return {
         TopicPartition(topic.name, partition.partition_index): partition.committed_offset
         for topic in request.topics
@@ -242,7 +260,7 @@ def offsets_in(request: Any) -> dict[TopicPartition, int]:
     }
 
 
-def notes_in(request: Any) -> dict[TopicPartition, CommitNote]:
+def notes_in(request: CommitRequest) -> dict[TopicPartition, CommitNote]:
     return {
         TopicPartition(topic.name, partition.partition_index): CommitNote(
             partition.committed_metadata or "", getattr(partition, "committed_leader_epoch", -1)
@@ -252,7 +270,9 @@ def notes_in(request: Any) -> dict[TopicPartition, CommitNote]:
     }
 
 
-def each_partition(request: Any, error: ErrorCode, refused: Mapping[TopicPartition, ErrorCode] | None = None) -> Fields:
+def each_partition(
+    request: CommitRequest, error: ErrorCode, refused: Mapping[TopicPartition, ErrorCode] | None = None
+) -> Fields:
     """The same answer for every partition of the request, but for those that were refused."""
     refused = refused or {}
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -16,12 +16,17 @@ from ..security.peer import Peer
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
 
+if TYPE_CHECKING:
+    from .request_shapes import (
+        DescribeQuorumRequest,
+    )
+
 _METADATA: Final = "__cluster_metadata"
 _LISTENER: Final = "CONTROLLER"
 _NO_FOLDER: Final = uuid.UUID(int=0)
 
 
-def describe_quorum(broker: Desk, request: Any, peer: Peer) -> Fields:
+def describe_quorum(broker: Desk, request: DescribeQuorumRequest, peer: Peer) -> Fields:
     """For administrators."""
     try:
         check_administrator(peer)

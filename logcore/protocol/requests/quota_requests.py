@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -19,6 +19,14 @@ from ..setting_limits import NAME_BYTES_MAX, check_room, is_too_long
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
 
+if TYPE_CHECKING:
+    from .request_shapes import (
+        AlterClientQuotasEntry,
+        AlterClientQuotasOp,
+        AlterClientQuotasRequest,
+        DescribeClientQuotasRequest,
+    )
+
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _EVERYBODY: Final[Entity] = frozenset({(CLIENT_ID, None)})
 
@@ -29,7 +37,7 @@ class InvalidQuota(LogError):
     code = "INVALID_QUOTA"
 
 
-def describe_client_quotas(broker: Desk, request: Any, peer: Peer) -> Fields:
+def describe_client_quotas(broker: Desk, request: DescribeClientQuotasRequest, peer: Peer) -> Fields:
     """For administrators. What the configuration says counts as that of the default client, where no other is set."""
     try:
         check_administrator(peer)
@@ -56,7 +64,7 @@ def _all(broker: Desk) -> Mapping[Entity, Mapping[str, str]]:
     return found
 
 
-def _fits(entity: Entity, request: Any) -> bool:
+def _fits(entity: Entity, request: DescribeClientQuotasRequest) -> bool:
     parts = dict(entity)
     for asked in request.components:
         if asked.entity_type not in parts:
@@ -69,12 +77,12 @@ def _fits(entity: Entity, request: Any) -> bool:
     return not request.strict or len(parts) == len(request.components)
 
 
-def alter_client_quotas(broker: Desk, request: Any, peer: Peer) -> Fields:
+def alter_client_quotas(broker: Desk, request: AlterClientQuotasRequest, peer: Peer) -> Fields:
     """For administrators."""
     return {"entries": [_altered(broker, peer, entry, only_check=request.validate_only) for entry in request.entries]}
 
 
-def _altered(broker: Desk, peer: Peer, entry: Any, *, only_check: bool) -> Fields:
+def _altered(broker: Desk, peer: Peer, entry: AlterClientQuotasEntry, *, only_check: bool) -> Fields:
     result = {"entity": [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity]}
     try:
         check_administrator(peer)
@@ -90,7 +98,7 @@ def _altered(broker: Desk, peer: Peer, entry: Any, *, only_check: bool) -> Field
     return {**result, "error_code": ErrorCode.none, "error_message": None}
 
 
-def _entity(entry: Any) -> Mapping[str, str | None]:
+def _entity(entry: AlterClientQuotasEntry) -> Mapping[str, str | None]:
     """Raises `InvalidQuota`."""
     parts = [(part.entity_type, part.entity_name) for part in entry.entity]
     kinds = [kind for kind, _ in parts]
@@ -101,7 +109,7 @@ def _entity(entry: Any) -> Mapping[str, str | None]:
     return dict(parts)
 
 
-def _change(op: Any) -> tuple[str, str | None]:
+def _change(op: AlterClientQuotasOp) -> tuple[str, str | None]:
     """Raises `InvalidQuota`."""
     if op.key not in (PRODUCED, FETCHED):
         raise InvalidQuota(f'there is no quota "{op.key}": there are {PRODUCED} and {FETCHED}')

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from typing import Any
+from typing import TYPE_CHECKING
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -19,10 +19,16 @@ from ..security.users import Principal
 from ..wire.messages import Fields
 from .scram_requests import KeptUsers
 
+if TYPE_CHECKING:
+    from .request_shapes import (
+        SaslAuthenticateRequest,
+        SaslHandshakeRequest,
+    )
+
 _log = structlog.get_logger("millstream.logcore")
 
 
-def sasl_handshake(broker: Desk, request: Any, peer: Peer) -> Fields:
+def sasl_handshake(broker: Desk, request: SaslHandshakeRequest, peer: Peer) -> Fields:
     users = broker.settings.users
     mechanisms = [PLAIN] if users is None else [PLAIN, *DIGESTS]
     peer.sasl = None
@@ -36,7 +42,7 @@ def sasl_handshake(broker: Desk, request: Any, peer: Peer) -> Fields:
     return {"error_code": error, "mechanisms": mechanisms}
 
 
-def sasl_authenticate(broker: Desk, request: Any, peer: Peer) -> Fields:
+def sasl_authenticate(broker: Desk, request: SaslAuthenticateRequest, peer: Peer) -> Fields:
     """Who fails is not asked again on this connection."""
     chosen, message = peer.sasl, bytes(request.auth_bytes)
     if chosen is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -21,6 +21,13 @@ from ..served_log import ServedLog
 from ..setting_limits import NAME_BYTES_MAX, check_room, is_too_long
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
+
+if TYPE_CHECKING:
+    from .request_shapes import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsUpsertion,
+        DescribeUserScramCredentialsRequest,
+    )
 
 _MECHANISMS: Final[Mapping[int, str]] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _NUMBERS: Final = {name: number for number, name in _MECHANISMS.items()}
@@ -78,7 +85,7 @@ def _text(kept: ScramCredential) -> str:
     return "$".join([str(kept.iterations), *(base64.b64encode(part).decode() for part in parts)])
 
 
-def describe_user_scram_credentials(broker: Desk, request: Any, peer: Peer) -> Fields:
+def describe_user_scram_credentials(broker: Desk, request: DescribeUserScramCredentialsRequest, peer: Peer) -> Fields:
     """No list of users asks for all. For administrators."""
     try:
         check_administrator(peer)
@@ -119,15 +126,24 @@ class CredentialRefused(LogError):
         self.problem = problem
 
 
-def alter_user_scram_credentials(broker: Desk, request: Any, peer: Peer) -> Fields:
+class _Asked(NamedTuple):
+    """Of one user. `wanted`: the new password; None deletes it."""
+
+    mechanism: int
+    wanted: AlterUserScramCredentialsUpsertion | None
+
+
+def alter_user_scram_credentials(broker: Desk, request: AlterUserScramCredentialsRequest, peer: Peer) -> Fields:
     """A request changes one password of each user, as in Kafka. For administrators."""
-    by_user: dict[str, list[Any]] = {}
-    for asked in (*request.deletions, *request.upsertions):
-        by_user.setdefault(asked.name, []).append(asked)
+    by_user: dict[str, list[_Asked]] = {}
+    for deleted in request.deletions:
+        by_user.setdefault(deleted.name, []).append(_Asked(deleted.mechanism, None))
+    for wanted in request.upsertions:
+        by_user.setdefault(wanted.name, []).append(_Asked(wanted.mechanism, wanted))
     return {"results": [_altered(broker, peer, name, asked) for name, asked in by_user.items()]}
 
 
-def _altered(broker: Desk, peer: Peer, name: str, asked: list[Any]) -> Fields:
+def _altered(broker: Desk, peer: Peer, name: str, asked: list[_Asked]) -> Fields:
     try:
         check_administrator(peer)
         if len(asked) > 1:
@@ -142,26 +158,27 @@ def _altered(broker: Desk, peer: Peer, name: str, asked: list[Any]) -> Fields:
     return {"user": name, "error_code": ErrorCode.none, "error_message": None}
 
 
-def _change(broker: Desk, name: str, asked: Any) -> tuple[str, str | None]:
+def _change(broker: Desk, name: str, asked: _Asked) -> tuple[str, str | None]:
     """Raises `CredentialRefused`."""
     if not name:
         raise CredentialRefused(ErrorCode.unacceptable_credential, "a user has a name")
     mechanism = _MECHANISMS.get(asked.mechanism)
     if mechanism is None:
         raise CredentialRefused(ErrorCode.unsupported_sasl_mechanism, f"there is no mechanism {asked.mechanism}")
-    if not hasattr(asked, "salted_password"):
+    wanted = asked.wanted
+    if wanted is None:
         return mechanism, _deletion(broker, name, mechanism)
-    if not _ITERATIONS_MIN <= asked.iterations <= _ITERATIONS_MAX:
-        what = f"{asked.iterations} iterations: it is between {_ITERATIONS_MIN} and {_ITERATIONS_MAX}"
+    if not _ITERATIONS_MIN <= wanted.iterations <= _ITERATIONS_MAX:
+        what = f"{wanted.iterations} iterations: it is between {_ITERATIONS_MIN} and {_ITERATIONS_MAX}"
         raise CredentialRefused(ErrorCode.unacceptable_credential, what)
-    if is_too_long(name) or len(asked.salt) > _SALT_BYTES_MAX:
+    if is_too_long(name) or len(wanted.salt) > _SALT_BYTES_MAX:
         what = f"a name has at most {NAME_BYTES_MAX} bytes, and a salt {_SALT_BYTES_MAX}"
         raise CredentialRefused(ErrorCode.unacceptable_credential, what)
     users = broker.settings.users
     if users is not None and users.named(name) is None:
         what = f'the configuration names no user "{name}", and so nobody can have rights under this name'
         raise CredentialRefused(ErrorCode.unacceptable_credential, what)
-    return mechanism, _text(credential_of_salted(mechanism, asked.salted_password, asked.salt, asked.iterations))
+    return mechanism, _text(credential_of_salted(mechanism, wanted.salted_password, wanted.salt, wanted.iterations))
 
 
 def _deletion(broker: Desk, name: str, mechanism: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -22,6 +22,20 @@ from ..wire.apis import ADVERTISED_FROM, FEATURES, KNOWN
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
 from .config_requests import config_entries
+
+if TYPE_CHECKING:
+    from .request_shapes import (
+        CreatePartitionsRequest,
+        CreatePartitionsTopic,
+        CreateTopicsRequest,
+        CreateTopicsTopic,
+        DeleteRecordsPartition,
+        DeleteRecordsRequest,
+        DeleteTopicsRequest,
+        DescribeClusterRequest,
+        MetadataRequest,
+        MetadataTopic,
+    )
 
 _PARTITIONS_BY_DEFAULT: Final = 1
 _HIGH_WATERMARK: Final = -1
@@ -47,7 +61,7 @@ def api_versions(error: ErrorCode = ErrorCode.none) -> Fields:
     }
 
 
-def metadata(broker: Desk, request: Any, peer: Peer) -> Fields:
+def metadata(broker: Desk, request: MetadataRequest, peer: Peer) -> Fields:
     """No list of topics asks for all; in the oldest version an empty list does. Newer clients may ask by id."""
     topics = broker.log.topics()
     if request.topics is None or (request.__version__ == 0 and not request.topics):
@@ -66,7 +80,7 @@ def metadata(broker: Desk, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _may_create(request: Any) -> bool:
+def _may_create(request: MetadataRequest) -> bool:
     """In versions that cannot say it, it is meant."""
     return getattr(request, "allow_auto_topic_creation", True)
 
@@ -79,10 +93,11 @@ def _create_missing(broker: Desk, peer: Peer, names: Sequence[str | None]) -> No
             broker.layout.create_topic(TopicCreation(name, _PARTITIONS_BY_DEFAULT, {}))
 
 
-def _described_or_not(broker: Desk, peer: Peer, topics: Mapping[str, Topic], asked: Any) -> Fields:
+def _described_or_not(broker: Desk, peer: Peer, topics: Mapping[str, Topic], asked: MetadataTopic) -> Fields:
     name, error = asked.name, ErrorCode.unknown_topic_or_partition
-    if not name and getattr(asked, "topic_id", None) is not None:  # some clients send an empty name beside the id
-        name = _name_of(broker, asked.topic_id)
+    topic_id: uuid.UUID | None = getattr(asked, "topic_id", None)
+    if not name and topic_id is not None:  # some clients send an empty name beside the id
+        name = _name_of(broker, topic_id)
         error = ErrorCode.unknown_topic_id
     topic = topics.get(name or "")
     if name and not may_see(peer, name):
@@ -90,7 +105,7 @@ def _described_or_not(broker: Desk, peer: Peer, topics: Mapping[str, Topic], ask
     elif topic is not None:
         return _described(broker, topic)
     nameless = None if asked.__version__ >= _NAMELESS_FROM else ""
-    return {"error_code": error, "name": asked.name or nameless, "topic_id": getattr(asked, "topic_id", None)}
+    return {"error_code": error, "name": asked.name or nameless, "topic_id": topic_id}
 
 
 def _described(broker: Desk, topic: Topic) -> Fields:
@@ -124,11 +139,11 @@ def described_partition(broker: Desk, topic: str, partition: int) -> Fields:
     }
 
 
-def create_topics(broker: Desk, request: Any, peer: Peer) -> Fields:
+def create_topics(broker: Desk, request: CreateTopicsRequest, peer: Peer) -> Fields:
     return {"topics": [_created(broker, topic, peer, only_check=request.validate_only) for topic in request.topics]}
 
 
-def _created(broker: Desk, asked: Any, peer: Peer, *, only_check: bool) -> Fields:
+def _created(broker: Desk, asked: CreateTopicsTopic, peer: Peer, *, only_check: bool) -> Fields:
     partition_count = _PARTITIONS_BY_DEFAULT if asked.num_partitions == -1 else asked.num_partitions
     config = {entry.name: entry.value for entry in asked.configs if entry.value is not None}
 
@@ -152,13 +167,13 @@ def _created(broker: Desk, asked: Any, peer: Peer, *, only_check: bool) -> Field
     }
 
 
-def _replication(broker: Desk, asked: Any) -> int:
+def _replication(broker: Desk, asked: CreateTopicsTopic) -> int:
     if asked.assignments:
         return len(asked.assignments[0].broker_ids)
     return asked.replication_factor if asked.replication_factor != -1 else broker.layout.default_replication()
 
 
-def _assignment(asked: Any) -> Sequence[Sequence[int]]:
+def _assignment(asked: CreateTopicsTopic) -> Sequence[Sequence[int]]:
     """Replicas by partition. Raises `InvalidTopic`."""
     by_number = {assignment.partition_index: tuple(assignment.broker_ids) for assignment in asked.assignments}
     if sorted(by_number) != list(range(len(asked.assignments))):
@@ -166,7 +181,7 @@ def _assignment(asked: Any) -> Sequence[Sequence[int]]:
     return [by_number[number] for number in range(len(by_number))]
 
 
-def delete_topics(broker: Desk, request: Any, peer: Peer) -> Fields:
+def delete_topics(broker: Desk, request: DeleteTopicsRequest, peer: Peer) -> Fields:
     """By name; newer clients may name ids instead."""
 
     def deleted(name: str, id: uuid.UUID | None = None) -> Fields:
@@ -193,8 +208,8 @@ def _name_of(broker: Desk, id: uuid.UUID | None) -> str | None:
     return None if id is None else broker.log.topic_name(id.bytes)
 
 
-def create_partitions(broker: Desk, request: Any, peer: Peer) -> Fields:
-    def created(asked: Any) -> Fields:
+def create_partitions(broker: Desk, request: CreatePartitionsRequest, peer: Peer) -> Fields:
+    def created(asked: CreatePartitionsTopic) -> Fields:
         def create() -> None:
             check_administrable(peer, asked.name)
             placed = [tuple(assignment.broker_ids) for assignment in asked.assignments or ()]
@@ -208,10 +223,10 @@ def create_partitions(broker: Desk, request: Any, peer: Peer) -> Fields:
     return {"results": [created(asked) for asked in request.topics]}
 
 
-def delete_records(broker: Desk, request: Any, peer: Peer) -> Fields:
+def delete_records(broker: Desk, request: DeleteRecordsRequest, peer: Peer) -> Fields:
     """Everything before an offset; -1 stands for the high watermark."""
 
-    def deleted(topic: str, asked: Any) -> Fields:
+    def deleted(topic: str, asked: DeleteRecordsPartition) -> Fields:
         low_watermark = -1
 
         def delete() -> None:
@@ -233,7 +248,7 @@ def delete_records(broker: Desk, request: Any, peer: Peer) -> Fields:
     }
 
 
-def describe_cluster(broker: Desk, request: Any, peer: Peer) -> Fields:
+def describe_cluster(broker: Desk, request: DescribeClusterRequest, peer: Peer) -> Fields:
     nodes = broker.layout.nodes(peer.local)
     return {
         "error_code": ErrorCode.none,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -24,6 +24,20 @@ from ..wire.messages import Fields
 from .group_requests import code_of_fault
 from .offset_requests import committable, each_partition, notes_in
 
+if TYPE_CHECKING:
+    from .request_shapes import (
+        AddOffsetsToTxnRequest,
+        AddPartitionsToTxnRequest,
+        DescribeProducersRequest,
+        DescribeTransactionsRequest,
+        EndTxnRequest,
+        InitProducerIdRequest,
+        ListTransactionsRequest,
+        TxnOffsetCommitRequest,
+        WriteTxnMarkersMarker,
+        WriteTxnMarkersRequest,
+    )
+
 TIMEOUT_MS_MAX: Final = 15 * 60 * 1000
 """The longest that a producer may ask for a transaction to stay open, as Kafka's `transaction.max.timeout.ms`."""
 _STATE_NAMES: Final = {
@@ -38,7 +52,7 @@ _RAISES_FROM: Final = 5  # of EndTxn; with such a version of TxnOffsetCommit, of
 _KNOWS_FENCED_FROM: Final = 4  # before, clients take only the older code
 
 
-def init_producer_id(broker: Desk, request: Any, peer: Peer) -> Fields:
+def init_producer_id(broker: Desk, request: InitProducerIdRequest, peer: Peer) -> Fields:
     """A new id, or a new epoch of the transactional id, which fences whoever had it."""
     timeout_ms = round(request.transaction_timeout.total_seconds() * 1000)
     if request.transactional_id == "":
@@ -66,7 +80,7 @@ def _no_producer(error: ErrorCode) -> Fields:
     return {"error_code": error, "producer_id": -1, "producer_epoch": -1}
 
 
-def add_partitions_to_txn(broker: Desk, request: Any, peer: Peer) -> Fields:
+def add_partitions_to_txn(broker: Desk, request: AddPartitionsToTxnRequest, peer: Peer) -> Fields:
     """All of them or none."""
     asked = [
         TopicPartition(topic.name, partition) for topic in request.v3_and_below_topics for partition in topic.partitions
@@ -112,7 +126,7 @@ def _why_not(topic: Topic | None, where: TopicPartition, peer: Peer) -> ErrorCod
     return None if known else ErrorCode.unknown_topic_or_partition
 
 
-def add_offsets_to_txn(broker: Desk, request: Any, peer: Peer) -> Fields:
+def add_offsets_to_txn(broker: Desk, request: AddOffsetsToTxnRequest, peer: Peer) -> Fields:
     if _is_others(broker, peer, request.transactional_id):
         return {"error_code": ErrorCode.transactional_id_authorization_failed}
     if broker.refuses(peer, request.group_id):
@@ -120,7 +134,7 @@ def add_offsets_to_txn(broker: Desk, request: Any, peer: Peer) -> Fields:
     return {"error_code": _code(lambda: broker.transactions.add_offsets(_who(request), request.group_id))}
 
 
-def txn_offset_commit(broker: Desk, request: Any, peer: Peer) -> Fields:
+def txn_offset_commit(broker: Desk, request: TxnOffsetCommitRequest, peer: Peer) -> Fields:
     check = CheckCommit(
         request.group_id,
         getattr(request, "generation_id", -1),
@@ -145,7 +159,7 @@ def txn_offset_commit(broker: Desk, request: Any, peer: Peer) -> Fields:
     return each_partition(request, code_of_fault(fault), refused)
 
 
-def end_txn(broker: Desk, request: Any, peer: Peer) -> Fields:
+def end_txn(broker: Desk, request: EndTxnRequest, peer: Peer) -> Fields:
     """Newer clients go on with another epoch."""
     if _is_others(broker, peer, request.transactional_id):
         refused = ErrorCode.transactional_id_authorization_failed
@@ -170,7 +184,7 @@ def _why_unknown(broker: Desk, peer: Peer, transactional_id: str) -> ErrorCode:
     return ErrorCode.transactional_id_not_found if here else ErrorCode.not_coordinator
 
 
-def _who(request: Any) -> Identity:
+def _who(request: AddOffsetsToTxnRequest | TxnOffsetCommitRequest | EndTxnRequest) -> Identity:
     return Identity(request.transactional_id, request.producer_id, request.producer_epoch)
 
 
@@ -189,7 +203,7 @@ def _start_of(known: TransactionDescription) -> datetime:
 # What administrators ask
 
 
-def describe_producers(broker: Desk, request: Any, peer: Peer) -> Fields:
+def describe_producers(broker: Desk, request: DescribeProducersRequest, peer: Peer) -> Fields:
     """Who has written to a partition, with a producer id."""
     return {
         "topics": [
@@ -227,10 +241,10 @@ def _producers_of(broker: Desk, peer: Peer, where: TopicPartition) -> Fields:
     }
 
 
-def write_txn_markers(broker: Desk, request: Any, peer: Peer) -> Fields:
+def write_txn_markers(broker: Desk, request: WriteTxnMarkersRequest, peer: Peer) -> Fields:
     """For administrators: a transaction that no coordinator ends any more is ended in the partitions themselves."""
 
-    def result(marker: Any, topic: str, number: int) -> Fields:
+    def result(marker: WriteTxnMarkersMarker, topic: str, number: int) -> Fields:
         def write() -> None:
             check_administrator(peer)
             where = TopicPartition(topic, number)
@@ -257,7 +271,7 @@ def write_txn_markers(broker: Desk, request: Any, peer: Peer) -> Fields:
     }
 
 
-def list_transactions(broker: Desk, request: Any, peer: Peer) -> Fields:
+def list_transactions(broker: Desk, request: ListTransactionsRequest, peer: Peer) -> Fields:
     try:
         described = broker.log.transactions()
     except LogError as error:  # a coordinator is not ready, so nobody knows yet whether these are all
@@ -290,7 +304,7 @@ def list_transactions(broker: Desk, request: Any, peer: Peer) -> Fields:
     }
 
 
-def describe_transactions(broker: Desk, request: Any, peer: Peer) -> Fields:
+def describe_transactions(broker: Desk, request: DescribeTransactionsRequest, peer: Peer) -> Fields:
     try:
         known = {found.identity.transactional_id: found for found in broker.log.transactions()}
     except LogError as error:

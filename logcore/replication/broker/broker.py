@@ -9,12 +9,20 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, assert_never
 
 from millstream.errors import LogError
 
 from ...topic_rules import TRANSACTIONS_TOPIC
-from ..controller.controller_messages import BrokerAccepted, BrokerRefused, HeartbeatAnswer, ProducerIds
+from ..controller.controller_messages import (
+    BrokerAccepted,
+    BrokerRefused,
+    ControllerMessage,
+    HeartbeatAnswer,
+    ProducerIds,
+    StandingMessage,
+)
+from ..controller.controller_requests import ControllerRequest
 from ..controller.metadata_image import MetadataImage, folded
 from ..controller.metadata_records import (
     BrokerFenced,
@@ -24,7 +32,7 @@ from ..controller.metadata_records import (
     Together,
     TopicDeleted,
 )
-from ..controller.operations_messages import DescribeReplicas
+from ..controller.operations_messages import DescribeReplicas, ReplicasDescribed
 from ..controller.partition_rules import is_alone
 from ..machine import (
     Asked,
@@ -41,6 +49,7 @@ from ..machine import (
     Send,
     Tick,
 )
+from ..raft.quorum_messages import LogRecord, QuorumMessage
 from ..replica.replica import Replica, ReplicaSettings
 from ..replica.replica_core import NEVER_MS, NodeTime
 from ..replica.replica_figures import described
@@ -48,6 +57,7 @@ from ..replica.replica_log import ReplicaLog
 from ..replica.replica_messages import (
     ACTIVE_CONTROLLER,
     COORDINATOR,
+    AlterPartition,
     AskEpochEnd,
     AskOffsets,
     FetchRefused,
@@ -58,16 +68,29 @@ from ..replica.replica_messages import (
     Problem,
     Read,
     Refused,
+    ReplicaAnswer,
 )
 from ..replica.throttle import Throttle, throttled_rates
 from ..shards.coordination import CoordinationSettings, Coordinators
-from ..shards.coordination_messages import ForEveryShard, ForGroup, ForTransaction, place_of
+from ..shards.coordination_messages import ForEveryShard, ForGroup, ForTransaction, ShardAnswer, ShardView, place_of
 from ..shards.led_log import ShardMaker
-from ..shards.transaction_messages import SHARDS_HEAR, AskProducerId, ProducerGiven, ToCoordinator, ToEveryCoordinator
+from ..shards.transaction_messages import (
+    AskOutcome,
+    AskProducerId,
+    ForCoordinators,
+    ProducerGiven,
+    ReplicaMessage,
+    ShardMessage,
+    ToCoordinator,
+    ToEveryCoordinator,
+)
 from .alarms import Alarms
 from .leader_lease import LeaderLease
 from .producer_ids import ProducerIdPool
 from .registration import BrokerIdentity, HeartbeatTimes, Registration
+
+if TYPE_CHECKING:
+    from ..machine_messages import Message, Request
 
 _READS: Final = (Read, AskOffsets, AskEpochEnd)
 
@@ -132,6 +155,19 @@ class OpenReplica(NamedTuple):
 
 class LeaveCluster(NamedTuple):
     """The process is about to end: what it leads is handed over. Answered when nothing is left to hand over."""
+
+
+BrokerRequest = (
+    LeaveCluster
+    | DescribeReplicas
+    | OpenReplica
+    | AskProducerId
+    | ForGroup
+    | ForTransaction
+    | ForEveryShard
+    | ForPartition
+)
+BrokerAnswer = ReplicasDescribed | ProducerGiven | ReplicaAnswer | ShardAnswer | tuple[ShardView, ...] | None
 
 
 class ReplicaBroker:
@@ -201,6 +237,8 @@ class ReplicaBroker:
                 self._persisted(operation, failed)
             case Tick(now_ms):
                 self._tick(given, now_ms)
+            case _:
+                assert_never(given)
         effects, self._out = self._out, []
         return effects
 
@@ -270,7 +308,7 @@ class ReplicaBroker:
             for part in record.records if isinstance(record, Together) else (record,):
                 self._apply(part)
 
-    def _apply(self, record: Any) -> None:
+    def _apply(self, record: LogRecord) -> None:
         if isinstance(record, PartitionState):
             newest = self._newest(record)
             if newest is not None:  # else its topic is deleted by a record that follows
@@ -395,7 +433,7 @@ class ReplicaBroker:
 
     # Replicas
 
-    def _receive(self, sender: NodeId, message: Any) -> None:
+    def _receive(self, sender: NodeId, message: Message) -> None:
         match message:
             case BrokerAccepted():
                 self._accepted(message)
@@ -408,11 +446,14 @@ class ReplicaBroker:
             case _:
                 self._to_replica(sender, message)
 
-    def _to_replica(self, sender: NodeId, message: Any) -> None:
-        if isinstance(message, SHARDS_HEAR):
+    def _to_replica(self, sender: NodeId, message: Message) -> None:
+        if not isinstance(message, ReplicaMessage):
+            if not isinstance(message, ShardMessage):
+                foreign: QuorumMessage | ControllerMessage | StandingMessage | ForCoordinators = message
+                raise AssertionError(f"not for a broker: {foreign!r}")
             self.coordinators.receive(sender, message)
             return
-        partition: PartitionId = message.partition
+        partition = message.partition
         replica = self._replica(partition)
         if replica is not None:
             self._take(partition, replica.step(Received(sender, message)))
@@ -421,7 +462,7 @@ class ReplicaBroker:
             answer = FetchRefused(partition, message.leader_epoch, message.correlation, problem, 0)
             self._out.append(Send(sender, answer))
 
-    def _ask(self, request: RequestId, body: Any) -> None:
+    def _ask(self, request: RequestId, body: Request) -> None:
         match body:
             case LeaveCluster():
                 self.registration.leave(request)
@@ -450,7 +491,8 @@ class ReplicaBroker:
                 else:
                     self._take(partition, replica.step(Asked(request, asked)))
             case _:
-                raise AssertionError(f"unknown request {body!r}")
+                foreign: ControllerRequest = body
+                raise AssertionError(f"not a request to a broker: {foreign!r}")
 
     def _open_all(self) -> None:
         """Those that rest, too: somebody wants to know how large they are."""
@@ -482,10 +524,12 @@ class ReplicaBroker:
                     self._persisting.append(_Persisting(operation, partition, of_replica))
                     self._out.append(Persist(operation, change))
                 case Send(to, message) if to == ACTIVE_CONTROLLER:
+                    assert isinstance(message, AlterPartition), "replicas say nothing else to the controller"
                     self.registration.say(message)
                 case Send(to, ToEveryCoordinator(message)) if to == COORDINATOR:
                     self._say_to_every_coordinator(message)
                 case Send(to, message) if to == COORDINATOR:
+                    assert isinstance(message, ToCoordinator), "one coordinator, or every one"
                     self._say_to_coordinator(message)
                 case _:
                     self._out.append(effect)
@@ -500,7 +544,7 @@ class ReplicaBroker:
         if state is not None and state.leader is not None:
             self._out.append(Send(state.leader, message.message._replace(partition=place)))
 
-    def _say_to_every_coordinator(self, message: Any) -> None:
+    def _say_to_every_coordinator(self, message: AskOutcome) -> None:
         topic = self.image.topics.get(self.image.topic_ids.get(TRANSACTIONS_TOPIC, ""))
         for state in topic.partitions if topic is not None else ():
             if state.leader is not None:

@@ -7,12 +7,13 @@ also renew the lease by which it answers reads of what it leads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..controller.controller_messages import (
     BrokerAccepted,
     BrokerHeartbeat,
     BrokerRefused,
+    ControllerMessage,
     HeartbeatAnswer,
     RegisterBroker,
     ReserveProducerIds,
@@ -71,7 +72,7 @@ class Registration:
         self._leaving.append(request)
         self.hurry()
 
-    def say(self, message: Any) -> None:
+    def say(self, message: ControllerMessage) -> None:
         self._emit(Send(self._identity.node, message, CONTROLLER))
 
     def register(self, *, clean: bool) -> None:

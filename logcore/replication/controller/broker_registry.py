@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..machine import BROKER, NodeId, Send
 from .controller_messages import BrokerAccepted, BrokerHeartbeat, BrokerRefused, HeartbeatAnswer, RegisterBroker
-from .metadata_image import BrokerImage
-from .metadata_records import BrokerFenced, BrokerRegistered, BrokerUnfenced, PartitionState
+from .metadata_image import BrokerImage, LifeRule
+from .metadata_records import BrokerFenced, BrokerRegistered, BrokerUnfenced, PartitionState, SingleRecord
 from .partition_rules import handed_over, is_alone, needs_decision, without, without_unclean
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class BrokerRegistry:
         """Whether a later life of this broker has registered (R8)."""
         return asked.incarnation < known.incarnation
 
-    def _registration(self, asked: RegisterBroker) -> list[Any]:
+    def _registration(self, asked: RegisterBroker) -> list[SingleRecord]:
         """The record, and what it means to partitions: whoever had the broker as a leader or in sync needs another."""
         broker = asked.broker
         leaves = without if asked.clean else self._leaves_for_good()
@@ -87,7 +87,7 @@ class BrokerRegistry:
         )
         return [record, *self._without(broker, leaves)]
 
-    def _leaves_for_good(self) -> Any:
+    def _leaves_for_good(self) -> LifeRule:
         """A broker that may lack what it acknowledged is neither in sync nor eligible (R14)."""
         return without_unclean
 
@@ -130,7 +130,7 @@ class BrokerRegistry:
         fenced = BrokerFenced(broker.id, broker.epoch, alone=True)
         self._controller.propose([fenced, *self._without(broker.id, without)])
 
-    def _without(self, node: NodeId, leaves: Any) -> list[PartitionState]:
+    def _without(self, node: NodeId, leaves: LifeRule) -> list[PartitionState]:
         """The partitions that change when the broker is not live any more, but for those that it has alone."""
         controller = self._controller
         now_live = controller.is_live

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from ..machine import (
     BROKER,
@@ -21,15 +21,18 @@ from ..machine import (
     Persisted,
     Received,
     Reply,
+    RequestId,
     Send,
     Tick,
 )
 from ..raft.quorum import Quorum
+from ..raft.quorum_messages import LogRecord, QuorumMessage
 from ..replica.replica_messages import AlterPartition, AlterRefused
 from .broker_registry import BrokerRegistry
 from .controller_description import quorum_here
 from .controller_messages import (
     BrokerHeartbeat,
+    ControllerMessage,
     Done,
     NotController,
     ProducerIds,
@@ -38,9 +41,9 @@ from .controller_messages import (
     ReserveProducerIds,
     Trouble,
 )
-from .controller_requests import MIN_ISR, REQUESTS, min_isr_of
+from .controller_requests import MIN_ISR, LeaderRequest, answered, min_isr_of
 from .metadata_image import MetadataImage, fold, folded
-from .metadata_records import PartitionState, ProducerIdsReserved, Together
+from .metadata_records import PartitionState, ProducerIdsReserved, SingleRecord, Together
 from .operations_messages import DescribeQuorumHere
 from .partition_rows import PartitionRow
 from .partition_rules import (
@@ -53,6 +56,9 @@ from .partition_rules import (
     with_leader,
     with_preferred_leader,
 )
+
+if TYPE_CHECKING:
+    from ..machine_messages import Message, Request
 
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
@@ -68,7 +74,7 @@ class _Waiting(NamedTuple):
     effect: Effect
 
 
-def _weight(record: Any) -> int:
+def _weight(record: LogRecord) -> int:
     return len(record.records) if isinstance(record, Together) else 1
 
 
@@ -88,22 +94,21 @@ class Controller:
         self._tried = 0
         self._since_snapshot = 0  # records that are committed and in no snapshot yet
         self._out: list[Effect] = []
-        self._handlers: dict[type, Callable[[NodeId, Any], None]] = {
-            RegisterBroker: self.brokers.register,
-            BrokerHeartbeat: self.brokers.heartbeat,
-            AlterPartition: self._alter_partition,
-            ReserveProducerIds: self._reserve_producer_ids,
-        }
 
     def step(self, given: Input) -> list[Effect]:
-        if isinstance(given, Received):
-            self._receive(given.sender, given.message)
-        elif isinstance(given, Tick):
-            self._go_on(given.now_ms)
-        elif isinstance(given, Persisted):
-            self.quorum.persisted(given.operation, given.failed)
-        elif isinstance(given, Asked):
-            self._asked(given.request, given.body)
+        match given:
+            case Received(sender, message):
+                self._receive(sender, message)
+            case Tick(now_ms):
+                self._go_on(now_ms)
+            case Persisted(operation, failed):
+                self.quorum.persisted(operation, failed)
+            case Asked(request, body):
+                self._asked(request, body)
+            case Committed():
+                pass  # that is an effect of this machine itself
+            case _:
+                assert_never(given)
         self._take_from_quorum()
         out, self._out = self._out, []
         return out
@@ -174,7 +179,7 @@ class Controller:
 
     # Decisions
 
-    def propose(self, records: Iterable[Any]) -> int | None:
+    def propose(self, records: Iterable[SingleRecord]) -> int | None:
         """Decides these records as one. Gives the index that has to be committed; None: not now."""
         together = tuple(records)
         if not together:
@@ -244,19 +249,30 @@ class Controller:
 
     # What is said
 
-    def _receive(self, sender: NodeId, message: Any) -> None:
-        if self.quorum.understands(message):
+    def _receive(self, sender: NodeId, message: Message) -> None:
+        """What is not for this machine says nothing."""
+        if isinstance(message, QuorumMessage):
             self.quorum.receive(sender, message)
-            return
-        handler = self._handlers.get(message.__class__)
-        if handler is None or not self._is_of_this_cluster(message):
-            return
-        if self.active:
-            handler(sender, message)
-        elif sender == self.quorum.id:
-            self._pass_on(message)
+        elif isinstance(message, ControllerMessage) and self._is_of_this_cluster(message):
+            if self.active:
+                self._decide(sender, message)
+            elif sender == self.quorum.id:
+                self._pass_on(message)
 
-    def _pass_on(self, message: Any) -> None:
+    def _decide(self, sender: NodeId, message: ControllerMessage) -> None:
+        match message:
+            case RegisterBroker():
+                self.brokers.register(sender, message)
+            case BrokerHeartbeat():
+                self.brokers.heartbeat(sender, message)
+            case AlterPartition():
+                self._alter_partition(sender, message)
+            case ReserveProducerIds():
+                self._reserve_producer_ids(sender, message)
+            case _:
+                assert_never(message)
+
+    def _pass_on(self, message: ControllerMessage) -> None:
         """To the leader; a node that has heard of none (it may be new) tries one voter after the other."""
         leader = self.quorum.leader
         if leader is None:
@@ -272,9 +288,9 @@ class Controller:
         if node not in voters.members():
             self.quorum.change_voters(voters._replace(learners=(*voters.learners, node)))
 
-    def _is_of_this_cluster(self, message: Any) -> bool:
+    def _is_of_this_cluster(self, message: ControllerMessage) -> bool:
         """R20; partitions are named by ids that no other cluster gives."""
-        return getattr(message, "cluster", self.quorum.cluster) == self.quorum.cluster
+        return isinstance(message, AlterPartition) or message.cluster == self.quorum.cluster
 
     def _alter_partition(self, sender: NodeId, asked: AlterPartition) -> None:
         """A leader wants another ISR (R5, R8). Done, the metadata says so; no answer is needed."""
@@ -323,7 +339,7 @@ class Controller:
             answer = ProducerIds(asked.cluster, asked.epoch, asked.number, first, asked.count)
             self.once_committed(index, Send(asked.broker, answer, BROKER))
 
-    def _asked(self, request: Any, body: Any) -> None:
+    def _asked(self, request: RequestId, body: Request) -> None:
         """A client's or an operator's request."""
         if isinstance(body, DescribeQuorumHere):
             self._out.append(Reply(request, quorum_here(self)))
@@ -331,8 +347,11 @@ class Controller:
         if not self.active:
             self._out.append(Reply(request, NotController(self.quorum.leader)))
             return
-        handler = REQUESTS.get(body.__class__)
-        answer = handler(self, body) if handler else Refused(Trouble.INVALID_REQUEST, "not a request to the controller")
+        if not isinstance(body, LeaderRequest):
+            refused = Refused(Trouble.INVALID_REQUEST, "not a request to the controller")
+            self._out.append(Reply(request, refused))
+            return
+        answer = answered(self, body)
         if isinstance(answer, Done):
             self.once_committed(answer.index, Reply(request, answer))
         else:

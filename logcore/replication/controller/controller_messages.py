@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..machine import NodeId
 from ..raft.quorum_messages import VotersChanged
-from ..replica.replica_messages import PartitionId
+from ..replica.replica_messages import AlterPartition, PartitionId
 from .metadata_records import Endpoints
 
 # Brokers
@@ -96,6 +96,13 @@ class ProducerIds(NamedTuple):
     number: int
     first: int
     count: int  # pyright: ignore[reportIncompatibleMethodOverride]
+
+
+ControllerMessage = RegisterBroker | BrokerHeartbeat | AlterPartition | ReserveProducerIds
+"""What brokers say."""
+
+StandingMessage = BrokerAccepted | BrokerRefused | HeartbeatAnswer | ProducerIds
+"""What a broker hears of its standing. `AlterRefused` is for one of its replicas."""
 
 
 # Operators and clients: bodies of `Asked`; each is answered with `Done`, `Refused` or `NotController`

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 from ...log_settings import ALL_BROKERS
 from ...topic_rules import COORDINATORS
@@ -20,6 +19,7 @@ from .controller_messages import (
     DeleteTopic,
     Done,
     ElectLeader,
+    NotController,
     Reassign,
     Refused,
     RemoveBroker,
@@ -28,7 +28,7 @@ from .controller_messages import (
 )
 from .metadata_image import ALL, TopicImage
 from .metadata_records import BrokerRemoved, ConfigChanged, NodeAdded, PartitionState, TopicCreated, TopicDeleted
-from .operations_messages import DescribeQuorum, QuorumDescription
+from .operations_messages import DescribeQuorum, DescribeQuorumHere, QuorumDescription, QuorumHere
 from .partition_rules import (
     changed,
     reassigned,
@@ -46,10 +46,30 @@ if TYPE_CHECKING:
 MIN_ISR: Final = "min.insync.replicas"
 _PARTITIONS_MAX: Final = 10_000  # per topic
 
-Answer = Done | Refused | QuorumDescription
+DecidedRequest = (
+    CreateTopic
+    | AddPartitions
+    | DeleteTopic
+    | ChangeConfig
+    | ChangeSettings
+    | Reassign
+    | ElectLeader
+    | AddNode
+    | SetThrottle
+    | RemoveBroker
+    | ChangeVoters
+)
+"""What is answered once it is committed."""
+
+LeaderRequest = DecidedRequest | DescribeQuorum
+"""What only the controller that leads answers."""
+
+ControllerRequest = LeaderRequest | DescribeQuorumHere
+LeaderAnswer = Done | Refused | QuorumDescription
+ControllerAnswer = LeaderAnswer | NotController | QuorumHere
 
 
-def _create_topic(controller: Controller, asked: CreateTopic) -> Answer:
+def _create_topic(controller: Controller, asked: CreateTopic) -> LeaderAnswer:
     if asked.name in controller.ahead.topic_ids:
         return Refused(Trouble.TOPIC_EXISTS, f'topic "{asked.name}" exists')
     count = len(asked.assignment) or asked.partition_count
@@ -73,7 +93,7 @@ def _new_topic_id(controller: Controller, name: str) -> str:
     return f"{quorum.cluster}-{quorum.term}-{quorum.log.last_index + 1}"
 
 
-def _add_partitions(controller: Controller, asked: AddPartitions) -> Answer:
+def _add_partitions(controller: Controller, asked: AddPartitions) -> LeaderAnswer:
     topic = _topic(controller, asked.name)
     if topic is None:
         return _unknown(asked.name)
@@ -118,14 +138,14 @@ def _new_partitions(
     return partitions
 
 
-def _delete_topic(controller: Controller, asked: DeleteTopic) -> Answer:
+def _delete_topic(controller: Controller, asked: DeleteTopic) -> LeaderAnswer:
     topic = _topic(controller, asked.name)
     if topic is None:
         return _unknown(asked.name)
     return _done(controller.propose([TopicDeleted(topic.id)]), topic.id)
 
 
-def _change_config(controller: Controller, asked: ChangeConfig) -> Answer:
+def _change_config(controller: Controller, asked: ChangeConfig) -> LeaderAnswer:
     topic = _topic(controller, asked.topic) if asked.topic is not None else None
     if asked.topic is not None and topic is None:
         return _unknown(asked.topic)
@@ -141,7 +161,7 @@ def _change_config(controller: Controller, asked: ChangeConfig) -> Answer:
     return _done(index)
 
 
-def _change_settings(controller: Controller, asked: ChangeSettings) -> Answer:
+def _change_settings(controller: Controller, asked: ChangeSettings) -> LeaderAnswer:
     if ":" not in asked.resource:
         return Refused(Trouble.INVALID_REQUEST, f'"{asked.resource}" names no broker, group, client or user')
     return _done(controller.propose([ConfigChanged(asked.resource, key, value) for key, value in asked.changes]))
@@ -163,7 +183,7 @@ def _with_min_isr(controller: Controller, topic: TopicImage | None, value: str |
     return controller.changes(rule)
 
 
-def _reassign(controller: Controller, asked: Reassign) -> Answer:
+def _reassign(controller: Controller, asked: Reassign) -> LeaderAnswer:
     state = controller.ahead.partition(asked.partition)
     if state is None:
         return Refused(Trouble.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
@@ -181,7 +201,7 @@ def _reassign(controller: Controller, asked: Reassign) -> Answer:
     return _done(controller.propose([record] if record else []))
 
 
-def _elect(controller: Controller, asked: ElectLeader) -> Answer:
+def _elect(controller: Controller, asked: ElectLeader) -> LeaderAnswer:
     state = controller.ahead.partition(asked.partition)
     if state is None:
         return Refused(Trouble.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
@@ -200,7 +220,7 @@ def _elect(controller: Controller, asked: ElectLeader) -> Answer:
     return _done(controller.propose([record]))
 
 
-def _add_node(controller: Controller, asked: AddNode) -> Answer:
+def _add_node(controller: Controller, asked: AddNode) -> LeaderAnswer:
     addresses = controller.ahead.addresses
     if asked.node < 1:
         return Refused(Trouble.INVALID_REQUEST, f"{asked.node} is no number of a node: nodes are numbered from 1")
@@ -215,7 +235,7 @@ def _add_node(controller: Controller, asked: AddNode) -> Answer:
     return _done(index)
 
 
-def _set_throttle(controller: Controller, asked: SetThrottle) -> Answer:
+def _set_throttle(controller: Controller, asked: SetThrottle) -> LeaderAnswer:
     rate = asked.bytes_per_second
     if rate is not None and rate < 1:
         return Refused(Trouble.INVALID_CONFIG, "the throttle is a number of bytes per second above 0, or none")
@@ -223,7 +243,7 @@ def _set_throttle(controller: Controller, asked: SetThrottle) -> Answer:
     return _done(controller.propose([ConfigChanged(ALL_BROKERS, THROTTLED_RATE, value)]))
 
 
-def _remove_broker(controller: Controller, asked: RemoveBroker) -> Answer:
+def _remove_broker(controller: Controller, asked: RemoveBroker) -> LeaderAnswer:
     if controller.is_live(asked.broker):
         return Refused(Trouble.INVALID_REQUEST, f"broker {asked.broker} is up: stop it first")
     if any(asked.broker in state.replicas for state in controller.ahead.partitions()):
@@ -238,7 +258,7 @@ def _remove_broker(controller: Controller, asked: RemoveBroker) -> Answer:
     return _done(controller.propose([BrokerRemoved(asked.broker)]))
 
 
-def _change_voters(controller: Controller, asked: ChangeVoters) -> Answer:
+def _change_voters(controller: Controller, asked: ChangeVoters) -> LeaderAnswer:
     refused = controller.quorum.change_voters(asked.wanted)
     if refused is not None:
         return Refused(Trouble.INVALID_REQUEST, refused)
@@ -253,7 +273,7 @@ def _unknown(name: str) -> Refused:
     return Refused(Trouble.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic "{name}"')
 
 
-def _done(index: int | None, topic_id: str | None = None) -> Answer:
+def _done(index: int | None, topic_id: str | None = None) -> LeaderAnswer:
     if index is None:
         return Refused(Trouble.BUSY, "too many changes of the metadata are under way")
     return Done(index, topic_id)
@@ -266,17 +286,32 @@ def min_isr_of(value: str | None) -> int | None:
     return int(value) if value.isdecimal() and int(value) > 0 else None
 
 
-REQUESTS: Final[dict[type, Callable[[Controller, Any], Answer]]] = {
-    CreateTopic: _create_topic,
-    AddPartitions: _add_partitions,
-    DeleteTopic: _delete_topic,
-    ChangeConfig: _change_config,
-    ChangeSettings: _change_settings,
-    Reassign: _reassign,
-    ElectLeader: _elect,
-    AddNode: _add_node,
-    SetThrottle: _set_throttle,
-    DescribeQuorum: lambda controller, asked: quorum_described(controller),
-    RemoveBroker: _remove_broker,
-    ChangeVoters: _change_voters,
-}
+def answered(controller: Controller, asked: LeaderRequest) -> LeaderAnswer:
+    """In: `controller`: the one that leads. A `Done` is true once its index is committed."""
+    match asked:
+        case CreateTopic():
+            return _create_topic(controller, asked)
+        case AddPartitions():
+            return _add_partitions(controller, asked)
+        case DeleteTopic():
+            return _delete_topic(controller, asked)
+        case ChangeConfig():
+            return _change_config(controller, asked)
+        case ChangeSettings():
+            return _change_settings(controller, asked)
+        case Reassign():
+            return _reassign(controller, asked)
+        case ElectLeader():
+            return _elect(controller, asked)
+        case AddNode():
+            return _add_node(controller, asked)
+        case SetThrottle():
+            return _set_throttle(controller, asked)
+        case DescribeQuorum():
+            return quorum_described(controller)
+        case RemoveBroker():
+            return _remove_broker(controller, asked)
+        case ChangeVoters():
+            return _change_voters(controller, asked)
+        case _:
+            assert_never(asked)

@@ -2,74 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import orjson
 
-from ..raft.quorum_messages import LeaderStarted, VotersChanged
-from .metadata_records import (
-    BrokerFenced,
-    BrokerRegistered,
-    BrokerRemoved,
-    BrokerUnfenced,
-    ConfigChanged,
-    NodeAdded,
-    PartitionState,
-    ProducerIdsReserved,
-    Together,
-    TopicCreated,
-    TopicDeleted,
-)
+from ..raft.quorum_messages import LogRecord
+from .metadata_records import SingleRecord, Together
 
-_KINDS: Final[dict[str, Any]] = {
-    kind.__name__: kind
-    for kind in (
-        BrokerFenced,
-        BrokerRegistered,
-        BrokerRemoved,
-        BrokerUnfenced,
-        ConfigChanged,
-        LeaderStarted,
-        NodeAdded,
-        PartitionState,
-        ProducerIdsReserved,
-        Together,
-        TopicCreated,
-        TopicDeleted,
-        VotersChanged,
-    )
-}
+_KINDS: Final[dict[str, type[LogRecord]]] = {kind.__name__: kind for kind in get_args(LogRecord)}
 
 
-def encode_record(record: Any) -> bytes:
+def encode_record(record: LogRecord) -> bytes:
     """Raises TypeError for what is no record."""
     return orjson.dumps(_plain(record))
 
 
-def decode_record(content: bytes) -> Any:
+def decode_record(content: bytes) -> LogRecord:
     """Raises ValueError for what no version before this one can have written."""
     return _record(orjson.loads(content))
 
 
-def _plain(record: Any) -> list[Any]:
+def _plain(record: LogRecord) -> list[Any]:
     name = record.__class__.__name__
     if _KINDS.get(name) is not record.__class__:
         raise TypeError(f"not a metadata record: {record!r}")
-    if record.__class__ is Together:
+    if isinstance(record, Together):
         return [name, *(_plain(each) for each in record.records)]
     return [name, *record]
 
 
-def _record(content: list[Any]) -> Any:
+def _record(content: list[Any]) -> LogRecord:
     kind = _KINDS.get(content[0])
     if kind is None:
         raise ValueError(f"metadata record of an unknown kind: {content[0]}")
     if kind is Together:
-        return Together(tuple(_record(each) for each in content[1:]))
+        return Together(tuple(_single(each) for each in content[1:]))
     try:
         return kind(*map(tuples, content[1:]))
     except TypeError as error:
         raise ValueError(f"metadata record of another version: {error}") from error
+
+
+def _single(content: list[Any]) -> SingleRecord:
+    record = _record(content)
+    if not isinstance(record, SingleRecord):
+        raise ValueError(f"a {content[0]} is decided by itself")
+    return record
 
 
 def tuples(value: Any) -> Any:

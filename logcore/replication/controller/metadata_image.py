@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, assert_never
 
 from ...log_settings import ALL_TOPICS, with_changes
 from ..machine import Committed, NodeId
-from ..raft.quorum_messages import LeaderStarted, VotersChanged
+from ..raft.quorum_messages import LeaderStarted, LogRecord, VotersChanged
 from ..replica.replica_messages import PartitionId
 from .metadata_codec import tuples
 from .metadata_records import (
@@ -23,6 +22,7 @@ from .metadata_records import (
     NodeAdded,
     PartitionState,
     ProducerIdsReserved,
+    SingleRecord,
     Together,
     TopicCreated,
     TopicDeleted,
@@ -31,7 +31,7 @@ from .partition_rows import PartitionRow, PartitionRows
 from .partition_rules import leads_alone, with_life_of, without, without_unclean
 
 ALL: Final = ALL_TOPICS  # the resource of settings that hold where nothing more particular is said
-_LifeRule = Callable[[PartitionState, NodeId], PartitionState]
+LifeRule = Callable[[PartitionState, NodeId], PartitionState]
 
 
 class BrokerImage(NamedTuple):
@@ -102,9 +102,16 @@ class MetadataImage:
         return broker is not None and not broker.fenced
 
 
-def fold(image: MetadataImage, index: int, record: Any) -> MetadataImage:
+def fold(image: MetadataImage, index: int, record: LogRecord) -> MetadataImage:
     """The image with this record. What a record is about may be gone; then it says nothing."""
-    return replace(_HANDLERS[record.__class__](image, index, record), index=index)
+    match record:
+        case Together():
+            image = _together(image, index, record)
+        case LeaderStarted() | VotersChanged():
+            pass  # of the quorum itself
+        case _:
+            image = _with_record(image, index, record)
+    return replace(image, index=index)
 
 
 def folded(image: MetadataImage, committed: Committed) -> MetadataImage:
@@ -117,13 +124,40 @@ def folded(image: MetadataImage, committed: Committed) -> MetadataImage:
 
 
 def _together(image: MetadataImage, index: int, record: Together) -> MetadataImage:
-    for kind, records in groupby(record.records, type):
-        if kind is PartitionState:
-            image = _partitions(image, records)
+    states: list[PartitionState] = []  # those that follow each other
+    for each in record.records:
+        if isinstance(each, PartitionState):
+            states.append(each)
         else:
-            for each in records:
-                image = _HANDLERS[kind](image, index, each)
-    return image
+            image, states = _partitions(image, states), []
+            image = _with_record(image, index, each)
+    return _partitions(image, states)
+
+
+def _with_record(image: MetadataImage, index: int, record: SingleRecord) -> MetadataImage:
+    match record:
+        case BrokerRegistered():
+            return _registered(image, index, record)
+        case BrokerFenced():
+            return _fenced(image, record)
+        case BrokerUnfenced():
+            return _unfenced(image, record)
+        case BrokerRemoved():
+            return _removed(image, record)
+        case NodeAdded():
+            return _node_added(image, record)
+        case TopicCreated():
+            return _topic_created(image, record)
+        case TopicDeleted():
+            return _topic_deleted(image, record)
+        case PartitionState():
+            return _partitions(image, (record,))
+        case ConfigChanged():
+            return _config(image, record)
+        case ProducerIdsReserved():
+            return _producer_ids(image, record)
+        case _:
+            assert_never(record)
 
 
 def _registered(image: MetadataImage, index: int, record: BrokerRegistered) -> MetadataImage:
@@ -134,19 +168,19 @@ def _registered(image: MetadataImage, index: int, record: BrokerRegistered) -> M
     return _with_life(image, record.broker, without if record.clean else without_unclean) if record.alone else image
 
 
-def _node_added(image: MetadataImage, index: int, record: NodeAdded) -> MetadataImage:
+def _node_added(image: MetadataImage, record: NodeAdded) -> MetadataImage:
     return replace(image, addresses={**image.addresses, record.node: record.address})
 
 
-def _fenced(image: MetadataImage, index: int, record: BrokerFenced) -> MetadataImage:
+def _fenced(image: MetadataImage, record: BrokerFenced) -> MetadataImage:
     return _set_fenced(image, record, without)
 
 
-def _unfenced(image: MetadataImage, index: int, record: BrokerUnfenced) -> MetadataImage:
+def _unfenced(image: MetadataImage, record: BrokerUnfenced) -> MetadataImage:
     return _set_fenced(image, record, leads_alone)
 
 
-def _set_fenced(image: MetadataImage, record: BrokerFenced | BrokerUnfenced, rule: _LifeRule) -> MetadataImage:
+def _set_fenced(image: MetadataImage, record: BrokerFenced | BrokerUnfenced, rule: LifeRule) -> MetadataImage:
     broker = image.brokers.get(record.broker)
     if broker is None or broker.epoch != record.epoch:
         return image
@@ -155,7 +189,7 @@ def _set_fenced(image: MetadataImage, record: BrokerFenced | BrokerUnfenced, rul
     return _with_life(image, record.broker, rule) if record.alone else image
 
 
-def _with_life(image: MetadataImage, broker: NodeId, rule: _LifeRule) -> MetadataImage:
+def _with_life(image: MetadataImage, broker: NodeId, rule: LifeRule) -> MetadataImage:
     changed: dict[str, TopicImage] = {}
     for id, topic in image.topics.items():
         partitions = topic.partitions.mapped(lambda state: with_life_of(broker, state, rule))
@@ -164,7 +198,7 @@ def _with_life(image: MetadataImage, broker: NodeId, rule: _LifeRule) -> Metadat
     return replace(image, topics={**image.topics, **changed}) if changed else image
 
 
-def _removed(image: MetadataImage, index: int, record: BrokerRemoved) -> MetadataImage:
+def _removed(image: MetadataImage, record: BrokerRemoved) -> MetadataImage:
     return replace(
         image,
         brokers={node: broker for node, broker in image.brokers.items() if node != record.broker},
@@ -172,7 +206,7 @@ def _removed(image: MetadataImage, index: int, record: BrokerRemoved) -> Metadat
     )
 
 
-def _topic_created(image: MetadataImage, index: int, record: TopicCreated) -> MetadataImage:
+def _topic_created(image: MetadataImage, record: TopicCreated) -> MetadataImage:
     topic = TopicImage(record.topic_id, record.name, PartitionRows())
     return replace(
         image,
@@ -181,17 +215,13 @@ def _topic_created(image: MetadataImage, index: int, record: TopicCreated) -> Me
     )
 
 
-def _topic_deleted(image: MetadataImage, index: int, record: TopicDeleted) -> MetadataImage:
+def _topic_deleted(image: MetadataImage, record: TopicDeleted) -> MetadataImage:
     return replace(
         image,
         topics={id: topic for id, topic in image.topics.items() if id != record.topic_id},
         topic_ids={name: id for name, id in image.topic_ids.items() if id != record.topic_id},
         configs={resource: settings for resource, settings in image.configs.items() if resource != record.topic_id},
     )
-
-
-def _partition(image: MetadataImage, index: int, record: PartitionState) -> MetadataImage:
-    return _partitions(image, (record,))
 
 
 def _partitions(image: MetadataImage, records: Iterable[PartitionState]) -> MetadataImage:
@@ -208,33 +238,12 @@ def _with_states(topic: TopicImage, states: list[PartitionState]) -> TopicImage:
     return topic._replace(partitions=topic.partitions.with_states(states))
 
 
-def _config(image: MetadataImage, index: int, record: ConfigChanged) -> MetadataImage:
+def _config(image: MetadataImage, record: ConfigChanged) -> MetadataImage:
     return replace(image, configs=with_changes(image.configs, record.resource, {record.key: record.value}))
 
 
-def _producer_ids(image: MetadataImage, index: int, record: ProducerIdsReserved) -> MetadataImage:
+def _producer_ids(image: MetadataImage, record: ProducerIdsReserved) -> MetadataImage:
     return replace(image, next_producer_id=max(image.next_producer_id, record.next_id))
-
-
-def _nothing(image: MetadataImage, index: int, record: Any) -> MetadataImage:
-    return image
-
-
-_HANDLERS: Final[dict[type, Callable[[MetadataImage, int, Any], MetadataImage]]] = {
-    Together: _together,
-    BrokerRegistered: _registered,
-    BrokerFenced: _fenced,
-    BrokerUnfenced: _unfenced,
-    BrokerRemoved: _removed,
-    NodeAdded: _node_added,
-    TopicCreated: _topic_created,
-    TopicDeleted: _topic_deleted,
-    PartitionState: _partition,
-    ConfigChanged: _config,
-    ProducerIdsReserved: _producer_ids,
-    LeaderStarted: _nothing,  # of the quorum itself
-    VotersChanged: _nothing,
-}
 
 
 class ImageCodec:

@@ -5,7 +5,7 @@ Fields are numbers, texts, booleans, None and tuples of these, so that a record 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..machine import NodeId
 
@@ -97,13 +97,7 @@ class ProducerIdsReserved(NamedTuple):
     next_id: int
 
 
-class Together(NamedTuple):
-    """Records that are decided as one: all or none."""
-
-    records: tuple[Any, ...]
-
-
-MetadataRecord = (
+SingleRecord = (
     BrokerRegistered
     | BrokerFenced
     | BrokerUnfenced
@@ -114,5 +108,13 @@ MetadataRecord = (
     | PartitionState
     | ConfigChanged
     | ProducerIdsReserved
-    | Together
 )
+
+
+class Together(NamedTuple):
+    """Records that are decided as one: all or none."""
+
+    records: tuple[SingleRecord, ...]
+
+
+MetadataRecord = SingleRecord | Together

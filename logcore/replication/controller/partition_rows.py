@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 from .metadata_records import PartitionState
 
@@ -101,7 +101,7 @@ class PartitionRows(Sequence[PartitionState]):
 
 def _joined(rows: Iterable[PartitionRow]) -> tuple[PartitionRow, ...]:
     joined: list[PartitionRow] = []
-    alike: Any = None
+    alike: tuple[object, ...] | None = None
     for row in rows:
         if alike is not None and row.first[2:] == alike:
             last = joined[-1]

@@ -24,6 +24,7 @@ from ...storage.housekeeping import Housekeeper, HousekeepingTarget, Kept
 from ...storage.open_files import OpenFiles
 from ...storage.partition_files import PartitionContext
 from ...topic_settings import TopicSettings, settings_of
+from ..machine_messages import Change
 from ..node.node_directory import NodeDirectory
 from ..replica.replica_core import SyncLog
 from ..replica.replica_messages import PartitionId
@@ -261,8 +262,10 @@ class DiskLogs:
 
     # Storage
 
-    def apply(self, change: SyncLog) -> None:
+    def apply(self, change: Change) -> None:
         """What is to be made durable is in the files already."""
+        if not isinstance(change, SyncLog):
+            raise TypeError(f"not a change of a replica: {change!r}")
         self._dirty[change.partition] = None
 
     def sync(self) -> None:

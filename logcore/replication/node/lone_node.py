@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, assert_never
 
 import structlog
 
@@ -37,6 +37,9 @@ from ..machine import (
 )
 from .node_links import LinkTraffic, PeerAddress
 from .node_runtime import ASK_S, NoAnswer, NodeStopped, Running, time_of_day_ms
+
+if TYPE_CHECKING:
+    from ..machine_messages import Answer, Request
 
 _log: Final = structlog.get_logger(__name__)
 _TICK_S: Final = 0.05
@@ -62,11 +65,11 @@ class _Awaited:
 
     def __init__(self) -> None:
         self.done = False
-        self.answer: Any = None
+        self.answer: Answer = None
         self.failure: Exception | None = None
         self.woken: threading.Event | None = None  # somebody waits
 
-    def set_result(self, answer: Any) -> None:
+    def set_result(self, answer: Answer) -> None:
         self.answer = answer
         self._settle()
 
@@ -109,7 +112,7 @@ class LoneNode:
         self._told_requests = 0  # how many requests there were when the machines heard last what time it is
         self._rests = False  # nobody has asked for anything, so they hear it seldom
         self._holds = 0  # callers of `hold`: no sync begins
-        self._asked: dict[RequestId, Future[Any] | _Awaited] = {}
+        self._asked: dict[RequestId, Future[Answer] | _Awaited] = {}
         self._unsynced: dict[str, None] = {}  # the machines that have changes waiting, in order
         self._woken = threading.Event()  # there is something to make durable that nobody waits for
         self._thread = threading.Thread(target=self._run, name=f"node {node}", daemon=True)
@@ -141,22 +144,22 @@ class LoneNode:
 
     # What it is asked
 
-    def ask(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Any]:
+    def ask(self, machine: str, body: Request, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Answer]:
         """As `NodeRuntime.ask`."""
         del timeout_s
-        future: Future[Any] = Future()
+        future: Future[Answer] = Future()
         future.set_running_or_notify_cancel()
         self._begin(machine, body, at, future)
         self._leave_the_rest()
         return future
 
-    def answer(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Any:
+    def answer(self, machine: str, body: Request, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Answer:
         """As `NodeRuntime.answer`: who asks waits on this thread, and might as well work for the answer."""
         awaited = _Awaited()
         self._begin(machine, body, at, awaited)
         return self._answer_of(awaited, timeout_s)
 
-    def answers(self, machine: str, bodies: Sequence[Any], *, timeout_s: float = ASK_S) -> list[Any]:
+    def answers(self, machine: str, bodies: Sequence[Request], *, timeout_s: float = ASK_S) -> list[Answer]:
         """The answers to several requests to a machine of this node, whose changes become durable together. Raises as
         `answer` does, where one of them has none."""
         awaited = [_Awaited() for _ in bodies]
@@ -165,7 +168,7 @@ class LoneNode:
                 self._begin(machine, body, None, each)
         return [self._answer_of(each, timeout_s) for each in awaited]
 
-    def _answer_of(self, awaited: _Awaited, timeout_s: float) -> Any:
+    def _answer_of(self, awaited: _Awaited, timeout_s: float) -> Answer:
         while not awaited.done and self._make_durable():
             pass
         if self._unsynced and self._asked:  # else nobody waits for it: it shares the next sync, or that of a tick
@@ -176,7 +179,7 @@ class LoneNode:
             raise awaited.failure
         return awaited.answer
 
-    def _begin(self, machine: str, body: Any, at: NodeId | None, answer: Future[Any] | _Awaited) -> None:
+    def _begin(self, machine: str, body: Request, at: NodeId | None, answer: Future[Answer] | _Awaited) -> None:
         if at is not None and at != self.id:
             answer.set_exception(NoAnswer(f"there is no node {at}"))
             return
@@ -207,7 +210,7 @@ class LoneNode:
         if not woken.wait(timeout_s):
             raise NoAnswer(f"node {self.id} has not answered in {timeout_s} s")
 
-    def tell(self, machine: str, body: Any) -> None:
+    def tell(self, machine: str, body: Request) -> None:
         """As `NodeRuntime.tell`."""
         with self._turn:
             if not self._stopped and machine in self._machines:
@@ -215,9 +218,9 @@ class LoneNode:
                 self._take(machine, Asked(RequestId(self._requests), body))
         self._leave_the_rest()
 
-    def caught_up(self) -> Future[None]:
+    def caught_up(self) -> Future[Answer]:
         """At once: who tells it something has done what that takes."""
-        future: Future[None] = Future()
+        future: Future[Answer] = Future()
         future.set_running_or_notify_cancel()
         future.set_result(None)
         return future
@@ -274,6 +277,8 @@ class LoneNode:
                 self._todo.extend((other, effect) for other in self._machines if other != name)
             case Panic(reason):
                 self._panic(reason)
+            case _:
+                assert_never(effect)
 
     def _panic(self, reason: str) -> None:
         if not self._machines:

@@ -15,15 +15,18 @@ import json
 import struct
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 from ...records.batch import HEADER_SIZE, Buffer, EncodedBatch, checksum_of, read_header
 from ..controller import controller_messages, metadata_records, operations_messages
 from ..controller.metadata_image import ImageCodec, MetadataImage
+from ..machine_messages import Message
 from ..raft import quorum_messages
 from ..replica import replica_messages
 from ..shards import coordination_messages, transaction_messages
+from ..shards.transaction_messages import ForCoordinators
 from . import node_messages
+from .node_messages import NodeMessage
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -46,7 +49,7 @@ _MODULES: Final = (
 )
 
 
-def _named_kinds() -> Iterator[tuple[str, Any]]:
+def _named_kinds() -> Iterator[tuple[str, type[Any]]]:
     for module in _MODULES:
         family = module.__name__.rpartition(".")[2].partition("_")[0]
         for name, kind in vars(module).items():
@@ -54,8 +57,9 @@ def _named_kinds() -> Iterator[tuple[str, Any]]:
                 yield f"{family}.{name}", kind
 
 
-_KINDS: Final[Mapping[str, Any]] = dict(_named_kinds())
-_NAMES: Final[Mapping[Any, str]] = {kind: name for name, kind in _KINDS.items()}
+_KINDS: Final[Mapping[str, type[Any]]] = dict(_named_kinds())
+_NAMES: Final[Mapping[type, str]] = {kind: name for name, kind in _KINDS.items()}
+_SENT: Final = frozenset(get_args(Message)) - frozenset(get_args(ForCoordinators)) | frozenset(get_args(NodeMessage))
 _IMAGES: Final = ImageCodec()
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)
 
@@ -71,7 +75,7 @@ class FrameTooLarge(ValueError):
 
 class Frame(NamedTuple):
     machine: str  # that the message is for
-    message: Any
+    message: Message | NodeMessage
 
 
 def encode_frame(frame: Frame) -> list[Buffer]:
@@ -99,7 +103,10 @@ def decode_frame(content: memoryview) -> Frame:
             end += size
         if end != len(content):
             raise InvalidFrame(f"a frame of {len(content)} bytes says that it has {end}")
-        return Frame(str(machine), _value(value, batches))
+        message = _value(value, batches)
+        if message.__class__ not in _SENT:
+            raise InvalidFrame(f"a {message.__class__.__name__} is no message")
+        return Frame(str(machine), message)
     except InvalidFrame:
         raise
     except (ValueError, TypeError, KeyError, IndexError, struct.error, RecursionError) as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ..machine_messages import Answer, Request
 
 NODE = "node"
 """The name that these are sent under: no machine takes them."""
@@ -14,10 +17,13 @@ class AskMachine(NamedTuple):
     number: int  # of the asking process, never used twice
     life: int  # of the asking process: an answer to an earlier one is not taken
     machine: str
-    body: Any
+    body: Request
 
 
 class MachineAnswered(NamedTuple):
     number: int
     life: int
-    answer: Any
+    answer: Answer
+
+
+NodeMessage = AskMachine | MachineAnswered

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar, assert_never
 
 import structlog
 
@@ -34,7 +34,10 @@ from ..machine import (
 )
 from .node_codec import Frame
 from .node_links import LinkTraffic, NodeLinks, PeerAddress, Peers
-from .node_messages import NODE, AskMachine, MachineAnswered
+from .node_messages import NODE, AskMachine, MachineAnswered, NodeMessage
+
+if TYPE_CHECKING:
+    from ..machine_messages import Answer, Change, Request
 
 _log: Final = structlog.get_logger(__name__)
 _TICK_S: Final = 0.05
@@ -54,7 +57,7 @@ def time_of_day_ms() -> int:
 class Storage(Protocol):
     """Where the changes of a machine go: called by one thread at a time, which is not the node's. Raises OSError."""
 
-    def apply(self, change: Any) -> None: ...
+    def apply(self, change: Change) -> None: ...
 
     def sync(self) -> None: ...
 
@@ -107,7 +110,7 @@ class NodeRuntime:
         self._told_ns = time.monotonic_ns()  # when the machines heard last what time it is
         self._requests = 0
         self._life = time.time_ns()
-        self._asked: dict[RequestId, Future[Any]] = {}
+        self._asked: dict[RequestId, Future[Answer]] = {}
         self._asked_at: dict[RequestId, NodeId] = {}  # of those, what another node was asked
         self._lock = threading.Lock()
         self._stopped = False
@@ -137,10 +140,10 @@ class NodeRuntime:
         self._thread.join()
         self._end_waiting()
 
-    def ask(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Any]:
+    def ask(self, machine: str, body: Request, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Answer]:
         """A client's request to a machine of this node, or of another one, whose answer comes as an exception
         `NoAnswer` where it takes longer than `timeout_s`. It cannot be cancelled: who waits no more forgets it."""
-        future: Future[Any] = Future()
+        future: Future[Answer] = Future()
         future.set_running_or_notify_cancel()  # else one that is cancelled while it is settled would end the node
         with self._lock:
             if self._stopped:
@@ -156,7 +159,7 @@ class NodeRuntime:
                 self._loop.call_soon_threadsafe(self._loop.call_later, timeout_s, self._give_up, request, at)
         return future
 
-    def answer(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Any:
+    def answer(self, machine: str, body: Request, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Answer:
         """The answer, for who waits for it on this thread. Raises `NoAnswer`, `NodeStopped`."""
         grace_s = 0.0 if at is None or at == self.id else _GRACE_S
         try:
@@ -164,7 +167,7 @@ class NodeRuntime:
         except TimeoutError as error:
             raise NoAnswer(f"node {at or self.id} has not answered in {timeout_s} s") from error
 
-    def answers(self, machine: str, bodies: Sequence[Any], *, timeout_s: float = ASK_S) -> list[Any]:
+    def answers(self, machine: str, bodies: Sequence[Request], *, timeout_s: float = ASK_S) -> list[Answer]:
         """The answers of a machine of this node to several requests. Raises as `answer` does, where one has none."""
         asked = [self.ask(machine, body) for body in bodies]
         try:
@@ -172,16 +175,16 @@ class NodeRuntime:
         except TimeoutError as error:
             raise NoAnswer(f"node {self.id} has not answered in {timeout_s} s") from error
 
-    def tell(self, machine: str, body: Any) -> None:
+    def tell(self, machine: str, body: Request) -> None:
         """The same to a machine of this node, by who wants no answer."""
         with self._lock:
             if not self._stopped:
                 self._requests += 1
                 self._loop.call_soon_threadsafe(self._take, machine, Asked(RequestId(self._requests), body))
 
-    def caught_up(self) -> Future[None]:
+    def caught_up(self) -> Future[Answer]:
         """Is done when the machines have taken what they were told before this, so that who tells goes no faster."""
-        future: Future[None] = Future()
+        future: Future[Answer] = Future()
         future.set_running_or_notify_cancel()
         with self._lock:
             if self._stopped:
@@ -241,10 +244,11 @@ class NodeRuntime:
         that they lead (T-L4)."""
         if time.monotonic_ns() - self._told_ns > _SLEPT_NS:
             self._tell_the_time()
-        if frame.machine == NODE:
-            self._hear(sender, frame.message)
+        message = frame.message
+        if isinstance(message, NodeMessage):
+            self._hear(sender, message)
         elif frame.machine in self._machines:
-            self._take(frame.machine, Received(sender, frame.message))
+            self._take(frame.machine, Received(sender, message))
 
     # Requests from node to node
 
@@ -257,16 +261,19 @@ class NodeRuntime:
         for request in [request for request, at in self._asked_at.items() if at == node]:
             self._give_up(request, node)
 
-    def _hear(self, sender: NodeId, message: AskMachine | MachineAnswered) -> None:
-        if isinstance(message, MachineAnswered):
-            if message.life == self._life:
-                self._settle(RequestId(message.number), message.answer)
-        elif message.machine in self._machines:
-            self.ask(message.machine, message.body).add_done_callback(
-                lambda done: self._answer_to(sender, message, done)
-            )
+    def _hear(self, sender: NodeId, message: NodeMessage) -> None:
+        match message:
+            case MachineAnswered(number, life, answer):
+                if life == self._life:
+                    self._settle(RequestId(number), answer)
+            case AskMachine(machine=machine, body=body):
+                if machine in self._machines:
+                    asked = self.ask(machine, body)
+                    asked.add_done_callback(lambda done: self._answer_to(sender, message, done))
+            case _:
+                assert_never(message)
 
-    def _answer_to(self, node: NodeId, asked: AskMachine, done: Future[Any]) -> None:
+    def _answer_to(self, node: NodeId, asked: AskMachine, done: Future[Answer]) -> None:
         if done.exception() is None:
             self._links.send(node, Frame(NODE, MachineAnswered(asked.number, asked.life, done.result())))
 
@@ -277,7 +284,7 @@ class NodeRuntime:
         if future is not None:
             future.set_exception(NoAnswer(f"node {at} did not answer"))
 
-    def _settle(self, request: RequestId, answer: Any) -> None:
+    def _settle(self, request: RequestId, answer: Answer) -> None:
         self._asked_at.pop(request, None)
         with self._lock:
             future = self._asked.pop(request, None)
@@ -319,6 +326,8 @@ class NodeRuntime:
                 self._todo.extend((other, effect) for other in self._machines if other != name)
             case Panic(reason):
                 self._panic(reason)
+            case _:
+                assert_never(effect)
 
     def _panic(self, reason: str) -> None:
         if not self._machines:
@@ -345,11 +354,11 @@ class NodeRuntime:
 
     # Disks
 
-    def _begin_hold(self, look: Callable[[], Any], looked: Future[Any]) -> None:
+    def _begin_hold(self, look: Callable[[], _Result], looked: Future[_Result]) -> None:
         self._holds += 1
         self._hold(look, looked)
 
-    def _hold(self, look: Callable[[], Any], looked: Future[Any]) -> None:
+    def _hold(self, look: Callable[[], _Result], looked: Future[_Result]) -> None:
         if not self._stopped and any(syncing.under_way for syncing in self._syncing.values()):
             self._loop.call_later(_LOOK_S, self._hold, look, looked)
             return
@@ -387,7 +396,7 @@ class NodeRuntime:
         self._sync_if_due(name, self._syncing[name])
 
 
-def _make_durable(storage: Storage, changes: list[Any]) -> None:
+def _make_durable(storage: Storage, changes: list[Change]) -> None:
     for change in changes:
         storage.apply(change)
     storage.sync()

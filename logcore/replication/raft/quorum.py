@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
-from ..machine import Effect, Input, NodeId, Persisted, Received, Tick
+from ..machine import Effect, NodeId, Persisted, Received, Tick
 from .quorum_messages import (
     Append,
     AppendAnswer,
     Entry,
     InstallSnapshot,
+    LogRecord,
     PreVote,
     PreVoteAnswer,
+    QuorumMessage,
     QuorumRecovered,
     SaveSnapshot,
     Snapshot,
@@ -26,6 +27,9 @@ from .quorum_messages import (
 )
 from .quorum_replication import Replication
 from .quorum_state import QuorumSettings, Role
+
+if TYPE_CHECKING:
+    from ..controller.metadata_image import MetadataImage
 
 _KEPT_ENTRIES: Final = 64  # behind a snapshot, for followers that are a little late, where there are any
 
@@ -46,37 +50,45 @@ class Quorum(Replication):
         self._votes = set()
         self._progress = {}
         self._heartbeat_at_ms = 0
-        self._handlers: dict[type, Callable[[NodeId, Any], None]] = {
-            Append: self._on_append,
-            AppendAnswer: self._on_append_answer,
-            PreVote: self._on_pre_vote,
-            PreVoteAnswer: self._on_pre_vote_answer,
-            Vote: self._on_vote,
-            VoteAnswer: self._on_vote_answer,
-            InstallSnapshot: self._on_install_snapshot,
-            TimeoutNow: self._on_timeout_now,
-        }
 
     # Inputs
 
-    def step(self, given: Input) -> list[Effect]:
-        """Takes a Received, Tick or Persisted."""
-        if isinstance(given, Received):
-            self.receive(given.sender, given.message)
-        elif isinstance(given, Tick):
-            self.tick(given.now_ms)
-        elif isinstance(given, Persisted):
-            self.persisted(given.operation, given.failed)
+    def step(self, given: Received[QuorumMessage] | Tick | Persisted) -> list[Effect]:
+        match given:
+            case Received(sender, message):
+                self.receive(sender, message)
+            case Tick(now_ms):
+                self.tick(now_ms)
+            case Persisted(operation, failed):
+                self.persisted(operation, failed)
+            case _:
+                assert_never(given)
         return self.drain()
 
-    def understands(self, message: Any) -> bool:
-        return message.__class__ in self._handlers
+    def receive(self, sender: NodeId, message: QuorumMessage) -> None:
+        if not self._is_of_this_cluster(message):
+            return
+        match message:
+            case Append():
+                self._on_append(sender, message)
+            case AppendAnswer():
+                self._on_append_answer(sender, message)
+            case PreVote():
+                self._on_pre_vote(sender, message)
+            case PreVoteAnswer():
+                self._on_pre_vote_answer(sender, message)
+            case Vote():
+                self._on_vote(sender, message)
+            case VoteAnswer():
+                self._on_vote_answer(sender, message)
+            case InstallSnapshot():
+                self._on_install_snapshot(sender, message)
+            case TimeoutNow():
+                self._on_timeout_now(sender, message)
+            case _:
+                assert_never(message)
 
-    def receive(self, sender: NodeId, message: Any) -> None:
-        if self._is_of_this_cluster(message):
-            self._handlers[message.__class__](sender, message)
-
-    def _is_of_this_cluster(self, message: Any) -> bool:
+    def _is_of_this_cluster(self, message: QuorumMessage) -> bool:
         """R20."""
         return message.cluster == self.cluster
 
@@ -95,7 +107,7 @@ class Quorum(Replication):
         """Whether this node leads and has committed a record of its own term: only now it knows all that is (R3)."""
         return self.role is Role.LEADER and self.log.term_at(self.commit) == self.term
 
-    def propose(self, *records: Any) -> int | None:
+    def propose(self, *records: LogRecord) -> int | None:
         """The index of the last of these records, which are committed together or later; None: not now, not here."""
         if self.role is not Role.LEADER or self.log.last_index - self.commit >= self.settings.uncommitted_max:
             return None
@@ -166,7 +178,7 @@ class Quorum(Replication):
         self._send(to, TimeoutNow(self.cluster, self.term))
         return True
 
-    def compact(self, index: int, image: Any) -> None:
+    def compact(self, index: int, image: MetadataImage) -> None:
         """`image` is the fold of the records up to `index`, which is committed: the log may forget them."""
         assert self.log.snapshot.index < index <= self.commit
         term = self.log.term_at(index)

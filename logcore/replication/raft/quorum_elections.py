@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 from ..machine import NodeId
-from .quorum_messages import PreVote, PreVoteAnswer, SaveVote, TimeoutNow, Vote, VoteAnswer, VotersChanged
+from .quorum_messages import (
+    PreVote,
+    PreVoteAnswer,
+    QuorumMessage,
+    SaveVote,
+    TimeoutNow,
+    Vote,
+    VoteAnswer,
+    VotersChanged,
+)
 from .quorum_state import QuorumState, Role
 
 
@@ -70,7 +78,8 @@ class Elections(QuorumState, ABC):
         for voter in self._others(self.log.voters.voters):
             self._say_once_durable(voter, asked)
 
-    def _heard_own(self, message: Any) -> None:
+    def _heard_own(self, message: QuorumMessage) -> None:
+        assert isinstance(message, VoteAnswer), f"a node says nothing to itself but its vote: {message!r}"
         self._on_vote_answer(self.id, message)
 
     def _on_vote_answer(self, sender: NodeId, answer: VoteAnswer) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, assert_never
 
 from crc32c import crc32c
 
@@ -25,6 +25,7 @@ from ..ports import File, Folder
 from .quorum_frames import BASE, MARK, framed, frames, marks_behind
 from .quorum_messages import (
     Entry,
+    QuorumChange,
     QuorumRecovered,
     SaveEntries,
     SaveSnapshot,
@@ -34,6 +35,10 @@ from .quorum_messages import (
     nothing_recovered,
 )
 from .quorum_point import QuorumPoint
+
+if TYPE_CHECKING:
+    from ..controller.metadata_image import MetadataImage
+    from ..machine_messages import Change
 
 _STATE: Final = "quorum-state"
 _SNAPSHOT: Final = "quorum-snapshot"
@@ -47,9 +52,9 @@ class QuorumDamaged(Exception):
 class SnapshotCodec(Protocol):
     """How the image of a snapshot becomes bytes."""
 
-    def encode(self, image: Any) -> bytes: ...
+    def encode(self, image: MetadataImage) -> bytes: ...
 
-    def decode(self, content: bytes) -> Any: ...
+    def decode(self, content: bytes) -> MetadataImage: ...
 
 
 class _FoundLog(NamedTuple):
@@ -94,20 +99,22 @@ class QuorumFiles:
             term, voted_for = known, None  # the log has it, and the state not yet: no vote was given in it
         self.recovered = QuorumRecovered(term, voted_for, snapshot, self._base, base_term, entries, self._disk)
 
-    def apply(self, change: Any) -> None:
+    def apply(self, change: Change) -> None:
         """Raises OSError; then the process must end."""
-        self._run(self._carry_out, change)
+        if not isinstance(change, QuorumChange):
+            raise TypeError(f"not a change of the quorum: {change!r}")
+        self._run(lambda: self._carry_out(change))
 
     def sync(self) -> None:
         """Raises OSError; then the process must end."""
         self._run(self._sync)
 
-    def _run(self, action: Callable[..., None], *arguments: Any) -> None:
+    def _run(self, action: Callable[[], None]) -> None:
         """Nothing is written behind what could not be written: there may be half a frame."""
         if self._failed is not None:
             raise OSError(self._failed.errno, f"an earlier change failed: {self._failed.strerror}")
         try:
-            action(*arguments)
+            action()
         except OSError as error:
             self._note_failure(error)
             raise
@@ -115,15 +122,16 @@ class QuorumFiles:
     def _note_failure(self, error: OSError) -> None:
         self._failed = error
 
-    def _carry_out(self, change: Any) -> None:
-        if isinstance(change, SaveEntries):
-            self._save_entries(change)
-        elif isinstance(change, SaveVote):
-            self._save_state(change.term, change.voted_for)
-        elif isinstance(change, SaveSnapshot):
-            self._save_snapshot(change)
-        else:
-            raise TypeError(f"not a change of the quorum: {change!r}")
+    def _carry_out(self, change: QuorumChange) -> None:
+        match change:
+            case SaveEntries():
+                self._save_entries(change)
+            case SaveVote(term, voted_for):
+                self._save_state(term, voted_for)
+            case SaveSnapshot():
+                self._save_snapshot(change)
+            case _:
+                assert_never(change)
 
     def _sync(self) -> None:
         if self._log_changed:

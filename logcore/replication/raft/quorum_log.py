@@ -69,7 +69,7 @@ class QuorumLog:
     def append(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self.entries.append(entry)
-            if entry.record.__class__ is VotersChanged and self.last_index > self.snapshot.index:
+            if isinstance(entry.record, VotersChanged) and self.last_index > self.snapshot.index:
                 self._voters.append((self.last_index, entry.record))
 
     def truncate(self, first_gone: int) -> None:

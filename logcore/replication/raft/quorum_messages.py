@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..controller.metadata_records import MetadataRecord
 from ..machine import NodeId
+
+if TYPE_CHECKING:
+    from ..controller.metadata_image import MetadataImage
 
 
 class Entry(NamedTuple):
     """One record of the metadata log, with the term of the leader that wrote it."""
 
     term: int
-    record: Any
+    record: LogRecord
 
 
 class LeaderStarted(NamedTuple):
@@ -41,13 +45,17 @@ class VotersChanged(NamedTuple):
         return self.voters + self.learners
 
 
+LogRecord = MetadataRecord | LeaderStarted | VotersChanged
+"""All kinds of records of the metadata log: what the controller decides, and the quorum's own."""
+
+
 class Snapshot(NamedTuple):
     """The fold of all records up to and including `index`."""
 
     index: int  # pyright: ignore[reportIncompatibleMethodOverride]
     term: int
     voters: VotersChanged  # as of `index`
-    image: Any
+    image: MetadataImage | None  # None: of no record
 
 
 # Messages. `cluster` fences off nodes of another cluster that were given our addresses (R20).
@@ -144,6 +152,9 @@ class SaveSnapshot(NamedTuple):
     log_base: int
     log_base_term: int
     reset: bool
+
+
+QuorumChange = SaveVote | SaveEntries | SaveSnapshot
 
 
 class QuorumRecovered(NamedTuple):

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ..machine import Committed, Effect, NodeId, Operation, Panic, Persist, Send
 from .quorum_log import QuorumLog
-from .quorum_messages import Entry, QuorumRecovered, SaveEntries, SaveVote
+from .quorum_messages import Entry, QuorumChange, QuorumMessage, QuorumRecovered, SaveEntries, SaveVote
 
 _MULTIPLIER: Final = 6_364_136_223_846_793_005
 _INCREMENT: Final = 1_442_695_040_888_963_407
@@ -39,7 +39,7 @@ class _Waiting(NamedTuple):
     operation: int
     term: int
     to: NodeId
-    message: Any
+    message: QuorumMessage
 
 
 class QuorumState:
@@ -105,16 +105,16 @@ class QuorumState:
 
     # Writing and speaking
 
-    def _persist(self, change: Any) -> None:
+    def _persist(self, change: QuorumChange) -> None:
         self._operation += 1
         if isinstance(change, SaveVote):
             self._term_operation = self._operation
         self._out.append(Persist(Operation(self._operation), change))
 
-    def _send(self, to: NodeId, message: Any) -> None:
+    def _send(self, to: NodeId, message: QuorumMessage) -> None:
         self._out.append(Send(to, message))
 
-    def _say_once_durable(self, to: NodeId, message: Any) -> None:
+    def _say_once_durable(self, to: NodeId, message: QuorumMessage) -> None:
         """Says it when all that was written so far is durable, unless the term is over by then."""
         if self._is_durable():
             self._say(to, message)
@@ -129,7 +129,7 @@ class QuorumState:
     def _term_is_durable(self) -> bool:
         return self._operation_durable >= self._term_operation
 
-    def _say(self, to: NodeId, message: Any) -> None:
+    def _say(self, to: NodeId, message: QuorumMessage) -> None:
         if to == self.id:
             self._heard_own(message)
         else:
@@ -184,7 +184,7 @@ class QuorumState:
 
     # For the roles
 
-    def _heard_own(self, message: Any) -> None:
+    def _heard_own(self, message: QuorumMessage) -> None:
         """What this node says to itself (its own vote)."""
         raise TypeError(f"a node says nothing to itself but its vote: {message!r}")
 

@@ -7,12 +7,12 @@ R20 and the invariants I4 to I24 are listed, with their sources, in `docs/replic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import assert_never
 
 from ...records.batch import EncodedBatch
 from ..controller.metadata_records import PartitionState
-from ..machine import Asked, Committed, Effect, Input, NodeId, Persisted, Received, Reply, Send, Tick
-from ..shards.transaction_messages import TransactionGoesOn, TransactionVerified, WriteMarker
+from ..machine import Asked, Effect, NodeId, Persisted, Received, Reply, RequestId, Send, Tick
+from ..shards.transaction_messages import ReplicaMessage, TransactionGoesOn, TransactionVerified, WriteMarker
 from .replica_core import NEVER_MS, NodeTime, ReplicaCore, ReplicaSettings, SyncLog
 from .replica_follower import Follower
 from .replica_leader import Leader
@@ -30,11 +30,15 @@ from .replica_messages import (
     Produced,
     Read,
     Refused,
+    ReplicaRequest,
 )
 from .replica_reading import read_committed_log
 from .throttle import Throttle
 
-__all__ = ["Replica", "ReplicaSettings", "SyncLog"]
+__all__ = ["Replica", "ReplicaInput", "ReplicaSettings", "SyncLog"]
+
+ReplicaInput = Received[ReplicaMessage] | Asked[ReplicaRequest] | Persisted | Tick
+"""Metadata come as `MetadataChanged`, from the broker."""
 
 
 class Replica:
@@ -60,7 +64,7 @@ class Replica:
         self.follower: Follower | None = None
         self._correlation = 0
 
-    def step(self, given: Input) -> list[Effect]:
+    def step(self, given: ReplicaInput) -> list[Effect]:
         """After a `Panic` it does nothing any more."""
         core = self.core
         if core.stopped is not None:
@@ -82,8 +86,8 @@ class Replica:
                     self.leader.tick()
                 elif self.follower is not None:
                     self.follower.fetch()
-            case Committed():
-                raise AssertionError("metadata comes as MetadataChanged, from the broker")
+            case _:
+                assert_never(given)
         return self.flush()
 
     @property
@@ -124,7 +128,7 @@ class Replica:
         elif self.follower is not None:
             self.follower.fetch()
 
-    def _receive(self, sender: NodeId, message: Any) -> None:
+    def _receive(self, sender: NodeId, message: ReplicaMessage) -> None:
         match message:
             case FetchRequest():
                 if self.leader is not None:
@@ -152,7 +156,7 @@ class Replica:
                 if self.leader is not None:
                     self.leader.alter_refused(message)
             case _:
-                raise AssertionError(f"unknown message {message!r}")
+                assert_never(message)
 
     def _refuse(self, sender: NodeId, request: FetchRequest) -> None:
         core = self.core
@@ -161,7 +165,7 @@ class Replica:
         )
         core.emit(Send(sender, refused))
 
-    def _ask(self, request: Any, body: Any) -> None:
+    def _ask(self, request: RequestId, body: ReplicaRequest) -> None:
         if self.leader is not None:
             self.leader.ask(request, body)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, assert_never
 
 from millstream.errors import LogError
 
@@ -41,6 +41,7 @@ from .replica_messages import (
     Produced,
     Read,
     Refused,
+    ReplicaRequest,
 )
 from .replica_reading import epoch_problem, read_committed_log
 from .replica_settling import Settling
@@ -108,7 +109,7 @@ class Leader:
 
     # Clients
 
-    def ask(self, request: RequestId, body: Any) -> None:
+    def ask(self, request: RequestId, body: ReplicaRequest) -> None:
         match body:
             case Produce():
                 answer = self._produce(request, body)
@@ -130,7 +131,7 @@ class Leader:
                     epoch, log.end_offset, log.log_start_offset
                 )
             case _:
-                raise AssertionError(f"unknown request {body!r}")
+                assert_never(body)
         if answer is not None:
             self._core.emit(Reply(request, answer))
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from ...records.batch import EncodedBatch
+from ...storage.epoch_cache import EpochBoundary
 from ...storage.transaction_index import AbortedRanges
 from ..controller.metadata_records import PartitionState
 from ..machine import NodeId
@@ -133,13 +134,6 @@ class MetadataChanged(NamedTuple):
 
 
 # Clients' requests and their answers
-
-
-class ForPartition(NamedTuple):
-    """What a broker is asked: one of the requests below, for one of its replicas."""
-
-    partition: PartitionId
-    body: Any
 
 
 Acks = Literal[-1, 0, 1]
@@ -268,3 +262,14 @@ class AskEpochEnd(NamedTuple):
 class Refused(NamedTuple):
     problem: Problem
     message: str
+
+
+ReplicaRequest = Produce | AwaitCommitted | EndMarker | EndHanging | Read | AskOffsets | DeleteRecords | AskEpochEnd
+ReplicaAnswer = Produced | CommittedTo | Ended | ReadBatches | PartitionOffsets | Deleted | EpochBoundary | Refused
+
+
+class ForPartition(NamedTuple):
+    """What a broker is asked: a request for one of its replicas."""
+
+    partition: PartitionId
+    body: ReplicaRequest

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, assert_never
 
 from millstream.errors import LogError
 
@@ -21,9 +21,18 @@ from ..controller.metadata_image import MetadataImage
 from ..machine import Effect, NodeId, Reply, RequestId, Send
 from ..replica.replica import Replica
 from ..replica.replica_messages import PartitionId, Problem, Refused
-from .coordination_messages import ForEveryShard, ForGroup, ForTransaction, place_of
+from .coordination_messages import (
+    ForEveryShard,
+    ForGroup,
+    ForTransaction,
+    ShardQuestion,
+    ShardRequest,
+    ShardView,
+    place_of,
+)
+from .kept_transactions import KeptTransaction
 from .led_log import OUT_OF_TOUCH, PROOF, LedLog, Shard, ShardLost, ShardMaker
-from .transaction_messages import ApplyOffsets, EndRefused, VerifyTransaction
+from .transaction_messages import ApplyOffsets, EndRefused, ShardMessage, VerifyTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +98,9 @@ class Coordinators:
         self._next_pause_ms: dict[PartitionId, int] = {}  # after one more failure, where none was written since
         self._unreadable: dict[PartitionId, CorruptLog] = {}
         self._unwritten: dict[PartitionId, Refused] = {}  # why the shard that was there could not go on
-        self.kept: dict[PartitionId, dict[str, Any]] = {}  # by shard, what is nowhere written down: see `LedLog.kept`
+        self.kept: dict[
+            PartitionId, dict[str, KeptTransaction]
+        ] = {}  # by shard, what is nowhere written down: see `LedLog.kept`
 
     @property
     def image(self) -> MetadataImage:
@@ -124,8 +135,10 @@ class Coordinators:
                 self._ask(request, TRANSACTIONS_TOPIC, transactional_id, asked)
             case ForEveryShard(topic, asked):
                 self.emit(Reply(request, self.look(topic, asked)))
+            case _:
+                assert_never(body)
 
-    def _ask(self, request: RequestId, topic: str, key: str, asked: Any) -> None:
+    def _ask(self, request: RequestId, topic: str, key: str, asked: ShardRequest) -> None:
         partition = place_of(self.image, topic, key)
         led = self._led_now(partition) if partition is not None else None
         refused = self._why_not(partition, led)
@@ -176,7 +189,7 @@ class Coordinators:
             return Refused(Problem.NOT_COORDINATOR, "another node is the coordinator; ask who")
         return Refused(Problem.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot write to its log now; ask again")
 
-    def look(self, topic: str, asked: Any) -> tuple[Any, ...] | Refused:
+    def look(self, topic: str, asked: ShardQuestion) -> tuple[ShardView, ...] | Refused:
         """The answers of all shards of this node. A node that is alone has all shards: one that failed is missing."""
         topic_id = self.image.topic_ids.get(topic)
         if topic_id is not None and self._home.alone:
@@ -195,7 +208,7 @@ class Coordinators:
             return Refused(Problem.COORDINATOR_NOT_AVAILABLE, OUT_OF_TOUCH)
         return tuple(each.shard.look(asked) for each in led)
 
-    def receive(self, sender: NodeId, message: Any) -> None:
+    def receive(self, sender: NodeId, message: ShardMessage) -> None:
         """A message that names the partition it is for; nobody hears it where that does not coordinate (yet)."""
         led = self._led_now(message.partition)
         if led is not None and led.begun:
@@ -211,7 +224,7 @@ class Coordinators:
         elif led is None and (unwritten := self._unwritten.get(message.partition)) is not None:
             self._refuse_end(sender, message, unwritten)
 
-    def _refuse_end(self, sender: NodeId, message: Any, refused: Refused) -> None:
+    def _refuse_end(self, sender: NodeId, message: ShardMessage, refused: Refused) -> None:
         if isinstance(message, ApplyOffsets):
             self.emit(Send(sender, EndRefused(message.sender, message.producer_id, message.number, refused.message)))
 

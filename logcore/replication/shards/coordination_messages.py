@@ -7,24 +7,38 @@ to it. All that is known of them is the fold of the partition's records.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ...cores.group_messages import GroupDescription
 from ..controller.metadata_image import MetadataImage
-from ..replica.replica_messages import PartitionId
+from ..replica.replica_messages import PartitionId, Refused
+from .shard_group_requests import GroupRequest, GroupShardAnswer, ListGroups
+from .transaction_messages import (
+    DescribedTransaction,
+    TransactionAnswer,
+    TransactionQuestion,
+    TransactionRequest,
+)
+
+ShardRequest = GroupRequest | TransactionRequest
+ShardAnswer = GroupShardAnswer | TransactionAnswer
+ShardQuestion = TransactionQuestion | ListGroups
+ShardView = tuple[GroupDescription, ...] | tuple[DescribedTransaction, ...] | Refused | None
+"""What a shard answers to a question."""
 
 
 class ForGroup(NamedTuple):
     """What a broker is asked about a group; bodies and their answers: `group_requests.py`."""
 
     group: str
-    body: Any
+    body: GroupRequest
 
 
 class ForTransaction(NamedTuple):
     """What a broker is asked about a transactional id."""
 
     transactional_id: str
-    body: Any
+    body: TransactionRequest
 
 
 class ForEveryShard(NamedTuple):
@@ -32,7 +46,7 @@ class ForEveryShard(NamedTuple):
     nothing. The answer is a tuple, with an answer of each."""
 
     topic: str
-    body: Any
+    body: ShardQuestion
 
 
 def place_of(image: MetadataImage, topic: str, key: str) -> PartitionId | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -37,6 +37,7 @@ from ..machine import NodeId, RequestId, Send
 from ..replica.replica_messages import Problem, Refused
 from ..time_of_day import TimeOfDay
 from ..topic_ids import ImageTopicIds
+from .coordination_messages import ShardQuestion, ShardRequest
 from .group_commits import CommittedOffsets
 from .led_log import OUT_OF_TOUCH, LedLog
 from .shard_group_requests import (
@@ -49,7 +50,16 @@ from .shard_group_requests import (
     ListGroups,
     OffsetsDeleted,
 )
-from .transaction_messages import ApplyOffsets, AskUnapplied, HoldOffsets, OffsetsApplied, OffsetsHeld
+from .transaction_messages import (
+    ApplyOffsets,
+    AskUnapplied,
+    HoldOffsets,
+    OffsetsApplied,
+    OffsetsHeld,
+    ShardMessage,
+    TransactionMessage,
+    TransactionRequest,
+)
 
 _NEVER: Final = 1 << 62
 _log: Final = structlog.get_logger("millstream.logcore")
@@ -133,7 +143,7 @@ class GroupShard:
 
     # Requests
 
-    def ask(self, request: RequestId, key: str, body: Any) -> None:
+    def ask(self, request: RequestId, key: str, body: ShardRequest) -> None:
         match body:
             case JoinGroup() | Sync() | LeaveGroup() | Heartbeat():
                 self._step(request, body)
@@ -162,7 +172,8 @@ class GroupShard:
             case DeleteOffsets(partitions):
                 self._log.reply(request, self._delete_offsets(key, partitions))
             case _:
-                raise AssertionError(f"unknown request {body!r}")
+                foreign: TransactionRequest = body
+                raise AssertionError(f"not a request to groups: {foreign!r}")
 
     def _step(self, request: RequestId, message: JoinGroup | Sync | LeaveGroup | Heartbeat) -> None:
         answers = self._groups.step(message, request, self._log.now_ms)
@@ -203,11 +214,13 @@ class GroupShard:
         if not self._log.only_here:
             return None
         found = self._log.look(TRANSACTIONS_TOPIC, AskUnapplied(group))
-        return found if isinstance(found, Refused) else next(filter(None, found), None)
+        return (
+            found if isinstance(found, Refused) else next((each for each in found if isinstance(each, Refused)), None)
+        )
 
     # What there is
 
-    def look(self, body: Any) -> tuple[GroupDescription, ...]:
+    def look(self, body: ShardQuestion) -> tuple[GroupDescription, ...]:
         assert isinstance(body, ListGroups), f"unknown question {body!r}"
         return tuple(found for name in self._names() if (found := self._described(name)).state is not GroupState.DEAD)
 
@@ -265,7 +278,7 @@ class GroupShard:
 
     # Transactions that commit offsets
 
-    def receive(self, sender: NodeId, message: Any) -> None:
+    def receive(self, sender: NodeId, message: ShardMessage) -> None:
         match message:
             case HoldOffsets():
                 self._log.say(Send(sender, self._hold(message)))
@@ -277,7 +290,8 @@ class GroupShard:
                     self._log.send(sender, applied._replace(durable=False))
                 self._log.say(Send(sender, applied))
             case _:
-                raise AssertionError(f"unknown message {message!r}")
+                foreign: TransactionMessage = message
+                raise AssertionError(f"not for groups: {foreign!r}")
 
     def _hold(self, asked: HoldOffsets) -> OffsetsHeld:
         group, producer_id, number = asked.group, asked.producer_id, asked.number

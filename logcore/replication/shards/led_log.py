@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ...records.key_values import KeyValue, decode_key_values, encode_key_values
 from ..broker.producer_ids import ProducerIdPool
@@ -12,8 +12,12 @@ from ..controller.metadata_image import MetadataImage
 from ..machine import Effect, NodeId, Reply, RequestId, Send
 from ..replica.replica import Replica
 from ..replica.replica_messages import PartitionId, Refused
+from .coordination_messages import ShardAnswer, ShardQuestion, ShardRequest, ShardView
+from .kept_transactions import KeptTransaction
+from .transaction_messages import ShardMessage
 
 if TYPE_CHECKING:
+    from ..machine_messages import Message
     from .coordination import Coordinators
 
 PROOF: Final = KeyValue(b"MV", None)
@@ -42,15 +46,15 @@ class Shard(Protocol):
         """All records are there."""
         ...
 
-    def ask(self, request: RequestId, key: str, body: Any) -> None:
+    def ask(self, request: RequestId, key: str, body: ShardRequest) -> None:
         """A client's request; it is answered with `LedLog.reply`, now or later."""
         ...
 
-    def look(self, body: Any) -> Any:
+    def look(self, body: ShardQuestion) -> ShardView:
         """The answer to a question about all its keys, which changes nothing."""
         ...
 
-    def receive(self, sender: NodeId, message: Any) -> None:
+    def receive(self, sender: NodeId, message: ShardMessage) -> None:
         """A message of another node's, or this one's, machine `broker` that names this partition."""
         ...
 
@@ -102,7 +106,7 @@ class LedLog:
         return self._replica.core.alone
 
     @property
-    def kept(self) -> dict[str, Any]:
+    def kept(self) -> dict[str, KeptTransaction]:
         """What a shard of this partition has in mind only, and its successor in the same process goes on with."""
         return self._coordinators.kept.setdefault(self.partition, {})
 
@@ -132,7 +136,7 @@ class LedLog:
         """Whether nobody else can coordinate yet: what is answered without a write may be old otherwise (T-L4)."""
         return self.only_here or self._coordinators.leads_for_certain()
 
-    def look(self, topic: str, asked: Any) -> tuple[Any, ...] | Refused:
+    def look(self, topic: str, asked: ShardQuestion) -> tuple[ShardView, ...] | Refused:
         """What the shards of a topic that are on this node answer at once: see `Shard.look`."""
         return self._coordinators.look(topic, asked)
 
@@ -146,7 +150,7 @@ class LedLog:
                 yield from (record for record in decode_key_values(batch) if record != PROOF)
                 offset = batch.header.last_offset + 1
 
-    def send(self, to: NodeId, message: Any) -> None:
+    def send(self, to: NodeId, message: Message) -> None:
         """Now: what follows from records that are committed, whatever was written since."""
         self._coordinators.emit(Send(to, message))
 
@@ -182,11 +186,11 @@ class LedLog:
         """Lets the effect go when everything that was written so far is committed; in the order of these calls."""
         self.once_committed(lambda: self._coordinators.emit(effect))
 
-    def reply(self, request: RequestId, response: Any) -> None:
+    def reply(self, request: RequestId, response: ShardAnswer) -> None:
         """The answer to the request, when everything that was written so far is committed."""
         self.once_committed(lambda: self._answer(request, response))
 
-    def reply_now(self, request: RequestId, response: Any) -> None:
+    def reply_now(self, request: RequestId, response: ShardAnswer) -> None:
         """The answer to the request, where it says nothing that records of this log could take back."""
         self._answer(request, response)
 
@@ -207,7 +211,7 @@ class LedLog:
     def _is_committed(self, end_offset: int) -> bool:
         return end_offset <= self._replica.core.high_watermark
 
-    def _answer(self, request: RequestId, response: Any) -> None:
+    def _answer(self, request: RequestId, response: ShardAnswer) -> None:
         del self.waiting[request]
         self._coordinators.emit(Reply(request, response))
 

@@ -21,7 +21,20 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...client import TopicPartition
-from ...cores.group_messages import CheckCommit, CommittedOffset, GroupFault
+from ...cores.group_messages import (
+    CheckCommit,
+    CommittedOffset,
+    ConsumerBeat,
+    ConsumerHeartbeat,
+    GroupDescription,
+    GroupFault,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Reply,
+    Sync,
+)
+from ..replica.replica_messages import Refused
 
 
 class CommitOffsets(NamedTuple):
@@ -65,3 +78,19 @@ class OffsetsDeleted(NamedTuple):
 
     fault: GroupFault
     partitions: Mapping[TopicPartition, GroupFault]
+
+
+GroupRequest = (
+    JoinGroup
+    | Sync
+    | LeaveGroup
+    | Heartbeat
+    | ConsumerHeartbeat
+    | CheckCommit
+    | CommitOffsets
+    | AskCommitted
+    | DescribeGroup
+    | DeleteGroup
+    | DeleteOffsets
+)
+GroupShardAnswer = Reply | ConsumerBeat | GroupCommits | GroupDescription | OffsetsDeleted | Refused

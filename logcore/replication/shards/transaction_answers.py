@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...client import TopicPartition
 from ...cores.group_messages import CommittedOffset
 from ...cores.transaction_records import UNWRITTEN, Identity, Participant
-from ...errors import ProducerFenced
+from ...errors import InvalidTransactionState, ProducerFenced
 from ..replica.replica_messages import PartitionId, Problem, Refused
-from .transaction_messages import OffsetRow
+from .transaction_messages import OffsetRow, TakenRequest, TransactionAnswer
 
-Answer = Callable[[Any], None]
+Answer = Callable[[TransactionAnswer], None]
 
 
 class Waiting(NamedTuple):
     """A request that has to wait: for the end of a transaction, or for producer ids."""
 
-    body: Any
+    body: TakenRequest
     answer: Answer
     until_ms: int
 
@@ -53,6 +53,13 @@ def offsets_in(rows: Sequence[OffsetRow]) -> dict[TopicPartition, CommittedOffse
         TopicPartition(row.topic, row.partition): CommittedOffset(row.offset, row.metadata, row.leader_epoch)
         for row in rows
     }
+
+
+def too_large(transactional_id: str, bytes_max: int) -> InvalidTransactionState:
+    return InvalidTransactionState(
+        f'the transaction of "{transactional_id[:100]}" would take more than {bytes_max} bytes',
+        hint="Commit more often, with offsets of fewer partitions.",
+    )
 
 
 def concurrent() -> Refused:

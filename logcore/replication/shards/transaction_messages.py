@@ -6,9 +6,21 @@ Requests are bodies of `ForTransaction(transactional_id, …)`; each is answered
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
-from ..replica.replica_messages import EndMarker, PartitionId, Problem
+from ..replica.replica_messages import (
+    AlterRefused,
+    Diverging,
+    EndMarker,
+    EndOrphan,
+    FetchedBatches,
+    FetchRefused,
+    FetchRequest,
+    MetadataChanged,
+    PartitionId,
+    Problem,
+    Refused,
+)
 
 # Producers
 
@@ -314,27 +326,57 @@ class TransactionGoesOn(NamedTuple):
     producer_id: int
 
 
-SHARDS_HEAR: Final = (
-    AskOutcome,
-    VerifyTransaction,
-    MarkerWritten,
-    EndRefused,
-    HoldOffsets,
-    OffsetsHeld,
-    ApplyOffsets,
-    OffsetsApplied,
-)
+TransactionMessage = AskOutcome | VerifyTransaction | MarkerWritten | EndRefused | OffsetsHeld | OffsetsApplied
+"""What the shard of a transactional id hears."""
+
+GroupMessage = HoldOffsets | ApplyOffsets
+"""What the shard of a group hears."""
+
+ShardMessage = TransactionMessage | GroupMessage
 """What is for the shard that the message's partition is the log of, not for its replica."""
+
+ReplicaMessage = (
+    FetchRequest
+    | FetchedBatches
+    | Diverging
+    | FetchRefused
+    | MetadataChanged
+    | WriteMarker
+    | TransactionVerified
+    | TransactionGoesOn
+    | EndOrphan
+    | AlterRefused
+)
+"""What the replica of the message's partition hears, of whoever says it."""
 
 
 class ToCoordinator(NamedTuple):
     """What a replica wants said to the shard of this transactional id: the broker knows where that is."""
 
     transactional_id: str
-    message: Any  # with the field `partition`, which the broker fills
+    message: VerifyTransaction  # the broker fills `partition`
 
 
 class ToEveryCoordinator(NamedTuple):
     """As `ToCoordinator`, where only a producer id is known, which does not say whose it is."""
 
-    message: Any  # likewise
+    message: AskOutcome  # likewise
+
+
+TransactionRequest = (
+    InitProducer
+    | IncludePartitions
+    | IncludeGroup
+    | SendOffsets
+    | EndTransaction
+    | AwaitEnd
+    | ForgetProducer
+    | CheckProducer
+    | DescribeTransaction
+)
+TakenRequest = TransactionRequest | VerifyTransaction
+"""What is decided of a transactional id: leaders ask, too."""
+
+TransactionAnswer = ProducerGiven | Included | GroupRefused | DescribedTransaction | Refused
+TransactionQuestion = ListTransactions | AskUnapplied
+ForCoordinators = ToCoordinator | ToEveryCoordinator

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..replica.replica_messages import Problem, Refused
 from .led_log import LedLog
+from .transaction_answers import Answer
 from .transaction_ends import coordinator_of_group
-from .transaction_messages import GroupRefused, HoldOffsets, OffsetsHeld, SendOffsets
-
-Answer = Callable[[Any], None]
+from .transaction_messages import GroupRefused, HoldOffsets, Included, OffsetsHeld, SendOffsets
 
 
 class _Holding(NamedTuple):
@@ -31,7 +30,12 @@ class TransactionOffsets:
     """
 
     def __init__(
-        self, log: LedLog, note: Callable[[str, SendOffsets, int, bool], Any], *, again_ms: int, wait_ms: int
+        self,
+        log: LedLog,
+        note: Callable[[str, SendOffsets, int, bool], Included | Refused | None],
+        *,
+        again_ms: int,
+        wait_ms: int,
     ) -> None:
         self._log = log
         self._note = note

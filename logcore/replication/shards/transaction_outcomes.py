@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from millstream.errors import LogError
 
@@ -17,7 +17,7 @@ from ...storage.producer_state import is_reached
 from ..replica.replica_messages import EndMarker, EndOrphan
 from .kept_transactions import KeptTransaction
 from .led_log import LedLog
-from .transaction_messages import AskOutcome, EndTransaction, InitProducer, TransactionGoesOn
+from .transaction_messages import AskOutcome, EndTransaction, InitProducer, TakenRequest, TransactionGoesOn
 
 _DECIDED: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
@@ -31,7 +31,7 @@ def history_of(log: LedLog, key: str) -> Iterator[TransactionRecord]:
                 yield entry
 
 
-def may_need_id(standing: Standing | None, body: Any) -> bool:
+def may_need_id(standing: Standing | None, body: TakenRequest) -> bool:
     """Whether the request may take a new producer id."""
     if not isinstance(body, InitProducer | EndTransaction):
         return False
@@ -51,6 +51,15 @@ def is_about(asked: EndTransaction, standing: Standing, ending: TransactionRecor
         return of_then or not asked.raises_epoch
     # The id was taken anew, which aborted it: who has it now means the next one, and others are to be refused.
     return not asked.raises_epoch or asked[:2] != (standing.record.producer_id, standing.record.epoch)
+
+
+def ends_as_asked(standing: Standing, committed: bool) -> bool | None:
+    """Of a client that asks again with the same epoch; None where nothing of it has ended yet."""
+    if standing.ending is not None:
+        return standing.committing == committed
+    if standing.state is TransactionState.COMPLETE_COMMIT:
+        return committed
+    return None
 
 
 def what_is_known(

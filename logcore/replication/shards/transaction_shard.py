@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final, assert_never
 
 from ...client import TopicPartition
 from ...coordination.transaction_log import bytes_of, decode_entry, encode_entry, written_ms
@@ -24,9 +24,10 @@ from ...topic_rules import GROUPS_TOPIC
 from ..machine import NodeId, RequestId
 from ..replica.replica_messages import EndOrphan, PartitionId, Problem, Refused
 from ..time_of_day import TimeOfDay
-from .coordination_messages import place_of
+from .coordination_messages import ShardQuestion, ShardRequest, place_of
 from .kept_transactions import KeptTransactions
 from .led_log import OUT_OF_TOUCH, LedLog
+from .shard_group_requests import ListGroups
 from .transaction_answers import (
     Answer,
     TransactionSettings,
@@ -36,6 +37,7 @@ from .transaction_answers import (
     fenced,
     offsets_in,
     participants,
+    too_large,
 )
 from .transaction_description import described, with_kept
 from .transaction_ends import TransactionEnds
@@ -49,6 +51,7 @@ from .transaction_messages import (
     EndRefused,
     EndTransaction,
     ForgetProducer,
+    GroupMessage,
     Included,
     IncludeGroup,
     IncludePartitions,
@@ -59,11 +62,15 @@ from .transaction_messages import (
     OffsetsHeld,
     ProducerGiven,
     SendOffsets,
+    ShardMessage,
+    TakenRequest,
+    TransactionAnswer,
+    TransactionRequest,
     VerifyTransaction,
     WriteMarker,
 )
 from .transaction_offsets import TransactionOffsets
-from .transaction_outcomes import has_had, history_of, is_about, lost_marker, may_need_id, what_is_known
+from .transaction_outcomes import ends_as_asked, has_had, history_of, is_about, lost_marker, may_need_id, what_is_known
 
 _NEVER_MS: Final = 1 << 62
 
@@ -131,14 +138,12 @@ class TransactionShard:
         """All of a transaction is one record, and goes to its groups in one message, several times as large. Where it
         cannot be ended it must not grow to. Raises `InvalidTransactionState`."""
         if self._bytes.get(key, 0) + more > self._settings.bytes_max:
-            raise InvalidTransactionState(
-                f'the transaction of "{key[:100]}" would take more than {self._settings.bytes_max} bytes',
-                hint="Commit more often, with offsets of fewer partitions.",
-            )
+            raise too_large(key, self._settings.bytes_max)
 
     # Requests
 
-    def ask(self, request: RequestId, key: str, body: Any) -> None:
+    def ask(self, request: RequestId, key: str, body: ShardRequest) -> None:
+        assert isinstance(body, TransactionRequest), f"not a request to transactions: {body!r}"
         only_asks = isinstance(body, DescribeTransaction | CheckProducer)
         if isinstance(body, AwaitEnd) or (only_asks and self._log.only_here):
             # All have answered, for good: that it is written down here, too, adds nothing to what was promised. And
@@ -153,24 +158,27 @@ class TransactionShard:
         else:
             self._take(key, body, lambda response: self._log.reply(request, response))
 
-    def _reply_when_seen(self, request: RequestId, key: str, given: ProducerGiven | Refused) -> None:
+    def _reply_when_seen(self, request: RequestId, key: str, given: TransactionAnswer) -> None:
         """The answer to who would ask `AwaitEnd` next, or, after it has taken the id, reads what was committed."""
-        if isinstance(given, Refused):
+        if not isinstance(given, ProducerGiven):
             self._log.reply(request, given)
             return
 
-        def seen(waited: Included | Refused) -> None:
+        def seen(waited: TransactionAnswer) -> None:
             self._log.reply_now(request, waited if isinstance(waited, Refused) else given)
 
         self._take(key, AwaitEnd(), seen)
 
-    def look(self, body: Any) -> Any:
-        if isinstance(body, AskUnapplied):
-            return self._ends.why_unapplied(body.group)
-        assert isinstance(body, ListTransactions), f"unknown question {body!r}"
-        return tuple(self._described(standing) for standing in self._core.standings())
+    def look(self, body: ShardQuestion) -> tuple[DescribedTransaction, ...] | Refused | None:
+        match body:
+            case AskUnapplied(group):
+                return self._ends.why_unapplied(group)
+            case ListTransactions():
+                return tuple(self._described(standing) for standing in self._core.standings())
+            case ListGroups():
+                raise AssertionError("groups are asked for of their own coordinators")
 
-    def _take(self, key: str, body: Any, answer: Answer) -> None:
+    def _take(self, key: str, body: TakenRequest, answer: Answer) -> None:
         if self._has_to_wait(key, body):
             if self._ends.lack_room:
                 self._try_end_again(key)
@@ -183,7 +191,7 @@ class TransactionShard:
         except InvalidTransactionState as error:
             answer(Refused(Problem.INVALID_TXN_STATE, error.message))
 
-    def _act(self, key: str, body: Any, answer: Answer) -> None:
+    def _act(self, key: str, body: TakenRequest, answer: Answer) -> None:
         match body:
             case InitProducer():
                 self._init(key, body, answer)
@@ -217,11 +225,11 @@ class TransactionShard:
             case VerifyTransaction():
                 answer(self._verify(key, body))
             case _:
-                raise AssertionError(f"unknown request {body!r}")
+                assert_never(body)
 
     # What waits
 
-    def _has_to_wait(self, key: str, body: Any) -> bool:
+    def _has_to_wait(self, key: str, body: TakenRequest) -> bool:
         """Whether the request cannot be decided yet. `_go_on` retries it when the reason may have passed.
 
         | request                       | while the id's last transaction ends | no producer id is available     |
@@ -251,7 +259,7 @@ class TransactionShard:
             return True
         return may_need_id(standing, body) and not self._has_id()
 
-    def _waits_for(self, standing: Standing, ending: TransactionRecord, body: Any) -> bool:
+    def _waits_for(self, standing: Standing, ending: TransactionRecord, body: TakenRequest) -> bool:
         if isinstance(body, AwaitEnd) or (isinstance(body, VerifyTransaction) and body.here):
             return not self._ends.is_seen(ending)
         return not (isinstance(body, EndTransaction) and is_about(body, standing, ending))
@@ -337,8 +345,7 @@ class TransactionShard:
         if unknown:
             return Refused(Problem.UNKNOWN_PARTITION, f"the coordinator does not know {unknown} (yet)")
         self._check_room(identity.transactional_id, bytes_of((partitions, groups)))
-        ready = self._core.step(Include(identity, participants(partitions), groups))
-        self._write(ready.append)
+        self._write(self._core.step(Include(identity, participants(partitions), groups)).append)
         standing = self._core.standing(identity.transactional_id)
         assert standing is not None
         if identity.transactional_id not in self._opened_ms:
@@ -389,7 +396,7 @@ class TransactionShard:
     def _end(self, key: str, asked: EndTransaction, answer: Answer) -> None:
         identity = Identity(key, asked.producer_id, asked.epoch)
         if not asked.raises_epoch:
-            ends = self._ends_as_asked(self._current(identity), asked.committed)
+            ends = ends_as_asked(self._current(identity), asked.committed)
             if ends is not None:
                 answer(ProducerGiven(asked.producer_id, asked.epoch) if ends else ended_otherwise())
                 return
@@ -414,14 +421,6 @@ class TransactionShard:
         if asked.offsets:
             self._check_room(key, bytes_of([(group, *row) for group, rows in asked.offsets for row in rows]))
         return {group: offsets_in(rows) for group, rows in asked.offsets}
-
-    def _ends_as_asked(self, standing: Standing, committed: bool) -> bool | None:
-        """Of a client that asks again with the same epoch; None where nothing of it has ended yet."""
-        if standing.ending is not None:
-            return standing.committing == committed
-        if standing.state is TransactionState.COMPLETE_COMMIT:
-            return committed
-        return None
 
     def _carry_out(self, key: str, ready: Ready) -> None:
         """Notes what was decided; when that is committed, the transaction ends everywhere."""
@@ -464,7 +463,7 @@ class TransactionShard:
         self._include(identity, (), (asked.group,))
         self._offsets.send(key, asked, standing.record.number + 1, answer)
 
-    def _note_offsets(self, key: str, asked: SendOffsets, number: int, held: bool) -> Any:
+    def _note_offsets(self, key: str, asked: SendOffsets, number: int, held: bool) -> Included | Refused | None:
         """The answer; None where the transaction is still open, and the group does not hold the offsets."""
         identity = Identity(key, asked.producer_id, asked.epoch)
         offsets = offsets_in(asked.offsets)
@@ -483,7 +482,7 @@ class TransactionShard:
 
     # Other nodes
 
-    def receive(self, sender: NodeId, message: Any) -> None:
+    def receive(self, sender: NodeId, message: ShardMessage) -> None:
         match message:
             case MarkerWritten():
                 self._ends.marked(message)
@@ -501,7 +500,8 @@ class TransactionShard:
             case AskOutcome():
                 self._tell_outcome(sender, message)
             case _:
-                raise AssertionError(f"unknown message {message!r}")
+                foreign: GroupMessage = message
+                raise AssertionError(f"not for transactions: {foreign!r}")
 
     def _tell_outcome(self, sender: NodeId, asked: AskOutcome) -> None:
         """Nothing is said of a producer that this shard does not know, nor where nobody knows how it ended: then the
@@ -523,7 +523,7 @@ class TransactionShard:
         marker = lost_marker(history_of(log, key), standing, asked, log.wall_ms)
         return WriteMarker(asked.sender, log.partition, log.epoch, key, marker) if marker is not None else None
 
-    def _verified(self, sender: NodeId, asked: VerifyTransaction, given: Included | Refused) -> None:
+    def _verified(self, sender: NodeId, asked: VerifyTransaction, given: TransactionAnswer) -> None:
         problem, text = (given.problem, given.message) if isinstance(given, Refused) else (None, "")
         answer = asked.answered(self._log.partition, self._log.epoch, problem, text)
         if asked.here:  # nothing was written that a crash could take from under it

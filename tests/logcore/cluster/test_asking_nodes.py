@@ -8,6 +8,7 @@ from millstream.errors import LogError
 from millstream.logcore.errors import NotNow
 from millstream.logcore.records.codec import encode
 from millstream.logcore.replication.controller.controller_messages import CreateTopic, Done, NotController
+from millstream.logcore.replication.controller.operations_messages import DescribeQuorumHere
 from millstream.logcore.replication.machine import BROKER, CONTROLLER, NodeId
 from millstream.logcore.replication.node.node_runtime import NodeStopped
 from millstream.logcore.replication.replica.replica_messages import ForPartition, Produce
@@ -45,7 +46,7 @@ def test_who_asks_a_node_that_has_ended_is_told_so(cluster: Cluster) -> None:
 
 def test_who_waits_for_an_answer_when_its_node_ends_is_told_so(cluster: Cluster) -> None:
     node = cluster.running[1].node
-    waiting = [node.ask(CONTROLLER, "nothing that is answered", at=NodeId(9), timeout_s=600) for _ in range(3)]
+    waiting = [node.ask(CONTROLLER, DescribeQuorumHere(), at=NodeId(9), timeout_s=600) for _ in range(3)]
     assert not any(asked.cancel() for asked in waiting)  # else it could be settled in the same moment, by the node
     node.end()
     assert all(isinstance(asked.exception(), NodeStopped) for asked in waiting)
@@ -75,7 +76,7 @@ def test_the_last_node_does_not_wait_for_somebody_to_take_over(cluster: Cluster)
 
 def test_a_node_that_panics_says_why_and_answers_nothing_more(cluster: Cluster) -> None:
     node = cluster.running[1].node
-    node.ask(BROKER, "no request that there is")
+    node.ask(BROKER, DescribeQuorumHere())  # which no broker is asked
     assert until(lambda: node.failure) is not None
     assert not node.serving
     with pytest.raises(LogError):

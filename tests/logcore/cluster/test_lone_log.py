@@ -23,7 +23,7 @@ from millstream.logcore.log import open_log
 from millstream.logcore.replication.machine import BROKER, NodeId
 from millstream.logcore.replication.node.lone_node import LoneNode
 from millstream.logcore.replication.node.node_runtime import NoAnswer, NodeStopped
-from millstream.logcore.replication.shards.transaction_messages import AskProducerId
+from millstream.logcore.replication.shards.transaction_messages import AskProducerId, ProducerGiven
 
 from ..log_records import rows, values_of
 
@@ -87,7 +87,8 @@ def test_who_asks_a_node_that_has_ended_is_told(tmp_path: Path) -> None:
     others = set(threading.enumerate())
     log = open_log(tmp_path)
     asked = log.node.ask(BROKER, AskProducerId(), at=None)
-    assert asked.result(60).producer_id >= 0
+    given = asked.result(60)
+    assert isinstance(given, ProducerGiven) and given.producer_id >= 0
     with pytest.raises(NoAnswer):
         log.node.ask(BROKER, AskProducerId(), at=NodeId(7)).result(60)
     log.close()

@@ -15,6 +15,7 @@ import pytest
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.clients.remote_producer import RemoteTransactionalProducer
+from millstream.logcore.cluster.refusals import listed
 from millstream.logcore.errors import LogFull, ProducerFenced
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.replication.machine import BROKER
@@ -56,8 +57,7 @@ def crashed(log: Log, tmp_path: Path) -> Path:
 
 
 def described(log: Log) -> list[DescribedTransaction]:
-    [found] = log.node.answer(BROKER, ForEveryShard(TRANSACTIONS_TOPIC, ListTransactions()))
-    return list(found)
+    return listed(log.node.answer(BROKER, ForEveryShard(TRANSACTIONS_TOPIC, ListTransactions())), DescribedTransaction)
 
 
 def test_a_commit_waits_for_two_rounds_of_syncs(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

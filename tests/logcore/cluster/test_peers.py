@@ -7,12 +7,13 @@ from millstream.logcore.replication.controller.metadata_image import MetadataIma
 from millstream.logcore.replication.controller.metadata_records import BrokerRegistered, BrokerRemoved, NodeAdded
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.node.node_links import PeerAddress
+from millstream.logcore.replication.raft.quorum_messages import LogRecord
 
 TWO, THREE, FOUR = NodeId(2), NodeId(3), NodeId(4)
 MEMBERS = {TWO: PeerAddress("two", 9093), THREE: PeerAddress("three", 9093)}
 
 
-def told(*records: object, listed: bool = False) -> list[tuple[NodeId, PeerAddress | None]]:
+def told(*records: LogRecord, listed: bool = False) -> list[tuple[NodeId, PeerAddress | None]]:
     found: list[tuple[NodeId, PeerAddress | None]] = []
     follower = PeerFollower(MEMBERS, lambda node, address: found.append((node, address)), listed=listed)
     image = MetadataImage()

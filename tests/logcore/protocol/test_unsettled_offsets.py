@@ -57,7 +57,7 @@ def test_an_offset_that_a_transaction_replaces_meanwhile_is_not_called_settled()
 
 def fetched(log: Any) -> Any:
     """What is said of the one partition that there is."""
-    request = SimpleNamespace(group_id="g", topics=None, require_stable=True)
+    request: Any = SimpleNamespace(group_id="g", topics=None, require_stable=True)
     broker: Any = SimpleNamespace(log=log)
     peer: Any = SimpleNamespace(may=lambda *_: True)
     [topic] = offset_fetch(broker, request, peer)["topics"]

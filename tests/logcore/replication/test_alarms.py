@@ -14,7 +14,8 @@ from millstream.logcore.replication.controller.metadata_records import (
     Together,
     TopicCreated,
 )
-from millstream.logcore.replication.machine import Committed, Input, NodeId, Panic, Received, Tick
+from millstream.logcore.replication.machine import Committed, NodeId, Panic, Received, Tick
+from millstream.logcore.replication.replica.replica import ReplicaInput
 from millstream.logcore.replication.replica.replica_core import NEVER_MS
 from millstream.logcore.replication.replica.replica_messages import PartitionId
 from tests.simulation.cluster_logs import SimReplicaLogs
@@ -73,7 +74,7 @@ class _Leading:
         states = [PartitionState("t", n, NODE, 0, 0, both, in_sync, (), 1) for n, in_sync in enumerate(((NODE,), both))]
         lives = [BrokerRegistered(node, self.logs.incarnation, True, endpoints, None) for node in both]
         self.broker.step(Committed(1, (*lives, Together((TopicCreated("t", "t"), *states)))))
-        self.heard: dict[int, list[Input]] = {0: [], 1: []}
+        self.heard: dict[int, list[ReplicaInput]] = {0: [], 1: []}
         for partition, replica in self.broker.replicas.items():
             heard, step = self.heard[partition.number], replica.step
             replica.step = lambda given, heard=heard, step=step: (heard.append(given), step(given))[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,9 @@ from millstream.logcore.replication.controller.metadata_records import (
     TopicCreated,
 )
 from millstream.logcore.replication.machine import NodeId
+from millstream.logcore.replication.machine_messages import Message
 from millstream.logcore.replication.node.node_codec import Frame, InvalidFrame, decode_frame, encode_frame
-from millstream.logcore.replication.node.node_messages import AskMachine, MachineAnswered
+from millstream.logcore.replication.node.node_messages import AskMachine, MachineAnswered, NodeMessage
 from millstream.logcore.replication.raft.quorum_messages import Append, Entry, InstallSnapshot, Snapshot, VotersChanged
 from millstream.logcore.replication.replica.replica_messages import (
     FetchedBatches,
@@ -40,12 +42,11 @@ def image() -> MetadataImage:
     return made
 
 
-MESSAGES = [
+MESSAGES: list[Message | NodeMessage] = [
     FetchRequest(PARTITION, 3, 7, 1, 10, -1, 1000),
     FetchRefused(PARTITION, 3, 1, Problem.NOT_LEADER, 0),
-    ReplicaRefused(Problem.STORAGE_ERROR, "no room"),
-    Refused(Trouble.TOPIC_EXISTS, 'topic "ä" exists'),
-    CreateTopic("t", 1, 3, ((NodeId(1), NodeId(2)),), (("min.insync.replicas", "2"),)),
+    MachineAnswered(7, 1, Refused(Trouble.TOPIC_EXISTS, 'topic "ä" exists')),
+    AskMachine(7, 1, "controller", CreateTopic("t", 1, 3, ((NodeId(1), NodeId(2)),), (("min.insync.replicas", "2"),))),
     Append("c", 1, 0, 0, (Entry(1, STATE), Entry(1, Together((STATE,)))), 0),
     AskMachine(7, 1, "broker", ForTransaction("t", SendOffsets(1, 0, "g", (OffsetRow("t", 0, 5),)))),
     MachineAnswered(7, 1, ReplicaRefused(Problem.NOT_LEADER, "elsewhere")),
@@ -58,7 +59,7 @@ def frame_bytes(frame: Frame) -> bytes:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_a_message_comes_out_as_it_went_in(message: object) -> None:
+def test_a_message_comes_out_as_it_went_in(message: Message | NodeMessage) -> None:
     content = frame_bytes(Frame("broker", message))
     assert int.from_bytes(content[:4], "big") == len(content) - 4
     assert decode_frame(memoryview(content)[4:]) == Frame("broker", message)
@@ -67,6 +68,7 @@ def test_a_message_comes_out_as_it_went_in(message: object) -> None:
 def test_batches_travel_as_they_are() -> None:
     sent = FetchedBatches(PARTITION, 3, 1, 10, (batch(b"one"), batch(b"two", rows=2)), 12, 0)
     arrived = decode_frame(memoryview(frame_bytes(Frame("broker", sent)))[4:]).message
+    assert isinstance(arrived, FetchedBatches)
     assert [b"".join(each.buffers) for each in arrived.batches] == [b"".join(each.buffers) for each in sent.batches]
     assert [each.header for each in arrived.batches] == [each.header for each in sent.batches]
     assert arrived[:4] == sent[:4]
@@ -94,5 +96,12 @@ def test_no_bytes_do_any_harm() -> None:
 
 
 def test_what_is_no_message_is_not_sent() -> None:
+    nothing: Any = object()
     with pytest.raises(TypeError, match="not part of a message"):
-        encode_frame(Frame("broker", object()))
+        encode_frame(Frame("broker", nothing))
+
+
+@pytest.mark.parametrize("part", [None, 7, (1, 2), PARTITION, ReplicaRefused(Problem.STORAGE_ERROR, "no room")])
+def test_a_part_of_a_message_is_no_message(part: Any) -> None:
+    with pytest.raises(InvalidFrame, match="is no message"):
+        decode_frame(memoryview(frame_bytes(Frame("broker", part)))[4:])

@@ -18,6 +18,7 @@ from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.node import node_codec
 from millstream.logcore.replication.node.node_codec import Frame, encode_frame
 from millstream.logcore.replication.node.node_links import NodeLinks, PeerAddress, Peers
+from millstream.logcore.replication.node.node_messages import MachineAnswered
 from millstream.logcore.replication.replica.replica_messages import FetchRequest, Problem, Refused
 from millstream.server.security.tls import ClusterTlsSettings
 from tests.logcore.replication.trio import PARTITION
@@ -301,7 +302,7 @@ def test_a_message_that_no_node_would_take_costs_nothing_but_itself(monkeypatch:
             await until_arrived(nodes.arrived, nodes.one, TWO)
             nodes.arrived.clear()
             nodes.lost.clear()
-            nodes.one.send(TWO, Frame("broker", Refused(Problem.STORAGE_ERROR, "x" * 1_000)))
+            nodes.one.send(TWO, Frame("broker", MachineAnswered(1, 1, Refused(Problem.STORAGE_ERROR, "x" * 1_000))))
             await until_arrived(nodes.arrived, nodes.one, TWO)
             assert {frame for _, frame in nodes.arrived} == {MESSAGE}
             assert nodes.lost == []
@@ -309,4 +310,4 @@ def test_a_message_that_no_node_would_take_costs_nothing_but_itself(monkeypatch:
     with capture_logs() as said:
         run(talk())
     [error] = [entry for entry in said if entry["log_level"] == "error"]
-    assert error["error"].startswith("a Refused of 1")
+    assert error["error"].startswith("a MachineAnswered of 1")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from millstream.logcore.replication.controller.metadata_records import ConfigChanged
 from millstream.logcore.replication.machine import NodeId, Persist, Send
 from millstream.logcore.replication.raft.quorum import Quorum
-from millstream.logcore.replication.raft.quorum_messages import nothing_recovered
+from millstream.logcore.replication.raft.quorum_messages import QuorumMessage, nothing_recovered
 from millstream.logcore.replication.raft.quorum_state import Role
 
 NODES = tuple(NodeId(node) for node in (1, 2, 3))
@@ -43,6 +44,7 @@ class SlowQuorum:
             busy = sum(self._carry_out(node) for node in NODES) > 0
             while self._sent:
                 sender, sent = self._sent.popleft()
+                assert isinstance(sent.message, QuorumMessage)
                 self.members[sent.to].receive(sender, sent.message)
                 busy = True
 
@@ -72,7 +74,7 @@ def test_a_leader_goes_on_leading_while_the_disks_of_all_take_longer_than_an_ele
     quorum.sync_ms = 3_000
     proposed: list[int] = []
     for _ in range(20):
-        index = leader.propose("record")
+        index = leader.propose(ConfigChanged("", "record", None))
         assert index is not None
         proposed.append(index)
         quorum.run(1_000)
@@ -86,7 +88,7 @@ def test_nothing_is_committed_before_a_majority_has_written_it() -> None:
     quorum.run(5_000)
     quorum.sync_ms = 3_000
     before = quorum.leader().commit
-    quorum.leader().propose("record")
+    quorum.leader().propose(ConfigChanged("", "record", None))
     quorum.run(2_500)
     assert quorum.leader().commit == before
     quorum.run(5_000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from millstream.logcore.records.batch import BatchProducer
@@ -401,7 +403,7 @@ def test_after_a_failed_sync_the_replica_does_nothing_any_more() -> None:
     node, persist = trio.syncs[-1]
     trio.step(node, Persisted(persist.operation, "input/output error"))
     assert "input/output error" in trio.panics[NodeId(1)]
-    assert trio.replicas[NodeId(1)].step(Received(NodeId(2), object())) == []
+    assert trio.replicas[NodeId(1)].step(Received(NodeId(2), cast("Any", object()))) == []
 
 
 def test_a_follower_behind_the_start_of_the_leaders_log_begins_anew_there() -> None:

@@ -14,6 +14,7 @@ from millstream.logcore.replication.controller.controller_messages import (
     ReserveProducerIds,
 )
 from millstream.logcore.replication.machine import Input, NodeId, Received
+from millstream.logcore.replication.machine_messages import Message
 from millstream.logcore.replication.replica.replica_messages import (
     FetchRequest,
     ForPartition,
@@ -632,7 +633,7 @@ def test_nobody_gets_a_producer_id_twice(cluster: Cluster) -> None:
 
 def test_a_copy_of_a_block_of_producer_ids_is_not_taken_again(cluster: Cluster) -> None:
     """R19: the network repeats what the controller has answered."""
-    copies: list[tuple[NodeId, Received]] = []
+    copies: list[tuple[NodeId, Received[Message]]] = []
 
     def keep_copy(to: NodeId, given: Input) -> None:
         if isinstance(given, Received) and isinstance(given.message, ProducerIds) and (to, given) not in copies:

@@ -16,6 +16,7 @@ from millstream.logcore.replication.replica.replica_messages import (
 )
 from millstream.logcore.replication.shards.transaction_messages import (
     MarkerWritten,
+    ToCoordinator,
     TransactionVerified,
     VerifyTransaction,
     WriteMarker,
@@ -43,7 +44,9 @@ def questions(trio: Trio) -> list[VerifyTransaction]:
     """What the leader has asked the coordinator; taken off the wire."""
     asked = [send for _, send in trio.wire if send.to == COORDINATOR]
     trio.wire = [(sender, send) for sender, send in trio.wire if send.to != COORDINATOR]
-    return [send.message.message for send in asked]
+    said = [send.message.message for send in asked if isinstance(send.message, ToCoordinator)]
+    assert len(said) == len(asked)
+    return said
 
 
 def answer(trio: Trio, question: VerifyTransaction, problem: Problem | None = None, *, epoch: int = 0) -> None:

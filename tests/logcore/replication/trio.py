@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from millstream.logcore.records.batch import HEADER_SIZE, NOBODY, BatchProducer, EncodedBatch, seal
 from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import (
     Asked,
     Effect,
-    Input,
     NodeId,
     Panic,
     Persist,
@@ -22,7 +21,7 @@ from millstream.logcore.replication.machine import (
     Send,
     Tick,
 )
-from millstream.logcore.replication.replica.replica import Replica, ReplicaSettings
+from millstream.logcore.replication.replica.replica import Replica, ReplicaInput, ReplicaSettings
 from millstream.logcore.replication.replica.replica_messages import (
     ACTIVE_CONTROLLER,
     AlterPartition,
@@ -32,6 +31,7 @@ from millstream.logcore.replication.replica.replica_messages import (
     Read,
     ReadBatches,
 )
+from millstream.logcore.replication.shards.transaction_messages import ReplicaMessage
 from tests.simulation.disk import SimDisk
 from tests.simulation.replica_log import SimReplicaLog
 
@@ -119,7 +119,7 @@ class Trio:
 
     # Inputs
 
-    def step(self, node: int, given: Input) -> None:
+    def step(self, node: int, given: ReplicaInput) -> None:
         """Every tick comes here, and one that is not due does nothing: so a broker may leave it out. What others have
         done to the log is another matter: who moves its start from outside also makes that durable."""
         replica = self.replicas[NodeId(node)]
@@ -135,6 +135,7 @@ class Trio:
         match effect:
             case Send(to, message):
                 if to == ACTIVE_CONTROLLER:
+                    assert isinstance(message, AlterPartition)
                     self.proposals.append(message)
                 else:
                     self.wire.append((node, effect))
@@ -181,7 +182,7 @@ class Trio:
         self.wire = [entry for entry in self.wire if self.held(*entry)]
         for sender, send in due:
             if send.to in self.replicas:
-                self.step(send.to, Received(sender, send.message))
+                self.step(send.to, Received(sender, cast("ReplicaMessage", send.message)))
         return bool(due)
 
     def settle(self) -> None:

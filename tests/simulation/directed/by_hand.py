@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from millstream.logcore.replication.machine import Effect, NodeId, Persist, Send
-from millstream.logcore.replication.raft.quorum_messages import nothing_recovered
+from millstream.logcore.replication.raft.quorum_messages import QuorumMessage, nothing_recovered
 from millstream.logcore.replication.raft.quorum_state import Role
 
 from ..kernel import Kernel
@@ -63,6 +63,7 @@ class ByHand:
             sender, sent = self._sent.popleft()
             if sender in among and sent.to in among and delivers(sent.message):
                 quorum = self.nodes[sent.to]
+                assert isinstance(sent.message, QuorumMessage)
                 quorum.receive(sender, sent.message)
                 self._carry_out(quorum, quorum.drain())
         if until is None:

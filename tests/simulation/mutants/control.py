@@ -97,7 +97,7 @@ def _epoch_stays(image: MetadataImage, index: int, record: BrokerRegistered) -> 
     return metadata_image.replace(image, brokers={**image.brokers, record.broker: broker})
 
 
-def _ids_stay(image: MetadataImage, index: int, record: ProducerIdsReserved) -> MetadataImage:
+def _ids_stay(image: MetadataImage, record: ProducerIdsReserved) -> MetadataImage:
     return image
 
 
@@ -122,9 +122,8 @@ _WITH_LEADER: Final = partition_rules.with_leader
 _WITH_ISR: Final = partition_rules.with_isr
 _CHANGED: Final = partition_rules.changed
 _DONE: Final = partition_rules.reassignment_done
-_HANDLERS: Final = metadata_image._HANDLERS
 _WITH_LIFE_OF: Final = partition_rules.with_life_of
-_REGISTERED: Final = _HANDLERS[BrokerRegistered]
+_REGISTERED: Final = metadata_image._registered
 
 MUTANTS: Final = [
     Mutant(
@@ -275,7 +274,7 @@ MUTANTS: Final = [
         "registration_unfences",
         "R7, R8",
         "takes a registered broker for a live one",
-        ((metadata_image, "_HANDLERS", {**_HANDLERS, BrokerRegistered: _registered_unfenced}),),
+        ((metadata_image, "_registered", _registered_unfenced),),
         "control",
         "a_broker_that_is_behind_stays_fenced",
     ),
@@ -283,7 +282,7 @@ MUTANTS: Final = [
         "broker_epoch_stays",
         "R8",
         "gives a new life the epoch of the old one",
-        ((metadata_image, "_HANDLERS", {**_HANDLERS, BrokerRegistered: _epoch_stays}),),
+        ((metadata_image, "_registered", _epoch_stays),),
         "control",
         "a_broker_that_is_behind_stays_fenced",
     ),
@@ -291,7 +290,7 @@ MUTANTS: Final = [
         "producer_ids_twice",
         "R19",
         "gives out producer ids without noting them",
-        ((metadata_image, "_HANDLERS", {**_HANDLERS, ProducerIdsReserved: _ids_stay}),),
+        ((metadata_image, "_producer_ids", _ids_stay),),
         "control",
         0,
     ),
