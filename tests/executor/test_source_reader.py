@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hand_plans import ARROW, INPUT, JSON, rows, stream_source
 
+from millstream.executor.batch import ChangeBatch
 from millstream.executor.columnar import columnar_batch
 from millstream.executor.sources import topic_feed
 from millstream.executor.sources.source_reader import ReadBatch, SourceReader
@@ -303,3 +304,9 @@ def test_keys_are_not_decoded_where_no_key_column_is_declared(client: LogClient)
     batch = read(reader_of(client, source))
     assert batch.inputs["s0"].rows["v0"].to_pylist() == [1, 2]
     assert not batch.errors
+
+
+def test_a_batch_tells_where_a_row_came_from() -> None:
+    numbers = {"_seq": [4, 8], "_rowpartition": [1, 2], "_offset": [30, 60]}
+    batch = ReadBatch({"s": ChangeBatch(pa.table(numbers))}, {}, topics={"s": "topic"})
+    assert [batch.origin(sequence) for sequence in (4, 8, 6)] == [("topic", 1, 30), ("topic", 2, 60), ("", -1, -1)]
