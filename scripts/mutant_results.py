@@ -120,6 +120,5 @@ def _is_stored(name: ast.Name) -> bool:
 
 def _without_unused(statement: ast.stmt, used: set[str]) -> str:
     if isinstance(statement, ast.Import | ast.ImportFrom):
-        names = [each for each in statement.names if (each.asname or each.name).partition(".")[0] in used]
-        statement = type(statement)(**{**dict(ast.iter_fields(statement)), "names": names})
+        statement.names = [each for each in statement.names if (each.asname or each.name).partition(".")[0] in used]
     return ast.unparse(statement)

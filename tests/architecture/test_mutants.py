@@ -212,6 +212,21 @@ def test_a_kill_holds_while_the_test_that_killed_is_the_same(kept: Kept) -> None
     assert outcomes(kept) == [None, None, None]
 
 
+def test_a_kill_outlives_what_its_test_does_not_use(kept: Kept) -> None:
+    kept.edit("tests.py", "from module import x", "from module import x, y\n\ndef helper():\n    return y\n")
+    assert outcomes(kept) == ["timed out", None, None]
+
+
+def test_a_kill_does_not_outlive_a_helper_of_its_test(kept: Kept) -> None:
+    kept.edit(
+        "tests.py", "def test_a():\n    assert x", "def helper():\n    return x\n\ndef test_a():\n    assert helper()"
+    )
+    kept.results().keep_kill("killed", Kill("killed", "tests.py::test_a"))
+    assert kept.results().outcome("killed") == "killed"
+    kept.edit("tests.py", "    return x", "    return True")
+    assert kept.results().outcome("killed") is None
+
+
 def test_a_kill_does_not_outlive_what_the_tests_share(kept: Kept) -> None:
     kept.edit("tests.py", "from module import x", "x = 1")
     assert outcomes(kept) == [None, None, None]

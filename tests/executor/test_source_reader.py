@@ -11,14 +11,15 @@ import pyarrow as pa
 import pytest
 from hand_plans import ARROW, INPUT, JSON, rows, stream_source
 
+from millstream.executor.batch import ChangeBatch
 from millstream.executor.columnar import columnar_batch
 from millstream.executor.sources import topic_feed
-from millstream.executor.sources.source_reader import ReadBatch, SourceReader
+from millstream.executor.sources.source_reader import ReadBatch, SourceReader, empty_rows, times_only
 from millstream.executor.work_pool import WorkPool
 from millstream.logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition
 from millstream.logcore.log import open_log
 from millstream.planner.schema import Column, Schema
-from millstream.planner.specs import SqlExpression
+from millstream.planner.specs import KeyWindow, SqlExpression
 from millstream.planner.steps.source import Source
 from millstream.sql.types import BIGINT, BYTES, STRING, Array, Field, Struct
 
@@ -303,3 +304,32 @@ def test_keys_are_not_decoded_where_no_key_column_is_declared(client: LogClient)
     batch = read(reader_of(client, source))
     assert batch.inputs["s0"].rows["v0"].to_pylist() == [1, 2]
     assert not batch.errors
+
+
+def test_a_batch_tells_where_a_row_came_from() -> None:
+    numbers = {"_seq": [4, 8], "_rowpartition": [1, 2], "_offset": [30, 60]}
+    batch = ReadBatch({"s": ChangeBatch(pa.table(numbers))}, {}, topics={"s": "topic"})
+    assert [batch.origin(sequence) for sequence in (4, 8, 6)] == [("topic", 1, 30), ("topic", 2, 60), ("", -1, -1)]
+
+
+def test_a_batch_says_that_there_is_more_while_any_source_has_more(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10)]))
+    client.append("other", 0, rows([("b", value(2), 20), ("c", value(3), 30)]))
+    reader = reader_of(client, stream_source(), replace(stream_source(), id="s1", topic="other"))
+    assert [read(reader, max_records=1).more for _ in range(3)] == [True, True, False]
+
+
+def test_an_empty_batch_has_the_columns_that_somebody_reads_and_those_of_a_windowed_key() -> None:
+    source = stream_source()
+    assert {"k0", "v0", "v1"} <= set(empty_rows(source).column_names)
+    assert "v0" not in empty_rows(replace(source, columns=("v1",))).column_names
+    assert "v1" in empty_rows(replace(source, columns=("v1",))).column_names
+    assert "_ws" not in empty_rows(source).column_names
+    windowed = replace(source, key_window=KeyWindow("TUMBLING", 10))
+    assert {"_ws", "_we"} <= set(empty_rows(windowed).column_names)
+
+
+def test_for_its_times_a_source_needs_only_the_columns_of_its_timestamp() -> None:
+    source = stream_source()
+    assert times_only(source).columns == ()
+    assert times_only(replace(source, timestamp=SqlExpression("v0 * 1000", BIGINT))).columns == ("v0",)
