@@ -111,6 +111,13 @@ class SourceConnector(ABC):
         return ({},)
 
     @classmethod
+    def resnapshot(cls, settings: Any, position: Position | None, table: str | None) -> Position | None:
+        """RESNAPSHOT CONNECTOR: the position from which all rows come again, or those of one table. Raises
+        `UnknownSourceTable`."""
+        del settings, position, table
+        raise UnknownSourceTable("this connector reads no snapshots", hint="DROP and create it to read all anew.")
+
+    @classmethod
     def table(cls, settings: Any, task: TaskInfo, name: str) -> SourceTable:
         """The schema of a table of the other system, whose records are rows or Debezium's envelopes. Raises
         `UnknownSourceTable`, and what `read` raises."""
