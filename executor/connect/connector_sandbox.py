@@ -37,7 +37,7 @@ SOURCE_KILL_POINTS: Final = ("after_read", "after_records", "after_position", "a
 SINK_KILL_POINTS: Final = ("sink_after_read", "sink_after_write", "sink_after_commit")
 _AGAIN_MS: Final = 100
 _ATTEMPTS: Final = 20
-_STEPS_MAX: Final = 1_000_000
+_STEPS_MAX: Final = 100_000
 
 
 class ConnectorSandbox:

@@ -15,7 +15,16 @@ CONNECTOR, TESTS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.
 
 
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(folder / "test_sqlite_poll.py")]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        str(folder / "test_sqlite_poll.py"),
+    ]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=380, check=False)
 
 
@@ -38,7 +47,7 @@ def test_the_connector_of_the_page_passes_its_tests(folder: Path) -> None:
 
 @pytest.mark.timeout(400)
 def test_they_would_fail_if_it_were_wrong(folder: Path) -> None:
-    wrong = CONNECTOR.replace('{"last": last}', '{"last": last - 1}')
+    wrong = CONNECTOR.replace('{"last": last}', '{"last": last + 1}')
     assert wrong != CONNECTOR
     (folder / "sqlite_poll.py").write_text(wrong)
     assert run(folder).returncode != 0
