@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Literal, Protocol, cast
 import pyarrow as pa
 
 from millstream.errors import ServerError, Unsupported
+from millstream.executor.connect.connector_sandbox import ConnectorSandbox
 from millstream.executor.executor import Executor
 from millstream.executor.partitioning import sink_partitions
 from millstream.executor.queries.stepwise import StepwiseExecutor
@@ -49,7 +50,7 @@ from millstream.sql.parser import parse
 from millstream.sql.settings.property import text_of
 from millstream.sql.settings.property_table import CACHE_BYTES, PROCESSING_LOG_STREAM, PYTHON_FUNCTIONS
 
-__all__ = ["Sandbox", "SandboxExecutor", "TopicRecord", "Window"]
+__all__ = ["ConnectorSandbox", "Sandbox", "SandboxExecutor", "TopicRecord", "Window"]
 
 
 class SandboxExecutor(Executor, Protocol):

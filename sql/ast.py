@@ -414,6 +414,14 @@ class ControlConnector(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resnapshot(Statement):
+    """RESNAPSHOT CONNECTOR name [TABLE 'table']; `table`: as the other system calls it, None: all."""
+
+    name: str
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateSecret(Statement):
     """CREATE SECRET. `values`: in clear, so neither they nor `text` may be kept, shown or logged."""
 

@@ -115,6 +115,10 @@ class StatementRules(FunctionRules):
     def control_connector(self, children: list[Any]) -> ast.ControlConnector:
         return ast.ControlConnector(action=children[0].type, name=children[2].name, **_place(children))
 
+    def resnapshot(self, children: list[Any]) -> ast.Resnapshot:
+        table = string_value(children[4]) if len(children) > 3 else None
+        return ast.Resnapshot(name=children[2].name, table=table, **_place(children))
+
     def drop_type(self, children: list[Any]) -> ast.DropType:
         return ast.DropType(name=children[3].name, if_exists=children[2] is not None, **_place(children))
 

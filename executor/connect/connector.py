@@ -31,6 +31,7 @@ from typing import Any, ClassVar, Literal
 
 from ...logcore.client import TopicPartition
 from .connector_errors import UnknownSourceTable
+from .task_clock import MACHINE_CLOCK, TaskClock
 
 Position = Mapping[str, Any]
 """Where to go on: a JSON object that only the source understands."""
@@ -68,11 +69,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """One task of a connector. `config`: the share that `tasks` gave it."""
+    """One task of a connector. `config`: the share that `tasks` gave it. `clock`: for the time, and to wait."""
 
     connector: str
     number: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
+    clock: TaskClock = field(default=MACHINE_CLOCK, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,13 @@ class SourceConnector(ABC):
         """How the work is divided: at most `most` shares, which stay the same from start to start."""
         del settings, most
         return ({},)
+
+    @classmethod
+    def resnapshot(cls, settings: Any, position: Position | None, table: str | None) -> Position | None:
+        """RESNAPSHOT CONNECTOR: the position from which all rows come again, or those of one table. Raises
+        `UnknownSourceTable`."""
+        del settings, position, table
+        raise UnknownSourceTable("this connector reads no snapshots", hint="DROP and create it to read all anew.")
 
     @classmethod
     def table(cls, settings: Any, task: TaskInfo, name: str) -> SourceTable:

@@ -24,7 +24,7 @@ from .converters import converter_of
 from .secret_vault import KnownSecrets
 from .sink_runner import SinkRunner, Transcoder, group_of, topics_problem
 from .source_runner import SourceRunner, transactional_id
-from .task_positions import POSITIONS_TOPIC, position_record, read_positions
+from .task_positions import POSITIONS_TOPIC, position_record, read_position, read_positions
 from .task_worker import TaskRunner, TaskState, TaskStatus, TaskWorker
 from .transforms import transforms_of
 
@@ -82,6 +82,27 @@ class Connectors:
             self.start(running.info_now())
         else:
             running.restart(task)
+
+    def resnapshot(self, info: ConnectorInfo, table: str | None) -> None:
+        """Its rows are read again, all or those of one table. Raises `InvalidConnector`, `UnknownSourceTable`."""
+        plugin, settings, _ = resolved_settings(info, Secrets(self.known_secrets))
+        loaded = plugin.load()
+        if not issubclass(loaded, SourceConnector):
+            raise InvalidConnector(f"{info.name} is a sink: it has no snapshot")
+        positions = {number: at for (name, number), at in read_positions(self._log).items() if name == info.name}
+        for at in positions.values():
+            loaded.resnapshot(settings, at, table)  # before anything is stopped
+        self.stop(info.name)
+        try:
+            for number in positions:
+                producer = self._log.transactional_producer(transactional_id(info.name, number))  # fences the task
+                at = loaded.resnapshot(settings, read_position(self._log, info.name, number), table)
+                if at is not None:
+                    producer.begin()
+                    producer.append(POSITIONS_TOPIC, 0, position_record(info.name, number, at))
+                    producer.commit()
+        finally:
+            self.start(info)
 
     def drop(self, info: ConnectorInfo) -> None:
         """Also of one that does not run. Forgets positions, and what the connector keeps in the other system."""

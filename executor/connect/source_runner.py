@@ -9,7 +9,6 @@ same number, wherever it runs, and decides the transaction that it left open; th
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -159,7 +158,7 @@ class SourceRunner:
         return self._log.partition_count(topic)
 
     def _encoded(self, records: list[ConnectRecord]) -> RowRecords:
-        now_ms = int(time.time() * 1000)
+        now_ms = self._task.clock.now_ms()
         times = np.fromiter(
             (now_ms if record.timestamp_ms is None else record.timestamp_ms for record in records),
             np.int64,

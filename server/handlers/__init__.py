@@ -13,7 +13,7 @@ from .alter_query import alter_query
 from .assert_source import assert_source
 from .assert_values import assert_values
 from .assertions import assert_schema, assert_topic
-from .connectors import alter_connector, control_connector, create_connector, drop_connector
+from .connectors import alter_connector, control_connector, create_connector, drop_connector, resnapshot
 from .control import control_query
 from .create import create_as_select, create_source, insert_into
 from .delete_rows import delete_rows
@@ -53,6 +53,7 @@ HANDLERS: Mapping[type[ast.Statement], Handler] = {
     ast.DropConnector: drop_connector,
     ast.AlterConnector: alter_connector,
     ast.ControlConnector: control_connector,
+    ast.Resnapshot: resnapshot,
     ast.Show: show,
     ast.ShowLineage: show_lineage,
     ast.ShowGraph: show_graph,

@@ -22,6 +22,7 @@ from ...sql.ast import (
     Describe,
     DropConnector,
     Properties,
+    Resnapshot,
     Show,
 )
 from ..catalog.commands import PauseConnector, PutConnector, RemoveConnector
@@ -130,6 +131,24 @@ def control_connector(statement: ControlConnector, request: Request) -> list[Ent
         command_sequence_number=offset,
     )
     return [status]
+
+
+def resnapshot(statement: Resnapshot, request: Request) -> list[Entity]:
+    """RESNAPSHOT CONNECTOR name [TABLE 'table']. The position has it, so it goes on after a restart."""
+    known = found_connector(statement.name, request, statement.span)
+    try:
+        request.connectors.resnapshot(known, statement.table)
+    except StatementError as error:
+        error.span = statement.span
+        raise
+    what = "all its tables" if statement.table is None else statement.table
+    return [
+        CurrentStatus(
+            statement_text=statement.text,
+            command_id=command_id("connector", known.name, "resnapshot"),
+            command_status=CommandState("SUCCESS", f"Connector {known.name} reads {what} again."),
+        )
+    ]
 
 
 def show_connectors(statement: Show, request: Request) -> Entity:

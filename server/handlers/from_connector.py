@@ -17,6 +17,9 @@ from ...executor.connect.connectors import resolved_settings
 from ...executor.connect.converters import converter_of
 from ...executor.connect.source_runner import new_partitions
 from ...executor.connect.transforms import named_transforms
+from ...planner.formats.debezium import DEBEZIUM
+from ...planner.formats.json import JSON
+from ...planner.formats.kafka import KAFKA
 from ...sql.ast import CreateFromConnector, CreateSource
 from ...sql.identifiers import quote_identifier
 from ...sql.parser import parse
@@ -26,7 +29,7 @@ from .connectors import found_connector
 from .create import create_source
 
 _FROM_THE_CONNECTOR = ("KAFKA_TOPIC", "FORMAT", "KEY_FORMAT", "VALUE_FORMAT")
-_KEY_CONVERTERS = {"integer": "KAFKA", "long": "KAFKA", "double": "KAFKA", "string": "KAFKA", "json": "JSON"}
+_PLAIN_KEYS = ("integer", "long", "double", "string")
 
 
 class NoSourceTable(InvalidStatement):
@@ -81,7 +84,7 @@ def _statement(
     for name in _FROM_THE_CONNECTOR:
         if name in statement.properties:
             raise InvalidProperty(f"{name} comes from the connector", span=statement.span, hint="Leave it out.")
-    properties = {"KAFKA_TOPIC": table.topic, **_formats(table, config, statement.span)}
+    properties: dict[str, object] = {"KAFKA_TOPIC": table.topic, **_formats(table, config, statement.span)}
     if request.log.topic(table.topic) is None:
         properties["PARTITIONS"] = new_partitions(config)
     texts = ", ".join(f"{name}={_constant(value)}" for name, value in {**properties, **statement.properties}.items())
@@ -120,18 +123,18 @@ def _formats(table: SourceTable, config: Mapping[str, str], span: Span | None) -
             hint="Declare the columns: CREATE STREAM or CREATE TABLE … WITH (kafka_topic=…).",
         )
     if not table.key:
-        key_format = "KAFKA"
-    elif extracts and key in _KEY_CONVERTERS:
-        key_format = _KEY_CONVERTERS[key]
+        key_format = KAFKA
+    elif extracts and key in _PLAIN_KEYS:
+        key_format = KAFKA
     elif key == "json":
-        key_format = "DEBEZIUM"
+        key_format = JSON if extracts else DEBEZIUM
     else:
         raise NoSourceTable(
             f"the key of {table.topic} is an object, which key.converter={key} cannot write",
             span=span,
             hint="Leave key.converter out, or take the field of the key with ExtractField$Key.",
         )
-    return {"KEY_FORMAT": key_format, "VALUE_FORMAT": "JSON" if unwraps else "DEBEZIUM"}
+    return {"KEY_FORMAT": key_format.name, "VALUE_FORMAT": (JSON if unwraps else DEBEZIUM).name}
 
 
 def _rewrites(config: Mapping[str, str]) -> bool:

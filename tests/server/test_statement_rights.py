@@ -112,6 +112,7 @@ ROWS = (
     Row(ast.CreateFunction, "CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE PYTHON AS 'return x';", "admin"),
     Row(ast.DropFunction, "DROP FUNCTION f;", "admin"),
     Row(ast.CreateConnector, "CREATE SOURCE CONNECTOR c WITH ('connector.class'='x', 'topic'='topic-one');", "admin"),
+    Row(ast.Resnapshot, "RESNAPSHOT CONNECTOR c;", "admin"),
     Row(ast.CreateFromConnector, "CREATE TABLE t FROM CONNECTOR c TABLE 'x';", "admin"),
     Row(ast.CreateSecret, "CREATE SECRET s ('a'='b');", "admin"),
     Row(ast.DropSecret, "DROP SECRET s;", "admin"),

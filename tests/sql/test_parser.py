@@ -121,6 +121,8 @@ STATEMENTS: dict[str, ast.Statement] = {
     "CREATE STREAM IF NOT EXISTS s FROM CONNECTOR pg TABLE 'b'": ast.CreateFromConnector(
         kind="STREAM", name="S", connector="PG", table="b", if_not_exists=True
     ),
+    "RESNAPSHOT CONNECTOR pg": ast.Resnapshot(name="PG"),
+    "RESNAPSHOT CONNECTOR pg TABLE 'a.b'": ast.Resnapshot(name="PG", table="a.b"),
     "SHOW SECRETS": ast.Show(what="SECRETS"),
     "DROP SECRET IF EXISTS s": ast.DropSecret(name="S", if_exists=True),
     "CREATE OR REPLACE SECRET s WITH ('Key'='v', user='u')": ast.CreateSecret(

@@ -27,13 +27,15 @@ class EnvelopeSettings:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOrigin:
-    """Where a change comes from. `order`: its place in the transaction, from 1; None of a row of the snapshot."""
+    """Where a change comes from. `order`: its place in the transaction, from 1; None of a row of the snapshot.
+    `incremental`: of one that is read while the stream goes on."""
 
     lsn: int
     commit_ms: int
     xid: int | None = None
     commit_lsn: int = 0
     order: int | None = None
+    incremental: bool = False
 
 
 def topic_of(prefix: str, schema: str, table: str) -> str:
@@ -105,7 +107,7 @@ class TableEnvelope:
             "connector": "postgresql",
             "name": self._settings.prefix,
             "ts_ms": origin.commit_ms,
-            "snapshot": "true" if snapshot else "false",
+            "snapshot": "incremental" if origin.incremental else "true" if snapshot else "false",
             "db": self._settings.database,
             "sequence": f'["{origin.commit_lsn}","{origin.lsn}"]',
             "schema": self.relation.schema,

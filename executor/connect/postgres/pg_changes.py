@@ -11,6 +11,7 @@ import structlog
 from ..connector import Chunk, ConnectRecord, Position
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
+from .pg_backfill import Backfill
 from .pg_connections import ReplicationStream, WalData, lsn_text
 from .pg_tables import primary_key
 from .pgoutput import (
@@ -34,12 +35,14 @@ class PostgresChanges:
 
     def __init__(
         self, stream: ReplicationStream, connection: psycopg.Connection[Any], envelope: EnvelopeSettings,
-        settings: PostgresSettings, lsn: int,
+        settings: PostgresSettings, lsn: int, backfill: Backfill,
     ) -> None:  # fmt: skip
         self.stream = stream
         self._connection = connection
         self._envelope = envelope
         self._settings = settings
+        self._backfill = backfill
+        self._window_ends = False  # with the open transaction
         self._tables: dict[int, TableEnvelope] = {}
         self._begin: BeginMessage | None = None
         self._skips = False  # a transaction that was read before
@@ -56,6 +59,8 @@ class PostgresChanges:
         if self._empties:
             empties, self._empties = self._empties, ()
             return self._chunk([], empties)
+        if self._begin is None:
+            self._backfill.step()
         records: list[ConnectRecord] = []
         deadline = time.monotonic() + timeout_s
         while True:
@@ -69,7 +74,8 @@ class PostgresChanges:
                 return self._chunk(records)
             full = len(records) >= self._settings.max_batch_size
             over = data is None and (self._begin is None or time.monotonic() >= deadline)
-            ended = self._begin is None and self._parted  # maybe without anything more in it
+            # maybe without anything more in it
+            ended = self._begin is None and (self._parted or self._backfill.moved)
             if full or ended or (over and records):
                 return self._chunk(records)
             if data is None and time.monotonic() >= deadline:
@@ -78,13 +84,14 @@ class PostgresChanges:
     def _chunk(self, records: list[ConnectRecord], empties: tuple[str, ...] = ()) -> Chunk:
         complete = self._begin is None
         self._parted = not complete
+        self._backfill.moved = self._backfill.moved and not complete
         return Chunk(records, self._position(self._lsn), complete, empties)
 
     def lag(self) -> int:
         return max(0, self.stream.server_lsn - self.stream.confirmed_lsn)
 
     def _position(self, lsn: int) -> Position:
-        return {"phase": "stream", "lsn": lsn_text(lsn)}
+        return {"phase": "stream", "lsn": lsn_text(lsn), **self._backfill.position}
 
     def _heartbeat(self) -> Chunk | None:
         """Now and then the position moves over what was not for us."""
@@ -96,7 +103,7 @@ class PostgresChanges:
         if self._seen_lsn <= self._lsn:
             return None
         self._lsn = self._seen_lsn
-        return Chunk([], self._position(self._lsn))
+        return self._chunk([])
 
     def _emit(self) -> None:
         """A message in the WAL, which the stream gives back: without one, an idle database sends nothing."""
@@ -120,14 +127,20 @@ class PostgresChanges:
             case BeginMessage() as begin:
                 self._begin, self._order = begin, 0
                 self._skips = begin.commit_lsn < self._lsn
+                self._backfill.transaction(begin.xid)
             case CommitMessage() as commit:
                 self._begin = None
                 self._lsn = max(self._lsn, commit.end_lsn)
                 self._seen_lsn = max(self._seen_lsn, commit.end_lsn)
+                if self._window_ends:
+                    self._window_ends = False
+                    return self._backfill.close_window()
             case RowChange() as change if not self._skips:
                 return self._changed(change, data.lsn)
             case TruncateMessage() as truncated if not self._skips:
                 self._truncated(truncated)
+            case LogicalMessage() as message if self._backfill.ends(message.prefix):
+                self._window_ends = True
             case LogicalMessage() if self._begin is None:
                 self._seen_lsn = max(self._seen_lsn, data.lsn)
             case _:
@@ -141,7 +154,9 @@ class PostgresChanges:
         self._order += 1
         origin = ChangeOrigin(lsn, begin.commit_us // 1000, begin.xid, begin.commit_lsn, self._order)
         try:
-            return list(table.change(change, origin))
+            records = list(table.change(change, origin))
+            self._backfill.changed(records, begin.xid)
+            return records
         except (ValueError, IndexError) as error:
             where = f"{table.relation.schema}.{table.relation.name} at {lsn_text(lsn)}"
             raise ConnectorFailed(f"a row of {where} cannot be read: {error}") from None
@@ -154,3 +169,5 @@ class PostgresChanges:
             _log.warning("TRUNCATE is skipped, the topics keep the rows", tables=names)
         else:
             self._empties = tuple(table.topic for table in tables)
+            if self._begin is not None:
+                self._backfill.emptied(self._empties, self._begin.xid)

@@ -157,7 +157,7 @@ class ReplicationStream:
         if state.startswith(_FOR_PEOPLE):
             return ConnectorFailed(
                 f"PostgreSQL ended the replication stream: {text}",
-                hint="Where the publication is gone, changes may be missing: DROP the connector and create it again.",
+                hint="Where the publication is gone, changes may be missing: RESNAPSHOT CONNECTOR reads all anew.",
             )
         return SystemUnavailable(f"PostgreSQL ended the replication stream: {text or 'without a reason'}")
 
@@ -203,9 +203,8 @@ class ReplicationStream:
 def slot_lost(slot: str, reason: str) -> ConnectorFailed:
     return ConnectorFailed(
         f"the replication slot {slot} has not all changes any more: {reason}",
-        hint="Changes are lost, so the topics can no longer be completed. DROP CONNECTOR, delete its topics (or choose"
-        " another topic.prefix), and create it again: it takes a new snapshot. To avoid it, raise"
-        " max_slot_wal_keep_size, and let nobody else use the slot.",
+        hint="RESNAPSHOT CONNECTOR makes a new slot, reads all tables anew and deletes rows that are gone; the changes"
+        " in between are lost. To avoid it, raise max_slot_wal_keep_size, and let nobody else use the slot.",
     )
 
 

@@ -1,6 +1,6 @@
 """The source `postgres`: the rows of tables, then their changes, as Debezium's connector gives them.
 
-    None → {"phase": "snapshot"} → {"phase": "stream", "lsn": …}
+    None → {"phase": "snapshot"} → {"phase": "stream", "lsn": …, "tables": […], "backfill": […]}
 
 The first position only announces a slot, so that one that is found later is ours. The slot exports a snapshot; its rows
 and the position behind them are one transaction of the log, so a snapshot that breaks leaves nothing and is taken anew,
@@ -22,11 +22,12 @@ from typing import Any, Final
 import psycopg
 import structlog
 
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, did_you_mean
 
 from ..connector import Chunk, ConnectRecord, Position, SourceConnector, SourceTable, TaskInfo
-from ..connector_errors import ConnectorFailed, SystemUnavailable
-from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
+from ..connector_errors import ConnectorFailed, SystemUnavailable, UnknownSourceTable
+from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope, topic_of
+from .pg_backfill import Backfill
 from .pg_changes import PostgresChanges
 from .pg_connections import ReplicationStream, connect, explained, lsn_of, lsn_text
 from .pg_schema import table_schema
@@ -37,6 +38,8 @@ from .pg_tables import (
     check_slot,
     drop_slot,
     ensure_publication,
+    is_named,
+    published_tables,
     slot_exists,
 )
 from .pg_values import ValueModes
@@ -74,11 +77,11 @@ class PostgresSource(SourceConnector):
             return self._prepare()
         if position["phase"] == "snapshot":
             if self._snapshot is None:
-                self._snapshot = self._take_snapshot()
+                self._snapshot = self._take_snapshot(again=bool(position.get("again")))
             return next(self._snapshot)
         if self._changes is None:
             self._snapshot = None
-            self._changes = self._follow(lsn_of(position["lsn"]))
+            self._changes = self._follow(position)
         return self._changes.read(timeout_s)
 
     def acknowledge(self, position: Position) -> None:
@@ -108,6 +111,21 @@ class PostgresSource(SourceConnector):
             return table_schema(connection, settings, name)
 
     @classmethod
+    def resnapshot(cls, settings: PostgresSettings, position: Position | None, table: str | None) -> Position | None:
+        """All tables in one transaction, with a new slot; or one, in chunks, while the stream goes on."""
+        del settings
+        if position is None or position["phase"] == "snapshot":
+            return position  # it is about to read everything
+        if table is None:
+            return {"phase": "snapshot", "again": True}
+        name = table if "." in table else f"public.{table}"
+        if name not in position.get("tables", [name]):
+            hint = did_you_mean(name, position["tables"]) or "Add it to table.include.list with ALTER CONNECTOR."
+            raise UnknownSourceTable(f"the connector does not read the table {name}", hint=hint)
+        others = [entry for entry in position.get("backfill", ()) if entry["table"] != name]
+        return {**position, "backfill": [*others, {"table": name, "after": None}]}
+
+    @classmethod
     def forget(cls, settings: PostgresSettings, task: TaskInfo) -> None:
         """The slot, which would hold WAL for ever, and the publication, if we have made it."""
         with connect(settings.parameters) as connection:
@@ -125,31 +143,41 @@ class PostgresSource(SourceConnector):
     # The snapshot
 
     def _prepare(self) -> Chunk:
-        connection, settings = self._connected(), self._settings
+        connection = self._connected()
         check_server(connection)
         if slot_exists(connection, self._slot):
             raise ConnectorFailed(
                 f"the replication slot {self._slot} exists, and this connector has not made it",
                 hint=f"Choose another slot.name, or SELECT pg_drop_replication_slot('{self._slot}').",
             )
-        ensure_publication(
-            connection, self._publication, settings.table_include_list, settings.table_exclude_list,
-            create=settings.publication_autocreate_mode == "filtered",
-        )  # fmt: skip
+        self._publish()
         return Chunk([], {"phase": "snapshot"})
 
-    def _take_snapshot(self) -> Iterator[Chunk]:
-        """All rows in one transaction of the log; the slot is ours, whether it is there already or not."""
+    def _publish(self) -> None:
+        settings = self._settings
+        ensure_publication(
+            self._connected(), self._publication, settings.table_include_list, settings.table_exclude_list,
+            create=settings.publication_autocreate_mode == "filtered",
+        )  # fmt: skip
+
+    def _take_snapshot(self, *, again: bool) -> Iterator[Chunk]:
+        """All rows in one transaction of the log; the slot is ours, whether it is there already or not. In: `again`:
+        the topics have rows, which may be wrong: they are deleted first, in the same transaction."""
         drop_slot(self._connected(), self._slot)
+        self._publish()
         replication = ReplicationStream(self._settings.parameters)
         try:
             slot = replication.create_slot(self._slot)
-            at = {"phase": "stream", "lsn": lsn_text(slot.consistent_lsn)}
+            tables = published_tables(self._connected(), self._publication) or []
+            at = {"phase": "stream", "lsn": lsn_text(slot.consistent_lsn), "tables": tables}
             rows = 0
-            if self._settings.snapshot_mode == "initial":
+            if again:
+                topics = tuple(topic_of(self._settings.topic_prefix, *table.split(".", 1)) for table in tables)
+                yield Chunk([], {"phase": "snapshot", "again": True}, complete=False, empties=topics)
+            if again or self._settings.snapshot_mode == "initial":
                 for records in self._rows(slot.snapshot, slot.consistent_lsn):
                     rows += len(records)
-                    yield Chunk(records, {"phase": "snapshot"}, complete=False)
+                    yield Chunk(records, {"phase": "snapshot", "again": again}, complete=False)
             _log.info("snapshot taken", slot=self._slot, rows=rows, lsn=at["lsn"])
         finally:
             replication.close()
@@ -184,9 +212,10 @@ class PostgresSource(SourceConnector):
 
     # The stream
 
-    def _follow(self, lsn: int) -> PostgresChanges:
-        connection = self._connected()
+    def _follow(self, position: Position) -> PostgresChanges:
+        connection, lsn = self._connected(), lsn_of(position["lsn"])
         check_slot(connection, self._slot, lsn)
+        backfill = self._backfill(connection, position)
         stream = ReplicationStream(self._settings.parameters)
         try:
             stream.start(self._slot, self._publication, lsn)
@@ -194,7 +223,27 @@ class PostgresSource(SourceConnector):
             stream.close()
             raise
         self.may_empty = True
-        return PostgresChanges(stream, connection, self._envelope, self._settings, lsn)
+        return PostgresChanges(stream, connection, self._envelope, self._settings, lsn, backfill)
+
+    def _backfill(self, connection: psycopg.Connection[Any], position: Position) -> Backfill:
+        """Tables that the settings name since lately are published, and read while the stream goes on."""
+        before = published_tables(connection, self._publication)
+        if before is None:
+            raise ConnectorFailed(
+                f"the publication {self._publication} is gone, so changes may be missing",
+                hint="RESNAPSHOT CONNECTOR reads all tables anew.",
+            )
+        self._publish()
+        settings = self._settings
+        known, pending = position.get("tables", before), list(position.get("backfill", ()))
+        for table in published_tables(connection, self._publication) or []:
+            if is_named(table, settings.table_include_list, settings.table_exclude_list) and table not in known:
+                known = [*known, table]
+                if settings.snapshot_mode == "initial":
+                    pending.append({"table": table, "after": None})
+        return Backfill(
+            connection, self._publication, self._envelope, settings.incremental_snapshot_chunk_size, pending, known
+        )
 
 
 def _drop_in_time(connection: psycopg.Connection[Any], slot: str) -> None:

@@ -109,6 +109,17 @@ def is_named(table: str, include: Sequence[str], exclude: Sequence[str]) -> bool
     return (not include or among(include)) and not among(exclude)
 
 
+def published_tables(connection: psycopg.Connection[Any], publication: str) -> list[str] | None:
+    """As `schema.table`; None where there is no such publication."""
+    with explained(f"the publication {publication}"):
+        if not connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [publication]).rowcount:
+            return None
+        rows = connection.execute(
+            "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s ORDER BY 1, 2", [publication]
+        ).fetchall()
+    return [f"{schema}.{table}" for schema, table in rows]
+
+
 def captured_tables(connection: psycopg.Connection[Any], publication: str) -> list[CapturedTable]:
     """The published tables as they are now, in the transaction of the connection."""
     with explained("the list of tables"):

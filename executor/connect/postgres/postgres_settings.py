@@ -50,6 +50,9 @@ class PostgresSettings:
         default="delete",
         choices=("delete", "skip"),
     )
+    incremental_snapshot_chunk_size: int = setting(
+        "Rows of a chunk of a table that is read while the stream goes on.", default=4096
+    )
     heartbeat_interval_ms: int = setting(
         "How often the position moves while nothing comes; 0 emits no messages.", default=10_000
     )
@@ -61,8 +64,11 @@ class PostgresSettings:
                 re.compile(pattern)
             except re.error as error:
                 raise ValueError(f'"{pattern}" is no regular expression: {error}') from None
-        if self.max_batch_size < 1 or self.heartbeat_interval_ms < 0:
-            raise ValueError("max.batch.size must be positive, heartbeat.interval.ms not negative")
+        if min(self.max_batch_size, self.incremental_snapshot_chunk_size) < 1 or self.heartbeat_interval_ms < 0:
+            raise ValueError(
+                "max.batch.size and incremental.snapshot.chunk.size must be positive,"
+                " heartbeat.interval.ms not negative"
+            )
 
     @property
     def parameters(self) -> dict[str, str]:

@@ -119,7 +119,8 @@ class Datagen(SourceConnector):
         self._settings = settings
         self._task = task
         self._make = _QUICKSTARTS[settings.quickstart]
-        self._due = time.monotonic()
+        self._clock = task.clock
+        self._due = self._clock.monotonic()
 
     def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
         first = 0 if position is None else int(position["next"])
@@ -134,10 +135,10 @@ class Datagen(SourceConnector):
         limit = self._settings.iterations
         left = _CHUNK if limit < 0 else min(_CHUNK, limit - first)
         interval_s = self._settings.max_interval / 1000
-        ahead_s = self._due - time.monotonic()
+        ahead_s = self._due - self._clock.monotonic()
         if left <= 0 or ahead_s > 0:
-            time.sleep(min(timeout_s, max(ahead_s, 0.0)) if left > 0 else timeout_s)
-        behind_s = time.monotonic() - self._due
+            self._clock.sleep(min(timeout_s, max(ahead_s, 0.0)) if left > 0 else timeout_s)
+        behind_s = self._clock.monotonic() - self._due
         if left <= 0 or behind_s < 0:
             return 0
         count = left if interval_s == 0 else min(left, int(behind_s / interval_s) + 1)
@@ -146,6 +147,6 @@ class Datagen(SourceConnector):
 
     def _record(self, number: int) -> ConnectRecord:
         chance = random.Random(f"{self._settings.random_seed}/{self._task.number}/{number}")
-        now_ms = int(time.time() * 1000)
+        now_ms = self._clock.now_ms()
         key, value = self._make(number, chance, now_ms)
         return ConnectRecord(self._settings.topic, key, value, now_ms)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import glob
 import os
-import time
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -73,17 +72,17 @@ class FileSource(SourceConnector):
     settings = FileSettings
 
     def __init__(self, settings: FileSettings, task: TaskInfo) -> None:
-        del task
+        self._clock = task.clock
         self._settings = settings
 
     def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
-        deadline = time.monotonic() + timeout_s
+        deadline = self._clock.monotonic() + timeout_s
         while True:
             found = self._read_any(position)
-            left_s = deadline - time.monotonic()
+            left_s = deadline - self._clock.monotonic()
             if found is not None or left_s <= 0:
                 return found
-            time.sleep(min(_LOOK_S, left_s))
+            self._clock.sleep(min(_LOOK_S, left_s))
 
     def _read_any(self, position: Position | None) -> Chunk | None:
         """From the first file, by age, that has something to read."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from connectors import Read, read_topic
+from pg_runners import POINTS, catch_up, eventually, opened_runner, runner, settings, step_for_ever
 from postgres_changes import CREATE_TABLE, check_topic, table_of, writing
-from postgres_server import PostgresServer, postgres_server
+from postgres_server import PostgresServer
 
 from millstream.executor.connect.connector import TaskInfo
 from millstream.executor.connect.connector_errors import ConnectorFailed, SystemUnavailable
@@ -21,68 +20,7 @@ from millstream.executor.connect.postgres.pg_source import PostgresSource
 from millstream.executor.connect.postgres.postgres_settings import PostgresSettings
 from millstream.executor.connect.source_runner import SourceRunner
 from millstream.logcore.failpoints import FailpointHit, arm
-from millstream.logcore.log import Log, open_log
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres_server() as started:
-        yield started
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    with open_log(tmp_path / "log", sync="never") as opened:
-        yield opened
-    arm("")
-
-
-@pytest.fixture
-def sql(server: PostgresServer, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A connection to a database of the test's own."""
-    name = f"db{abs(hash(request.node.name)) % 10**9}"
-    with server.connect() as admin:
-        admin.execute(f"CREATE DATABASE {name}")
-    with server.connect(name) as connection:
-        yield connection
-    with server.connect() as admin:
-        for (slot,) in admin.execute("SELECT slot_name FROM pg_replication_slots").fetchall():
-            admin.execute(
-                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", [slot]
-            )
-            eventually(lambda slot=slot: admin.execute("SELECT pg_drop_replication_slot(%s)", [slot]))
-        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def eventually(call: Any, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            call()
-            return
-        except Exception:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-
-
-def settings(server: PostgresServer, sql: Any, **more: str) -> dict[str, str]:
-    given = {name.replace("_", "."): value for name, value in more.items()}
-    return {**server.parameters(sql.info.dbname), "topic.prefix": "pg", "heartbeat.interval.ms": "200", **given}
-
-
-def runner(log: Log, config: dict[str, str], name: str = "pg") -> SourceRunner:
-    source = PostgresSource(read_settings(PostgresSettings, config), TaskInfo(name))
-    return SourceRunner(log, source, TaskInfo(name), config)
-
-
-def catch_up(running: SourceRunner, quiet: int = 2) -> None:
-    """Until nothing came for a while."""
-    idle = 0
-    while idle < quiet:
-        before = running.records
-        running.step(0.15)
-        idle = idle + 1 if running.records == before and running.position["phase"] == "stream" else 0  # pyright: ignore
+from millstream.logcore.log import Log
 
 
 def ops(records: list[Read]) -> list[str | None]:
@@ -146,27 +84,6 @@ def test_nothing_is_lost_or_twice_under_kills_and_writes(server: PostgresServer,
     running.close()
     assert deaths["snapshot"] >= 5 and deaths["stream"] >= 20
     check_topic(read_topic(log, "pg.public.t"), sql)
-
-
-POINTS = ("after_read", "after_records", "after_position", "after_commit", "after_acknowledge")
-
-
-def step_for_ever(running: SourceRunner) -> None:
-    while True:
-        running.step(0.05)
-
-
-def opened_runner(log: Log, config: dict[str, str]) -> SourceRunner:
-    """Waits until the server has noticed that the one before is dead."""
-    found: list[SourceRunner] = []
-
-    def start() -> None:
-        running = runner(log, config)
-        running.step(0.05)
-        found.append(running)
-
-    eventually(start)
-    return found[0]
 
 
 def test_writes_to_other_tables_hold_no_wal(server: PostgresServer, sql: Any, log: Log) -> None:
@@ -261,7 +178,7 @@ def test_a_lost_slot_is_an_error_that_says_what_to_do(server: PostgresServer, sq
         sql.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [slot])
     with pytest.raises(ConnectorFailed, match="has not all changes any more") as caught:
         runner(log, config, f"lost{len(how)}").step(0)
-    assert "DROP CONNECTOR" in (caught.value.hint or "")
+    assert "RESNAPSHOT CONNECTOR" in (caught.value.hint or "")
 
 
 def test_a_slot_of_others_and_a_table_without_identity_are_refused(server: PostgresServer, sql: Any, log: Log) -> None:

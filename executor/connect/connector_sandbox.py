@@ -1,0 +1,172 @@
+"""ConnectorSandbox: runs a connector on a log of its own, with a clock that the test moves and deaths that it chooses.
+
+    with ConnectorSandbox(Squares, {"topic": "squares", "limit": "5"}) as sandbox:
+        sandbox.kill_at("after_records")
+        sandbox.run()
+        assert [record.value["square"] for record in sandbox.records("squares")] == [0, 1, 4, 9, 16]
+
+The runner is the server's. Nothing runs by itself: `run` steps the task until it has nothing to do. A task that is
+killed is left as a process that dies leaves it, and the next one begins at the committed position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from ...logcore.client import FetchedRows, RowRecords
+from ...logcore.failpoints import FailpointHit, arm
+from ...logcore.log import open_log
+from ...logcore.murmur2 import partition_of
+from ..state.temporary_folders import TemporaryFolder
+from .connector import ConnectRecord, Position, SinkConnector, SourceConnector, TaskInfo
+from .connector_errors import InvalidConnector, SystemUnavailable
+from .connector_secrets import Secrets
+from .connector_settings import read_settings
+from .converters import converter_of
+from .secret_vault import KnownSecrets, SecretVault
+from .sink_runner import SinkRunner
+from .source_runner import SourceRunner
+from .task_clock import VirtualClock
+from .task_positions import read_position
+from .task_worker import TaskRunner
+
+SOURCE_KILL_POINTS: Final = ("after_read", "after_records", "after_position", "after_commit", "after_acknowledge")
+SINK_KILL_POINTS: Final = ("sink_after_read", "sink_after_write", "sink_after_commit")
+_AGAIN_MS: Final = 100
+_ATTEMPTS: Final = 20
+_STEPS_MAX: Final = 100_000
+
+
+class ConnectorSandbox:
+    """One task of one connector. Not for several threads at once. Failpoints are of the process, so two sandboxes must
+    not be killed at the same time.
+
+    In: `config`: settings, as CREATE CONNECTOR has them, references included. State: the log, the clock, the life of
+    the task that is under way, and how many deaths there were.
+    """
+
+    def __init__(
+        self, connector: type[SourceConnector] | type[SinkConnector], config: Mapping[str, str], *, now_ms: int = 0
+    ) -> None:
+        """Raises `InvalidConnector`."""
+        self.clock = VirtualClock(now_ms)
+        self.deaths = 0
+        self._connector = connector
+        self._config = Secrets(KnownSecrets(SecretVault(), dict)).resolve(config)
+        self._settings = read_settings(connector.settings, self._config)
+        self._task = TaskInfo("sandbox", clock=self.clock)
+        self._key, self._value = converter_of(self._config, "key"), converter_of(self._config, "value")
+        self._folder = TemporaryFolder("connector-sandbox")
+        self.log = open_log(self._folder.path, sync="never")
+        self._life: TaskRunner | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the task and removes the log."""
+        arm("")
+        self._end_life()
+        self.log.close()
+        self._folder.remove()
+
+    @property
+    def kill_points(self) -> tuple[str, ...]:
+        """Where a task of this kind can be killed."""
+        return SOURCE_KILL_POINTS if issubclass(self._connector, SourceConnector) else SINK_KILL_POINTS
+
+    @property
+    def position(self) -> Position | None:
+        """The committed one of a source."""
+        return read_position(self.log, self._task.connector, self._task.number)
+
+    def kill_at(self, point: str, nth: int = 1) -> None:
+        """The task dies when it gets there for the `nth` time from now. Raises `InvalidConnector` for another point."""
+        if point not in self.kill_points:
+            raise InvalidConnector(f'"{point}" is no kill point: there are {", ".join(self.kill_points)}')
+        arm(f"connect.{point}:{nth}:raise")
+
+    def run(self) -> None:
+        """Until nothing is there to read, through deaths. A system that is not available is asked again, as the server
+        does, by the virtual clock. Raises what ends a task, and `SystemUnavailable` after 20 attempts."""
+        attempts = 0
+        for _ in range(_STEPS_MAX):
+            try:
+                if self._life is None:
+                    self._life = self._begin_life()
+                if not self._life.step(0):
+                    return
+                attempts = 0
+            except FailpointHit:
+                self.deaths += 1
+                self._life = None  # it closes nothing
+                arm("")
+            except (SystemUnavailable, OSError):
+                self._end_life()
+                attempts += 1
+                if attempts == _ATTEMPTS:
+                    raise
+                self.clock.advance(_AGAIN_MS * 2 ** min(attempts, 8))
+            except BaseException:
+                self._end_life()
+                raise
+        raise AssertionError(f"the connector has something to do after {_STEPS_MAX} steps: it never gives None")
+
+    def restart(self) -> None:
+        """Ends the task in order; the next `run` begins another one."""
+        self._end_life()
+
+    def records(self, topic: str) -> list[ConnectRecord]:
+        """What a reader sees, by partition and offset, keys and values as the converters of the settings read them."""
+        found: list[ConnectRecord] = []
+        if self.log.topic(topic) is None:
+            return found
+        for partition in range(self.log.partition_count(topic)):
+            position = self.log.offsets(topic, partition).log_start_offset
+            while (fetched := self.log.fetch(topic, partition, position)).next_offset > position:
+                for run in fetched.runs:
+                    assert isinstance(run, FetchedRows)
+                    found += [self._decoded(topic, partition, row) for row in run.table.to_pylist()]
+                position = fetched.next_offset
+        return found
+
+    def produce(self, topic: str, key: Any, value: Any, *, partitions: int = 1) -> None:
+        """A record for a sink; the topic is created where it is not there. None as a value deletes the key."""
+        if self.log.topic(topic) is None:
+            self.log.create_topic(topic, partitions)
+        data = self._key.to_bytes(key)
+        columns = {
+            "timestamp": pa.array([self.clock.now_ms()], pa.int64()),
+            "key": pa.array([data], pa.binary()),
+            "value": pa.array([self._value.to_bytes(value)], pa.binary()),
+        }
+        partition = 0 if data is None else partition_of(data, self.log.partition_count(topic))
+        self.log.append(topic, partition, RowRecords(pa.table(columns)))
+
+    def _begin_life(self) -> TaskRunner:
+        made: Any = self._connector(self._settings, self._task)
+        if issubclass(self._connector, SourceConnector):
+            return SourceRunner(self.log, made, self._task, self._config)
+        return SinkRunner(self.log, made, self._task, self._config, _no_columns)
+
+    def _end_life(self) -> None:
+        life, self._life = self._life, None
+        if life is not None:
+            life.close()
+
+    def _decoded(self, topic: str, partition: int, row: Mapping[str, Any]) -> ConnectRecord:
+        headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
+        return ConnectRecord(
+            topic, self._key.from_bytes(row["key"]), self._value.from_bytes(row["value"]), row["timestamp"], headers,
+            partition, row["offset"],
+        )  # fmt: skip
+
+
+def _no_columns(topic: object, batch: object, time_ms: int) -> pa.Table:
+    raise AssertionError("a sandbox has records in row form only")

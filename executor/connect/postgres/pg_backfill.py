@@ -1,0 +1,201 @@
+"""The rows of tables that the stream has the changes of: read chunk by chunk while writes go on, as DBLog does.
+
+A chunk is read in the order of the primary key, in a snapshot of its own. Behind it a message is written to the WAL,
+which the stream gives back: the end of the chunk's window. There its rows are given out, without those that a
+transaction in the window has changed and that the snapshot did not see: the stream has newer ones. What comes behind
+the window is newer anyway. So each row is right at the end, and the position (the last key of the table) is committed
+with the rows.
+
+What comes before the chunk must be in its snapshot. A transaction is in the stream as soon as its commit is in the WAL,
+and visible a little later, so a chunk whose snapshot does not see all transactions of the stream so far is read again.
+Of those before the start of this task nobody knows: the first chunk waits until all that run then have ended. That also
+covers those that have begun before the table was published, whose changes the stream does not have.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+import structlog
+from psycopg import sql
+
+from ..connector import ConnectRecord
+from ..converters import json_text
+from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
+from .pg_connections import explained, quoted
+from .pg_tables import CapturedTable, captured_tables
+
+_PREFIX: Final = "millstream-window-"
+_AGAIN_S: Final = 0.05
+_log = structlog.get_logger("millstream.connect")
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleTransactions:
+    """A snapshot of PostgreSQL. Numbers of transactions are of 64 bits; the stream has the lower 32 of them."""
+
+    xmin: int
+    xmax: int
+    running: frozenset[int]
+
+    @staticmethod
+    def parse(text: str) -> VisibleTransactions:
+        """In: as pg_current_snapshot() writes it, `xmin:xmax:running,…`."""
+        xmin, xmax, running = text.split(":")
+        return VisibleTransactions(int(xmin), int(xmax), frozenset(map(int, filter(None, running.split(",")))))
+
+    def sees(self, xid: int) -> bool:
+        """Whether a transaction of the stream, which is committed, is in it."""
+        number = self.xmax - ((self.xmax - xid + (1 << 31)) % (1 << 32)) + (1 << 31)
+        return number < self.xmin or (number < self.xmax and number not in self.running)
+
+
+@dataclass(slots=True)
+class _Window:
+    """`rows`: of the chunk, by key. `last`: the values of the key of its last row; None where the table has no more."""
+
+    prefix: str
+    topic: str
+    seen: VisibleTransactions
+    rows: dict[str, ConnectRecord]
+    last: list[str] | None
+
+
+class Backfill:
+    """State: the tables whose rows the topics have or get, those that are not read to their end, and the open window.
+
+    In: `position`: of the source, where it stands; `published`: the tables that the stream has the changes of.
+    """
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        publication: str,
+        envelope: EnvelopeSettings,
+        chunk_rows: int,
+        pending: Iterable[Mapping[str, Any]],
+        tables: Sequence[str],
+    ) -> None:
+        self._connection = connection
+        self._publication = publication
+        self._envelope = envelope
+        self._chunk_rows = chunk_rows
+        self._pending: list[Mapping[str, Any]] = list(pending)
+        self._tables = list(tables)
+        self._given: set[int] = set()  # transactions that the stream has given, and that a snapshot may not see yet
+        self._barrier: int | None = None
+        self._window: _Window | None = None
+        self._next_attempt = 0.0
+        self.moved = False
+        """Whether the position has moved since somebody has last set this to False."""
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """The part of the source's position that is about this."""
+        return {"tables": self._tables, **({"backfill": self._pending} if self._pending else {})}
+
+    # What the stream gives
+
+    def transaction(self, xid: int) -> None:
+        """The stream begins to give its changes."""
+        if self._pending:
+            self._given.add(xid)
+
+    def changed(self, records: Iterable[ConnectRecord], xid: int) -> None:
+        window = self._window
+        if window is not None and not window.seen.sees(xid):
+            for record in records:
+                if record.topic == window.topic:
+                    window.rows.pop(json_text(record.key), None)
+
+    def emptied(self, topics: Iterable[str], xid: int) -> None:
+        window = self._window
+        if window is not None and window.topic in topics and not window.seen.sees(xid):
+            window.rows.clear()
+
+    def ends(self, prefix: str) -> bool:
+        """Whether a message of the WAL is the end of the open window."""
+        return self._window is not None and self._window.prefix == prefix
+
+    def close_window(self) -> list[ConnectRecord]:
+        """The rows of the chunk that are still right."""
+        window, self._window = self._window, None
+        assert window is not None
+        first, *others = self._pending
+        if window.last is None:
+            _log.info("table read", table=first["table"])
+            self._pending = others
+        else:
+            self._pending = [{"table": first["table"], "after": window.last}, *others]
+        self.moved = True
+        return list(window.rows.values())
+
+    # What is read
+
+    def step(self) -> None:
+        """Reads the next chunk, where there is one to read, and it can be read now."""
+        if self._window is not None or not self._pending or time.monotonic() < self._next_attempt:
+            return
+        self._next_attempt = time.monotonic() + _AGAIN_S
+        name, after = self._pending[0]["table"], self._pending[0]["after"]
+        with explained(f"a chunk of {name}"):
+            with self._connection.transaction():
+                self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                seen = self._snapshot()
+                if seen is None:
+                    return
+                found = [
+                    table
+                    for table in captured_tables(self._connection, self._publication)
+                    if f"{table.relation.schema}.{table.relation.name}" == name
+                ]
+                window = self._read(found[0], after, seen) if found and found[0].key else None
+            if window is None:
+                _log.warning("a table without a primary key, or that is gone, cannot be read in chunks", table=name)
+                self._pending, self.moved = self._pending[1:], True
+                return
+            self._window = window
+            self._mark_end(window)
+        self._next_attempt = 0.0
+
+    def _mark_end(self, window: _Window) -> None:
+        self._connection.execute("SELECT pg_logical_emit_message(true, %s, '')", [window.prefix])
+
+    def _snapshot(self) -> VisibleTransactions | None:
+        """The one of the transaction that is open; None where it does not see what it has to."""
+        row = self._connection.execute("SELECT pg_current_snapshot()::text").fetchone()
+        assert row is not None
+        seen = VisibleTransactions.parse(row[0])
+        if self._barrier is None:
+            self._barrier = seen.xmax
+        self._given = {xid for xid in self._given if not seen.sees(xid)}
+        return None if self._given or seen.xmin < self._barrier else seen
+
+    def _read(self, table: CapturedTable, after: Sequence[str] | None, seen: VisibleTransactions) -> _Window:
+        envelope = TableEnvelope(table.relation, table.key, self._envelope)
+        names = [column.name for column in table.relation.columns]
+        key = ", ".join(quoted(name) for name in table.key)
+        conditions = [] if table.row_filter is None else [f"({table.row_filter})"]
+        if after is not None and len(after) == len(table.key):  # another key: from the beginning
+            values = ", ".join(sql.Literal(value).as_string(self._connection) for value in after)
+            conditions.append(f"({key}) > ({values})")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        columns = ", ".join(map(quoted, names))
+        rows_of = f"SELECT {columns} FROM {table.sql_name}{where} ORDER BY {key} LIMIT {self._chunk_rows}"
+        origin = ChangeOrigin(0, time.time_ns() // 1_000_000, incremental=True)
+        rows: dict[str, ConnectRecord] = {}
+        last: list[str] | None = None
+        count = 0
+        with self._connection.cursor() as cursor, cursor.copy(f"COPY ({rows_of}) TO STDOUT".encode()) as copy:
+            for row in copy.rows():
+                record = envelope.snapshot_row(row, origin)
+                rows[json_text(record.key)] = record
+                last = [str(row[names.index(name)]) for name in table.key]
+                count += 1
+        more = last if count == self._chunk_rows else None
+        return _Window(f"{_PREFIX}{uuid.uuid4().hex}", envelope.topic, seen, rows, more)

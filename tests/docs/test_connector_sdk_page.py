@@ -1,0 +1,58 @@
+"""docs/connector-sdk.md is true: its connector passes its tests, as they stand there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from repository import REPOSITORY
+
+PAGE = (REPOSITORY / "docs" / "connector-sdk.md").read_text(encoding="utf-8")
+CONNECTOR, TESTS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def run(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        str(folder / "test_sqlite_poll.py"),
+    ]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=380, check=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tests = TESTS
+    if sys.version_info < (3, 12):  # where sqlite3 has no `autocommit` yet
+        tests = tests.replace("autocommit=True", "isolation_level=None")
+    (tmp_path / "sqlite_poll.py").write_text(CONNECTOR)
+    (tmp_path / "test_sqlite_poll.py").write_text(tests)
+    return tmp_path
+
+
+@pytest.mark.timeout(400)
+def test_the_connector_of_the_page_passes_its_tests(folder: Path) -> None:
+    done = run(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "16 passed" in done.stdout
+
+
+@pytest.mark.timeout(400)
+def test_they_would_fail_if_it_were_wrong(folder: Path) -> None:
+    wrong = CONNECTOR.replace('{"last": last}', '{"last": last + 1}')
+    assert wrong != CONNECTOR
+    (folder / "sqlite_poll.py").write_text(wrong)
+    assert run(folder).returncode != 0
+
+
+def test_the_class_has_about_40_lines() -> None:
+    code = CONNECTOR[CONNECTOR.index("@dataclass") :]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 45

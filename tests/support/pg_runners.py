@@ -1,0 +1,66 @@
+"""Tasks of the source `postgres` that a test steps itself, and kills."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from postgres_server import PostgresServer
+
+from millstream.executor.connect.connector import TaskInfo
+from millstream.executor.connect.connector_settings import read_settings
+from millstream.executor.connect.postgres.pg_source import PostgresSource
+from millstream.executor.connect.postgres.postgres_settings import PostgresSettings
+from millstream.executor.connect.source_runner import SourceRunner
+from millstream.logcore.log import Log
+
+POINTS = ("after_read", "after_records", "after_position", "after_commit", "after_acknowledge")
+
+
+def step_for_ever(running: SourceRunner) -> None:
+    while True:
+        running.step(0.05)
+
+
+def opened_runner(log: Log, config: dict[str, str]) -> SourceRunner:
+    """Waits until the server has noticed that the one before is dead."""
+    found: list[SourceRunner] = []
+
+    def start() -> None:
+        running = runner(log, config)
+        running.step(0.05)
+        found.append(running)
+
+    eventually(start)
+    return found[0]
+
+
+def eventually(call: Any, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            call()
+            return
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def settings(server: PostgresServer, sql: Any, **more: str) -> dict[str, str]:
+    given = {name.replace("_", "."): value for name, value in more.items()}
+    return {**server.parameters(sql.info.dbname), "topic.prefix": "pg", "heartbeat.interval.ms": "200", **given}
+
+
+def runner(log: Log, config: dict[str, str], name: str = "pg") -> SourceRunner:
+    source = PostgresSource(read_settings(PostgresSettings, config), TaskInfo(name))
+    return SourceRunner(log, source, TaskInfo(name), config)
+
+
+def catch_up(running: SourceRunner, quiet: int = 2) -> None:
+    """Until nothing came for a while."""
+    idle = 0
+    while idle < quiet:
+        before = running.records
+        running.step(0.15)
+        idle = idle + 1 if running.records == before and running.position["phase"] == "stream" else 0  # pyright: ignore
