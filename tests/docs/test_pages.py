@@ -29,14 +29,13 @@ TESTED = {
     "tests/docs/test_examples.py": ("beyond-ksqldb", "pull-queries"),
     "tests/docs/test_explain_page.py": ("explain",),
     "tests/docs/test_mcp_page.py": ("mcp",),
-    "tests/docs/test_pages.py": ("configuration", "http", "kafka", "migrations", "schema-registry"),
+    "tests/docs/test_pages.py": ("configuration", "http", "kafka", "migrations", "schema-registry", "shell"),
     "tests/docs/test_postgres_page.py": ("postgres",),
     "tests/architecture/test_function_reference.py": ("functions",),
     "tests/millstream/test_function_docs.py": ("python-functions",),
     "tests/millstream/test_python_page.py": ("python",),
     "tests/millstream/test_sql_tests.py": ("sql-tests",),
     "tests/notebooks/test_notebook_page.py": ("notebooks",),
-    "tests/repl/test_commands.py": ("shell",),
 }
 """The pages with code in fences, by the test that runs it."""
 
@@ -94,16 +93,7 @@ def test_a_configuration_of_a_page_loads(page: str, text: str, tmp_path: Path) -
 def test_the_first_session_of_the_readme_prints_what_stands_there(tmp_path: Path) -> None:
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     (session,) = re.findall(r"(    millstream> SET.*?)\n\n", readme, re.DOTALL)
-    lines = [line.removeprefix("    ") for line in session.splitlines()]
-    statements, said = [], []
-    for line in lines:
-        if line.startswith("millstream> "):
-            statements.append(line.removeprefix("millstream> "))
-        elif not statements[-1].endswith(";"):
-            statements[-1] += "\n" + line
-        else:
-            said.append(line)
-    *before, last = statements
+    (*before, last), said = typed_and_said(textwrap.dedent(session))
     with service_in(tmp_path, properties={"millstream.pull.full.sql": "true"}) as service:
         printed = shell(service, before)
         eventually(lambda: [row.values for row in service.engine.query(last, Session())] == [("/a", 2, 40)])
@@ -111,13 +101,36 @@ def test_the_first_session_of_the_readme_prints_what_stands_there(tmp_path: Path
     assert [line.strip() for line in printed.splitlines() if line.strip()] == [line.strip() for line in said]
 
 
-def shell(service: Service, statements: list[str]) -> str:
+def test_the_session_of_the_shells_page_prints_what_stands_there(tmp_path: Path) -> None:
+    (session,) = [block for _, block in FENCE.findall(text_of("shell")) if block.startswith("millstream> ")]
+    statements, said = typed_and_said(session)
+    with service_in(tmp_path) as service:
+        # One by one, as they are typed: lines of an error count from the statement's first.
+        printed = "".join(shell(service, [each], code=int("sise" in each)) for each in statements)
+    assert printed.splitlines() == said
+
+
+def typed_and_said(session: str) -> tuple[list[str], list[str]]:
+    """The statements of a session, and the lines that it shows between them."""
+    statements: list[str] = []
+    said: list[str] = []
+    for line in session.splitlines():
+        if line.startswith("millstream> "):
+            statements.append(line.removeprefix("millstream> "))
+        elif not statements[-1].endswith(";"):
+            statements[-1] += "\n" + line.replace("        ... ", "")
+        else:
+            said.append(line)
+    return statements, said
+
+
+def shell(service: Service, statements: list[str], code: int = 0) -> str:
     command = [sys.executable, "-m", "millstream", "sql", f"http://{service.http_address}"]
     done = subprocess.run(
         command, input="\n".join(statements), capture_output=True, text=True, timeout=100, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
 
 
 @pytest.mark.timeout(400)
