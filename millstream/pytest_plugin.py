@@ -36,7 +36,9 @@ def engine() -> Generator[Connection]:
 
     `wait` returns when their results are complete.
     """
+    from millstream.sql.settings.property_table import EXECUTOR, OFFSET_RESET
+
     from .connection import connect
 
-    with connect(properties={"auto.offset.reset": "earliest", "millstream.executor": "duckdb"}) as opened:
+    with connect(properties={OFFSET_RESET.name: "earliest", EXECUTOR.name: "duckdb"}) as opened:
         yield opened

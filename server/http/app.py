@@ -15,6 +15,7 @@ from ..cluster.admin import cluster_routes
 from ..console.assist_routes import AssistRoutes
 from ..console.own_origin import OwnOrigin
 from ..console.page_files import console_routes
+from ..console.subject_routes import subject_routes
 from ..console.topic_routes import topic_routes
 from ..mcp.mcp_route import McpRoute
 from ..security.access import Authenticator
@@ -92,6 +93,7 @@ def http_routes(
         *query_routes(context),
         *ConnectRoutes(context).routes(),
         *topic_routes(context),
+        *subject_routes(context),
         *AssistRoutes(context, authenticator).routes,
         *(console_routes() if console else ()),
         *cluster_routes(context.cluster, context.workers, context.body_bytes_max),

@@ -66,6 +66,9 @@ PATHS: Final = (
     PathDoc("/v1/topics/{name}/records", "get", "Records of a topic: `partition`; `offset` or `time` (ms), else the "
             "newest ones; `limit`, `contains`, `latest` (of each key), `whole` (long texts are not cut).",
             needs="statement", tag="console"),
+    PathDoc("/v1/subjects", "get", "The subjects of the schema registry.", tag="console"),
+    PathDoc("/v1/subjects/{name}", "get", "The versions of a subject with their schemas.",
+            needs="statement", tag="console"),
     PathDoc("/v1/complete", "post", "The keywords that may follow a text of SQL.", body="Object", tag="console"),
     PathDoc("/v1/access", "get", "Who asks and what they may do; for administrators all users.", tag="console"),
     PathDoc("/mcp", "post", "MCP (Model Context Protocol), where it is on: one JSON-RPC message.", "Object", "Object",

@@ -57,10 +57,11 @@ ROWS: dict[str, Row] = {
     **{path: Row() for path in (
         "/", "/info", "/healthcheck", "/chc/live", "/chc/ready", "/livez", "/readyz", "/openapi.json", "/v1/metadata",
         "/v1/metadata/id", "/is_valid_property/{name}", "/status/{type}/{entity}/{action}",
-        "/console", "/console/{file}", "/v1/topics/{name}", "/v1/topics/{name}/records", "/v1/access",
+        "/console", "/console/{file}", "/v1/topics/{name}", "/v1/topics/{name}/records", "/v1/access", "/v1/subjects",
         "/queries/{id}/positions",
     )},
     **{path: Row(shows=True) for path in ("/metrics", "/graph", "/status", "/clusterStatus")},
+    "/v1/subjects/{name}": Row(),
     "/mcp": Row({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list"}}),
     "/v1/complete": Row({"sql": "SELECT "}),
     "/cluster": Row(),
@@ -301,3 +302,20 @@ def test_tools_of_mcp_see_what_their_user_may_read(service: Service) -> None:
                 failed, text = tool(user, name, **asked)
                 assert failed is not seen, (user, name, source, text)
                 assert seen or "4712" not in text
+
+
+def test_subjects_are_those_of_topics_that_their_reader_may_read(service: Service) -> None:
+    with client(service, "root") as root:
+        for name in ("own", "hidden"):
+            options = f"kafka_topic='{name}_avro', value_format='AVRO', partitions=1"
+            made = f"CREATE STREAM {name}_avro (v INT) WITH ({options});"
+            assert root.post("/ksql", json={"ksql": made}).status_code == 200
+    for user, names in (("stranger", set[str]()), ("owner", {"own"}), ("root", {"own", "hidden"})):
+        found = answer(service, user, "GET", "/v1/subjects", None).json()["subjects"]
+        assert {subject["name"] for subject in found} >= {f"{name}_avro-value" for name in names}
+        assert ("hidden" in str(found)) is ("hidden" in names)
+        for name in ("own", "hidden"):
+            one = answer(service, user, "GET", f"/v1/subjects/{name}_avro-value", None)
+            assert one.status_code == (200 if name in names else FORBIDDEN)
+    missing = answer(service, "root", "GET", "/v1/subjects/none-value", None)
+    assert (missing.status_code, missing.json()["message"]) == (404, 'the registry has no subject "none-value"')

@@ -54,6 +54,10 @@ CREATE STREAM `<img src=x onerror=alert(1)>` (k STRING KEY, v STRING)
 CREATE STREAM visits (visitor STRING KEY, page STRING)
   WITH (kafka_topic='visits', value_format='JSON', partitions=1);
 CREATE TABLE per_page AS SELECT page, COUNT(*) AS n FROM visits GROUP BY page;
+CREATE STREAM contracts (id INT KEY, name STRING) WITH (kafka_topic='contracts', value_format='AVRO', partitions=1);
+ALTER STREAM contracts ADD COLUMN price DOUBLE;
+CREATE SOURCE CONNECTOR demo_orders WITH ('connector.class'='datagen', 'quickstart'='orders',
+  'kafka.topic'='demo_orders', 'max.interval'=0, 'iterations'=20, 'password'='hunter2');
 PAUSE CSAS_RESTING_6;
 INSERT INTO visits VALUES ('ada', '/'), ('bob', '/'), ('ada', '/shop');
 INSERT INTO clicks (rowtime, user, url, size) VALUES

@@ -31,6 +31,8 @@ CREATE TABLE per_user AS SELECT user, COUNT(*) AS n, SUM(doubled) AS total FROM 
   WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 10 SECONDS) GROUP BY user EMIT FINAL;
 CREATE TABLE per_url AS SELECT url, COUNT(*) AS visits, SUM(size) AS kilobytes FROM clicks GROUP BY url;
 CREATE STREAM outliers AS SELECT * FROM clicks WHERE size > 1000000;
+CREATE SOURCE CONNECTOR shop WITH ('connector.class'='datagen', 'quickstart'='orders', 'kafka.topic'='shop_orders',
+  'max.interval'=100);
 """
 _LIVE: Final = "SELECT url, visits, kilobytes\nFROM per_url\nEMIT CHANGES;"
 
@@ -64,6 +66,7 @@ def main(folder: Path) -> None:
         draw("overview", "light", "overview", 20_000)
         draw("queries/CTAS_PER_USER_2", "dark", "query", 5_000)
         draw("editor", "light", "editor", 4_000, _LIVE)
+        draw("connectors/SHOP", "light", "connector", 3_000)
         draw("graph", "dark", "graph", 7_000)
         done.set()
         visitors.join()
