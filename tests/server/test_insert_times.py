@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import cast
 
 import httpx
 import pyarrow as pa
 import pytest
 from running_server import eventually, service_in
 
+from millstream.logcore.client import LogAdmin
 from millstream.logcore.errors import InvalidTimestamps
 from millstream.logcore.protocol.wire.faults import error_of
 from millstream.server.http.errors import error_code_of
@@ -37,8 +39,8 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 def limit(service: Service, topic: str) -> None:
-    config = {**service.engine.log.topics()[topic].config, BEFORE: DAY_MS, AFTER: DAY_MS}
-    service.engine.log.alter_topic(topic, config)
+    log = service.engine.log
+    cast(LogAdmin, log).alter_topic(topic, {**log.topics()[topic].config, BEFORE: DAY_MS, AFTER: DAY_MS})
 
 
 def insert(http: httpx.Client, values: str, source: str = "s") -> httpx.Response:
