@@ -60,7 +60,9 @@ def test_an_hour_of_ordinary_clients_takes_no_more_memory(tmp_path: Path) -> Non
     assert per_hour([each.memory_mb for each in warm], seconds) < ROOM_MB_PER_HOUR
     for name in ("threads", "files"):
         values = [float(getattr(each, name)) for each in warm]
-        assert per_hour(values, seconds) < max(values) / 20, f"{name} grow: {values}"
+        # Streams that come and go have up to ten files each, so 40 samples scatter by 8 and their slope by 7 an hour. A
+        # leak of one file in a thousand operations would be 30.
+        assert per_hour(values, seconds) < max(values) / 5, f"{name} grow: {values}"
 
 
 def per_hour(values: Sequence[float], seconds: float) -> float:
