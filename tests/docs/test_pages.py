@@ -24,6 +24,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^    # millstream.toml.*\n(?:    .*\n|\n(?=    ))+", re.MULTILINE)
 
 TESTED = {
+    "tests/docs/test_connector_sdk_page.py": ("connector-sdk",),
     "tests/docs/test_cluster_page.py": ("backup", "cluster", "growing"),
     "tests/docs/test_connectors_page.py": ("connectors",),
     "tests/docs/test_examples.py": ("beyond-ksqldb", "pull-queries"),
