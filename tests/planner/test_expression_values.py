@@ -179,7 +179,7 @@ def test_an_expression_is_total_if_no_row_can_make_it_fail(expression: str, tota
         ("'a' || 1", "joins STRINGs, not INTEGER"),
         ("-T", "cannot negate"),
         ("CASE WHEN 1 = 1 THEN NULL END", "All case branches have NULL type"),
-        ("CASE WHEN 1 THEN 2 END", "WHEN takes a BOOLEAN, not INTEGER"),
+        ("CASE WHEN 1 THEN 2 END", "WHEN operand type should be boolean"),
         ("1 = 1 AND 2", "AND takes BOOLEANs, not INTEGER"),
         ("REDUCE(ARRAY[1], 0, (x, x) => x)", "a lambda's arguments must have different names"),
         ("1 = NULL", "Comparison with NULL not supported"),
