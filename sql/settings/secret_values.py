@@ -17,6 +17,8 @@ _ASSIGNED: Final = re.compile(r"(?:(?P<quote>['\"`])(?P<name>[\w.-]+)(?P=quote)\
 _END: Final = re.compile(r"'(?=\s*(?:,\s*(?:['\"`][\w.-]+['\"`]\s*=?|\w+\s*=)|\)|;|$))")
 """Of a secret, which may have a quote in it that should have been doubled."""
 _LITERAL_END: Final = re.compile(r"[^']*(?:''[^']*)*'")
+_REFERENCE: Final = re.compile(r"\$\{\w+:[^}]*\}")
+"""To a secret that is kept elsewhere."""
 _MAY_HOLD: Final = re.compile(r"\b(?:CONNECTOR|SET|DEFINE|SYSTEM)\b", re.IGNORECASE)
 
 
@@ -51,6 +53,8 @@ def without_assigned_secrets(text: str) -> str:
 
     >>> without_assigned_secrets("CREATE SINK CONNECTOR c WITH ('password'='hunter2', 'topics'='t');")
     "CREATE SINK CONNECTOR c WITH ('password'='********', 'topics'='t');"
+    >>> without_assigned_secrets("ALTER CONNECTOR c WITH ('password'='${secret:pg}');")
+    "ALTER CONNECTOR c WITH ('password'='${secret:pg}');"
     >>> without_assigned_secrets("SELECT * FROM t WHERE token = 'a';")
     "SELECT * FROM t WHERE token = 'a';"
     """
@@ -58,7 +62,11 @@ def without_assigned_secrets(text: str) -> str:
         return text
     pieces: list[str] = []
     position = 0
-    for start, end, hidden in hidden_values(text, lambda name, value: HIDDEN if is_secret_name(name) else value):
+    for start, end, hidden in hidden_values(text, _shown):
         pieces += [text[position:start], hidden]
         position = end
     return "".join([*pieces, text[position:]])
+
+
+def _shown(name: str, value: str) -> str:
+    return HIDDEN if is_secret_name(name) and not _REFERENCE.fullmatch(value) else value

@@ -21,7 +21,10 @@ def test_a_connector_is_shown_as_text(tmp_path: Path) -> None:
             entities = engine.execute(text, Session())
             return "\n".join(line.rstrip() for entity in entities for line in entity_lines(entity.as_json(), None))
 
-        assert shown(CREATE) == "Connector GEN runs, with 1 task.\nwarning: pasword has no effect."
+        created = shown(CREATE).splitlines()
+        assert created[:2] == ["Connector GEN runs, with 1 task.", "warning: pasword has no effect."]
+        (sealed,) = created[2:]  # a misspelt password is a secret, too
+        assert sealed.startswith("warning: pasword is written out in the statement. It was sealed.")
         wait_for(lambda: engine.connectors.status("GEN").tasks[0].records == 7)
         listed = shown("SHOW CONNECTORS;")
         assert "GEN" in listed and "RUNNING (1/1 tasks RUNNING)" in listed
