@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pipelines import JSON, expression, open_pipeline, plan, rows_of, run, schema, shown, stream
 
 from millstream.planner.physical import PhysicalPlan
-from millstream.planner.schema import Schema
+from millstream.planner.schema import Column, Schema
 from millstream.planner.steps.changed import Changed
 from millstream.planner.steps.repartition import Rekey
 from millstream.planner.steps.step import Step, schema_of
@@ -35,8 +35,7 @@ def changed(watched: Sequence[str] = ("v0", "v2"), *, moved: bool = False) -> Ph
         key = (expression("k0", STRING),)
         rows = Rekey("rekey", rows, key, schema([STRING], [BIGINT, DOUBLE, STRING]), JSON, 1)
     found = schema_of(rows)
-    names: Sequence[str] = ("v0", "v1", "v2")
-    columns = dict(zip(names, found.value, strict=True))
+    columns: dict[str, Column] = dict(zip(("v0", "v1", "v2"), found.value, strict=True))
     remembered = Schema((*found.key, *(columns[name] for name in watched)))
     expressions = tuple(expression(name, columns[name].type) for name in watched)
     return plan(Changed("changed", rows, expressions, remembered, found))
