@@ -163,7 +163,7 @@ class Worker(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader)
             self._results.keep_reach(told)
         for name in told["packages"]:
             with contextlib.suppress(Exception):
-                importlib.import_module(name)  # once, and not in each child
+                importlib.import_module(name)  # once, not in each child; what fails here fails there, and is said
         lines = {test: frozenset(lines) for test, lines in told["lines"].items()}
         reach = Reach(lines, told["seconds"], frozenset(told["at_import"]))
         for mutation in self._chosen:

@@ -15,11 +15,10 @@ from typing import Final
 
 from millstream.errors import MillstreamError
 
-from ...sql.settings.secret_values import HIDDEN, is_secret_name
+from ...sql.settings.secret_values import HIDDEN, REFERENCE, is_secret_name
 from .connector_errors import InvalidConnector
 from .secret_vault import KnownSecrets, SecretVault
 
-_REFERENCE: Final = re.compile(r"\$\{(file|env|secret|sealed):([^}]*)\}")
 _SEALED: Final = re.compile(r"\$\{sealed:[^}]*\}")
 _USER_INFO: Final = re.compile(r"(?P<before>//[^/@:\s]*:)(?P<password>[^@/\s]+)(?=@)")
 _PART_MIN: Final = 6  # of a header such as `Authorization: …`
@@ -28,7 +27,7 @@ _FILE_BYTES_MAX: Final = 1024 * 1024
 
 def refers(value: str) -> bool:
     """Whether the value has a reference in it."""
-    return _REFERENCE.search(value) is not None
+    return REFERENCE.search(value) is not None
 
 
 def shown_value(name: str, value: str, *, secret: bool = False) -> str:
@@ -41,7 +40,7 @@ def shown_value(name: str, value: str, *, secret: bool = False) -> str:
     'postgresql://ana:********@db/shop'
     """
     if secret or is_secret_name(name):
-        return value if _REFERENCE.fullmatch(value) and not _SEALED.fullmatch(value) else HIDDEN
+        return value if REFERENCE.fullmatch(value) and not _SEALED.fullmatch(value) else HIDDEN
     shown = _SEALED.sub(HIDDEN, value)
     return _USER_INFO.sub(
         lambda found: found.group() if refers(found["password"]) else f"{found['before']}{HIDDEN}", shown
@@ -52,7 +51,7 @@ def secrets_of(config: Mapping[str, str]) -> set[str]:
     """The secrets of the catalog that the settings may mean: names, as they are written and in upper case."""
     found: set[str] = set()
     for value in config.values():
-        for reference in _REFERENCE.finditer(value):
+        for reference in REFERENCE.finditer(value):
             if reference[1] == "secret":
                 name = reference[2].partition(":")[0]
                 found |= {name, name.upper()}
@@ -103,7 +102,7 @@ class Secrets:
             self._values.add(secret)
             return secret
 
-        return _REFERENCE.sub(look_up, value)
+        return REFERENCE.sub(look_up, value)
 
     def _looked_up(self, name: str, kind: str, reference: str) -> str:
         match kind:

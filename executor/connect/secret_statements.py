@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ...sql.settings.secret_values import replaced
+
 _BETWEEN: Final = r"(?:\s|--[^\n]*\n|/\*.*?\*/)"
 _CREATE: Final = re.compile(
     r"\bCREATE~+(?:OR~+REPLACE~+)?SECRET\b(?:~+IF~+NOT~+EXISTS\b)?~*(?:`[^`]*`|\"[^\"]*\"|[\w.@-]+)?".replace(
@@ -44,6 +46,4 @@ def without_secret_values(text: str) -> str:
     >>> without_secret_values("CREATE SECRET pg ('password'='hunter2');")
     'CREATE SECRET pg **********************;'
     """
-    for start, end in secret_spans(text):
-        text = text[:start] + stars_for(text[start:end]) + text[end:]
-    return text
+    return replaced(text, ((start, end, stars_for(text[start:end])) for start, end in secret_spans(text)))

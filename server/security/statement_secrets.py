@@ -13,7 +13,7 @@ from millstream.errors import MillstreamError
 from ...executor.connect.connector_plugins import shown_names
 from ...executor.connect.connector_secrets import shown_value
 from ...executor.connect.secret_statements import secret_spans, without_secret_values
-from ...sql.settings.secret_values import hidden_values
+from ...sql.settings.secret_values import hidden_values, replaced
 
 _WORD: Final = re.compile(r"\w+")
 _NO_SECRETS: Final = frozenset({"WITH", "with"})
@@ -29,12 +29,7 @@ def without_secrets(text: str, connector_class: str | None = None) -> str:
     "CREATE SINK CONNECTOR c WITH ('password'='*******', 'topics'='t');"
     """
     text = without_secret_values(text)
-    pieces: list[str] = []
-    position = 0
-    for start, end, hidden in _secrets(text, connector_class):
-        pieces += [text[position:start], hidden]
-        position = end
-    return "".join([*pieces, text[position:]])
+    return replaced(text, _secrets(text, connector_class))
 
 
 def say_no_secrets(error: MillstreamError, text: str, *, unread: bool = False) -> None:

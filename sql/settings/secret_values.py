@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 HIDDEN: Final = "********"
+REFERENCE: Final = re.compile(r"\$\{(file|env|secret|sealed):([^}]*)\}")
+"""To a secret that is kept elsewhere, or that is encrypted in its place."""
 _SECRET_NAME: Final = re.compile(
     r"pass?w(?:or)?[dt]|passphrase|pwd|secret|token|credential|private[._-]?key|api[._-]?key|access[._-]?key|jaas"
     r"|authorization|headers?$",
@@ -17,8 +19,6 @@ _ASSIGNED: Final = re.compile(r"(?:(?P<quote>['\"`])(?P<name>[\w.-]+)(?P=quote)\
 _END: Final = re.compile(r"'(?=\s*(?:,\s*(?:['\"`][\w.-]+['\"`]\s*=?|\w+\s*=)|\)|;|$))")
 """Of a secret, which may have a quote in it that should have been doubled."""
 _LITERAL_END: Final = re.compile(r"[^']*(?:''[^']*)*'")
-_REFERENCE: Final = re.compile(r"\$\{\w+:[^}]*\}")
-"""To a secret that is kept elsewhere."""
 _MAY_HOLD: Final = re.compile(r"\b(?:CONNECTOR|SET|DEFINE|SYSTEM)\b", re.IGNORECASE)
 
 
@@ -48,6 +48,20 @@ def hidden_values(text: str, shown: Callable[[str, str], str]) -> Iterator[tuple
             position = len(text) if literal is None else literal.end()
 
 
+def replaced(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
+    """In: `spans`: start, end and what comes in its place, in order, none over another.
+
+    >>> replaced("abcd", [(1, 2, "-"), (3, 4, "+")])
+    'a-c+'
+    """
+    pieces: list[str] = []
+    position = 0
+    for start, end, instead in spans:
+        pieces += [text[position:start], instead]
+        position = end
+    return "".join([*pieces, text[position:]])
+
+
 def without_assigned_secrets(text: str) -> str:
     """Statements as they may be kept: connectors' settings, SET and DEFINE without what is secret by its name.
 
@@ -60,13 +74,8 @@ def without_assigned_secrets(text: str) -> str:
     """
     if _MAY_HOLD.search(text) is None:
         return text
-    pieces: list[str] = []
-    position = 0
-    for start, end, hidden in hidden_values(text, _shown):
-        pieces += [text[position:start], hidden]
-        position = end
-    return "".join([*pieces, text[position:]])
+    return replaced(text, hidden_values(text, _shown))
 
 
 def _shown(name: str, value: str) -> str:
-    return HIDDEN if is_secret_name(name) and not _REFERENCE.fullmatch(value) else value
+    return HIDDEN if is_secret_name(name) and not REFERENCE.fullmatch(value) else value

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
 
-import msgpack
-import pyarrow as pa
 import pytest
-from hand_plans import read_all
-from planning import Planner
-from spark_stages import OnDuckDB, StagedRun
+from written_by_both import written_by_both
 
 from millstream.errors import SqlSyntaxError, StatementError
-from millstream.logcore.client import LogClient, RowRecords
-from millstream.logcore.log import open_log
 from millstream.testing import Sandbox
 
 EARLIEST = {"auto.offset.reset": "earliest"}
@@ -178,39 +170,13 @@ def test_what_cannot_be_is_refused(call: str, message: str) -> None:
             sandbox.execute(f"CREATE STREAM e AS SELECT * FROM CHANGED({call});")
 
 
-def append(client: LogClient, readings: Sequence[Reading]) -> None:
-    """As MSGPACK, each room in one partition."""
-    for room, sensor, status, mode, n, time in readings:
-        value = {"SENSOR": sensor, "STATUS": status, "MODE": mode, "N": n}
-        record = {"key": msgpack.packb(room), "value": msgpack.packb(value)}
-        table = pa.table({"timestamp": pa.array([time]), **{k: pa.array([v], pa.binary()) for k, v in record.items()}})
-        client.append("readings", ord(room) % 3, RowRecords(table))
-
-
 def test_both_executors_write_the_same_also_after_a_restart(tmp_path: Path) -> None:
-    def plan_of(sink: str) -> Any:
-        planner = Planner(properties=EARLIEST)
-        (plan,) = planner.plans(
-            f"{READINGS.format('MSGPACK', 3)} CREATE STREAM {sink} WITH (format='JSON') AS SELECT room, sensor, n "
-            f"{CHANGES};"
-        )
-        return replace(plan, query_id=f"{sink}_1")
-
-    client: LogClient = open_log(tmp_path / "log", sync="never")
     readings = readings_of(7)
-    for topic in ("readings", "DUCK", "SPARK"):
-        client.create_topic(topic, 3)
-    duck = OnDuckDB(plan_of("DUCK"), client)
-    for run, start in enumerate(range(0, 80, 40)):
-        append(client, readings[start : start + 40])
-        duck.drain()
-        staged = StagedRun(plan_of("SPARK"), client, f"run{run}", tmp_path, records_max=15)
-        staged.drain()
-        staged.close()
-    found = {
-        sink: sorted((repr(r["key"]), repr(r["value"])) for r in read_all(client, sink, range(3)))
-        for sink in ("DUCK", "SPARK")
-    }
+    records = [
+        (room, {"SENSOR": sensor, "STATUS": status, "MODE": mode, "N": n}, time)
+        for room, sensor, status, mode, n, time in readings
+    ]
+    select = f"SELECT room, sensor, n {CHANGES}"
+    found = written_by_both(tmp_path, "readings", READINGS.format("MSGPACK", 3), select, records)
     assert found["DUCK"] == found["SPARK"]
     assert len(found["DUCK"]) == len(changes(readings))
-    client.close()

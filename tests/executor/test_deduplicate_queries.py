@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
 
-import msgpack
-import pyarrow as pa
 import pytest
-from hand_plans import read_all
-from planning import Planner
-from spark_stages import OnDuckDB, StagedRun
+from written_by_both import written_by_both
 
 from millstream.errors import SqlSyntaxError, StatementError
-from millstream.logcore.client import LogClient, RowRecords
-from millstream.logcore.log import open_log
 from millstream.testing import Sandbox
 
 EARLIEST = {"auto.offset.reset": "earliest"}
@@ -157,37 +149,9 @@ def test_what_cannot_be_is_refused(call: str, message: str) -> None:
             sandbox.execute(f"CREATE STREAM e AS SELECT * FROM DEDUPLICATE({call});")
 
 
-def append(client: LogClient, clicks: Sequence[Click]) -> None:
-    """As MSGPACK, each page in one partition."""
-    for page, id_, n, time in clicks:
-        record = {"key": msgpack.packb(page), "value": msgpack.packb({"ID": id_, "N": n})}
-        table = pa.table({"timestamp": pa.array([time]), **{k: pa.array([v], pa.binary()) for k, v in record.items()}})
-        client.append("clicks", ord(page) % 3, RowRecords(table))
-
-
 def test_both_executors_write_the_same_also_after_a_restart(tmp_path: Path) -> None:
-    def plan_of(sink: str) -> Any:
-        planner = Planner(properties=EARLIEST)
-        (plan,) = planner.plans(
-            f"{CLICKS.format('MSGPACK', 3)} CREATE STREAM {sink} WITH (format='JSON') AS SELECT page, id, n {FIRST};"
-        )
-        return replace(plan, query_id=f"{sink}_1")
-
-    client: LogClient = open_log(tmp_path / "log", sync="never")
     clicks = clicks_of(7)
-    for topic in ("clicks", "DUCK", "SPARK"):
-        client.create_topic(topic, 3)
-    duck = OnDuckDB(plan_of("DUCK"), client)
-    for run, start in enumerate(range(0, 80, 40)):
-        append(client, clicks[start : start + 40])
-        duck.drain()
-        staged = StagedRun(plan_of("SPARK"), client, f"run{run}", tmp_path, records_max=15)
-        staged.drain()
-        staged.close()
-    found = {
-        sink: sorted((repr(r["key"]), repr(r["value"])) for r in read_all(client, sink, range(3)))
-        for sink in ("DUCK", "SPARK")
-    }
+    records = [(page, {"ID": id_, "N": n}, time) for page, id_, n, time in clicks]
+    found = written_by_both(tmp_path, "clicks", CLICKS.format("MSGPACK", 3), f"SELECT page, id, n {FIRST}", records)
     assert found["DUCK"] == found["SPARK"]
     assert len(found["DUCK"]) == len(firsts(clicks))
-    client.close()
