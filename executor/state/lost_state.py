@@ -43,13 +43,20 @@ def forget_ends(client: LogClient, query_id: str) -> None:
 
 
 def check_ends(query_id: str, noted: Ends, ends: Ends) -> None:
-    """Raises `StateLost` where the changelog ends (`ends`) before what belongs to the position (`noted`)."""
+    """Raises `StateLost` where the changelog ends (`ends`) before what belongs to the position (`noted`).
+
+    In: `ends`: read after the query's producer was taken, so that no transaction of an earlier one is undecided.
+
+    A position is committed with its state, so the marker of that transaction follows the state's last row. An end at
+    `noted` itself lacks one of them: a log that has lost the row, and not the coordinator's decision, writes the marker
+    at its start to where the row was.
+    """
     for partition, end in noted.items():
-        if ends.get(partition, 0) < end:
+        if ends.get(partition, 0) <= end:
             raise state_lost(
                 query_id,
                 f'partition {partition} of topic "{changelog_topic(query_id)}" ends at offset'
-                f" {ends.get(partition, 0)}, but the query's state reaches to {end}",
+                f" {ends.get(partition, 0)}, but the query's state and its commit reach to {end + 1}",
             )
 
 

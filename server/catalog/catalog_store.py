@@ -270,13 +270,15 @@ class CatalogStore:
                 )
 
     def _check_topic(self, topic: NewTopic | None) -> None:
-        if topic is not None and topic.name not in self._log.topics():
+        if topic is not None and self._log.topic(topic.name) is None:
             check_topic(topic.name, topic.partition_count, topic.config)
 
     def _create_topic(self, topic: NewTopic | None) -> None:
-        if topic is not None and topic.name not in self._log.topics():
-            self._log.create_topic(topic.name, topic.partition_count, topic.config)
+        """A connector or a client may create it meanwhile: then it is there, as one that was there before."""
+        if topic is not None and self._log.topic(topic.name) is None:
+            with contextlib.suppress(TopicExists):
+                self._log.create_topic(topic.name, topic.partition_count, topic.config)
 
     def _delete_topic(self, name: str | None) -> None:
-        if name is not None and name in self._log.topics():
+        if name is not None and self._log.topic(name) is not None:
             self._log.delete_topic(name)

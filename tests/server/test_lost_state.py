@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from millstream.errors import MillstreamError
+from millstream.executor.errors import StateLost
+from millstream.executor.state.lost_state import check_ends
 from millstream.logcore.errors import CorruptLog
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
 from millstream.server.engine.session import Session
@@ -119,6 +121,14 @@ def test_a_query_stops_and_says_what_to_do_and_reset_rebuilds_it(folder: Path, h
     with _engine(folder) as engine:
         assert _settled(engine) is None
         assert _counts(engine) == [("a", left + 1)]
+
+
+@pytest.mark.parametrize("end", [1, 2, 3])
+def test_the_changelog_has_the_commit_marker_after_the_last_row(end: int) -> None:
+    """The end is 3 where the row at 2 is lost, and the marker was written in its place at the next start."""
+    with pytest.raises(StateLost, match="reach to 4"):
+        check_ends(QUERY, {0: 3}, {0: end})
+    check_ends(QUERY, {0: 3}, {0: 4, 1: 0})
 
 
 def test_damaged_blocks_of_a_state_file_cost_a_replay_and_nothing_else(tmp_path: Path) -> None:

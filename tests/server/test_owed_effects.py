@@ -205,3 +205,19 @@ def test_a_statement_has_its_number_when_it_is_done(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(Log, "create_topic", create_topic)
         engine.execute(STREAM, Session())
         assert (numbers, engine.command_number) == ([0], 1)
+
+
+def test_a_topic_that_somebody_creates_meanwhile_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = Log.create_topic
+
+    def create_second(log: Log, name: str, partitions: int, config: Mapping[str, str] | None = None) -> object:
+        """A connector is faster."""
+        if name == "s":
+            create(log, name, partitions, config)
+        return create(log, name, partitions, config)
+
+    monkeypatch.setattr(Log, "create_topic", create_second)
+    with opened(tmp_path) as engine:
+        engine.execute(STREAM, Session())
+        engine.execute("INSERT INTO s (id, v) VALUES (1, 7);", Session())
+        assert values(engine, "s") == [b'{"V":7}']
