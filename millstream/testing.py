@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, Protocol, cast
@@ -33,7 +34,7 @@ from millstream.executor.sources.journal import JournaledLog, RecordPlace
 from millstream.executor.spark.sandbox import SparkSandboxExecutor
 from millstream.executor.state.temporary_folders import TemporaryFolder
 from millstream.logcore.client import HEADERS, LogClient, RowRecords, TopicPartition
-from millstream.logcore.log import open_log
+from millstream.logcore.log import Log, open_log
 from millstream.planner.formats import FORMAT_KINDS
 from millstream.planner.planning import PlannedPush
 from millstream.planner.schemas.registry import Reference, Registry, SchemaKind, subject_of
@@ -86,20 +87,23 @@ class Sandbox:
     """One private engine. Nothing is left on disk after `close`.
 
     In: `properties`: as SET would set them; names that nobody knows are accepted. Every change of a table is emitted
-    unless `ksql.streams.cache.max.bytes.buffering` says otherwise.
+    unless `ksql.streams.cache.max.bytes.buffering` says otherwise. `log`: what to run on, instead of a log of its own;
+    it keeps what was written, and the caller closes it.
     """
 
     executors: ClassVar[Mapping[str, MakeExecutor]] = {"duckdb": StepwiseExecutor, "spark": SparkSandboxExecutor}
 
-    def __init__(self, executor: str = "duckdb", properties: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, executor: str = "duckdb", properties: Mapping[str, Any] | None = None, *, log: LogClient | None = None
+    ) -> None:
         make = self.executors.get(executor)
         if make is None:
             raise Unsupported(f'a Sandbox with the executor "{executor}" is not built yet')
         self.now_ms = 0
         settings = {CACHE_BYTES.name: "0", **lenient_properties(properties or {})}
         self.session = Session(settings, rows_from="Sandbox.query(…)")
-        self._directory = TemporaryFolder("sandbox")
-        self._open_log = open_log(self._directory.path, sync="never")
+        self._own_log = ExitStack()
+        self._open_log = _new_log(self._own_log) if log is None else log
         self.log = JournaledLog(self._open_log)
         self._executor = make(self.log, self.session.properties)
         self.engine = Engine(
@@ -122,10 +126,9 @@ class Sandbox:
         self.close()
 
     def close(self) -> None:
-        """Ends everything and removes the log."""
+        """Ends everything and removes the log, unless it was given."""
         self.engine.close()
-        self._open_log.close()
-        self._directory.remove()
+        self._own_log.close()
 
     def create_topic(self, name: str, partitions: int = 1, replicas: int = 1) -> None:
         """Creates a topic. `replicas` is accepted: there is one node."""
@@ -150,7 +153,7 @@ class Sandbox:
         pending = _Pending(
             topic, "key" if part == "key" else "value", format.upper(), schema, schema_id, references or []
         )
-        if topic in self._open_log.topics():
+        if self._open_log.topic(topic) is not None:
             self._register(pending)
         else:
             self._pending.append(pending)
@@ -182,15 +185,15 @@ class Sandbox:
         are written by the topic's latest schema, names in any case. None is a null key or a tombstone. Without
         `partition` the key's hash decides, as in Kafka's clients.
         """
-        topics = self._open_log.topics()
-        if topic not in topics:
+        known = self._open_log.topic(topic)
+        if known is None:
             raise ServerError(f'topic "{topic}" does not exist', hint="Create it with create_topic or a statement.")
         source = self._with_latest_schemas(self._source_on(topic))
         key_bytes = encode_part(source, "KEY", key, window)
         value_bytes = encode_part(source, "VALUE", value)
         if partition is None:
             keys = pa.array([key_bytes], pa.binary())
-            partition = int(sink_partitions(keys, pa.array([0], pa.int32()), topics[topic].partition_count)[0])
+            partition = int(sink_partitions(keys, pa.array([0], pa.int32()), known.partition_count)[0])
         table = pa.table(
             {
                 "timestamp": pa.array([timestamp], pa.int64()),
@@ -221,7 +224,7 @@ class Sandbox:
         """All records of the topic in the order in which they were appended, as logical values."""
         source = self._source_on(topic)
         by_place: dict[RecordPlace, TopicRecord] = {}
-        for partition in range(self._open_log.topics()[topic].partition_count):
+        for partition in range(self._open_log.partition_count(topic)):
             by_place.update(self._decode(TopicPartition(topic, partition), source))
         appended = [place for entry in self.log.entries if entry.at.topic == topic for place in entry.places()]
         return [by_place[place] for place in appended]
@@ -339,6 +342,13 @@ def _schema_text(schema: Any, kind: SchemaKind) -> str:
 def _json_number(value: Any) -> float:
     assert isinstance(value, Decimal)
     return float(value)
+
+
+def _new_log(until: ExitStack) -> Log:
+    """An empty log, which is closed and removed when `until` is closed."""
+    directory = TemporaryFolder("sandbox")
+    until.callback(directory.remove)
+    return until.enter_context(open_log(directory.path, sync="never"))
 
 
 def _response(result: QueryResult) -> Iterator[dict[str, Any]]:
