@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hang import ended_if_it_hangs, prepare
@@ -35,6 +36,16 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no shared folder at {folder}: set MILLSTREAM_SHARED to the one that contains qtt/ and nexmark/")
     return folder
+
+
+@pytest.fixture(scope="session")
+def case_runner(shared: Path) -> ModuleType:
+    """The module that reads and runs ksqlDB's cases."""
+    spec = importlib.util.spec_from_file_location("run_cases", shared / "qtt" / "run_cases.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from pathlib import Path
 from types import ModuleType
@@ -17,22 +16,13 @@ from millstream.testing import Sandbox
 SAMPLE, PARTS = 240, 8
 
 
-@pytest.fixture(scope="module")
-def runner(shared: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("run_cases", shared / "qtt" / "run_cases.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("part", range(PARTS))
-def test_cases_that_pass_on_duckdb_pass_on_spark(shared: Path, runner: ModuleType, part: int) -> None:
+def test_cases_that_pass_on_duckdb_pass_on_spark(shared: Path, case_runner: ModuleType, part: int) -> None:
     failed = [
         f"{case['id']}: {found['reason']}"
-        for case in sample(runner.read_cases(shared / "qtt" / "cases"))[part::PARTS]
-        for found in [runner.run_case(case, StagedSandbox, "spark", final=True)]
-        if found["status"] != "pass" and runner.run_case(case, Sandbox, "duckdb", final=True)["status"] == "pass"
+        for case in sample(case_runner.read_cases(shared / "qtt" / "cases"))[part::PARTS]
+        for found in [case_runner.run_case(case, StagedSandbox, "spark", final=True)]
+        if found["status"] != "pass" and case_runner.run_case(case, Sandbox, "duckdb", final=True)["status"] == "pass"
     ]
     assert not failed, "\n".join(failed)
 
