@@ -43,8 +43,9 @@ Guarantee = Literal["transactional", "idempotent", "at least once"]
 @dataclass(frozen=True, slots=True)
 class ConnectRecord:
     """`key`, `value`: JSON values, which transforms see and a converter encodes, or bytes, which stay as they are. A
-    value of None deletes the key. `timestamp_ms`: None is the time of writing. `partition`, `offset`: of a record that
-    a sink gets; a source leaves them out, and the key decides the partition."""
+    value of None deletes the key. `timestamp_ms`: None is the time of writing. Only records that a sink gets have a
+    `partition`, an `offset`, and in `read_from` their topic before any transform; of a source's the key decides the
+    partition."""
 
     topic: str
     key: Any
@@ -53,6 +54,7 @@ class ConnectRecord:
     headers: tuple[tuple[str, bytes | None], ...] = ()
     partition: int | None = None
     offset: int | None = None
+    read_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,13 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """One task of a connector. `config`: the share that `tasks` gave it. `clock`: for the time, and to wait."""
+    """One task of a connector. `config`: the share that `tasks` gave it. `identity`: of a sink, the same for all its
+    tasks; another one of the same name has another. `clock`: for the time, and to wait."""
 
     connector: str
     number: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
+    identity: str = ""
     clock: TaskClock = field(default=MACHINE_CLOCK, compare=False, repr=False)
 
 
@@ -161,6 +165,8 @@ class SinkConnector(ABC):
     guarantee: ClassVar[Guarantee] = "at least once"
     batch_records: ClassVar[int] = 1_000_000
     """After so many records at most the offsets are committed: a write that fails is repeated from there."""
+    kill_points: ClassVar[tuple[str, ...]] = ()
+    """Failpoints `connect.<name>` in its own code, beside those of the runner: where a test can kill a task."""
 
     @abstractmethod
     def __init__(self, settings: Any, task: TaskInfo) -> None: ...
@@ -169,6 +175,11 @@ class SinkConnector(ABC):
         """Where to go on, of a transactional sink, which stores offsets with the rows; None: the log keeps them."""
         del partitions
         return None
+
+    @property
+    def pause_s(self) -> float:
+        """How long not to read, from now on: a sink whose writes should be few lets records come together."""
+        return 0.0
 
     @abstractmethod
     def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:

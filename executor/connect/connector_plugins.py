@@ -75,6 +75,10 @@ BUILT_IN: Final = (
     _own("sql", "SINK", "Tables of any database that SQLAlchemy knows: upserts and deletes by key, exactly once.",
          "sinks.sql_sink:SqlSink", "io.confluent.connect.jdbc.JdbcSinkConnector",
          "io.debezium.connector.jdbc.JdbcSinkConnector"),
+    _own("delta", "SINK", "Tables of Delta Lake: rows are added, or kept by their key, exactly once.",
+         "sinks.delta_sink:DeltaSink"),
+    _own("iceberg", "SINK", "Tables of Apache Iceberg: rows are added, or kept by their key, exactly once.",
+         "sinks.iceberg_sink:IcebergSink", "org.apache.iceberg.connect.IcebergSinkConnector"),
     _own("http", "SINK", "A request for each record, with an Idempotency-Key.",
          "sinks.http_sink:HttpSink", "io.confluent.connect.http.HttpSinkConnector"),
 )  # fmt: skip

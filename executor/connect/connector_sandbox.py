@@ -11,6 +11,7 @@ killed is left as a process that dies leaves it, and the next one begins at the 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
@@ -57,7 +58,7 @@ class ConnectorSandbox:
         self._connector = connector
         self._config = Secrets(KnownSecrets(SecretVault(), dict)).resolve(config)
         self._settings = read_settings(connector.settings, self._config)
-        self._task = TaskInfo("sandbox", clock=self.clock)
+        self._task = TaskInfo("sandbox", identity=uuid.uuid4().hex, clock=self.clock)
         self._key, self._value = converter_of(self._config, "key"), converter_of(self._config, "value")
         self._folder = TemporaryFolder("connector-sandbox")
         self.log = open_log(self._folder.path, sync="never")
@@ -79,7 +80,9 @@ class ConnectorSandbox:
     @property
     def kill_points(self) -> tuple[str, ...]:
         """Where a task of this kind can be killed."""
-        return SOURCE_KILL_POINTS if issubclass(self._connector, SourceConnector) else SINK_KILL_POINTS
+        if issubclass(self._connector, SourceConnector):
+            return SOURCE_KILL_POINTS
+        return (*SINK_KILL_POINTS, *self._connector.kill_points)
 
     @property
     def position(self) -> Position | None:

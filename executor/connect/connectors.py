@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
@@ -24,7 +24,7 @@ from .converters import converter_of
 from .secret_vault import KnownSecrets
 from .sink_runner import SinkRunner, Transcoder, group_of, topics_problem
 from .source_runner import SourceRunner, transactional_id
-from .task_positions import POSITIONS_TOPIC, position_record, read_position, read_positions
+from .task_positions import POSITIONS_TOPIC, position_record, read_position, read_positions, sink_identity
 from .task_worker import TaskRunner, TaskState, TaskStatus, TaskWorker
 from .transforms import transforms_of
 
@@ -152,6 +152,7 @@ class _Running:
         self._paused = info.paused
         self._secrets = secrets
         self._workers: tuple[TaskWorker, ...] = ()
+        self._identity = threading.Lock()  # held by the task that looks for it, or makes it
         self._error: str | None = None
 
     def begin(self) -> None:
@@ -217,6 +218,8 @@ class _Running:
             loaded, task = plugin.load(), TaskInfo(self._info.name, number, share)
             if issubclass(loaded, SourceConnector):
                 return SourceRunner(self._log, loaded(settings, task), task, resolved)
+            with self._identity:
+                task = replace(task, identity=sink_identity(self._log, self._info.name))
             return SinkRunner(self._log, loaded(settings, task), task, resolved, self._transcoder)
 
         return open_runner

@@ -7,7 +7,6 @@ the group `connect-<name>` in the log does, so records of a batch that was writt
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -74,12 +73,15 @@ class SinkRunner:
         self._tolerant = config.get("errors.tolerance", "none") == "all"
         self._dead_letters = config.get(_DEAD_LETTERS)
         self._positions: dict[TopicPartition, int] = {}
-        self._next_look = 0.0
+        self._next_look = task.clock.monotonic()
         self.records = 0
 
     def step(self, timeout_s: float) -> bool:
         """Writes one batch of each partition; False where nothing was there to write."""
-        if time.monotonic() >= self._next_look:
+        if (pause_s := self._sink.pause_s) > 0:
+            self._task.clock.sleep(min(pause_s, timeout_s))
+            return False
+        if self._task.clock.monotonic() >= self._next_look:
             self._look()
         if not self._log.wait(self._positions, timeout_s):
             return False
@@ -129,7 +131,7 @@ class SinkRunner:
 
     def _look(self) -> None:
         """Takes this task's share of the partitions that there are now."""
-        self._next_look = time.monotonic() + _LOOK_S
+        self._next_look = self._task.clock.monotonic() + _LOOK_S
         new = [at for at in self._share() if at not in self._positions]
         if not new:
             return
@@ -182,7 +184,7 @@ class SinkRunner:
         for row in rows.to_pylist():
             headers = tuple((item["key"], item["value"]) for item in row["headers"] or ())
             raw = ConnectRecord(
-                at.topic, row["key"], row["value"], row["timestamp"], headers, at.partition, row["offset"]
+                at.topic, row["key"], row["value"], row["timestamp"], headers, at.partition, row["offset"], at.topic
             )
             try:
                 record = transformed(_read(raw, self._key, self._value), self._transforms)

@@ -1,9 +1,11 @@
-"""Positions of sources: a record for each task in a compacted topic, written in the transaction of its records."""
+"""Positions of sources: a record for each task in a compacted topic, written in the transaction of its records. In the
+place of a sink's is its identity: the positions of sinks are committed offsets, or lie with their rows."""
 
 from __future__ import annotations
 
 import contextlib
 import time
+import uuid
 from typing import Final
 
 import orjson
@@ -35,6 +37,16 @@ def position_record(connector: str, task: int, position: Position | None) -> Row
 def read_position(log: LogClient, connector: str, task: int) -> Position | None:
     """The committed one; None where there is none. Raises `CorruptLog` where it cannot be read."""
     return read_positions(log).get((connector, task))
+
+
+def sink_identity(log: LogClient, connector: str) -> str:
+    """Of the sink since it was created; written by the first one who asks. One caller at a time."""
+    found = read_position(log, connector, 0)
+    if found is None:
+        create_positions_topic(log)
+        found = {"identity": uuid.uuid4().hex}
+        log.append(POSITIONS_TOPIC, 0, position_record(connector, 0, found))
+    return found["identity"]
 
 
 def read_positions(log: LogClient) -> dict[tuple[str, int], Position]:

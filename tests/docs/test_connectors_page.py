@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import deltalake.exceptions
 import pytest
 from connectors import wait_for
 from postgres_server import PostgresServer, postgres_server
@@ -21,7 +22,7 @@ from millstream.sql.parser import parse
 from millstream.sql.splitting import split_statements
 
 PAGE = (REPOSITORY / "docs" / "connectors.md").read_text(encoding="utf-8")
-FENCE = re.compile(r"^```(sql|pgsql|psql|python|toml|rows)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(sql|pgsql|psql|delta|python|toml|rows)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def test_the_examples_give_the_rows_that_stand_under_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +32,8 @@ def test_the_examples_give_the_rows_that_stand_under_them(tmp_path: Path, monkey
     (tmp_path / "pg.properties").write_text("password=not asked for\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     with postgres_server() as server, _engine(tmp_path) as engine:
-        page = PAGE.replace("5432", str(server.port)).replace("/var/log/shop", str(logs))
+        page = PAGE.replace("/var/lake", str(tmp_path / "lake"))
+        page = page.replace("5432", str(server.port)).replace("/var/log/shop", str(logs))
         page = page.replace("/etc/millstream", str(tmp_path))
         _follow(FENCE.findall(page), engine, server, tmp_path)
 
@@ -52,7 +54,7 @@ def _follow(blocks: list[tuple[str, str]], engine: EmbeddedEngine, server: Postg
             case "pgsql":
                 with server.connect() as connection:
                     connection.execute(block)
-            case "psql":
+            case "psql" | "delta":
                 asked = (kind, block)
             case "python":
                 (folder / "squares.py").write_text(block)
@@ -67,7 +69,7 @@ def _follow(blocks: list[tuple[str, str]], engine: EmbeddedEngine, server: Postg
                 )
             case _:
                 asked = _run(engine, block) or asked
-    assert seen == 8
+    assert seen == 9
 
 
 def _run(engine: EmbeddedEngine, block: str) -> tuple[str, str] | None:
@@ -89,6 +91,11 @@ def _rows(engine: EmbeddedEngine, server: PostgresServer, kind: str, text: str) 
     if kind == "psql":
         with server.connect() as connection:
             found = [list(row) for row in connection.execute(text).fetchall()]
+    elif kind == "delta":
+        try:
+            found = [list(row.values()) for row in eval(text, {"DeltaTable": deltalake.DeltaTable})]
+        except deltalake.exceptions.TableNotFoundError:
+            found = []
     else:
         found = [list(row.values) for row in engine.query(text, Session())]
     return sorted([str(value) if isinstance(value, Decimal) else value for value in row] for row in found)

@@ -74,7 +74,7 @@ class HttpSink(SinkConnector):
         body = None if record.value is None else _body(record.value)
         headers = {
             "Content-Type": "application/json",
-            "Idempotency-Key": f"{self._task.connector}-{record.topic}-{record.partition}-{record.offset}",
+            "Idempotency-Key": f"{self._task.connector}-{record.read_from}-{record.partition}-{record.offset}",
         }
         for header in self._settings.headers:
             name, _, value = header.partition(":")

@@ -1,72 +1,24 @@
-"""Records as rows of SQL tables: which columns they have, values in the types of the columns, upserts and deletes."""
+"""Rows of SQL tables: the types of their columns, values in those types, upserts and deletes."""
 
 from __future__ import annotations
 
 import base64
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from ..connector import ConnectRecord
 from ..connector_errors import ConnectorFailed
 from ..converters import json_text
+from .keyed_rows import KeyedRow
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class SqlRow:
-    """`values`: all columns, those of the key among them; None of a tombstone."""
-
-    key: dict[str, Any]
-    values: dict[str, Any] | None
-
-
-def row_of(record: ConnectRecord, pk_mode: str, pk_fields: Sequence[str]) -> SqlRow:
-    """Raises `ConnectorFailed` for a record that is no row."""
-    value = record.value
-    if value is not None and not isinstance(value, dict):
-        raise _no_row(record, f"its value is of type {type(value).__name__}, not an object")
-    if pk_mode == "none":
-        return SqlRow({}, value)
-    if pk_mode == "record_value":
-        if value is None:
-            return SqlRow({}, None)
-        missing = [name for name in pk_fields if name not in value]
-        if missing:
-            raise _no_row(record, f"its value has no {missing[0]}")
-        return SqlRow({name: value[name] for name in pk_fields}, value)
-    key = _key_of(record, pk_fields)
-    return SqlRow(key, None if value is None else {**key, **value})
-
-
-def _key_of(record: ConnectRecord, pk_fields: Sequence[str]) -> dict[str, Any]:
-    key = record.key
-    if isinstance(key, dict):
-        names = pk_fields or tuple(key)
-        if all(name in key for name in names):
-            return {name: key[name] for name in names}
-        raise _no_row(record, f"its key has not all of {', '.join(names)}")
-    if key is None:
-        raise _no_row(record, "it has no key")
-    if len(pk_fields) != 1:
-        raise _no_row(record, "its key is one value, and pk.fields does not name one column for it")
-    return {pk_fields[0]: key}
-
-
-def _no_row(record: ConnectRecord, why: str) -> ConnectorFailed:
-    return ConnectorFailed(
-        f"the record at {record.topic}, partition {record.partition}, offset {record.offset} is no row: {why}",
-        hint="Set pk.mode, pk.fields, key.converter and value.converter as the topic is written.",
-    )
-
-
-def column_types(rows: Sequence[SqlRow], *, keyed: bool) -> list[sa.Column[Any]]:
+def column_types(rows: Sequence[KeyedRow], *, keyed: bool) -> list[sa.Column[Any]]:
     """Of a table that is to be created: by the first value of each column that is not NULL."""
     found: dict[str, Any] = {}
     keys: set[str] = set()
@@ -101,7 +53,7 @@ class TableRows:
         self._upsert = upsert
         self._by_name = {name.lower(): name for name in table.columns.keys()}
 
-    def write(self, connection: sa.Connection, rows: Sequence[SqlRow]) -> None:
+    def write(self, connection: sa.Connection, rows: Sequence[KeyedRow]) -> None:
         """Raises `ConnectorFailed` for a column that is not there."""
         deleted = [self._typed(row.key) for row in rows if row.values is None]
         if deleted:
@@ -112,7 +64,7 @@ class TableRows:
             else:
                 self._upserted(connection, names, [self._column(name) for name in rows[0].key], group)
 
-    def _by_columns(self, rows: Sequence[SqlRow]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+    def _by_columns(self, rows: Sequence[KeyedRow]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
         """A statement has the same columns for all its rows."""
         groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         for row in rows:

@@ -31,7 +31,8 @@ from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..connector_settings import setting
 from ..converters import json_text
-from .sql_rows import SqlRow, TableRows, column_types, row_of
+from .keyed_rows import KeyedRow, last_of_each_key, row_of
+from .sql_rows import TableRows, column_types
 
 
 @dataclass(frozen=True)
@@ -133,20 +134,20 @@ class SqlSink(SinkConnector):
                 connection.execute(sa.delete(table).where(table.c.connector == task.connector))
         engine.dispose()
 
-    def _rows_by_table(self, records: Sequence[ConnectRecord]) -> dict[str, list[SqlRow]]:
+    def _rows_by_table(self, records: Sequence[ConnectRecord]) -> dict[str, list[KeyedRow]]:
         """Of each table in order; of a key only its last change, where there are keys. Raises `ConnectorFailed`."""
         settings = self._settings
-        found: dict[str, list[SqlRow]] = defaultdict(list)
+        found: dict[str, list[KeyedRow]] = defaultdict(list)
         for record in records:
             row = row_of(record, settings.pk_mode, settings.pk_fields)
             if row.values is None and not (settings.delete_enabled and row.key):
                 continue
             found[settings.table_name_format.replace("${topic}", record.topic)].append(row)
         if settings.insert_mode == "upsert":
-            return {name: list({tuple(row.key.values()): row for row in rows}.values()) for name, rows in found.items()}
+            return {name: last_of_each_key(rows) for name, rows in found.items()}
         return found
 
-    def _table(self, connection: sa.Connection, name: str, rows: Sequence[SqlRow]) -> sa.Table:
+    def _table(self, connection: sa.Connection, name: str, rows: Sequence[KeyedRow]) -> sa.Table:
         """As it is in the database; created first where that is wanted."""
         if name not in self._tables:
             schema, _, bare = name.rpartition(".")

@@ -1,0 +1,157 @@
+"""The sink `iceberg`: rows of topics in tables of Apache Iceberg. Transactional.
+
+Offsets are properties of the table, set in the commit of their rows, so they stay when old snapshots expire.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    RESTError,
+    TableAlreadyExistsError,
+    ValidationError,
+)
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, In, IsNull, Or
+from pyiceberg.table import Table, TableProperties
+
+from ..connector import TaskInfo
+from ..connector_errors import ConnectorFailed, SystemUnavailable
+from ..connector_settings import setting
+from .lake_sink import LakeChange, LakeSettings, LakeSink
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergSinkSettings(LakeSettings):
+    table: str = setting("Table, with its namespace (shop.${topic}); ${topic} is the topic's name.")
+    catalog_name: str = setting("Name of the catalog; a catalog of type sql keeps tables by it.", default="default")
+    catalog_properties: tuple[str, ...] = setting(
+        "Catalog, as PyIceberg's properties name=value, separated by commas: type=rest,uri=http://host:8181.",
+        secret=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any("=" not in item for item in self.catalog_properties):
+            raise ValueError("catalog.properties must be name=value")
+        if "." not in self.table:
+            raise ValueError("table needs a namespace, as in shop.orders")
+
+    @property
+    def catalog(self) -> dict[str, str]:
+        return dict(item.split("=", 1) for item in self.catalog_properties)
+
+
+class IcebergSink(LakeSink):
+    """Tables of Apache Iceberg. State: the catalog."""
+
+    settings = IcebergSinkSettings
+
+    def __init__(self, settings: IcebergSinkSettings, task: TaskInfo) -> None:
+        super().__init__(settings, task)
+        self._settings = settings
+        with _explained():
+            try:
+                self._catalog: Catalog = load_catalog(settings.catalog_name, **settings.catalog)
+            except (ValueError, ImportError) as error:
+                raise ConnectorFailed(f"catalog.properties name no catalog: {_one_line(error)}") from None
+
+    def open_table(self, topic: str) -> IcebergTable | None:
+        with _explained():
+            try:
+                return IcebergTable(self._catalog.load_table(self._name(topic)))
+            except NoSuchTableError:
+                return None
+
+    def create_table(self, topic: str, types: Mapping[str, pa.DataType]) -> IcebergTable:
+        name = self._name(topic)
+        with _explained():
+            with contextlib.suppress(NamespaceAlreadyExistsError):
+                self._catalog.create_namespace(name.rpartition(".")[0])
+            with contextlib.suppress(TableAlreadyExistsError):
+                self._catalog.create_table(name, pa.schema(list(types.items())))
+            return IcebergTable(self._catalog.load_table(name))
+
+    def close(self) -> None:
+        self._catalog.close()
+
+    def _name(self, topic: str) -> str:
+        return self._settings.table.replace("${topic}", topic.replace(".", "_"))
+
+
+class IcebergTable:
+    """A table as it was when it was loaded."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    @property
+    def types(self) -> Mapping[str, pa.DataType]:
+        return {field.name: field.type for field in self._table.schema().as_arrow()}
+
+    def offset(self, name: str) -> int | None:
+        found = self._table.properties.get(name)
+        return None if found is None else int(found)
+
+    def commit(self, change: LakeChange) -> None:
+        self._try_once()
+        with _explained(), self._table.transaction() as transaction:
+            if change.columns:
+                with transaction.update_schema() as update:
+                    update.union_by_name(pa.schema(list(change.columns.items())))
+            if change.key:
+                replaced = change.rows.select(change.key)
+                transaction.delete(_any_of(pa.concat_tables([replaced, change.deleted])))
+            if change.rows.num_rows:
+                transaction.append(change.rows)
+            transaction.set_properties({name: str(offset) for name, offset in change.offsets.items()})
+
+    def _try_once(self) -> None:
+        """PyIceberg would repeat a commit on top of what others wrote meanwhile, and the rows of another task of this
+        connector may be among that. So this copy of the metadata says not to; the table itself keeps its property."""
+        once = {**self._table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+        self._table.metadata = self._table.metadata.model_copy(update={"properties": once})
+
+
+def _any_of(keys: pa.Table) -> BooleanExpression:
+    """True for rows with one of these keys."""
+    if keys.num_columns == 1 and not keys.column(0).null_count:
+        return In(keys.column_names[0], keys.column(0).to_pylist())  # pyright: ignore[reportCallIssue] - its __new__ too
+    each = [_all_of(row) for row in keys.to_pylist()]
+    return each[0] if len(each) == 1 else Or(*each)  # pyright: ignore[reportCallIssue] - its __new__ takes them
+
+
+def _all_of(key: Mapping[str, Any]) -> BooleanExpression:
+    parts = [
+        IsNull(name) if value is None else EqualTo(name, value)  # pyright: ignore[reportCallIssue]
+        for name, value in key.items()
+    ]
+    return parts[0] if len(parts) == 1 else And(*parts)  # pyright: ignore[reportCallIssue]
+
+
+@contextlib.contextmanager
+def _explained() -> Generator[None]:
+    """Errors of Iceberg's catalog as ours."""
+    try:
+        yield
+    except CommitFailedException as error:
+        raise SystemUnavailable(f"the table has changed meanwhile: {_one_line(error)}") from None
+    except (ValidationError, ValueError, TypeError) as error:
+        raise ConnectorFailed(
+            f"the table cannot take these rows: {_one_line(error)}",
+            hint="Change the table or the settings, then RESTART CONNECTOR.",
+        ) from None
+    except (RESTError, OSError) as error:
+        raise SystemUnavailable(f"the catalog of Iceberg does not answer: {_one_line(error)}") from None
+
+
+def _one_line(error: Any) -> str:
+    return " ".join(str(error).split())

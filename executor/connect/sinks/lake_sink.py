@@ -1,0 +1,209 @@
+"""What the sinks of a data lake share: rows of topics in tables of files, exactly once.
+
+Each commit of a table names the next offset of every partition whose records it holds. A task that begins where the
+log's committed offsets say leaves out what a table has already; a second task that still runs is refused by the table,
+because its commit is based on other offsets. The names of the offsets hold the connector's identity, so a connector
+that is dropped and created again writes everything again.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol
+
+import pyarrow as pa
+
+from ....logcore.client import TopicPartition
+from ....logcore.failpoints import fp
+from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
+from ..connector_errors import ConnectorFailed
+from ..connector_settings import setting
+from .keyed_rows import KeyedRow, last_of_each_key, row_of
+from .lake_values import columns_of, suggested_types
+
+FULL: Final = 10_000
+"""A batch of so many records is followed by the next one at once: there is more to catch up with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeSettings:
+    insert_mode: str = setting(
+        "insert adds a row for each record, upsert keeps one row for each key.",
+        default="insert",
+        choices=("upsert", "insert"),
+    )
+    delete_enabled: bool = setting("With upsert, a tombstone deletes the row of its key.", default=True)
+    pk_mode: str = setting(
+        "Where the columns of the key are; record_key adds them to those of the value.",
+        default="none",
+        choices=("record_key", "record_value", "none"),
+    )
+    pk_fields: tuple[str, ...] = setting("Columns of the key; the name of a key that is one value.", default=())
+    auto_create: bool = setting("Create a table that does not exist, with types by its first records.", default=True)
+    auto_evolve: bool = setting("Add columns for fields that the table does not have.", default=False)
+    commit_interval_ms: int = setting(
+        f"Time between two commits, unless {FULL} records or more were in the last one: each adds files.",
+        default=10_000,
+    )
+
+    def __post_init__(self) -> None:
+        if self.insert_mode == "upsert" and self.pk_mode == "none":
+            raise ValueError("insert.mode=upsert needs a key: pk.mode is none")
+        if self.pk_mode == "record_value" and not self.pk_fields:
+            raise ValueError("pk.mode=record_value needs pk.fields")
+        if self.commit_interval_ms < 0:
+            raise ValueError("commit.interval.ms must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class LakeChange:
+    """What one commit does: `columns` are added, `rows` are added, or replace those with the same `key`, and rows with
+    the keys of `deleted` are removed.
+
+    `key`: names of columns; empty where rows are only added, and nothing is deleted. `offsets`: next ones, by their
+    names.
+    """
+
+    columns: Mapping[str, pa.DataType]
+    rows: pa.Table
+    key: tuple[str, ...]
+    deleted: pa.Table
+    offsets: Mapping[str, int]
+
+
+class LakeTable(Protocol):
+    """A table as it was when it was opened."""
+
+    @property
+    def types(self) -> Mapping[str, pa.DataType]:
+        """Of its columns."""
+        ...
+
+    def offset(self, name: str) -> int | None: ...
+
+    def commit(self, change: LakeChange) -> None:
+        """All of it or nothing. Raises `SystemUnavailable` where the table has changed meanwhile in a way that does not
+        go with this change."""
+        ...
+
+
+class LakeSink(SinkConnector):
+    """State: when the last commit was, and whether it was full."""
+
+    guarantee: ClassVar[Guarantee] = "transactional"
+    kill_points: ClassVar[tuple[str, ...]] = ("lake_before_commit", "lake_after_commit")
+
+    def __init__(self, settings: LakeSettings, task: TaskInfo) -> None:
+        self._settings = settings
+        self._task = task
+        self._next_s = task.clock.monotonic()
+
+    @abstractmethod
+    def open_table(self, topic: str) -> LakeTable | None:
+        """The table of a topic; None where it does not exist."""
+
+    @abstractmethod
+    def create_table(self, topic: str, types: Mapping[str, pa.DataType]) -> LakeTable:
+        """Without rows; one that is there meanwhile is fine."""
+
+    @property
+    def pause_s(self) -> float:
+        return self._next_s - self._task.clock.monotonic()
+
+    def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
+        by_topic: dict[str, list[ConnectRecord]] = defaultdict(list)
+        for record in records:
+            by_topic[record.topic].append(record)
+        for topic, found in by_topic.items():
+            self._write(topic, found, positions)
+        full = len(records) >= FULL
+        self._next_s = self._task.clock.monotonic() + (0 if full else self._settings.commit_interval_ms / 1000)
+
+    def _write(self, topic: str, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
+        settings = self._settings
+        table = self.open_table(topic)
+        new = [record for record in records if not self._has(table, record)]
+        rows = [row for record in new if self._counts(row := row_of(record, settings.pk_mode, settings.pk_fields))]
+        if settings.insert_mode == "upsert":
+            rows = last_of_each_key(rows)
+        if not rows:
+            return
+        values = [row.values for row in rows if row.values is not None]
+        if table is None:
+            table = self._created(topic, values)
+        if table is None:
+            return
+        new_types = self._types(table, topic, values)
+        types = {**table.types, **new_types}
+        key = _key_of(rows, types) if settings.insert_mode == "upsert" else ()
+        deleted = [row.key for row in rows if row.values is None]
+        read = {_origin(record) for record in new}
+        change = LakeChange(
+            new_types,
+            columns_of(values, types),
+            key,
+            columns_of(deleted, {name: types[name] for name in key}),
+            {self._offset_name(at): offset for at, offset in positions.items() if at in read},
+        )
+        fp("connect.lake_before_commit")
+        table.commit(change)
+        fp("connect.lake_after_commit")
+
+    def _has(self, table: LakeTable | None, record: ConnectRecord) -> bool:
+        """Whether the table has it already."""
+        next_offset = None if table is None else table.offset(self._offset_name(_origin(record)))
+        return next_offset is not None and record.offset is not None and record.offset < next_offset
+
+    def _counts(self, row: KeyedRow) -> bool:
+        """Whether it changes anything: tombstones do, where rows are kept by their key."""
+        settings = self._settings
+        return row.values is not None or (settings.insert_mode == "upsert" and settings.delete_enabled)
+
+    def _created(self, topic: str, values: Sequence[Mapping[str, Any]]) -> LakeTable | None:
+        """None where nothing says yet which columns it has: nothing can be in it."""
+        types = suggested_types(values)
+        if not types:
+            return None
+        if not self._settings.auto_create:
+            raise ConnectorFailed(
+                f"the table of the topic {topic} does not exist", hint="Create it, or set auto.create=true."
+            )
+        return self.create_table(topic, types)
+
+    def _types(self, table: LakeTable, topic: str, values: Sequence[Mapping[str, Any]]) -> Mapping[str, pa.DataType]:
+        """Of the columns that the table lacks. Raises `ConnectorFailed` where it must not get them."""
+        new = {name: type_ for name, type_ in suggested_types(values).items() if name not in table.types}
+        if new and not self._settings.auto_evolve:
+            raise ConnectorFailed(
+                f"the table of the topic {topic} has no column {next(iter(new))}",
+                hint="Add it, leave the field out with a query or a transform, or set auto.evolve=true.",
+            )
+        return new
+
+    def _offset_name(self, at: TopicPartition) -> str:
+        """Of an offset, in a table's metadata."""
+        return f"millstream/{self._task.identity}/{at.topic}/{at.partition}"
+
+
+def _origin(record: ConnectRecord) -> TopicPartition:
+    assert record.partition is not None
+    return TopicPartition(record.read_from or record.topic, record.partition)
+
+
+def _key_of(rows: Sequence[KeyedRow], types: Mapping[str, pa.DataType]) -> tuple[str, ...]:
+    """The names of its columns. Raises `ConnectorFailed` where rows have different ones, or the table lacks one."""
+    names = tuple(rows[0].key)
+    for row in rows:
+        if tuple(row.key) != names:
+            raise ConnectorFailed(
+                f"keys have different fields: {', '.join(names)} and {', '.join(row.key)}", hint="Set pk.fields."
+            )
+    for name in names:
+        if name not in types:
+            raise ConnectorFailed(
+                f"the table has no column {name} of the key", hint="Set pk.fields to columns that it has."
+            )
+    return names
