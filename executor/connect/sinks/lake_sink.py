@@ -21,8 +21,8 @@ from ....logcore.failpoints import fp
 from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
 from ..connector_errors import ConnectorFailed
 from ..connector_settings import setting
-from .keyed_rows import KeyedRow, last_of_each_key, row_of
 from .lake_values import columns_of, suggested_types
+from .record_rows import KeyedRow, last_of_each_key, row_of
 
 FULL: Final = 10_000
 """A batch of so many records is followed by the next one at once: there is more to catch up with."""

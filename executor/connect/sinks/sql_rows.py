@@ -13,7 +13,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from ..connector_errors import ConnectorFailed
 from ..converters import json_text
-from .keyed_rows import KeyedRow
+from .record_rows import KeyedRow
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 

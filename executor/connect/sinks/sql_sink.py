@@ -31,7 +31,7 @@ from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..connector_settings import setting
 from ..converters import json_text
-from .keyed_rows import KeyedRow, last_of_each_key, row_of
+from .record_rows import KeyedRow, last_of_each_key, row_of
 from .sql_rows import TableRows, column_types
 
 
