@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from costs import measured
 from hang import ended_if_it_hangs, prepare
 from hypothesis import settings
 from scheduling import OneSpark, runs_spark
@@ -43,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    with ended_if_it_hangs(item):
+    with ended_if_it_hangs(item), measured(item.nodeid):
         return (yield)
 
 
