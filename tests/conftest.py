@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import re
@@ -40,6 +41,22 @@ def shared() -> Path:
 
 def pytest_configure(config: pytest.Config) -> None:
     prepare(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Takes what is collected out of the sight of Python's cyclic garbage collector.
+
+    Twelve thousand tests and their modules are 1.8 million objects, which live as long as the process. Looking through
+    them took a second each time, and whatever makes many objects brings that about: computing the grammar's table seven
+    times took 52 s of CPU in a run of all tests, 6 s in a run of its file.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
