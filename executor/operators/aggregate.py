@@ -138,9 +138,8 @@ class Aggregator(Operator):
         """Forgets these groups, which have no windows. Out: of those that there are `_index`, the key's position, and
         the last results."""
         taken = self._store.read(keys)
-        for store in self.stores.values():
-            found = store.read(keys, by=keys.column_names)
-            store.delete(found.select(list(store.key)))
+        self._store.delete(taken.select(list(self._store.key)))
+        self._calls.forget(keys)
         return pa.table({"_index": taken.column("_index"), **self._calls.results(taken)})
 
     def _relevant(self, rows: pa.Table) -> pa.Table:

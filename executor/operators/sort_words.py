@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...planner.steps.over_calls import SortKey
-from ...sql.functions.aggregation.aggregate_values import as_physical
+from ...sql.functions.aggregation.aggregate_values import as_physical, physical
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 """Of the shape (words of a row, rows)."""
@@ -46,6 +46,11 @@ def _value_words(column: pa.Array) -> Words:
     if not is_plain(column.type):
         ranks = pc.rank(column, sort_keys="ascending", tiebreaker="dense")
         return ranks.to_numpy(zero_copy_only=False).astype(np.uint64)
+    return plain_words(column)
+
+
+def plain_words(column: pa.Array) -> Words:
+    """Of values that are words without a look at the others (`is_plain`)."""
     kept = as_physical(column)
     if kept.null_count:
         kept = kept.fill_null(False if pa.types.is_boolean(kept.type) else 0)
@@ -55,3 +60,14 @@ def _value_words(column: pa.Array) -> Words:
     numbers = values.astype(np.float64) + 0.0  # -0.0 is 0.0
     bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+
+
+def plain_values(words: Words, type_: pa.DataType) -> pa.Array:
+    """The values that have these words; of 0.0 and -0.0 it is 0.0."""
+    if pa.types.is_floating(type_):
+        bits = np.where(words & _SIGN, words ^ _SIGN, ~words)
+        return pa.array(bits.view(np.float64)).cast(type_)
+    whole = pa.array((words ^ _SIGN).view(np.int64))
+    if pa.types.is_boolean(type_) or pa.types.is_int64(type_):
+        return whole.cast(type_)
+    return whole.cast(pa.int32() if pa.types.is_date32(type_) else physical(type_)).cast(type_)

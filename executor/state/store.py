@@ -95,7 +95,7 @@ class StateStore:
         self._room = min(ROOM_BYTES, self._share)
         self.names_expired = False
         self._changes: list[pa.Table] = []
-        self._version = 0
+        self._version = self._numbering = 0
         self._next = 0 if self._table.last is None else self._table.last + 1
         self._parts: dict[tuple[str, ...], PartialIndex] = {}
         self._zones: dict[str, Zones] = {}
@@ -120,6 +120,11 @@ class StateStore:
     def version(self) -> int:
         """Grows with every write and restore: what was read at this version is still so."""
         return self._version
+
+    @property
+    def numbering(self) -> int:
+        """Grows when keys get other slots."""
+        return self._numbering
 
     # -------------------------------------------------------------- reading
 
@@ -279,11 +284,20 @@ class StateStore:
 
     def write_at(self, slots: Ints, rows: pa.Table) -> None:
         """As `write`, where the slots of the rows' keys are known."""
+        self.change_at(slots, rows.append_column("_deleted", pa.array(np.zeros(len(rows), dtype=np.bool_))))
+
+    def change_at(self, slots: Ints, rows: pa.Table) -> None:
+        """As `change`, where the slots of the rows' keys are known."""
         if len(rows):
-            deleted = pa.array(np.zeros(len(rows), dtype=np.bool_))
-            rows = conform(rows.append_column("_deleted", deleted), self.change_schema)
+            rows = conform(rows, self.change_schema)
             self._put(slots, rows)
             self._changes.append(rows)
+
+    def pieces(self, names: Sequence[str]) -> Iterator[tuple[Ints, pa.Table]]:
+        """The slots that have a row, and these columns of theirs, piece by piece; rows that are not in memory stay
+        where they are."""
+        self._load()
+        return self._all(tuple(names))
 
     # -------------------------------------------------------------- the table
 
@@ -358,6 +372,7 @@ class StateStore:
         self._number, self._here, self._stored = self._number[kept], self._here[kept], self._stored[kept]
         self._parts = {columns: part.renumbered(kept) for columns, part in self._parts.items()}
         self._zones, self._ranged = {}, {}
+        self._numbering += 1
 
     def _load(self) -> None:
         """Reads the table, unless it is done: all keys, and the rows if there is room for them."""
@@ -459,17 +474,20 @@ class StateStore:
         return _sorted(pa.table(self._get(slots, self._row), schema=self._row_schema), self._key)
 
     def _all_keys(self) -> Iterator[tuple[Ints, pa.Table]]:
-        """The slots that have a row, and their key columns, piece by piece; rows that are not in memory stay there."""
+        return self._all(self._key)
+
+    def _all(self, names: tuple[str, ...]) -> Iterator[tuple[Ints, pa.Table]]:
         slots = np.flatnonzero(self._number[: self._index.count] >= 0)
         here = slots[self._here[slots]]
         for first in range(0, len(here), _PIECE_ROWS):
             piece = here[first : first + _PIECE_ROWS]
-            yield piece, pa.table(self._rows.get(piece, self._key), schema=self.key_schema)
-        for keys in self._table.load(self._key) if len(here) < len(slots) else ():
-            slots = self._index.find(self._hashes(keys, self._key))
+            yield piece, pa.table(self._rows.get(piece, names), names=list(names))
+        read = (*self._key, *(name for name in names if name not in self._key))
+        for rows in self._table.load(read) if len(here) < len(slots) else ():
+            slots = self._index.find(self._hashes(rows, self._key))
             chosen = np.flatnonzero(slots >= 0)
-            chosen = chosen[(self._number[slots[chosen]] == ints(keys, NUMBER)[chosen]) & ~self._here[slots[chosen]]]
-            yield slots[chosen], take(keys.select(list(self._key)), chosen)
+            chosen = chosen[(self._number[slots[chosen]] == ints(rows, NUMBER)[chosen]) & ~self._here[slots[chosen]]]
+            yield slots[chosen], take(rows.select(list(names)), chosen)
 
     def _by(self, columns: tuple[str, ...]) -> PartialIndex:
         if columns not in self._parts:

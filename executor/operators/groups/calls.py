@@ -17,7 +17,7 @@ from ...state.store import StateStore
 from ..columns import Bools, flat
 from ..statement import BatchStatement
 from .extremes import Extremes
-from .members import Members
+from .members import Members, Turned
 
 
 class Calls:
@@ -115,13 +115,13 @@ class Calls:
         `last_only` only the results of each group's last event count."""
         results: dict[str, pa.Array] = {}
         after: dict[str, pa.Array] = {}
-        of_calls = self._events(events, rows, keys)
+        of_calls, turned = self._events(events, rows, keys)
         for i, fold in enumerate(self.folds):
             names = [f"s{i}_{j}" for j in range(len(fold.state_types))]
             state = [flat(states, name) for name in names]
             arguments = self.arguments(rows, i)
             if i in self._extremes:
-                results[f"v{i}"], columns = self._extremes[i].run(of_calls[i], arguments, state, known, keys)
+                results[f"v{i}"], columns = self._extremes[i].run(of_calls[i], turned[i], arguments, state, known, keys)
             else:
                 results[f"v{i}"], columns = fold.run(of_calls[i], arguments, state, known, last_only=last_only)
             after |= dict(zip(names, columns, strict=True))
@@ -133,16 +133,30 @@ class Calls:
             return None
         return flat(rows, f"f{call}").to_numpy(zero_copy_only=False)
 
-    def _events(self, events: GroupEvents, rows: pa.Table, keys: pa.Table) -> list[GroupEvents]:
-        """What each call sees of the events: a row that its filter or DISTINCT leaves out is no row (-1)."""
+    def _events(
+        self, events: GroupEvents, rows: pa.Table, keys: pa.Table
+    ) -> tuple[list[GroupEvents], dict[int, Turned]]:
+        """What each call sees of the events: a row that its filter or DISTINCT leaves out is no row (-1). And of calls
+        of values that are taken back the members."""
         of_calls = [_filtered(events, self.passes(rows, i)) for i in range(len(self.folds))]
         for i, extremes in self._extremes.items():
             of_calls[i] = _filtered(of_calls[i], extremes.before_counting(flat(rows, f"a{i}_0")))
+            extremes.prepare(of_calls[i])
+        turned: dict[int, Turned] = {}
         for members, argument in self._members:
             own = {call: of_calls[call] for call in members.calls}
-            for call, thinned in members.distinct(own, flat(rows, argument), keys).items():
-                of_calls[call] = thinned
-        return of_calls
+            thinned, of_members = members.distinct(own, flat(rows, argument), keys)
+            turned |= of_members
+            for call, each in thinned.items():
+                of_calls[call] = each
+        return of_calls, turned
+
+    def forget(self, keys: pa.Table) -> None:
+        """Forgets the members of these groups, which have no windows."""
+        for members, _ in self._members:
+            slots = members.forget(keys)
+            for call in self._extremes.keys() & set(members.calls):
+                self._extremes[call].forget(slots)
 
     def results(self, states: pa.Table) -> dict[str, pa.Array]:
         """The results of stored states."""

@@ -18,22 +18,20 @@ import pyarrow.compute as pc
 from ....sql.functions.aggregation.aggregate_kernels import GroupEvents
 from ....sql.types import BIGINT, SqlType
 from ...state.key_hash import Vector
+from ...state.key_index import Numbered
 from ...state.store import StateStore
-from ..columns import Bools, Ints, codes, conform, flat, ints, take
+from ..columns import Bools, Ints, conform, flat, take
 
 
 @dataclass(frozen=True, slots=True)
-class _Operations:
-    """Additions (+1) and removals (-1) of values, in order; `event` tells from which event each comes.
+class Turned:
+    """Which members the events of a call bring and take: slots of the store, per event, -1 where there is none. And all
+    members that a batch is about: their slots, which are distinct, and values."""
 
-    `pair` numbers the pairs of a group and a value, from 0; `first` is where each pair comes first.
-    """
-
-    event: Ints
-    row: Ints
-    sign: Ints
-    pair: Ints
-    first: Ints
+    undo: Ints
+    add: Ints
+    slots: Ints
+    values: pa.Array
 
 
 class Members:
@@ -52,35 +50,57 @@ class Members:
         *,
         retracts: bool,
     ) -> None:
-        self._keys = list(key)
+        self.keys = list(key)
         self.calls = tuple(calls)
+        self.value_type = value.arrow
         self._retracts = retracts
         self._counts = [f"n{call}" for call in calls]
         self.store = StateStore(connection, name, {**key, "m": value}, dict.fromkeys(self._counts, BIGINT))
 
-    def distinct(self, events: Mapping[int, GroupEvents], values: pa.Array, keys: pa.Table) -> dict[int, GroupEvents]:
-        """The events of each call, without those that change nothing about which values its groups have.
+    def distinct(
+        self, events: Mapping[int, GroupEvents], values: pa.Array, keys: pa.Table
+    ) -> tuple[dict[int, GroupEvents], dict[int, Turned]]:
+        """The events of each call, without those that change nothing about which values its groups have; and where
+        values are taken back, whose members they are.
 
         In: events that refer to rows with these values; `keys`: of each event's group. NULL is no value.
         """
         if pa.types.is_floating(values.type):
             values = pc.add(values, 0.0)  # -0.0 is 0.0
         if not self._retracts:
-            return self._first_times(events, values, keys)
-        operations = _operations(events, values)
-        if not len(operations.pair):
-            return dict(events)
-        pairs = take(keys.select(self._keys), operations.event[operations.first]).append_column(
-            "m", values.take(pa.array(operations.row[operations.first]))
-        )
-        before = self._read(pairs)
-        after, thinned = before.copy(), dict(events)
-        for position, call in enumerate(self.calls):
-            counts = _CallCounts(operations, events[call], before[position])
-            after[position] = counts.after
-            thinned[call] = counts.thinned()
-        self._write(pairs, before, after)
-        return thinned
+            return self._first_times(events, values, keys), {}
+        event, row, adds = _operations(events, values)
+        members = take(keys.select(self.keys), event).append_column("m", values.take(pa.array(row)))
+        members = conform(members, self.store.key_schema)
+        numbered, known = self.store.locate([flat(members, name) for name in members.column_names])
+        before = self._counted(numbered.slot, known)
+        after = before.copy()
+        several = [events[call] for call in self.calls]
+        sides = [np.where(adds, each.add[event], each.undo[event]) >= 0 for each in several]
+        turns = _count(numbered.group, adds, np.stack(sides, axis=1), after)
+        self._write(members, numbered, before, after)
+        firsts = flat(members, "m").take(pa.array(numbered.first))
+        slots = numbered.slot[numbered.group]
+        thinned, turned = dict(events), dict[int, Turned]()
+        for position, (call, each) in enumerate(zip(self.calls, several, strict=True)):
+            gone, come = np.flatnonzero(turns[:, position] & ~adds), np.flatnonzero(turns[:, position] & adds)
+            thinned[call] = GroupEvents(
+                each.group, _at(event[gone], row[gone], len(each)), _at(event[come], row[come], len(each))
+            )
+            turned[call] = Turned(
+                _at(event[gone], slots[gone], len(each)),
+                _at(event[come], slots[come], len(each)),
+                numbered.slot,
+                firsts,
+            )
+        return thinned, turned
+
+    def forget(self, keys: pa.Table) -> Ints:
+        """Forgets the members of these groups. Returns their slots."""
+        _, _, slots = self.store.locate_by([flat(keys, name) for name in self.keys], self.keys)
+        gone = pa.table(self.store.values_at(slots, list(self.store.key)), schema=self.store.key_schema)
+        self.store.change_at(slots, gone.append_column("_deleted", pa.array(np.ones(len(gone), np.bool_))))
+        return slots
 
     def _first_times(
         self, events: Mapping[int, GroupEvents], values: pa.Array, keys: pa.Table
@@ -96,7 +116,7 @@ class Members:
         event = np.flatnonzero(there)
         if not len(event):
             return dict(events)
-        members = take(keys.select(self._keys), event).append_column("m", values.take(pa.array(row[event])))
+        members = take(keys.select(self.keys), event).append_column("m", values.take(pa.array(row[event])))
         members = conform(members, self.store.key_schema)
         numbered, known = self.store.locate([flat(members, name) for name in members.column_names])
         before = self._present(numbered.slot, known)
@@ -124,65 +144,21 @@ class Members:
                 present[known, position] = column.to_numpy(zero_copy_only=False) > 0
         return present
 
-    def of_groups(self, call: int, keys: pa.Table) -> tuple[Ints, pa.Array]:
-        """The values that each group has for this call, in ascending order, and whose they are: the key's position."""
-        found = self.store.read(keys, by=self._keys)
-        there = found.filter(pc.greater(found.column(f"n{call}"), 0))
-        return ints(there, "_index"), flat(there, "m")
+    def _counted(self, slots: Ints, known: Bools) -> Ints:
+        """Per member and call the count."""
+        counts = np.zeros((len(slots), len(self.calls)), np.int64)
+        if known.any():
+            for position, column in enumerate(self.store.values_at(slots[known], self._counts)):
+                counts[known, position] = column.to_numpy(zero_copy_only=False)
+        return counts
 
-    def _read(self, pairs: pa.Table) -> Ints:
-        """Per call and pair the count."""
-        found = self.store.read(pairs)
-        before = np.zeros((len(self.calls), len(pairs)), dtype=np.int64)
-        index = ints(found, "_index")
+    def _write(self, members: pa.Table, numbered: Numbered, before: Ints, after: Ints) -> None:
+        changed = np.flatnonzero((before != after).any(axis=1))
+        rows = take(members, numbered.first[changed])
         for position, name in enumerate(self._counts):
-            before[position, index] = ints(found, name)
-        return before
-
-    def _write(self, pairs: pa.Table, before: Ints, after: Ints) -> None:
-        changed = np.flatnonzero((before != after).any(axis=0))
-        if not len(changed):
-            return
-        rows = take(pairs, changed)
-        for position, name in enumerate(self._counts):
-            rows = rows.append_column(name, pa.array(after[position, changed]))
-        gone = ~(after[:, changed] > 0).any(axis=0)
-        self.store.change(rows.append_column("_deleted", pa.array(gone)))
-
-
-class _CallCounts:
-    """The counts of one call: which operations begin or end a value's presence, and what is left in the end."""
-
-    def __init__(self, operations: _Operations, events: GroupEvents, before: Ints) -> None:
-        self._operations, self._events = operations, events
-        event, sign = operations.event, operations.sign
-        self._counts = np.where(sign > 0, events.add[event] >= 0, events.undo[event] >= 0)
-        steps = np.where(self._counts, sign, 0)
-        order = np.argsort(operations.pair, kind="stable")
-        pair, steps = operations.pair[order], steps[order]
-        starts = np.searchsorted(pair, np.arange(len(before)))
-        total = np.cumsum(steps)
-        base = before - (total[starts] - steps[starts])
-        reached = total + base[pair]
-        ends = np.append(starts[1:], len(pair)) - 1
-        self.after = np.maximum(reached[ends], 0)
-        turning = np.where(steps > 0, reached == 1, (steps < 0) & (reached == 0))
-        self._turns = np.empty(len(order), dtype=np.bool_)
-        self._turns[order] = turning
-
-    def thinned(self) -> GroupEvents:
-        keeps = self._counts & self._turns
-        return GroupEvents(
-            self._events.group,
-            self._kept(self._events.undo, keeps & (self._operations.sign < 0)),
-            self._kept(self._events.add, keeps & (self._operations.sign > 0)),
-        )
-
-    def _kept(self, rows: Ints, keeps: Bools) -> Ints:
-        kept = np.full(len(rows), -1, dtype=np.int64)
-        chosen = self._operations.event[keeps]
-        kept[chosen] = rows[chosen]
-        return kept
+            rows = rows.append_column(name, pa.array(after[changed, position]))
+        gone = ~(after[changed] > 0).any(axis=1)
+        self.store.change_at(numbered.slot[changed], rows.append_column("_deleted", pa.array(gone)))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -197,17 +173,42 @@ def _first_times(pair: Vector, adds: Vector, present: Vector):
     return keeps
 
 
-def _operations(events: Mapping[int, GroupEvents], values: pa.Array) -> _Operations:
-    """What the events of any of the calls do; they differ only in which rows their filters let through."""
+@numba.njit(cache=True, nogil=True)
+def _count(pair: Vector, adds: Vector, counted: Vector, counts: Vector):
+    """Of each operation and call whether the pair's value comes or goes with it. In: of each operation the pair, and
+    whether it adds; per operation and call whether it counts. `counts`, per pair and call, are those before and
+    then those after."""
+    turns = np.zeros(counted.shape, np.bool_)
+    for i in range(len(pair)):
+        for call in range(counted.shape[1]):
+            if not counted[i, call]:
+                continue
+            if adds[i]:
+                counts[pair[i], call] += 1
+                turns[i, call] = counts[pair[i], call] == 1
+            elif counts[pair[i], call] > 0:
+                counts[pair[i], call] -= 1
+                turns[i, call] = counts[pair[i], call] == 0
+    return turns
+
+
+def _operations(events: Mapping[int, GroupEvents], values: pa.Array) -> tuple[Ints, Ints, Bools]:
+    """What the events of any of the calls do, in order: of which event and row, and whether it adds the row or takes it
+    back. The calls differ only in which rows their filters let through."""
     several = list(events.values())
     undo = np.maximum.reduce([each.undo for each in several])
     add = np.maximum.reduce([each.add for each in several])
     row = np.stack([undo, add], axis=1).reshape(-1)
-    value, distinct = codes(values)
-    missing = values.is_null().to_numpy(zero_copy_only=False)
-    there = (row >= 0) & ~missing[row]  # row -1 looks at the last one, and is left out all the same
+    there = row >= 0
+    if values.null_count:
+        missing = values.is_null().to_numpy(zero_copy_only=False)
+        there &= ~missing[row]  # row -1 looks at the last one, and is left out all the same
     chosen = np.flatnonzero(there)
-    event, row = chosen // 2, row[chosen]
-    group = several[0].group[event]
-    _, first, pair = np.unique(group * max(distinct, 1) + value[row], return_index=True, return_inverse=True)
-    return _Operations(event, row, np.where(chosen % 2, 1, -1), pair.astype(np.int64), first.astype(np.int64))
+    return chosen // 2, row[chosen], chosen % 2 == 1
+
+
+def _at(events: Ints, values: Ints, count: int) -> Ints:
+    """These values at these of `count` events, -1 at the others."""
+    found = np.full(count, -1, dtype=np.int64)
+    found[events] = values
+    return found

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import accumulate
 from random import Random
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from pipelines import open_pipeline, rows_of
 from planned import added_up, changes, plan_of, same_rows
 
-from millstream.executor.operators.groups import extremes
-from millstream.executor.operators.groups.extremes import Best
+from millstream.executor.operators.groups import ordered_values
+from millstream.executor.operators.groups.ordered_values import OrderedGroups, ValueWords
+from millstream.executor.state import store
 
 TABLE = (
     "CREATE TABLE s (k INT PRIMARY KEY, a INT, x INT, d DOUBLE, t STRING) "
@@ -24,12 +31,9 @@ SELECTED = (
 PLAN = f"{TABLE} CREATE TABLE t AS SELECT a, {SELECTED} FROM s GROUP BY a HAVING COUNT(*) > 0;"
 
 
-@pytest.fixture(params=["ample", "tight"])
-def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tight: what is kept of a group is used up all the time, and groups push each other out."""
-    if request.param == "tight":
-        monkeypatch.setattr(extremes, "KEPT_OF_GROUP", 2)
-        monkeypatch.setattr(extremes, "KEPT_MAX", 3)
+@pytest.fixture(params=["few in heaps", "most in heaps"])
+def young(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordered_values, "YOUNG_MAX", 2 if request.param == "few in heaps" else 10**9)
 
 
 def random_rows(rng: Random, count: int) -> list[dict[str, Any]]:
@@ -68,7 +72,7 @@ def _results(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.usefixtures("room")
+@pytest.mark.usefixtures("young")
 @pytest.mark.parametrize("seed", range(12))
 def test_after_each_batch_the_results_are_those_of_the_rows_that_are_left(seed: int) -> None:
     rng = Random(seed)
@@ -90,7 +94,6 @@ def _plain_zero(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value + 0.0 if isinstance(value, float) else value for name, value in row.items()}
 
 
-@pytest.mark.usefixtures("room")
 def test_the_best_value_goes_again_and_again_within_a_batch_and_in_later_ones() -> None:
     table = TABLE.replace("a INT, x INT, d DOUBLE, t STRING", "a INT, x INT")
     plan = plan_of(f"{table} CREATE TABLE t AS SELECT a, MIN(x) AS least, MAX(x) AS most FROM s GROUP BY a;")
@@ -105,26 +108,97 @@ def test_the_best_value_goes_again_and_again_within_a_batch_and_in_later_ones() 
     assert given[-len(wanted) :] == wanted, "each change by itself"
 
 
+TYPES = (
+    "(k INT PRIMARY KEY, a INT, i INT, b BIGINT, d DOUBLE, t STRING, y BYTES, m DECIMAL(20, 2), w DATE, p TIMESTAMP)"
+)
+COLUMNS = ("i", "b", "d", "t", "y", "m", "w", "p")
+
+
+@pytest.mark.usefixtures("young")
+@pytest.mark.parametrize("seed", range(4))
+def test_values_of_all_types_are_in_their_order(seed: int) -> None:
+    rng = Random(seed)
+    calls = ", ".join(f"MIN({c}) AS {c}_lo, MAX({c}) AS {c}_hi" for c in COLUMNS)
+    source = f"CREATE TABLE s {TYPES} WITH (kafka_topic='s', format='JSON', partitions=1);"
+    plan = plan_of(f"{source} CREATE TABLE t AS SELECT a, {calls} FROM s GROUP BY a;")
+    rows: list[dict[str, Any]] = []
+    for _ in range(rng.choice((30, 200))):
+        row: dict[str, Any] = {"k": rng.randrange(20), "ts": 0, "part": 0}
+        rows.append(row if rng.random() < 0.3 else row | {"a": 1} | {c: any_value(rng, c) for c in COLUMNS})
+    left: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        left.pop(row["k"], None)
+        if "a" in row:
+            left[row["k"]] = row
+    last = changes(plan, rows, sorted(rng.sample(range(len(rows)), k=5)), restart_at=rng.choice((None, 2)))[-1]
+    for c in COLUMNS:
+        values = [row[c] for row in left.values() if row[c] is not None]
+        assert last[f"{c}_LO".upper()] == min(values, default=None), c
+        assert last[f"{c}_HI".upper()] == max(values, default=None), c
+
+
+def any_value(rng: Random, column: str) -> Any:
+    text = "".join(rng.choice("ab\0é😀") for _ in range(rng.choice((0, 1, 8, 9))))
+    return rng.choice(
+        {
+            "i": (None, -(2**31), -1, 0, 1, 2**31 - 1),
+            "b": (None, -(2**63), -1, 0, 2**63 - 1, rng.randrange(-(10**12), 10**12)),
+            "d": (None, -math.inf, math.inf, -1.5, 0.0, 1e-300, rng.random()),
+            "t": (None, text, "samesame" + text, "samesame"),
+            "y": (None, text.encode(), b"\xff" + text.encode()),
+            "m": (
+                None,
+                Decimal("-99999999999999999.99"),
+                Decimal("0.00"),
+                Decimal(rng.randrange(-(10**19), 10**19)) / 100,
+            ),
+            "w": (None, date(1969, 12, 31), date(1, 1, 1), date(2024, 2, 29)),
+            "p": (None, datetime(1969, 12, 31), datetime(2024, 2, 29, 1), datetime(1700, 1, 1)),
+        }[column]
+    )
+
+
+@pytest.mark.usefixtures("young")
 @pytest.mark.parametrize("greatest", [True, False])
-def test_of_many_values_the_best_are_kept(greatest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extremes, "KEPT_OF_GROUP", 3)
-    sign = 1 if greatest else -1
-    best = Best(sorted(sign * value for value in range(5)), greatest=greatest)  # 2, 3, 4 are here
-    assert len(best) == 3 and best.best == sign * 4
-    best.add(sign * 1.5)
-    assert len(best) == 3, "it is worse than all that are here, and so may be others that are not"
-    for value in (5, 6, 7):
-        best.add(sign * value)
-    assert len(best) == 6
-    best.add(sign * 8)
-    assert len(best) == 3, "6, 7, 8: the worse ones went"
-    for value in (8, 7):
-        best.discard(sign * value)
-    assert not best.used_up and best.best == sign * 6
-    best.discard(sign * 6)
-    assert best.used_up and best.best is None
-    few = Best([sign * 1], greatest=greatest)
-    few.discard(sign * 1)
-    assert not few.used_up, "there were no others"
-    few.add(sign * 2)
-    assert few.best == sign * 2
+@pytest.mark.parametrize("order", ["up", "down", "any"])
+def test_many_values_of_a_group_go_one_by_one(order: str, greatest: bool) -> None:
+    count = 3_000
+    values = list(range(count))
+    Random(1).shuffle(values)
+    words = ValueWords(pa.int64())
+    groups = OrderedGroups(words, greatest=greatest)
+    words.put(np.arange(count), pa.array(values, pa.int64()))
+    numbers, none = np.arange(count), np.full(count, -1)
+    best = groups.change(np.zeros(count, np.int64), none, numbers)
+    pick = max if greatest else min
+    assert words.values(best).to_pylist() == list(accumulate(values, pick))
+    leave = sorted(range(count), key={"up": values.__getitem__, "down": lambda i: -values[i], "any": hash}[order])
+    best = groups.change(np.zeros(count, np.int64), np.array(leave), none)
+    wanted = list(accumulate((values[i] for i in leave[:0:-1]), pick))[::-1]
+    assert words.values(best).to_pylist() == [*wanted, None]
+
+
+def test_a_value_that_comes_again_is_in_the_order_once() -> None:
+    words = ValueWords(pa.int64())
+    groups = OrderedGroups(words, greatest=True)
+    words.put(np.arange(3), pa.array([5, 7, 6]))
+    group, add, undo = np.zeros(9, np.int64), np.array([0, 1, 2, -1, 2, -1, -1, 1, -1]), np.full(9, -1)
+    undo[[3, 5, 6, 8]] = 2, 1, 2, 1
+    assert words.values(groups.change(group, undo, add)).to_pylist() == [5, 7, 7, 7, 7, 6, 5, 7, 5]
+    groups.forget(np.array([0]))
+    nothing = np.full(1, -1)
+    assert groups.change(group[:1], nothing, nothing).tolist() == [-1]
+
+
+def test_what_memory_has_follows_from_the_store_when_keys_are_numbered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_COMPACT_FROM", 3)
+    table = TABLE.replace("a INT, x INT, d DOUBLE, t STRING", "a INT, x INT")
+    plan = plan_of(f"{table} CREATE TABLE t AS SELECT a, MIN(x) AS least, MAX(x) AS most FROM s GROUP BY a;")
+    (source,) = plan.sources()
+    pipeline = open_pipeline(plan)
+    for x in range(60):
+        rows: list[dict[str, Any]] = [{"k0": x, "v0": 1, "v1": x, "ts": 0, "part": 0}]
+        rows += [{"k0": x - 3, "ts": 0, "part": 0}] if x >= 3 else []
+        given = pipeline.process({source.id: rows_of(source, rows, 2 * x)}).rows.to_pylist()
+        assert (given[-1]["v0"], given[-1]["v1"]) == (max(0, x - 2), x)
+    assert max(each.numbering for each in pipeline.stores.values()) > 5

@@ -1,0 +1,301 @@
+# pyright: reportMissingParameterType=false
+"""The values of many groups in their order: which one is the best after each of many changes.
+
+Values are numbered (they are the slots of a store). Most of them stand in a run: sorted, group by group, and read from
+the front only. Those that have come since are in a pairing heap per group, links in arrays; once they are many, all are
+sorted into a new run, as in a log-structured merge tree. A value that goes is only marked, and left out when its turn
+comes. A change costs O(log n) on the average. A heap of all values is as good on paper, but each step down in it waits
+for the memory: a million values went half as fast as a hundred thousand.
+Pairing heap: Fredman, Sedgewick, Sleator and Tarjan, "The pairing heap", 1986.
+
+A value is compared as a word of 64 bits (`sort_words.py`). Of texts, bytes and decimals the word is what they begin
+with, and where that is the same all bytes are looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...state.key_index import grown
+from ..columns import Ints
+from ..sort_words import is_plain, plain_values, plain_words
+
+Vector = np.ndarray[Any, Any]
+
+_PRESENT, _LISTED = np.uint8(1), np.uint8(2)
+_DECIMAL_BYTES = 16
+YOUNG_MAX = 1_000  # values in heaps; then more than half of those in runs are too many
+
+
+class ValueWords:
+    """How values compare, by number. Of a number that was never put nothing is known."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type = type_
+        self._plain = is_plain(type_)
+        self.known = np.zeros(0, np.bool_)
+        self.words = np.zeros(0, np.uint64)
+        self.starts = np.zeros(0, np.int64)  # of plain values there are none of these
+        self.sizes = np.zeros(0, np.int32)
+        self.content = np.zeros(0, np.uint8)
+        self._used = 0
+
+    def put(self, numbers: Ints, values: pa.Array) -> None:
+        """In: distinct numbers; values that are neither NULL nor NaN."""
+        count = int(numbers.max(initial=-1)) + 1
+        self.known, self.words = grown(self.known, count, 0), grown(self.words, count, 0)
+        new = np.flatnonzero(~self.known[numbers])
+        if not len(new):
+            return
+        if len(new) < len(numbers):
+            numbers, values = numbers[new], values.take(pa.array(new))
+        self.known[numbers] = True
+        if self._plain:
+            self.words[numbers] = plain_words(values)
+            return
+        starts, sizes, content = _bytes_of(values)
+        self.starts, self.sizes = grown(self.starts, count, 0), grown(self.sizes, count, 0)
+        self.content = grown(self.content, self._used + int(sizes.sum()), 0)
+        self._used = _put_bytes(
+            numbers, starts, sizes, content, self.words, self.starts, self.sizes, self.content, self._used
+        )
+
+    def sorted(self, numbers: Ints, *, greatest: bool) -> Ints:
+        """The positions of these numbers in the order of their values, the greatest or least one first."""
+        if self._plain:
+            words = self.words[numbers]
+            return np.argsort(~words if greatest else words)
+        values = self._gathered(numbers)
+        if pa.types.is_string(self._type):
+            values = values.cast(pa.binary())
+        order = pc.array_sort_indices(values, order="descending" if greatest else "ascending")
+        return order.to_numpy().astype(np.int64)
+
+    def values(self, numbers: Ints) -> pa.Array:
+        """-1 gives NULL."""
+        missing = numbers < 0
+        numbers = np.where(missing, 0, numbers)
+        if not len(self.words):
+            return pa.nulls(len(numbers), self._type)
+        found = plain_values(self.words[numbers], self._type) if self._plain else self._gathered(numbers)
+        if not missing.any():
+            return found
+        return found.take(pa.array(np.arange(len(numbers)), mask=missing))
+
+    def _gathered(self, numbers: Ints) -> pa.Array:
+        ends = np.cumsum(self.sizes[numbers], dtype=np.int64)
+        content = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+        _gather(numbers, self.starts, self.sizes, self.content, content)
+        return _from_bytes(np.append(0, ends), content, self._type)
+
+
+class OrderedGroups:
+    """The values that each group has, and its best one: the greatest or the least."""
+
+    def __init__(self, words: ValueWords, *, greatest: bool) -> None:
+        self._words = words
+        self._greatest = greatest
+        self._state = np.zeros(0, np.uint8)  # per value: whether it is there, and whether it is in a run or heap
+        self._group = np.zeros(0, np.int32)  # per value
+        self._child = np.zeros(0, np.int32)  # per value, -1 where there is none
+        self._sibling = np.zeros(0, np.int32)
+        self._top = np.zeros(0, np.int32)  # per group, of its heap
+        self._young = 0  # values in heaps
+        self._due = False  # there are values in neither
+        self._run = np.zeros(0, np.int64)
+        self._first = np.zeros(0, np.int64)  # per group: where its run begins, and ends
+        self._end = np.zeros(0, np.int64)
+
+    def load(self, groups: Ints, values: Ints) -> None:
+        """These values are there, none of which was known; to be called before `change`."""
+        self._grow(int(groups.max(initial=-1)) + 1, int(values.max(initial=-1)) + 1)
+        self._state[values] = _PRESENT
+        self._group[values] = groups
+        self._due = True
+
+    def change(self, groups: Ints, undo: Ints, add: Ints) -> Ints:
+        """Per event the best value of its group after it, -1 where the group has none. In: the events in order: each
+        one's group, the value that goes and the one that comes, -1 where none does."""
+        self._sort_all()
+        self._grow(int(groups.max(initial=-1)) + 1, int(max(undo.max(initial=-1), add.max(initial=-1))) + 1)
+        best = np.empty(len(groups), np.int64)
+        words = self._words
+        self._young += _change(
+            groups, undo, add, self._state, self._group, self._child, self._sibling, self._top, best,
+            self._run, self._first, self._end,
+            words.words, words.starts, words.sizes, words.content, self._greatest,
+        )  # fmt: skip
+        return best
+
+    def forget(self, values: Ints) -> None:
+        """They are there no more."""
+        self._state[values[values < len(self._state)]] &= ~_PRESENT
+
+    def _grow(self, groups: int, values: int) -> None:
+        self._state, self._group = grown(self._state, values, 0), grown(self._group, values, 0)
+        self._child, self._sibling = grown(self._child, values, -1), grown(self._sibling, values, -1)
+        self._top = grown(self._top, groups, -1)
+        self._first, self._end = grown(self._first, groups, 0), grown(self._end, groups, 0)
+
+    def _sort_all(self) -> None:
+        """Makes a run of all values, if there are too many in heaps."""
+        if not self._due and self._young <= max(YOUNG_MAX, len(self._run) // 2):
+            return
+        there = np.flatnonzero(self._state & _PRESENT)
+        self._state[:] = 0
+        self._state[there] = _PRESENT | _LISTED
+        groups = self._group[there]
+        order = self._words.sorted(there, greatest=self._greatest)
+        order = order[np.argsort(groups[order], kind="stable")]
+        self._run = there[order]
+        counts = np.bincount(groups, minlength=len(self._end))
+        self._end = np.cumsum(counts)
+        self._first = self._end - counts
+        self._top[:] = self._child[:] = self._sibling[:] = -1
+        self._young, self._due = 0, False
+
+
+def _bytes_of(values: pa.Array) -> tuple[Vector, Vector, Vector]:
+    """Where each value begins, how many bytes it has, and all bytes: they are ordered as the values are."""
+    if pa.types.is_decimal(values.type):
+        _, data = values.buffers()
+        words = np.frombuffer(data, np.uint64)[2 * values.offset : 2 * (values.offset + len(values))].reshape(-1, 2)
+        ordered = np.stack([words[:, 1] ^ np.uint64(1 << 63), words[:, 0]], axis=1).astype(">u8")
+        size = np.full(len(values), _DECIMAL_BYTES, np.int32)
+        return np.arange(len(values), dtype=np.int64) * _DECIMAL_BYTES, size, ordered.reshape(-1).view(np.uint8)
+    _, offsets, data = values.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return bounds[:-1].astype(np.int64), np.diff(bounds), content
+
+
+def _from_bytes(bounds: Ints, content: Vector, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(type_):
+        words = content.view(">u8").reshape(-1, 2).astype(np.uint64)
+        data = np.stack([words[:, 1], words[:, 0] ^ np.uint64(1 << 63)], axis=1)
+        return pa.Array.from_buffers(type_, len(data), [None, pa.py_buffer(data.tobytes())])
+    offsets = pa.py_buffer(bounds.astype(np.int32).tobytes())
+    return pa.Array.from_buffers(type_, len(bounds) - 1, [None, offsets, pa.py_buffer(content.tobytes())])
+
+
+@numba.njit(cache=True, nogil=True)
+def _put_bytes(numbers, starts, sizes, content, all_words, all_starts, all_sizes, all_content, used):
+    for i in range(len(numbers)):
+        number, start, size = numbers[i], starts[i], sizes[i]
+        word = np.uint64(0)
+        for at in range(8):
+            byte = np.uint64(content[start + at]) if at < size else np.uint64(0)
+            word = (word << np.uint64(8)) | byte
+        all_words[number], all_starts[number], all_sizes[number] = word, used, size
+        for at in range(size):
+            all_content[used + at] = content[start + at]
+        used += size
+    return used
+
+
+@numba.njit(cache=True, nogil=True)
+def _gather(numbers, starts, sizes, content, out):
+    end = 0
+    for i in range(len(numbers)):
+        start = starts[numbers[i]]
+        for at in range(sizes[numbers[i]]):
+            out[end] = content[start + at]
+            end += 1
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _is_better(one, other, words, starts, sizes, content, greatest):
+    if words[one] != words[other]:
+        return (words[one] > words[other]) == greatest
+    if len(starts) == 0:
+        return False
+    shorter = min(sizes[one], sizes[other])
+    for at in range(shorter):
+        left, right = content[starts[one] + at], content[starts[other] + at]
+        if left != right:
+            return (left > right) == greatest
+    return (sizes[one] > sizes[other]) == greatest
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _melded(one, other, child, sibling, words, starts, sizes, content, greatest):
+    """The top of two heaps put together; the other one is its first child."""
+    if _is_better(other, one, words, starts, sizes, content, greatest):
+        one, other = other, one
+    sibling[other] = child[one]
+    child[one] = other
+    return one
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _without_top(top, child, sibling, words, starts, sizes, content, greatest):
+    """The top of what is left: the children in pairs, and the pairs from the last to the first."""
+    pairs = np.int64(-1)
+    node = np.int64(child[top])
+    while node >= 0:
+        pair, other = node, np.int64(sibling[node])
+        node = np.int64(-1)
+        if other >= 0:
+            node = np.int64(sibling[other])
+            pair = _melded(pair, other, child, sibling, words, starts, sizes, content, greatest)
+        sibling[pair] = pairs
+        pairs = pair
+    child[top] = sibling[top] = -1
+    if pairs < 0:
+        return pairs
+    left, node = pairs, np.int64(sibling[pairs])
+    sibling[left] = -1
+    while node >= 0:
+        other = node
+        node = np.int64(sibling[node])
+        sibling[other] = -1
+        left = _melded(left, other, child, sibling, words, starts, sizes, content, greatest)
+    sibling[left] = -1
+    return left
+
+
+@numba.njit(cache=True, nogil=True)
+def _change(
+    groups, undo, add, state, group_of, child, sibling, tops, best, run, firsts, ends, words, starts, sizes, content,
+    greatest,
+):  # fmt: skip
+    """Out: how many values more there are in heaps."""
+    young = 0
+    for i in range(len(groups)):
+        group = groups[i]
+        top = np.int64(tops[group])
+        if undo[i] >= 0:
+            state[undo[i]] &= ~_PRESENT
+        come = add[i]
+        if come >= 0:
+            if not state[come] & _LISTED:
+                group_of[come] = group
+                child[come] = sibling[come] = -1
+                young += 1
+                if top < 0:
+                    top = come
+                else:
+                    top = _melded(top, come, child, sibling, words, starts, sizes, content, greatest)
+            state[come] = _PRESENT | _LISTED
+        while top >= 0 and not state[top] & _PRESENT:
+            gone = top
+            top = _without_top(top, child, sibling, words, starts, sizes, content, greatest)
+            state[gone] = 0
+            young -= 1
+        tops[group] = top
+        first = firsts[group]
+        while first < ends[group] and not state[run[first]] & _PRESENT:
+            state[run[first]] = 0
+            first += 1
+        firsts[group] = first
+        best[i] = top
+        if first < ends[group]:
+            sorted_first = run[first]
+            if top < 0 or _is_better(sorted_first, top, words, starts, sizes, content, greatest):
+                best[i] = sorted_first
+    return young
