@@ -38,7 +38,7 @@ def side_by_side(cores: int) -> Generator[None]:
         mock.patch.multiple(work_pool, SLICE_ROWS=1, work_pool=pools),
         mock.patch.multiple(topic_feed, UNIT_ROWS=1, work_pool=pools),
         mock.patch.object(stateless, "work_pool", pools),
-        mock.patch.object(sink_writer, "work_pool", pools),
+        mock.patch.multiple(sink_writer, PART_ROWS=1, work_pool=pools),
         mock.patch.multiple(query, READ_AHEAD_RECORDS=1, work_pool=pools),
     ):
         yield
