@@ -126,10 +126,16 @@ class SourceReader:
 
         In: `ends`: read to these offsets, exclusive, and only partitions that it names.
         """
-        share = max(1, max_bytes // len(self._lanes))
+        share = self._share(max_bytes)
         for feed in self._feeds:
             feed.fill(share, ends)
         return self._batch(self._counts(max_records), None)
+
+    def _share(self, max_bytes: int) -> int:
+        """What is fetched of a lane at most. Those that had nothing more last time, a table's that stands still, leave
+        theirs to the others; not all of it, for something may have come for all of them."""
+        waiting = sum(1 for lane in self._lanes if len(lane) or not lane.complete)
+        return max(1, min(2 * max_bytes // len(self._lanes), max_bytes // max(1, waiting)))
 
     def read_in_order(self, order: Sequence[TopicPartition]) -> ReadBatch | None:
         """Reads exactly the next records of these partitions, in this order, whatever their timestamps.
