@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 import structlog
 
-from ...logcore.client import LogClient, TopicPartition
+from ...logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
 from ...planner.steps.sink import Sink
@@ -63,6 +63,14 @@ class _BadBatch(Exception):
     def __init__(self, batch: ReadBatch, cause: Exception) -> None:
         super().__init__(str(cause))
         self.batch, self.cause = batch, cause
+
+
+@dataclass(frozen=True, slots=True)
+class _Changelog:
+    """What a batch changed in the state, as records for the partitions of the changelog; and how many rows."""
+
+    records: Sequence[tuple[int, ColumnarRecords | RowRecords]] = ()
+    row_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +192,7 @@ class QueryRuntime:
             self._all_written()
             if self._recovered is not None:
                 if self._passed:
-                    self._commit_to_log(self._recovered, ReadBatch({}, self._passed), Output(), (), ())
+                    self._commit_to_log(self._recovered, ReadBatch({}, self._passed), Output(), _Changelog(), ())
                 self._recovered.commits.commit()
 
     def step_in_order(self, order: Sequence[TopicPartition]) -> bool:
@@ -299,16 +307,17 @@ class QueryRuntime:
     def _write(self, run: RecoveredQuery, computed: _Computed, before: Work[None] | None) -> None:
         """Encodes the batch, and writes it once that `before` is written. Raises `_BadBatch` once that is so, too."""
         failure: _BadBatch | None = None
-        output = Output()
+        output, changelog = Output(), _Changelog()
         try:
             output = self._encode(computed)
+            changelog = self._changelog(computed.state_changes)
         except (*DATA_ERRORS, *SIZE_ERRORS) as error:
             failure = _BadBatch(computed.batch, error)
         if before is not None:
             before.result()
         if failure is not None:
             raise failure from failure.cause
-        self._commit(run, computed.batch, output, computed.state_changes)
+        self._commit(run, computed.batch, output, changelog)
 
     def _encode(self, computed: _Computed) -> Output:
         with self._encoding:
@@ -319,13 +328,22 @@ class QueryRuntime:
         output.errors.extend(computed.failures)
         return output
 
-    def _commit(
-        self, run: RecoveredQuery, batch: ReadBatch, output: Output, state_changes: Sequence[StoreChanges]
-    ) -> None:
+    def _changelog(self, state_changes: Sequence[StoreChanges]) -> _Changelog:
+        if not state_changes:
+            return _Changelog()
+        if self._changelog_count is None:  # asked once: keys would have to move if it changed
+            self._changelog_count = self._client.partition_count(changelog_topic(self.plan.query_id))
+        columnar = self._client.capabilities.columnar
+        return _Changelog(
+            changelog_records(state_changes, self._changelog_count, columnar=columnar),
+            sum(change.rows.num_rows for change in state_changes),
+        )
+
+    def _commit(self, run: RecoveredQuery, batch: ReadBatch, output: Output, changelog: _Changelog) -> None:
         errors = [*batch.errors, *output.errors]
-        applied = self._commit_to_log(run, batch, output, state_changes, errors)
+        applied = self._commit_to_log(run, batch, output, changelog, errors)
         fp("query.before_store_commit")
-        run.commits.contain(applied, sum(change.rows.num_rows for change in state_changes))
+        run.commits.contain(applied, changelog.row_count)
         fp("query.store_committed")
         self._count(batch, output.record_count, output.cause_count, left_out(errors))
         if self._max_records is not None:
@@ -348,7 +366,7 @@ class QueryRuntime:
         run: RecoveredQuery,
         batch: ReadBatch,
         output: Output,
-        state_changes: Sequence[StoreChanges],
+        changelog: _Changelog,
         errors: Sequence[RecordError],
     ) -> dict[int, int]:
         """Returns the offset in each changelog partition up to which the state is contained now."""
@@ -357,7 +375,7 @@ class QueryRuntime:
         for partition, records in output.records:
             producer.append(self._sink.topic, partition, records)
             fp("query.appended")
-        applied = self._append_changes(run, state_changes)
+        applied = self._append_changes(run, changelog)
         if errors:
             producer.append(
                 processing_log.TOPIC, 0, processing_log.records_of(self.plan.query_id, errors, self._now_ms())
@@ -369,28 +387,18 @@ class QueryRuntime:
         self._passed = {}
         return applied
 
-    def _append_changes(self, run: RecoveredQuery, state_changes: Sequence[StoreChanges]) -> dict[int, int]:
+    def _append_changes(self, run: RecoveredQuery, changelog: _Changelog) -> dict[int, int]:
         """The offsets are exact: a partition's end, read before the append, belongs to this producer alone, or the
         append is refused because another one has fenced it."""
         topic = changelog_topic(self.plan.query_id)
         applied: dict[int, int] = {}
-        if not state_changes:
-            return applied
-        columnar = self._client.capabilities.columnar
-        for partition, records in changelog_records(state_changes, self._changelog_partitions, columnar=columnar):
+        for partition, records in changelog.records:
             if partition not in applied:
                 applied[partition] = self._client.offsets(topic, partition).log_end_offset
             run.producer.append(topic, partition, records)
             applied[partition] += offsets_used(records)
             fp("query.appended")
         return applied
-
-    @property
-    def _changelog_partitions(self) -> int:
-        """Asked once: keys would have to move if it changed."""
-        if self._changelog_count is None:
-            self._changelog_count = self._client.partition_count(changelog_topic(self.plan.query_id))
-        return self._changelog_count
 
     def _isolate(self, batch: ReadBatch, error: Exception) -> None:
         """A record made the batch fail. Batches get smaller until it is alone; then it goes to the processing log,
@@ -409,7 +417,7 @@ class QueryRuntime:
             raise error
         assert self._recovered is not None
         failure = self._failed_record(batch, error)
-        self._commit_to_log(self._recovered, batch, Output(), (), [*batch.errors, failure])
+        self._commit_to_log(self._recovered, batch, Output(), _Changelog(), [*batch.errors, failure])
         self._reader = self._reader_from(self._positions)
         self._count(batch, 0, 0, len(batch.errors) + 1)
 
