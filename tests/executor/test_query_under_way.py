@@ -114,6 +114,23 @@ def test_a_record_whose_result_cannot_be_encoded_is_left_out_and_no_other(
     runtime.close()
 
 
+@pytest.mark.parametrize(
+    "pools", [(WorkPool(2), WorkPool(8)), (NobodyHelps(2), WorkPool(3)), (WorkPool(3), WorkPool(1))]
+)
+@pytest.mark.parametrize("steps", [1, 2, 3, 7])
+def test_who_stops_under_way_goes_on_where_it_was_with_another_number_of_threads(
+    client: LogClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, pools: tuple[WorkPool, WorkPool]
+) -> None:
+    for pool, count in zip(pools, (steps, BATCHES), strict=True):
+        monkeypatch.setattr(query, "work_pool", lambda pool=pool: pool)
+        runtime = QueryRuntime(count_plan(), client, tmp_path / "state", EVERY_CHANGE)
+        assert counts(client) == EXPECTED[: len(counts(client))]
+        for _ in range(count):
+            runtime.step(1)
+        runtime.close()
+    assert counts(client) == EXPECTED
+
+
 def test_at_rest_the_state_file_has_all_of_the_changelog(client: LogClient, tmp_path: Path) -> None:
     runtime = QueryRuntime(count_plan(), client, tmp_path / "state", EVERY_CHANGE)
     drain(runtime)
