@@ -16,6 +16,7 @@ from .formats.registry import encoder
 from .formats.windows import suffix_bytes
 
 Partitions = npt.NDArray[np.int32]
+_FEW = 24  # partitions: looking for each of them takes less than sorting
 
 
 def byte_format(key_format: FormatSpec) -> FormatSpec:
@@ -66,6 +67,10 @@ def split_by_partition(partitions: Partitions) -> list[tuple[int, pa.Array | Non
     first = int(partitions[0])
     if bool((partitions == first).all()):
         return [(first, None)]
-    order = np.argsort(partitions, kind="stable")
+    there = np.flatnonzero(np.bincount(partitions))
+    if len(there) <= _FEW:
+        return [(partition, pa.array(np.flatnonzero(partitions == partition))) for partition in there.tolist()]
+    small = partitions.astype(np.uint16) if int(there[-1]) < 1 << 16 else partitions  # these are sorted by their digits
+    order = np.argsort(small, kind="stable")
     bounds = np.flatnonzero(np.diff(partitions[order])) + 1
     return [(int(partitions[part[0]]), pa.array(part)) for part in np.split(order, bounds)]

@@ -18,12 +18,14 @@ from .batch import ChangeBatch
 from .columnar import ARROW, columnar_batch
 from .formats.codec import Encoder
 from .formats.registry import encoder
-from .partitioning import byte_format, sink_partitions, split_by_partition
+from .partitioning import Partitions, byte_format, sink_partitions, split_by_partition
 from .record_error import RecordError
 from .sources.source_reader import ReadBatch, RecordHeaders
 from .state.connection import lock, open_connection
 from .updates import settle
 from .work_pool import slices, work_pool
+
+PART_ROWS = 2_000  # of a partition, on average: fewer are not encoded by themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +86,22 @@ class SinkWriter:
                 batch,
             )
         null_rows = self._null_rows(rows)
-        partitions = sink_partitions(keys, _array(rows, "_part"), self._sink.partition_count, self._sink.key_window)
+        parts = split_by_partition(self._partitions(rows, keys))
         if self._value_encoder is None:
-            records = self._columnar(rows, null_rows, split_by_partition(partitions))
+            records = self._columnar(rows, null_rows, parts)
         else:
-            table = self._rows(rows, keys, null_rows, batch.headers, self._value_encoder)
-            records = [
-                (partition, RowRecords(table if chosen is None else table.take(chosen)))
-                for partition, chosen in split_by_partition(partitions)
-            ]
+            records = self._rows(rows, keys, null_rows, batch.headers, parts)
         return Output(records, rows.num_rows, _cause_count(rows, failed), errors)
+
+    def _partitions(self, rows: pa.Table, keys: pa.Array) -> Partitions:
+        tasks = _array(rows, "_part")
+
+        def part(begin: int, end: int) -> Partitions:
+            of_keys, of_tasks = keys.slice(begin, end - begin), tasks.slice(begin, end - begin)
+            return sink_partitions(of_keys, of_tasks, self._sink.partition_count, self._sink.key_window)
+
+        parts = [partial(part, *bounds) for bounds in slices(rows.num_rows)]
+        return np.concatenate(work_pool().side_by_side(parts))
 
     @staticmethod
     def _errors(message: str, failed: npt.NDArray[np.int64], batch: ReadBatch) -> list[RecordError]:
@@ -141,16 +149,32 @@ class SinkWriter:
         keys: pa.Array,
         null_rows: pa.BooleanArray,
         headers: RecordHeaders | None,
-        values: Encoder,
-    ) -> pa.Table:
-        columns = {
-            "timestamp": _array(rows, "_ts"),
-            "key": keys,
-            "value": _encoded(values, [_array(rows, f"v{index}") for index, _ in self._encoded], null_rows),
-        }
+        parts: Sequence[tuple[int, pa.Array | None]],
+    ) -> list[tuple[int, RowRecords]]:
+        """Of a large batch each partition's rows are encoded by themselves, side by side. Else all are encoded and then
+        divided: an encoder has its price, however few the rows are."""
+        names = [f"v{index}" for index, _ in self._encoded]
+        columns = {"timestamp": _array(rows, "_ts"), "key": keys, "_null": null_rows}
         if headers is not None:
             columns["headers"] = headers.of(_array(rows, "_seq"))
-        return pa.table(columns)
+        table = pa.table({**columns, **{name: rows[name] for name in names}})
+        if rows.num_rows < PART_ROWS * len(parts):
+            whole = self._with_bytes(table)
+            return [(partition, RowRecords(_chosen(whole, chosen))) for partition, chosen in parts]
+        calls = [partial(self._part, table, chosen) for _, chosen in parts]
+        encoded = work_pool().side_by_side(calls)
+        return [(partition, RowRecords(part)) for (partition, _), part in zip(parts, encoded, strict=True)]
+
+    def _part(self, table: pa.Table, chosen: pa.Array | None) -> pa.Table:
+        return self._with_bytes(_chosen(table, chosen))
+
+    def _with_bytes(self, table: pa.Table) -> pa.Table:
+        """Records. In: their keys and times, and the columns of their values."""
+        assert self._value_encoder is not None
+        values = [_array(table, f"v{index}") for index, _ in self._encoded]
+        encoded = _encoded(self._value_encoder, values, _array(table, "_null"))
+        table = table.select([name for name in ("timestamp", "key", "headers") if name in table.column_names])
+        return table.add_column(2, "value", encoded)
 
     def _columnar(
         self, rows: pa.Table, null_rows: pa.BooleanArray, parts: Sequence[tuple[int, pa.Array | None]]
@@ -163,11 +187,19 @@ class SinkWriter:
         arrays = [_array(rows, f"k{i}") for i in range(len(schema.key))]
         arrays += [_array(rows, f"v{index}") for index, _ in self._encoded]
         whole = columnar_batch([*schema.key, *(column for _, column in self._encoded)], arrays, meta)
-        records: list[tuple[int, RowRecords | ColumnarRecords]] = []
-        for partition, chosen in parts:
+
+        def records(partition: int, chosen: pa.Array | None) -> tuple[int, ColumnarRecords]:
             batch = whole if chosen is None else whole.take(chosen)
-            records.append((partition, ColumnarRecords(batch, pc.max(batch["_ts"]).as_py())))
-        return records
+            return partition, ColumnarRecords(batch, pc.max(batch["_ts"]).as_py())
+
+        calls = [partial(records, *part) for part in parts]
+        large = rows.num_rows >= PART_ROWS * len(parts)
+        return list(work_pool().side_by_side(calls) if large else [call() for call in calls])
+
+
+def _chosen(table: pa.Table, rows: pa.Array | None) -> pa.Table:
+    """Those rows; None stands for all."""
+    return table if rows is None else table.take(rows)
 
 
 def _encoded(

@@ -6,7 +6,9 @@ them, however few threads there are, and nothing is ever handed over that would 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import os
 import threading
 import time
@@ -81,6 +83,32 @@ class Work(Generic[T]):
         return cast("T", self._result)
 
 
+class _Shared(Generic[T]):
+    """Calls that several threads take one after the other until none is left: a thread is woken once for all of them,
+    and one that comes too late finds nothing to do."""
+
+    def __init__(self, calls: Sequence[Callable[[], T]]) -> None:
+        self._calls = calls
+        self._next = itertools.count()  # each number is given out once, whoever asks
+        self._results: list[T | None] = [None] * len(calls)
+        self._errors: list[BaseException | None] = [None] * len(calls)
+
+    def work(self) -> None:
+        """Until none is left to begin. Raises nothing."""
+        while (number := next(self._next)) < len(self._calls):
+            try:
+                self._results[number] = self._calls[number]()
+            except BaseException as error:
+                self._errors[number] = error
+
+    def results(self) -> list[T]:
+        """Once all are over."""
+        for error in self._errors:
+            if error is not None:
+                raise error
+        return cast("list[T]", self._results)
+
+
 class WorkPool:
     """Threads are made when there is work and none is free: up to one more than `cores`, since one of them mostly waits
     for a disk, and where that is not enough for long, up to `_RELIEF` more (`relieve`), which go again."""
@@ -124,13 +152,14 @@ class WorkPool:
         """What the calls give, in their order, once all are over; the first of those that failed is raised."""
         if len(calls) < 2 or self.cores < 2:
             return [call() for call in calls]
-        work = [Work(call) for call in calls]
-        self._hand_over(self._now, work[1:])
-        for each in work:
-            each.do()
-        for each in work:
-            each.wait()
-        return [each.result() for each in work]
+        shared = _Shared(calls)
+        helpers = [Work(shared.work) for _ in range(min(len(calls), self.cores) - 1)]
+        self._hand_over(self._now, helpers)
+        shared.work()
+        self._take_back(helpers)
+        for helper in helpers:
+            helper.drop()
+        return shared.results()
 
     def relieve(self, patience_s: float) -> None:
         """One thread more, where for so long none has begun anything of what was put off."""
@@ -146,6 +175,13 @@ class WorkPool:
             for _ in range(max(0, wanted)):
                 self._start()
             self._changed.notify(len(work))
+
+    def _take_back(self, work: Sequence[Work[Any]]) -> None:
+        """Nobody need begin these any more."""
+        with self._changed:
+            for each in work:
+                with contextlib.suppress(ValueError):  # somebody has
+                    self._now.remove(each)
 
     def _start(self) -> None:
         self._threads += 1

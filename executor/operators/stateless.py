@@ -109,7 +109,10 @@ class Stateless(Operator):
     def _repartition(self, step: Rekey, rows: pa.Table) -> pa.Table:
         partitions = np.zeros(len(rows), dtype=np.int32)
         if step.partition_count > 1 and self._partitioner is not None and len(rows):
-            partitions = np.asarray(self._partitioner(step, rows), dtype=np.int32)
+            calls = [
+                partial(self._partitioner, step, rows.slice(begin, end - begin)) for begin, end in slices(len(rows))
+            ]
+            partitions = np.concatenate(work_pool().side_by_side(calls)).astype(np.int32, copy=False)
             if step.key and not step.drop_null_key:
                 without_key = np.logical_and.reduce(is_null(rows, key_names(step.schema)))
                 partitions = np.where(without_key, np.int32(0), partitions)

@@ -58,9 +58,11 @@ def running(parts: pa.Array, times: Ints, before: Mapping[int, int]) -> tuple[In
         part = int(numbers[0])
         at_rows = np.maximum(np.maximum.accumulate(times), before.get(part, NEVER))
         return at_rows, after | {part: int(at_rows[-1])}
-    listed, task = np.unique(numbers, return_inverse=True)
+    listed = np.flatnonzero(np.bincount(numbers))
+    task = np.zeros(int(listed[-1]) + 1, np.int64)
+    task[listed] = np.arange(len(listed))
     state = np.array([before.get(part, NEVER) for part in listed.tolist()], dtype=np.int64)
-    at_rows = running_max(task, times, state)
+    at_rows = running_max(task[numbers], times, state)
     return at_rows, after | dict(zip(listed.tolist(), state.tolist(), strict=True))
 
 

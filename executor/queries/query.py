@@ -2,17 +2,18 @@
 
 One transaction of the log holds a batch's output, its state changes, the records it left out and its offsets. The local
 state file follows the log (`state_commits.py`); if it cannot, it is replayed from the changelog (`recovery.py`). While
-there is much to read, three batches are under way at once: one is read and decoded, one computed, one written; they
-are written in order, and whatever fails makes all of them begin again. Pausing and retries are `query_worker.py`'s
-business.
+there is much to read, four batches are under way at once: one is read and decoded, one computed, one encoded, one
+written; they are written in order, and whatever fails makes all of them begin again. Pausing and retries are
+`query_worker.py`'s business.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,12 +21,13 @@ import duckdb
 import pyarrow as pa
 import structlog
 
-from ...logcore.client import LogClient, TopicPartition
+from ...logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
 from ...planner.steps.sink import Sink
 from ...sql.functions.bounds import CallTooLarge
 from .. import processing_log
+from ..batch import ChangeBatch
 from ..executor import QueryMetrics
 from ..figures import Meters, PartitionTimes, QueryFigures
 from ..inspection import inspected
@@ -46,6 +48,7 @@ log = structlog.get_logger()
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 READ_AHEAD_RECORDS = 2_000  # smaller batches are done sooner than another thread is woken
+WRITES = 2  # batches at most that are left to other threads: one to encode, one to write
 
 DATA_ERRORS = (duckdb.DataError, duckdb.InvalidInputException, ArithmeticError, ValueError, CallTooLarge)
 """What a single record can cause; pyarrow's `ArrowInvalid` is a ValueError."""
@@ -57,9 +60,27 @@ SIZE_ERRORS = (MemoryError, duckdb.OutOfMemoryException, pa.ArrowCapacityError)
 class _BadBatch(Exception):
     """Something in the batch's rows, or their number, made it fail, before anything was written."""
 
-    def __init__(self, cause: Exception) -> None:
+    def __init__(self, batch: ReadBatch, cause: Exception) -> None:
         super().__init__(str(cause))
-        self.cause = cause
+        self.batch, self.cause = batch, cause
+
+
+@dataclass(frozen=True, slots=True)
+class _Changelog:
+    """What a batch changed in the state, as records for the partitions of the changelog; and how many rows."""
+
+    records: Sequence[tuple[int, ColumnarRecords | RowRecords]] = ()
+    row_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """What the operators made of a batch: the rows for the sink, what failed, and what changed in the state."""
+
+    batch: ReadBatch
+    changes: ChangeBatch
+    failures: list[RecordError]
+    state_changes: Sequence[StoreChanges]
 
 
 class QueryRuntime:
@@ -93,7 +114,8 @@ class QueryRuntime:
         self._sink = plan.root
         self._writer = SinkWriter(plan.root)
         self._ahead: Work[ReadBatch | None] | None = None
-        self._committing: Work[None] | None = None
+        self._writing: list[Work[None]] = []  # oldest first
+        self._encoding = threading.Lock()  # the writer is for one thread at a time
         self._max_records: int | None = None  # set while a record is searched that makes a batch fail
         self._recovered: RecoveredQuery | None = None
         self._passed: dict[TopicPartition, int] = {}  # behind the committed offsets, up to here there are no records
@@ -117,7 +139,7 @@ class QueryRuntime:
         if with_state and self._recovered is not None:
             self.rest()
         pipeline = self._recovered.pipeline if with_state and self._recovered is not None else None
-        return inspected(self.plan, self._meters, self._times, pipeline, writing=self._committing is not None)
+        return inspected(self.plan, self._meters, self._times, pipeline, writing=bool(self._writing))
 
     @property
     def fetch_positions(self) -> dict[TopicPartition, int]:
@@ -140,7 +162,8 @@ class QueryRuntime:
         with self._recovery_on_failure():
             batch = self._next_batch(max_bytes)
             if batch is None:
-                self._finish()
+                if not self._all_written():
+                    return True
                 self._pass_over()
                 return self._process_idle()
             self._idle.came()
@@ -166,10 +189,10 @@ class QueryRuntime:
         """Returns once everything is written that was computed, the committed offsets are where the next batch begins,
         and the local state has caught up with the log."""
         with self._recovery_on_failure():
-            self._finish()
+            self._all_written()
             if self._recovered is not None:
                 if self._passed:
-                    self._commit_to_log(self._recovered, ReadBatch({}, self._passed), Output(), (), ())
+                    self._commit_to_log(self._recovered, ReadBatch({}, self._passed), Output(), _Changelog(), ())
                 self._recovered.commits.commit()
 
     def step_in_order(self, order: Sequence[TopicPartition]) -> bool:
@@ -216,10 +239,11 @@ class QueryRuntime:
 
     def _give_up(self, cause: BaseException | None = None) -> None:
         """Drops everything that is not in the log. Closing DuckDB rolls back what it has not committed."""
-        for under_way in (self._ahead, self._committing):
-            if under_way is not None:
-                under_way.drop()
-        self._ahead = self._committing = None
+        if self._ahead is not None:
+            self._ahead.drop()
+        for writing in reversed(self._writing):  # the last one first: it must not find the one before it dropped
+            writing.drop()
+        self._ahead, self._writing = None, []
         if self._recovered is not None:
             self._recovered.state.close(cause)
             self._recovered = None
@@ -238,7 +262,14 @@ class QueryRuntime:
         return batch.record_count >= READ_AHEAD_RECORDS and self._max_records is None
 
     def _process(self, batch: ReadBatch, *, may_go_on: bool = False) -> None:
-        """`may_go_on`: the batch may be left to another thread to write."""
+        """`may_go_on`: the batch may be left to another thread to encode and write."""
+        try:
+            self._advance(batch, may_go_on=may_go_on)
+        except _BadBatch as failure:
+            self._isolate(failure.batch, failure.cause)
+
+    def _advance(self, batch: ReadBatch, *, may_go_on: bool) -> None:
+        """Raises `_BadBatch`, of this batch or of one before it; then all before that one are written."""
         assert self._recovered is not None
         run = self._recovered
         if run.commits.is_due:
@@ -246,58 +277,96 @@ class QueryRuntime:
             run.commits.commit()
         run.commits.begin()
         try:
-            output, state_changes = self._compute(run, batch)
-        except _BadBatch as failure:
+            computed = self._compute(run, batch)
+        except _BadBatch:
             self._finish()
-            self._isolate(batch, failure.cause)
-            return
+            raise
         fp("query.processed")
-        self._finish()
+        write = partial(self._write, run, computed, self._writing[-1] if self._writing else None)
         if may_go_on:
-            self._committing = work_pool().begin(partial(self._commit, run, batch, output, state_changes))
+            self._finish(but=WRITES - 1)
+            self._writing.append(work_pool().begin(write))
         else:
-            self._commit(run, batch, output, state_changes)
+            write()
+            self._finish()
 
-    def _finish(self) -> None:
-        """Waits for the batch before. Raises what made it fail."""
-        committing, self._committing = self._committing, None
-        if committing is not None:
-            committing.result()
+    def _finish(self, but: int = 0) -> None:
+        """Waits until all batches before are written, but so many. Raises what made one fail."""
+        while len(self._writing) > but:
+            self._writing.pop(0).result()
 
-    def _commit(
-        self, run: RecoveredQuery, batch: ReadBatch, output: Output, state_changes: Sequence[StoreChanges]
-    ) -> None:
+    def _all_written(self) -> bool:
+        """Waits for that; False where one of them was bad: what follows it is read again."""
+        try:
+            self._finish()
+        except _BadBatch as failure:
+            self._isolate(failure.batch, failure.cause)
+            return False
+        return True
+
+    def _write(self, run: RecoveredQuery, computed: _Computed, before: Work[None] | None) -> None:
+        """Encodes the batch, and writes it once that `before` is written. Raises `_BadBatch` once that is so, too."""
+        failure: _BadBatch | None = None
+        output, changelog = Output(), _Changelog()
+        try:
+            output = self._encode(computed)
+            changelog = self._changelog(computed.state_changes)
+        except (*DATA_ERRORS, *SIZE_ERRORS) as error:
+            failure = _BadBatch(computed.batch, error)
+        if before is not None:
+            before.result()
+        if failure is not None:
+            raise failure from failure.cause
+        self._commit(run, computed.batch, output, changelog)
+
+    def _encode(self, computed: _Computed) -> Output:
+        with self._encoding:
+            since = time.perf_counter_ns()
+            output = self._writer.encode(computed.changes, computed.batch)
+            meter = self._meters.of((self._sink.id,))
+            meter.count(computed.changes.rows.num_rows, output.record_count, output.byte_count, since)
+        output.errors.extend(computed.failures)
+        return output
+
+    def _changelog(self, state_changes: Sequence[StoreChanges]) -> _Changelog:
+        if not state_changes:
+            return _Changelog()
+        if self._changelog_count is None:  # asked once: keys would have to move if it changed
+            self._changelog_count = self._client.partition_count(changelog_topic(self.plan.query_id))
+        columnar = self._client.capabilities.columnar
+        return _Changelog(
+            changelog_records(state_changes, self._changelog_count, columnar=columnar),
+            sum(change.rows.num_rows for change in state_changes),
+        )
+
+    def _commit(self, run: RecoveredQuery, batch: ReadBatch, output: Output, changelog: _Changelog) -> None:
         errors = [*batch.errors, *output.errors]
-        applied = self._commit_to_log(run, batch, output, state_changes, errors)
+        applied = self._commit_to_log(run, batch, output, changelog, errors)
         fp("query.before_store_commit")
-        run.commits.contain(applied, sum(change.rows.num_rows for change in state_changes))
+        run.commits.contain(applied, changelog.row_count)
         fp("query.store_committed")
         self._count(batch, output.record_count, output.cause_count, left_out(errors))
         if self._max_records is not None:
             self._max_records = None if self._max_records > MAX_BATCH_BYTES // 100 else self._max_records * 2
 
-    def _compute(self, run: RecoveredQuery, batch: ReadBatch) -> tuple[Output, Sequence[StoreChanges]]:
+    def _compute(self, run: RecoveredQuery, batch: ReadBatch) -> _Computed:
+        self._meters.of((self._sink.id,))  # made here: `_encode` may be on another thread
         self._meters.sample()
         try:
             if batch.elapsed_ms:
                 changes = run.pipeline.process_idle(batch.elapsed_ms)
             else:
                 changes = run.pipeline.process(batch.inputs)
-            since = time.perf_counter_ns()
-            output = self._writer.encode(changes, batch)
-            meter = self._meters.of((self._sink.id,))
-            meter.count(changes.rows.num_rows, output.record_count, output.byte_count, since)
-            output.errors.extend(run.pipeline.take_failures())
-            return output, run.pipeline.take_changes()
+            return _Computed(batch, changes, run.pipeline.take_failures(), run.pipeline.take_changes())
         except (*DATA_ERRORS, *SIZE_ERRORS) as error:
-            raise _BadBatch(error) from error
+            raise _BadBatch(batch, error) from error
 
     def _commit_to_log(
         self,
         run: RecoveredQuery,
         batch: ReadBatch,
         output: Output,
-        state_changes: Sequence[StoreChanges],
+        changelog: _Changelog,
         errors: Sequence[RecordError],
     ) -> dict[int, int]:
         """Returns the offset in each changelog partition up to which the state is contained now."""
@@ -306,7 +375,7 @@ class QueryRuntime:
         for partition, records in output.records:
             producer.append(self._sink.topic, partition, records)
             fp("query.appended")
-        applied = self._append_changes(run, state_changes)
+        applied = self._append_changes(run, changelog)
         if errors:
             producer.append(
                 processing_log.TOPIC, 0, processing_log.records_of(self.plan.query_id, errors, self._now_ms())
@@ -318,28 +387,18 @@ class QueryRuntime:
         self._passed = {}
         return applied
 
-    def _append_changes(self, run: RecoveredQuery, state_changes: Sequence[StoreChanges]) -> dict[int, int]:
+    def _append_changes(self, run: RecoveredQuery, changelog: _Changelog) -> dict[int, int]:
         """The offsets are exact: a partition's end, read before the append, belongs to this producer alone, or the
         append is refused because another one has fenced it."""
         topic = changelog_topic(self.plan.query_id)
         applied: dict[int, int] = {}
-        if not state_changes:
-            return applied
-        columnar = self._client.capabilities.columnar
-        for partition, records in changelog_records(state_changes, self._changelog_partitions, columnar=columnar):
+        for partition, records in changelog.records:
             if partition not in applied:
                 applied[partition] = self._client.offsets(topic, partition).log_end_offset
             run.producer.append(topic, partition, records)
             applied[partition] += offsets_used(records)
             fp("query.appended")
         return applied
-
-    @property
-    def _changelog_partitions(self) -> int:
-        """Asked once: keys would have to move if it changed."""
-        if self._changelog_count is None:
-            self._changelog_count = self._client.partition_count(changelog_topic(self.plan.query_id))
-        return self._changelog_count
 
     def _isolate(self, batch: ReadBatch, error: Exception) -> None:
         """A record made the batch fail. Batches get smaller until it is alone; then it goes to the processing log,
@@ -358,7 +417,7 @@ class QueryRuntime:
             raise error
         assert self._recovered is not None
         failure = self._failed_record(batch, error)
-        self._commit_to_log(self._recovered, batch, Output(), (), [*batch.errors, failure])
+        self._commit_to_log(self._recovered, batch, Output(), _Changelog(), [*batch.errors, failure])
         self._reader = self._reader_from(self._positions)
         self._count(batch, 0, 0, len(batch.errors) + 1)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from ...logcore.client import LogClient, TopicPartition
 from ...planner.steps.source import Source
 from ..batch import ChangeBatch
 from ..record_error import RecordError
+from ..work_pool import SLICE_ROWS, work_pool
 from .lane import LanePiece
 from .source_decoder import DecodedRecords
 from .time_order import Times, ranks, ready_counts, tables_first, topics_in_order
@@ -124,10 +126,16 @@ class SourceReader:
 
         In: `ends`: read to these offsets, exclusive, and only partitions that it names.
         """
-        share = max(1, max_bytes // len(self._lanes))
+        share = self._share(max_bytes)
         for feed in self._feeds:
             feed.fill(share, ends)
         return self._batch(self._counts(max_records), None)
+
+    def _share(self, max_bytes: int) -> int:
+        """What is fetched of a lane at most. Those that had nothing more last time, a table's that stands still, leave
+        theirs to the others; not all of it, for something may have come for all of them."""
+        waiting = sum(1 for lane in self._lanes if len(lane) or not lane.complete)
+        return max(1, min(2 * max_bytes // len(self._lanes), max_bytes // max(1, waiting)))
 
     def read_in_order(self, order: Sequence[TopicPartition]) -> ReadBatch | None:
         """Reads exactly the next records of these partitions, in this order, whatever their timestamps.
@@ -259,13 +267,23 @@ def _change_batch(
     whole = decoded[0].table if len(decoded) == 1 else pa.concat_tables([part.table for part in decoded])
     times = np.concatenate([part.times for part in decoded])
     partitions = np.repeat(np.array([piece.partition for piece in pieces], np.int32), [len(piece) for piece in pieces])
+    offsets = np.concatenate([piece.offsets for piece in pieces])
+    ok = np.concatenate([part.ok for part in decoded])
+    chosen = None if ok.all() else np.flatnonzero(ok)
+    if len(numbers) > 1 and not (np.diff(numbers) > 0).all():
+        order = _by_number(numbers)
+        chosen = order if chosen is None else order[ok[order]]
+    if chosen is not None:
+        whole = _taken(whole, chosen)
+        numbers, times, partitions, offsets = numbers[chosen], times[chosen], partitions[chosen], offsets[chosen]
     null_rows = whole["_null"]
     weight = np.ones(len(numbers), np.int8)
     if source.kind == "TABLE":
         weight[null_rows.to_numpy()] = -1
+    columns = {name: whole[name] for name in whole.column_names if name != "_null"}
     table = pa.table(
         {
-            **{name: whole[name] for name in whole.column_names if name != "_null"},
+            **columns,
             "_seq": numbers,
             "_sub": np.zeros(len(numbers), np.int32),
             "_part": partitions,
@@ -273,18 +291,30 @@ def _change_batch(
             "_weight": weight,
             "_null": null_rows,
             "_rowpartition": partitions,
-            "_offset": np.concatenate([piece.offsets for piece in pieces]),
+            "_offset": offsets,
         }
     )
-    ok = np.concatenate([part.ok for part in decoded])
-    all_ok = bool(ok.all())
-    in_order = len(numbers) < 2 or bool((np.diff(numbers) > 0).all())
-    if not in_order:
-        order = np.argsort(numbers, kind="stable")
-        table = table.combine_chunks().take(pa.array(order if all_ok else order[ok[order]]))
-    elif not all_ok:
-        table = table.filter(pa.array(ok))
     return ChangeBatch(table, _largest_times(pieces, decoded))
+
+
+def _by_number(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """What sorts the numbers, which are distinct and not much larger than there are of them: without comparing any."""
+    found = np.full(int(numbers.max()) + 1, -1, np.int64)
+    found[numbers] = np.arange(len(numbers))
+    return found[found >= 0]
+
+
+def _taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
+    """Those rows; of a large table the columns are taken side by side."""
+    indices = pa.array(rows)
+
+    def column(name: str) -> pa.Array | pa.ChunkedArray:
+        whole = table[name]
+        return (whole.chunk(0) if whole.num_chunks == 1 else whole.combine_chunks()).take(indices)
+
+    calls = [partial(column, name) for name in table.column_names]
+    large = len(rows) >= SLICE_ROWS
+    return pa.table(work_pool().side_by_side(calls) if large else [call() for call in calls], table.column_names)
 
 
 def times_only(source: Source) -> Source:

@@ -58,7 +58,7 @@ class TopicFeed:
         self.lanes = tuple(Lane(partition, position) for partition, position in positions.items())
         self._same = SameTopic(log, topic)
         self._clean = True  # the last records that were decoded had few errors
-        self._is_large = False  # the last fetch was
+        self._is_large = False  # the last fetch was, or that of its first lanes
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
@@ -108,12 +108,17 @@ class TopicFeed:
             self._decode(runs, byte_count, may_stop=ends is None)
 
     def _fetched(self, lanes: Sequence[Lane], max_bytes: int) -> list[Fetched]:
-        """Side by side where much is to be expected: the bytes are copied and unpacked."""
+        """Side by side where there is much: the bytes are copied and unpacked."""
         calls = [
             partial(self._log.fetch, self.topic, lane.partition, lane.fetch_position, max_bytes=max_bytes)
             for lane in lanes
         ]
-        return work_pool().side_by_side(calls) if self._is_large else [call() for call in calls]
+        fetched: list[Fetched] = []
+        while len(fetched) < len(lanes) and not self._is_large:
+            number = len(fetched)
+            fetched.append(calls[number]())
+            self._is_large = fetched[-1].next_offset - lanes[number].fetch_position >= UNIT_ROWS
+        return fetched + work_pool().side_by_side(calls[len(fetched) :])
 
     def _decode(self, runs: Sequence[_Run], byte_count: int, *, may_stop: bool) -> None:
         """`may_stop`: when there are too many errors for one batch, the rest is fetched again for the next one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numba
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...sql.functions.aggregation.aggregate_values import as_physical
+from ..work_pool import slices, work_pool
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 """Of the shape (2, keys)."""
@@ -26,7 +28,15 @@ _SECRET = (np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64)))
 
 def key_hashes(columns: Sequence[pa.Array], secret: tuple[np.uint64, np.uint64] = _SECRET) -> Hashes:
     """One number per row. Two rows have the same one where their values are equal column by column; NULL is equal to
-    NULL, NaN to NaN, and 0.0 to -0.0."""
+    NULL, NaN to NaN, and 0.0 to -0.0. Those of many rows are computed side by side."""
+    parts = slices(len(columns[0]))
+    if len(parts) < 2:
+        return _hashes(columns, secret)
+    calls = [partial(_hashes, [column.slice(begin, end - begin) for column in columns], secret) for begin, end in parts]
+    return np.concatenate(work_pool().side_by_side(calls), axis=1)
+
+
+def _hashes(columns: Sequence[pa.Array], secret: tuple[np.uint64, np.uint64]) -> Hashes:
     rows = len(columns[0])
     words = np.empty((1 + sum(_width(column.type) for column in columns), rows), np.uint64)
     words[0] = 0  # which of the columns are NULL

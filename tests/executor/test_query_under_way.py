@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hand_plans import count_plan, read_all, rows
 
+from millstream.executor.batch import ChangeBatch
 from millstream.executor.queries import query
 from millstream.executor.queries.query import QueryRuntime
+from millstream.executor.sink_writer import Output, SinkWriter
+from millstream.executor.sources.source_reader import ReadBatch
 from millstream.executor.state import state_commits
+from millstream.executor.work_pool import Work, WorkPool
 from millstream.logcore.client import LogClient
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import open_log
+
+T = TypeVar("T")
 
 BATCHES, PER_BATCH = 12, 5
 EVERY_CHANGE = {"ksql.streams.cache.max.bytes.buffering": "0"}
@@ -72,6 +79,56 @@ def test_what_fails_in_one_batch_is_raised_and_begun_again(
     drain(runtime)
     assert counts(client) == EXPECTED
     runtime.close()
+
+
+class NobodyHelps(WorkPool):
+    """What is begun is done by who waits for it."""
+
+    def begin(self, call: Callable[[], T]) -> Work[T]:
+        return Work(call)
+
+
+@pytest.mark.parametrize("pool", [WorkPool(2), NobodyHelps(2)])
+@pytest.mark.parametrize("bad", [{0}, {33}, {61}, {64}, {32, 33, 34, 36}])
+def test_a_record_whose_result_cannot_be_encoded_is_left_out_and_no_other(
+    client: LogClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: set[int], pool: WorkPool
+) -> None:
+    """The batches after it are computed by then, those before it may not be written yet."""
+    encode = SinkWriter.encode
+
+    def encode_unless_bad(self: SinkWriter, changes: ChangeBatch, batch: ReadBatch) -> Output:
+        if any(bad.intersection(inputs.rows["v0"].to_pylist()) for inputs in batch.inputs.values()):
+            raise ValueError("no bytes for it")
+        return encode(self, changes, batch)
+
+    count = BATCHES * PER_BATCH + 5
+    for n in range(count - 5, count):
+        client.append("input", 0, rows([(f"key-{n % 3}", {"V": n, "W": "w"}, 1_000 + n)]))  # each alone in its batch
+    monkeypatch.setattr(SinkWriter, "encode", encode_unless_bad)
+    monkeypatch.setattr(query, "work_pool", lambda: pool)
+    runtime = QueryRuntime(count_plan(), client, tmp_path / "state", EVERY_CHANGE)
+    drain(runtime)
+    good = [f"key-{n % 3}" for n in range(count) if n not in bad]
+    assert counts(client) == [(key.encode(), good[: i + 1].count(key)) for i, key in enumerate(good)]
+    assert (runtime.metrics.rows_in, runtime.metrics.rows_failed) == (count, len(bad))
+    runtime.close()
+
+
+@pytest.mark.parametrize(
+    "pools", [(WorkPool(2), WorkPool(8)), (NobodyHelps(2), WorkPool(3)), (WorkPool(3), WorkPool(1))]
+)
+@pytest.mark.parametrize("steps", [1, 2, 3, 7])
+def test_who_stops_under_way_goes_on_where_it_was_with_another_number_of_threads(
+    client: LogClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, pools: tuple[WorkPool, WorkPool]
+) -> None:
+    for pool, count in zip(pools, (steps, BATCHES), strict=True):
+        monkeypatch.setattr(query, "work_pool", lambda pool=pool: pool)
+        runtime = QueryRuntime(count_plan(), client, tmp_path / "state", EVERY_CHANGE)
+        assert counts(client) == EXPECTED[: len(counts(client))]
+        for _ in range(count):
+            runtime.step(1)
+        runtime.close()
+    assert counts(client) == EXPECTED
 
 
 def test_at_rest_the_state_file_has_all_of_the_changelog(client: LogClient, tmp_path: Path) -> None:

@@ -103,6 +103,24 @@ def test_of_one_time_a_tables_records_go_before_a_streams(client: LogClient) -> 
     assert (len(first.inputs["s1"].rows), len(first.inputs["s0"].rows)) == (1, 0)
 
 
+def test_a_table_that_stands_still_leaves_its_share_of_a_batch_to_the_stream(client: LogClient) -> None:
+    for n in range(200):
+        client.append("input", n % 2, rows([("a", value(n), 10 + n)]))
+    client.append("other", 0, rows([("a", value(1), 10)]))
+    sources = stream_source(), replace(stream_source("other", id="s1"), kind="TABLE")
+
+    def counts(reader: SourceReader) -> list[int]:
+        found: list[int] = []
+        while (batch := reader.read(3_000)) is not None:
+            found.append(batch.inputs["s0"].rows.num_rows)
+        return found
+
+    alone, joined = counts(reader_of(client, sources[0])), counts(reader_of(client, *sources))
+    assert sum(alone) == sum(joined) == 200
+    assert joined[0] < alone[0]  # it is not known yet that the table has nothing more
+    assert max(joined[1:-1]) == max(alone[:-1])
+
+
 def test_a_table_and_a_stream_over_one_topic_see_each_record_in_the_table_first(client: LogClient) -> None:
     client.append("input", 0, rows([("a", value(1), 10), ("b", value(2), 30)]))
     batch = read(reader_of(client, stream_source(), replace(stream_source(id="s1"), kind="TABLE")))

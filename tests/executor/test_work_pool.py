@@ -73,3 +73,21 @@ def test_work_is_done_once_by_whoever_comes_first() -> None:
     work.do()
     work.do()
     assert (work.result(), calls) == (None, [1])
+
+
+def test_who_divides_work_does_all_of_it_where_no_thread_is_free() -> None:
+    pool = WorkPool(2)
+    busy, go_on = threading.Barrier(4, timeout=PATIENCE_S), threading.Event()
+
+    def hold() -> None:
+        busy.wait()
+        assert go_on.wait(PATIENCE_S)
+
+    held = [pool.begin(hold) for _ in range(3)]  # as many as the pool has threads
+    busy.wait()
+    done_by: list[int] = []
+    pool.side_by_side([lambda: done_by.append(threading.get_ident())] * 20)
+    assert done_by == [threading.get_ident()] * 20
+    go_on.set()
+    for each in held:
+        each.wait()

@@ -19,7 +19,8 @@ from laws.shapes import random_shape_case
 from millstream.executor import sink_writer, work_pool
 from millstream.executor.operators import stateless
 from millstream.executor.queries import query
-from millstream.executor.sources import topic_feed
+from millstream.executor.sources import source_reader, topic_feed
+from millstream.executor.state import key_hash
 from millstream.executor.work_pool import WorkPool
 from millstream.planner.physical import PhysicalPlan
 from millstream.planner.steps.over import Over
@@ -37,8 +38,10 @@ def side_by_side(cores: int) -> Generator[None]:
     with (
         mock.patch.multiple(work_pool, SLICE_ROWS=1, work_pool=pools),
         mock.patch.multiple(topic_feed, UNIT_ROWS=1, work_pool=pools),
+        mock.patch.multiple(source_reader, SLICE_ROWS=1, work_pool=pools),
+        mock.patch.object(key_hash, "work_pool", pools),
         mock.patch.object(stateless, "work_pool", pools),
-        mock.patch.object(sink_writer, "work_pool", pools),
+        mock.patch.multiple(sink_writer, PART_ROWS=1, work_pool=pools),
         mock.patch.multiple(query, READ_AHEAD_RECORDS=1, work_pool=pools),
     ):
         yield
@@ -66,7 +69,7 @@ def check(seed: int) -> None:
             drain(alone)
             alone.close()
             for restarts in reversed(range(2)):
-                with side_by_side(rng.choice((2, 3, 6))):
+                with side_by_side(rng.choice((2, 3, 8))):
                     together = it.runtime(divided, it.directory / divided.query_id)
                     while together.step(rng.choice((500, 1 << 20))) and not restarts:
                         pass
