@@ -169,7 +169,7 @@ def _sealed(buffers: Sequence[Buffer], before: tuple[int, ...], behind: tuple[in
         for buffer in buffers[1:]:
             crc = crc32c(buffer, crc)
     _CRC.pack_into(first, 17, crc)
-    return EncodedBatch(buffers, BatchHeader(*before, crc, *behind))
+    return EncodedBatch(buffers, BatchHeader(*before, crc, *behind))  # pyright: ignore[reportCallIssue]
 
 
 def next_sequence(sequence: int, record_count: int) -> int:
