@@ -120,13 +120,6 @@ class Log(NodeLog):
         self.node.stop()
 
 
-def _serves(node: ClusterNode) -> bool:
-    deadline = time.monotonic() + _SERVES_S
-    while not node.serving and node.failure is None and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
-    return node.serving
-
-
 def _lead_what_is_left(node: ClusterNode) -> None:
     """After damage the controller waits for a replica that has all that was acknowledged. There is no other one: each
     partition goes on with what is left of it, as `problems` says."""
@@ -179,7 +172,7 @@ def open_log(
         node.expires = lambda group: False
         parts = served(node)
         node.start(())
-        if not _serves(node):
+        if not node.wait_until_serving(_SERVES_S):
             raise LogUnavailable(
                 f"the log in {path} does not begin: {node.failure or 'its disk is slow'}",
                 hint="Look at the log lines above.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from concurrent.futures import Future, TimeoutError
+from concurrent.futures import Future
 from typing import Final, TypeVar, assert_never
 
 from kio.schema.errors import ErrorCode
@@ -98,9 +98,13 @@ class ClusterGroups:
 
     def check(self, check: CheckCommit) -> GroupFault:
         try:
-            return self.ask(check).result(_ANSWER_S).fault
-        except TimeoutError:
+            answer = self._node.answer(BROKER, ForGroup(check.group, check), timeout_s=_ANSWER_S)
+        except (NodeStopped, NoAnswer):
             return GroupFault.SHUTTING_DOWN
+        if isinstance(answer, Refused):
+            return _fault(answer)
+        assert isinstance(answer, GroupAnswer)
+        return answer.fault
 
     def describe(self, group: str) -> GroupDescription:
         return self._ask(group, DescribeGroup(), GroupDescription)

@@ -17,6 +17,7 @@ from millstream.errors import LogError
 
 from ..errors import CorruptLog, LogClosed, NotNow
 from ..replication.broker.broker import LeaveCluster, OpenReplica, ReplicaBroker
+from ..replication.broker.lone_leaders import LoneLeaders
 from ..replication.broker.registration import BrokerIdentity
 from ..replication.controller.controller import Controller
 from ..replication.controller.controller_messages import Done, NotController, Refused
@@ -30,11 +31,11 @@ from ..replication.machine import BROKER, CONTROLLER, NodeId
 from ..replication.machine_messages import Answer, Request
 from ..replication.node.lone_node import LoneNode
 from ..replication.node.node_links import LinkTraffic, Peers
-from ..replication.node.node_runtime import ASK_S, NoAnswer, NodeRuntime, NodeStopped, Running
+from ..replication.node.node_runtime import ASK_S, Awaiting, NoAnswer, NodeRuntime, NodeStopped, Running
 from ..replication.raft.quorum import Quorum
 from ..replication.raft.quorum_files import QuorumDamaged, QuorumFiles
 from ..replication.replica.replica import Replica
-from ..replication.replica.replica_messages import ForPartition, PartitionId, ReplicaRequest
+from ..replication.replica.replica_messages import ForPartition, PartitionId, Produce, ReplicaRequest
 from ..replication.shards.coordinators import default_makers
 from ..replication.shards.group_shard import GroupSettings
 from ..replication.shards.transaction_shard import TransactionSettings
@@ -153,7 +154,7 @@ class ClusterNode:
             BROKER: Running(self._broker, self.logs),
             WATCH: Running(self.watch, self.watch),  # behind the broker: it tells of what that knows
         }
-        node = self._node_of(machines)
+        node = self._node_of(machines, self._broker)
         self.listen(PeerFollower(settings.members, node.set_peer, listed=settings.addresses_listed))
         try:
             node.start()
@@ -166,14 +167,21 @@ class ClusterNode:
         self._node = node
         self.logs.start_housekeeping()
 
-    def _node_of(self, machines: Mapping[str, Running]) -> NodeRuntime | LoneNode:
+    def _node_of(self, machines: Mapping[str, Running], broker: ReplicaBroker) -> NodeRuntime | LoneNode:
         settings = self.settings
         if settings.alone:
-            return LoneNode(settings.node, machines, self._panic, lambda: self.serving, self.now_ms)
+            leaders = LoneLeaders(broker, self.logs)
+            return LoneNode(settings.node, machines, self._panic, lambda: self.serving, self.now_ms, leaders)
         peers = Peers(
             settings.name, settings.node, settings.secret, settings.members, settings.serving, settings.connecting
         )
         return NodeRuntime(peers, machines, self._panic, self.now_ms)
+
+    def wait_until_serving(self, timeout_s: float) -> bool:
+        """Whether it does so by then. In: it is alone."""
+        assert isinstance(self._node, LoneNode)
+        self._node.served.wait(timeout_s)
+        return self.serving
 
     def wait_until_live(self, timeout_s: float) -> bool:
         """Whether the cluster counts on this node by then."""
@@ -328,6 +336,14 @@ class ClusterNode:
     def answers(self, machine: str, bodies: Sequence[Request], *, timeout_s: float = ASK_S) -> list[Answer]:
         """See `LoneNode.answers`. Raises `LogClosed`, too."""
         return self._running().answers(machine, bodies, timeout_s=timeout_s)
+
+    def produce(self, partition: PartitionId, asked: Produce, timeout_s: float) -> Answer:
+        """See `LoneNode.produce`. Raises `LogClosed`, too."""
+        return self._running().produce(partition, asked, timeout_s=timeout_s)
+
+    def begin_produce(self, partition: PartitionId, asked: Produce, waiting: Awaiting) -> None:
+        """See `LoneNode.begin_produce`. Raises `LogClosed`."""
+        self._running().begin_produce(partition, asked, waiting)
 
     def _running(self) -> NodeRuntime | LoneNode:
         if self._node is None or self.failure is not None:

@@ -6,9 +6,9 @@ Requests of one connection reach the replica in the order in which they came.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from concurrent.futures import Future
-from typing import Final
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -48,8 +48,77 @@ _ALL: Final = -1
 _BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # with what a frame says besides
 _TOLD_BYTES_MAX: Final = 8 * 1024 * 1024
 
-_Checked = ForPartition | ProduceResult
-_Stored = tuple[ProduceData, "asyncio.Future[MachineAnswer] | ProduceResult"]
+
+class _ToStore(NamedTuple):
+    id: PartitionId
+    asked: ProduceBatches
+
+
+_Checked = _ToStore | ProduceResult
+
+
+class _Slot:
+    """What one partition answers, on any thread. State, on the event loop: the answer, or why there is none."""
+
+    __slots__ = ("_loop", "_settled", "answer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, settled: Callable[[], None]) -> None:
+        self._loop, self._settled = loop, settled
+        self.answer: MachineAnswer | Exception = None
+
+    def set_result(self, answer: MachineAnswer) -> None:
+        self._say(answer)
+
+    def set_exception(self, failure: Exception) -> None:
+        self._say(failure)
+
+    def _say(self, said: MachineAnswer | Exception) -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            self._loop.call_soon_threadsafe(self._take, said)
+
+    def _take(self, said: MachineAnswer | Exception) -> None:
+        self.answer = said
+        self._settled()
+
+
+_Stored = tuple[ProduceData, _Slot | ProduceResult]
+
+
+class _Request:
+    """One request, on the event loop. State: how many of its partitions have not answered. `answer` comes when all
+    have, or after the client's timeout."""
+
+    def __init__(self, timeout_s: float, response: Callable[[Sequence[_Stored]], list[Buffer]]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._response = response
+        self._stored: Sequence[_Stored] = ()
+        self._waiting = 0
+        self.answer: asyncio.Future[list[Buffer] | None] = self._loop.create_future()
+        self._timer = self._loop.call_later(timeout_s, self._end)
+
+    def slot(self) -> _Slot:
+        self._waiting += 1
+        return _Slot(self._loop, self._settled)
+
+    def begin(self, stored: Sequence[_Stored]) -> asyncio.Future[list[Buffer] | None]:
+        """All were asked."""
+        self._stored = stored
+        if not self._waiting:
+            self._end()
+        return self.answer
+
+    def _settled(self) -> None:
+        self._waiting -= 1
+        if not self._waiting:
+            self._end()
+
+    def _end(self) -> None:
+        self._timer.cancel()
+        if not self.answer.done():
+            try:
+                self.answer.set_result(self._response(self._stored))
+            except Exception as error:
+                self.answer.set_exception(error)
 
 
 class ClusterProduce:
@@ -73,20 +142,30 @@ class ClusterProduce:
             checked = [self._checked(asked, data, request.peer) for data in asked.data]
         else:
             checked = await broker.blocking(lambda: [self._checked(asked, data, request.peer) for data in asked.data])
-        stored = [self._store(asked, *pair) for pair in zip(asked.data, checked, strict=True)]
-        return broker.keep(self._answer(asked, stored, version, throttle_ms))
-
-    async def _answer(
-        self, asked: ProduceRequest, stored: Sequence[_Stored], version: int, throttle_ms: int
-    ) -> list[Buffer] | None:
         if not asked.acks:
-            await self._told(sum(map(len, (records for data in asked.data for records in data.records))))
-            return None
-        waiting = [entry for _, entry in stored if isinstance(entry, asyncio.Future)]
-        if waiting:
-            await asyncio.wait(waiting, timeout=min(max(asked.timeout_ms, 0), _WAIT_MS_MAX) / 1000)
-        results = [self._result(*entry) for entry in stored]
-        return produce.write_response(results, version, throttle_ms, asked.topic_ids)
+            for entry in checked:
+                if isinstance(entry, _ToStore):
+                    self._log.node.tell(BROKER, ForPartition(*entry))
+            return broker.keep(self._told(sum(map(len, (records for data in asked.data for records in data.records)))))
+        return broker.keep_answer(self._asked(asked, checked, version, throttle_ms))
+
+    def _asked(
+        self, asked: ProduceRequest, checked: Sequence[_Checked], version: int, throttle_ms: int
+    ) -> asyncio.Future[list[Buffer] | None]:
+        def response(stored: Sequence[_Stored]) -> list[Buffer]:
+            results = [self._result(*entry) for entry in stored]
+            return produce.write_response(results, version, throttle_ms, asked.topic_ids)
+
+        request = _Request(min(max(asked.timeout_ms, 0), _WAIT_MS_MAX) / 1000, response)
+        stored: list[_Stored] = []
+        for data, entry in zip(asked.data, checked, strict=True):
+            if isinstance(entry, _ToStore):
+                slot = request.slot()
+                self._log.node.begin_produce(*entry, slot)
+                stored.append((data, slot))
+            else:
+                stored.append((data, entry))
+        return request.begin(stored)
 
     def write(
         self,
@@ -104,8 +183,8 @@ class ClusterProduce:
             id = self._log.id_of(where)
             partition = self._log.writable_at(where, id)
             announces = transactional_id is not None
-            body = self._to_store(id, partition, data, [batch], transactional_id, announces=announces, here=here)
-            answer = self._log.node.answer(BROKER, body, timeout_s=timeout_s)
+            asked = self._to_store(partition, data, [batch], transactional_id, announces=announces, here=here)
+            answer = self._log.node.produce(id, asked, timeout_s)
         except NoAnswer:
             return failed(data, _late())
         except NodeStopped:
@@ -120,7 +199,7 @@ class ClusterProduce:
     async def _told(self, size: int) -> None:
         """The client waits for nothing; where the node does not keep up its connection does: batches would pile up."""
         self._told_bytes += size
-        taken = _in_loop(self._log.node.caught_up())
+        taken = asyncio.wrap_future(self._log.node.caught_up())
 
         def take(done: object) -> None:
             self._told_bytes -= size
@@ -140,15 +219,15 @@ class ClusterProduce:
             batches = checked_write(partition, asked.transactional_id, data, peer, self._log.node.now_ms())
             id = self._log.id_of(data.partition)
             check_same_topic(self._log, data.partition.topic, data.topic_id)
-            return self._to_store(
-                id, partition, data, batches, asked.transactional_id, asked.acks, announces=asked.announces
+            return _ToStore(
+                id,
+                self._to_store(partition, data, batches, asked.transactional_id, asked.acks, announces=asked.announces),
             )
         except LogError as error:
             return failed(data, error)
 
     def _to_store(
         self,
-        id: PartitionId,
         partition: DiskLog,
         data: ProduceData,
         batches: Sequence[EncodedBatch],
@@ -157,31 +236,21 @@ class ClusterProduce:
         *,
         announces: bool = False,
         here: bool = False,
-    ) -> ForPartition:
+    ) -> ProduceBatches:
         """What the replica is asked for. Raises `RecordsTooLarge`, `InvalidRecords`."""
         _check_replicable(data, batches)
         if partition.settings.append_time:
             batches = [stamp(batch, self._log.node.now_ms()) for batch in batches]
-        stored = ProduceBatches(batches, acks, False, transactional_id, announces, here)  # pyright: ignore[reportArgumentType]
-        return ForPartition(id, stored)
+        return ProduceBatches(batches, acks, False, transactional_id, announces, here)  # pyright: ignore[reportArgumentType]
 
-    def _store(self, asked: ProduceRequest, data: ProduceData, checked: _Checked) -> _Stored:
-        if isinstance(checked, ProduceResult):
-            return data, checked
-        if not asked.acks:
-            self._log.node.tell(BROKER, checked)
-            return data, ProduceResult(data.partition, 0)
-        return data, _in_loop(self._log.node.ask(BROKER, checked))
-
-    def _result(self, data: ProduceData, stored: asyncio.Future[MachineAnswer] | ProduceResult) -> ProduceResult:
+    def _result(self, data: ProduceData, stored: _Slot | ProduceResult) -> ProduceResult:
         if isinstance(stored, ProduceResult):
             return stored
-        if not stored.done():
-            stored.cancel()
+        answer = stored.answer
+        if answer is None:
             return failed(data, _late())
-        if stored.exception() is not None:
+        if isinstance(answer, Exception):
             return failed(data, _ended())
-        answer = stored.result()
         if isinstance(answer, Refused):
             return failed(data, refused(answer))
         assert isinstance(answer, Produced)
@@ -219,7 +288,3 @@ def _late() -> NotNow:
 
 def _ended() -> NotNow:
     return NotNow(ErrorCode.not_leader_or_follower, "this node has ended")
-
-
-def _in_loop(asked: Future[MachineAnswer]) -> asyncio.Future[MachineAnswer]:
-    return asyncio.wrap_future(asked)

@@ -113,7 +113,7 @@ class KafkaService(Desk):
         self._pool = ThreadPoolExecutor(serving.threads, thread_name_prefix="millstream-kafka")
         self._advance = asyncio.Event()
         self._waking = self._awaited = False
-        self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself keeps no reference
+        self._tasks: set[asyncio.Future[Any]] = set()  # the loop itself keeps no reference
         self._stop_listening = self.log.listen(self._advanced)
 
     async def ready(self) -> None:
@@ -169,6 +169,12 @@ class KafkaService(Desk):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def keep_answer(self, answer: asyncio.Future[_Result]) -> asyncio.Future[_Result]:
+        """The same of what is under way already."""
+        self._tasks.add(answer)
+        answer.add_done_callback(self._tasks.discard)
+        return answer
 
     def next_advance(self) -> asyncio.Event:
         """Is set when a partition grows after this call."""

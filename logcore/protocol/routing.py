@@ -191,7 +191,7 @@ class Router:
         reads: bool = False,
     ) -> tuple[T, bool]:
         """Also whether it was asked before in vain. In: `repeat`: asking twice does no harm."""
-        patience = _Patience(self._patience_s)
+        began, patience = time.monotonic(), None
         doubt = False
         while True:
             sent = False
@@ -205,11 +205,15 @@ class Router:
                     answer = question(line)
             except LogUnavailable:
                 doubt = doubt or sent
+                patience = patience or _Patience(began + self._patience_s)
                 if self._closed or (sent and not repeat) or not patience.goes_on(self.clustered):
                     raise
                 self._note_failure(address, to)
             else:
-                found = set(codes(answer))
+                found = {code for code in codes(answer) if code}
+                if not found:
+                    return answer, doubt
+                patience = patience or _Patience(began + self._patience_s)
                 if self._closed and self._own is not None and found & RETRIABLE:
                     self._own.line()  # raises `LogClosed`: that is why it refused
                 if self._closed or not self._asks_again(found, to) or not patience.goes_on(self.clustered):
@@ -372,7 +376,7 @@ class Router:
 
     def door(self, address: Address) -> Door:
         """Of one node."""
-        if self._own is not None and address == _HERE:
+        if self._own is not None and (address is _HERE or address == _HERE):
             return self._own
         found = self._doors.get((address, self.clustered))
         if found is None:
@@ -393,8 +397,8 @@ class Router:
 class _Patience:
     """How often and how long one request is tried: against one node once more, against a cluster for some time."""
 
-    def __init__(self, seconds: float) -> None:
-        self._deadline = time.monotonic() + seconds
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
         self.attempts = 0
 
     def goes_on(self, clustered: bool) -> bool:

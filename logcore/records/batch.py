@@ -135,36 +135,41 @@ def seal(
     producer: BatchProducer,
 ) -> EncodedBatch:
     """Fills the 61 bytes that are reserved at the start of `buffers[0]`. The records follow them."""
-    size = sum(map(len, buffers))
-    if producer.transactional:
+    length = sum(map(len, buffers)) - PREFIX_SIZE
+    producer_id, epoch, base_sequence, transactional = producer
+    if transactional:
         attributes |= TRANSACTIONAL
-    header = BatchHeader(
-        0,
-        size - PREFIX_SIZE,
-        0,
-        2,
-        0,
-        attributes,
-        last_offset_delta,
-        base_timestamp_ms,
-        max_timestamp_ms,
-        producer.producer_id,
-        producer.epoch,
-        producer.base_sequence,
-        record_count,
+    return _sealed(
+        buffers,
+        (0, length, 0, 2),
+        (
+            attributes,
+            last_offset_delta,
+            base_timestamp_ms,
+            max_timestamp_ms,
+            producer_id,
+            epoch,
+            base_sequence,
+            record_count,
+        ),
     )
-    return reseal(buffers, header)
 
 
 def reseal(buffers: Sequence[Buffer], header: BatchHeader) -> EncodedBatch:
     """The batch with this header, written into its first buffer, but for the checksum, which is made to fit."""
+    return _sealed(buffers, header[:4], header[5:])
+
+
+def _sealed(buffers: Sequence[Buffer], before: tuple[int, ...], behind: tuple[int, ...]) -> EncodedBatch:
+    """In: the fields of the header before the checksum, and those behind it."""
     first = memoryview(buffers[0])
-    HEADER.pack_into(first, 0, *header)
+    HEADER.pack_into(first, 0, *before, 0, *behind)
     crc = crc32c(first[CHECKED_FROM:])
-    for buffer in buffers[1:]:
-        crc = crc32c(buffer, crc)
+    if len(buffers) > 1:
+        for buffer in buffers[1:]:
+            crc = crc32c(buffer, crc)
     _CRC.pack_into(first, 17, crc)
-    return EncodedBatch(buffers, header._replace(crc=crc))
+    return EncodedBatch(buffers, BatchHeader(*before, crc, *behind))  # pyright: ignore[reportCallIssue]
 
 
 def next_sequence(sequence: int, record_count: int) -> int:

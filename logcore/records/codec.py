@@ -61,10 +61,12 @@ def encode(records: RowRecords | ColumnarRecords, producer: BatchProducer = NOBO
     if isinstance(records, ColumnarRecords):
         return [encode_columns(records, producer)] if records.batch.num_rows else []
     batches: list[EncodedBatch] = []
+    rows = 0
     for columns in row_columns(records):
-        batches += _choice.codec_for(len(columns)).encode_rows(columns, producer)
-        if producer.base_sequence >= 0:
-            producer = producer._replace(base_sequence=next_sequence(producer.base_sequence, len(columns)))
+        if rows and producer.base_sequence >= 0:
+            producer = producer._replace(base_sequence=next_sequence(producer.base_sequence, rows))
+        rows = len(columns)
+        batches += _choice.codec_for(rows).encode_rows(columns, producer)
     return batches
 
 

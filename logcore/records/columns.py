@@ -12,6 +12,8 @@ from ..client import HEADERS, RowRecords
 from ..errors import InvalidRecords
 
 _SLICE_BYTES: Final = 256 * 1024 * 1024  # keeps the 32-bit offsets of a binary column far from their end
+_TIME: Final = pa.int64()
+_BYTES: Final = pa.binary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ def row_columns(records: RowRecords) -> Iterator[RowColumns]:
 
 
 def _small_enough(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    if batch.nbytes <= _SLICE_BYTES or batch.num_rows <= 1:
+    if batch.num_rows <= 1 or batch.nbytes <= _SLICE_BYTES:  # counting bytes is slow
         yield batch
         return
     half = batch.num_rows // 2
@@ -46,15 +48,18 @@ def _small_enough(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _columns_of(batch: pa.RecordBatch) -> RowColumns:
-    timestamps = _column(batch, "timestamp", pa.int64())
+    names = batch.schema.names
+    timestamps = _column(batch, names, "timestamp", _TIME)
     if timestamps.null_count:
         raise InvalidRecords("a record has no timestamp", hint="Give each record a timestamp in milliseconds.")
-    headers = _column(batch, "headers", HEADERS) if "headers" in batch.schema.names else None
-    return RowColumns(timestamps, _column(batch, "key", pa.binary()), _column(batch, "value", pa.binary()), headers)
+    headers = _column(batch, names, "headers", HEADERS) if "headers" in names else None
+    keys, values = _column(batch, names, "key", _BYTES), _column(batch, names, "value", _BYTES)
+    return RowColumns(timestamps, keys, values, headers)
 
 
-def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
-    if name not in batch.schema.names:
+def _column(batch: pa.RecordBatch, names: list[str], name: str, kind: pa.DataType) -> pa.Array:
+    """In: `names`: of the batch's columns."""
+    if name not in names:
         raise InvalidRecords(
             f'the records have no column "{name}"',
             hint="A table to append has the columns timestamp, key, value and, if wanted, headers.",

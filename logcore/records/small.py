@@ -11,7 +11,7 @@ from ..client import HEADERS, ROWS
 from .batch import HEADER_SIZE, BatchProducer, EncodedBatch, next_sequence, seal
 from .columns import RowColumns
 from .record_layout import ROWS_MAX, STORED_BYTES_MAX, StoredBatch
-from .varint import read_varint, write_varint
+from .varint import read_varint, varint
 
 Header = tuple[str, bytes | None]
 
@@ -29,14 +29,14 @@ def encode_rows(columns: RowColumns, producer: BatchProducer) -> list[EncodedBat
             batches.append(_sealed(out, timestamps[start:row], start, producer))
             out, start = bytearray(HEADER_SIZE), row
             record = encode_record(0, 0, keys[row], values[row], headers[row])
-        write_varint(out, len(record))
+        out += varint(len(record))
         out += record
     batches.append(_sealed(out, timestamps[start:], start, producer))
     return batches
 
 
 def _sealed(out: bytearray, timestamps: list[int], start: int, producer: BatchProducer) -> EncodedBatch:
-    if producer.base_sequence >= 0:
+    if start and producer.base_sequence >= 0:
         producer = producer._replace(base_sequence=next_sequence(producer.base_sequence, start))
     return seal(
         [out],
@@ -60,30 +60,26 @@ def _headers_of(columns: RowColumns) -> Sequence[Sequence[Header]]:
 
 def encode_record(
     timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]
-) -> bytearray:
-    record = bytearray(1)  # attributes
-    write_varint(record, _as_long(timestamp_delta))
-    write_varint(record, offset_delta)
-    _write_bytes(record, key)
-    _write_bytes(record, value)
-    write_varint(record, len(headers))
+) -> bytes:
+    parts = [
+        b"\0",  # attributes
+        varint(_as_long(timestamp_delta)),
+        varint(offset_delta),
+        varint(-1 if key is None else len(key)),
+        key or b"",
+        varint(-1 if value is None else len(value)),
+        value or b"",
+        varint(len(headers)),
+    ]
     for name, content in headers:
-        _write_bytes(record, name.encode())
-        _write_bytes(record, content)
-    return record
+        text = name.encode()
+        parts += (varint(len(text)), text, varint(-1 if content is None else len(content)), content or b"")
+    return b"".join(parts)
 
 
 def _as_long(number: int) -> int:
     """As 64 bits with a sign have it: times may lie further apart, and their difference adds up all the same."""
     return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
-
-
-def _write_bytes(out: bytearray, content: bytes | None) -> None:
-    if content is None:
-        write_varint(out, -1)
-    else:
-        write_varint(out, len(content))
-        out += content
 
 
 _EMPTY: Final[list[dict[str, Any]]] = []

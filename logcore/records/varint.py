@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 
 def write_varint(out: bytearray, value: int) -> None:
     encoded = (value << 1) ^ (value >> 63)
@@ -21,3 +23,19 @@ def read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return (encoded >> 1) ^ -(encoded & 1), position
     raise ValueError("a varint of more than ten bytes")
+
+
+def varint(value: int) -> bytes:
+    """What `write_varint` appends."""
+    if 0 <= value < len(_SMALL):
+        return _SMALL[value]
+    return _written(value)
+
+
+def _written(value: int) -> bytes:
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
+
+
+_SMALL: Final = tuple(map(_written, range(1024)))  # most lengths and differences: to look one up costs a third

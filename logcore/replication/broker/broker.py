@@ -239,6 +239,9 @@ class ReplicaBroker:
                 self._tick(given, now_ms)
             case _:
                 assert_never(given)
+        return self.take_effects()
+
+    def take_effects(self) -> list[Effect]:
         effects, self._out = self._out, []
         return effects
 

@@ -352,13 +352,32 @@ class DiskLog(KeptPartition):
 
     # Durability
 
+    def sync_to(self, end_offset: int) -> int:
+        """Makes it durable up to here at least: writers that come while a sync runs share the next one. Gives up to
+        where it is durable. Raises as `sync_all`."""
+        with self._lock:
+            while self._syncing and self._durable_offset < end_offset:
+                self._changed.wait()
+            if self._durable_offset >= end_offset:
+                return self._durable_offset
+            unsynced = self._begin_sync()
+        self._end_sync(unsynced)
+        return unsynced.end_offset
+
     def sync_all(self) -> None:
         """Makes durable what is in the log now: one sync at a time. Raises `LogError`; then it takes no more (R17)."""
         with self._lock:
             self._wait_for_sync()
-            self.check_usable()
-            unsynced = self._unsynced()
-            self._syncing = True
+            unsynced = self._begin_sync()
+        self._end_sync(unsynced)
+
+    def _begin_sync(self) -> _Unsynced:
+        self.check_usable()
+        unsynced = self._unsynced()
+        self._syncing = True
+        return unsynced
+
+    def _end_sync(self, unsynced: _Unsynced) -> None:
         failure, noted = None, False
         try:
             noted = self._make_durable(unsynced)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -87,6 +88,7 @@ class DiskLogs:
         self._unreadable: dict[PartitionId, str] = {}
         self._configured: dict[str, _Configured] = {}
         self._dirty: dict[PartitionId, None] = {}
+        self._noting = threading.Lock()  # of `_begun`
         self._closed = False
         self.failed = False
         self.cuts = 0
@@ -279,8 +281,34 @@ class DiskLogs:
             _sync(*logs.values())
         elif logs:
             self._sync_together(list(logs.values()))
-        if self.opens_late:
-            self._begun.note(logs)
+        self._note_begun(logs)
+
+    def sync_to(self, partition: PartitionId, end_offset: int) -> int:
+        """Makes a log durable up to there at least, on the thread of who waits for that: see `DiskLog.sync_to`. Any
+        thread may call it. Raises `LogError`."""
+        log = self._open.get(partition)
+        if log is None:
+            return end_offset  # it was deleted
+        try:
+            durable_to = log.sync_to(end_offset)
+        except (LogError, OSError):
+            if not log.deleted:
+                raise
+            return end_offset
+        if partition not in self._begun:
+            self._note_begun((partition,))
+        return durable_to
+
+    def sync_each(self, ends: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
+        """The same of several logs, at the same time. Raises `LogError`."""
+        asked = {partition: self._pool.submit(self.sync_to, partition, end) for partition, end in ends.items()}
+        wait(asked.values())
+        return {partition: done.result() for partition, done in asked.items()}
+
+    def _note_begun(self, partitions: Iterable[PartitionId]) -> None:
+        if self.opens_late and any(partition not in self._begun for partition in partitions):
+            with self._noting:
+                self._begun.note(each for each in partitions if each in self._open)
 
     def _sync_together(self, logs: Sequence[DiskLog]) -> None:
         others = [self._pool.submit(_sync, log) for log in logs[:-1]]

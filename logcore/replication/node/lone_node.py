@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Final, TypeVar, assert_never
 
 import structlog
 
+from ..broker.lone_leaders import LoneLeaders, Stored
 from ..machine import (
+    BROKER,
     Asked,
     Committed,
     Effect,
@@ -35,8 +37,9 @@ from ..machine import (
     Send,
     Tick,
 )
+from ..replica.replica_messages import ForPartition, PartitionId, Produce
 from .node_links import LinkTraffic, PeerAddress
-from .node_runtime import ASK_S, NoAnswer, NodeStopped, Running, time_of_day_ms
+from .node_runtime import ASK_S, Awaiting, NoAnswer, NodeStopped, Running, time_of_day_ms
 
 if TYPE_CHECKING:
     from ..machine_messages import Answer, Request
@@ -44,7 +47,8 @@ if TYPE_CHECKING:
 _log: Final = structlog.get_logger(__name__)
 _TICK_S: Final = 0.05
 _TICK_S_MAX: Final = 0.5  # where nobody has asked for anything: to wake up costs more than what a tick does
-_FIRST_TICK_S: Final = 0.001  # until it serves, which takes a handful of them
+_FIRST_TICKS: Final = 20  # until it serves, which takes a handful of them
+_FIRST_TICK_S: Final = 0.001  # of those behind them
 _LOOK_S: Final = 0.0005
 _Result = TypeVar("_Result")
 
@@ -96,11 +100,15 @@ class LoneNode:
         panicked: Callable[[str], None],
         serves: Callable[[], bool] = lambda: True,
         now_ms: Callable[[], int] = time_of_day_ms,
+        leaders: LoneLeaders | None = None,
     ) -> None:
-        """In: `serves`: whether the machines have come to know each other; `now_ms`: the time of day."""
+        """In: `serves`: whether the machines have come to know each other; `now_ms`: the time of day; `leaders`: of the
+        machine `broker`."""
         self._now_ms = now_ms
         self.id = node
         self._serves = serves
+        self.served = threading.Event()
+        """Is set once the machines have come to know each other, or never will."""
         self._machines = dict(machines)
         self._panicked = panicked
         self._turn = threading.RLock()  # who has it steps the machines; all that is below belongs to him
@@ -111,8 +119,11 @@ class LoneNode:
         self._requests = 0
         self._told_requests = 0  # how many requests there were when the machines heard last what time it is
         self._rests = False  # nobody has asked for anything, so they hear it seldom
+        self._leaders = leaders
+        self._left: list[tuple[Stored, Awaiting]] = []  # to the node's thread
+        self._own_syncs = 0  # of partitions, by who waits for them
         self._holds = 0  # callers of `hold`: no sync begins
-        self._asked: dict[RequestId, Future[Answer] | _Awaited] = {}
+        self._asked: dict[RequestId, Awaiting] = {}
         self._unsynced: dict[str, None] = {}  # the machines that have changes waiting, in order
         self._woken = threading.Event()  # there is something to make durable that nobody waits for
         self._thread = threading.Thread(target=self._run, name=f"node {node}", daemon=True)
@@ -127,13 +138,28 @@ class LoneNode:
         return self._stepping and self._stepper == threading.get_ident()
 
     def start(self) -> None:
+        """The machines come to know each other on this thread, which has nothing else to do: to wait for ticks of
+        another one takes several times as long. `served` says whether they have, then or later."""
+        for _ in range(_FIRST_TICKS):
+            if self._looks_whether_it_serves() or self._stopped or not self._machines:
+                break
+            with self._turn:
+                self._tell_the_time()
+            while self._make_durable():
+                pass
         self._thread.start()
+
+    def _looks_whether_it_serves(self) -> bool:
+        if not self.served.is_set() and self._serves():
+            self.served.set()
+        return self.served.is_set()
 
     def stop(self) -> None:
         """Ends it; who waits for an answer gets `NodeStopped`. Twice is fine."""
         with self._turn:
             self._stopped = True
         self._woken.set()
+        self.served.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
         with self._turn:
@@ -168,6 +194,103 @@ class LoneNode:
                 self._begin(machine, body, None, each)
         return [self._answer_of(each, timeout_s) for each in awaited]
 
+    # Leaders that nobody else copies: see `lone_leaders.py`
+
+    def produce(self, partition: PartitionId, asked: Produce, *, timeout_s: float = ASK_S) -> Answer:
+        """As `answer`, of the partition's replica. Raises as that does."""
+        with self._turn:
+            stored = self._in_turn(lambda leaders: leaders.store(partition, asked))
+            if isinstance(stored, Stored):
+                self._own_syncs += 1
+        if stored is None:
+            return self.answer(BROKER, ForPartition(partition, asked), timeout_s=timeout_s)
+        return self._synced(stored) if isinstance(stored, Stored) else stored
+
+    def begin_produce(self, partition: PartitionId, asked: Produce, waiting: Awaiting) -> None:
+        """The same for who does not wait on this thread: another one makes it durable."""
+        stored: Stored | Answer = None
+        try:
+            with self._turn:
+                stored = self._in_turn(lambda leaders: leaders.store(partition, asked))
+                if isinstance(stored, Stored):
+                    self._left.append((stored, waiting))
+        except NodeStopped as error:
+            waiting.set_exception(error)
+            return
+        if isinstance(stored, Stored):
+            self._woken.set()
+        elif stored is not None:
+            waiting.set_result(stored)
+        else:
+            self._begin(BROKER, ForPartition(partition, asked), None, waiting)
+            self._leave_the_rest()
+
+    def _sync_left(self) -> bool:
+        """Makes durable what `begin_produce` has left to this thread. False where there was nothing to do."""
+        leaders = self._leaders
+        with self._turn:
+            if leaders is None or not self._left or self._holds or self._stopped:
+                return False
+            left, self._left = self._left, []
+            self._own_syncs += 1
+        durable_to, failed = dict[PartitionId, int](), None
+        try:
+            durable_to = leaders.sync_together([stored for stored, _ in left])
+        except Exception as error:
+            failed = str(error)
+        answers: list[Answer] = []
+        with self._turn:
+            self._own_syncs -= 1
+            if not self._stopped and self._machines:
+                for stored, _ in left:
+                    answers.append(leaders.synced(stored, durable_to.get(stored.partition, 0), failed))
+                self._carry_out_all(leaders.take_effects())
+        ended = NodeStopped(f"node {self.id} has ended")
+        for index, (_, waiting) in enumerate(left):
+            if failed is None and answers:
+                waiting.set_result(answers[index])
+            else:
+                waiting.set_exception(ended)
+        return True
+
+    def _in_turn(self, act: Callable[[LoneLeaders], _Result]) -> _Result | None:
+        """None where nothing was done: no sync is to begin. In: it is this thread's turn."""
+        if self._stopped or not self._machines:
+            raise NodeStopped(f"node {self.id} has ended")
+        if self._leaders is None or self._holds or self._stepping:
+            return None
+        self._note_request()
+        try:
+            return act(self._leaders)
+        except Exception as error:
+            self._broke(error)
+            raise NodeStopped(f"node {self.id} has ended") from error
+
+    def _synced(self, stored: Stored) -> Answer:
+        """Makes durable what is not, on this thread; others do so with other partitions meanwhile."""
+        leaders, durable_to, failed = self._leaders, 0, None
+        assert leaders is not None
+        try:
+            durable_to = leaders.sync(stored)
+        except Exception as error:
+            failed = str(error)
+        with self._turn:
+            self._own_syncs -= 1
+            if self._stopped or not self._machines:
+                raise NodeStopped(f"node {self.id} was stopped")
+            answer = leaders.synced(stored, durable_to, failed)
+            self._carry_out_all(leaders.take_effects())
+        if failed is not None:
+            raise NodeStopped(f"node {self.id} has ended")
+        return answer
+
+    def _carry_out_all(self, effects: Sequence[Effect]) -> None:
+        """Those of the broker. In: it is this thread's turn."""
+        if effects:
+            for effect in effects:
+                self._carry_out(BROKER, effect)
+            self._step_all()
+
     def _answer_of(self, awaited: _Awaited, timeout_s: float) -> Answer:
         while not awaited.done and self._make_durable():
             pass
@@ -179,7 +302,7 @@ class LoneNode:
             raise awaited.failure
         return awaited.answer
 
-    def _begin(self, machine: str, body: Request, at: NodeId | None, answer: Future[Answer] | _Awaited) -> None:
+    def _begin(self, machine: str, body: Request, at: NodeId | None, answer: Awaiting) -> None:
         if at is not None and at != self.id:
             answer.set_exception(NoAnswer(f"there is no node {at}"))
             return
@@ -233,7 +356,7 @@ class LoneNode:
         try:
             while True:
                 with self._turn:
-                    if not any(syncing.under_way for syncing in self._syncing.values()):
+                    if not self._own_syncs and not any(each.under_way for each in self._syncing.values()):
                         return look()
                 time.sleep(_LOOK_S)
         finally:
@@ -246,6 +369,9 @@ class LoneNode:
     def _take(self, machine: str, given: Input) -> None:
         """Steps the machine, and whatever that leads to, one after the other. In: it is this thread's turn."""
         self._todo.append((machine, given))
+        self._step_all()
+
+    def _step_all(self) -> None:
         if self._stepping:
             return
         self._stepping, self._stepper = True, threading.get_ident()
@@ -256,10 +382,13 @@ class LoneNode:
                     for effect in self._machines[name].machine.step(now):
                         self._carry_out(name, effect)
         except Exception as error:
-            _log.exception("a machine of this node broke")
-            self._panic(f"{type(error).__name__}: {error}")
+            self._broke(error)
         finally:
             self._stepping = False
+
+    def _broke(self, error: Exception) -> None:
+        _log.exception("a machine of this node broke")
+        self._panic(f"{type(error).__name__}: {error}")
 
     def _carry_out(self, name: str, effect: Effect) -> None:
         match effect:
@@ -287,12 +416,14 @@ class LoneNode:
         self._todo.clear()
         self._machines.clear()
         self._end_waiting(f"node {self.id} has ended")
+        self.served.set()
         self._panicked(reason)
 
     def _end_waiting(self, why: str) -> None:
         asked, self._asked = self._asked, {}
-        for future in asked.values():
-            future.set_exception(NodeStopped(why))
+        left, self._left = self._left, []
+        for waiting in (*asked.values(), *(each for _, each in left)):
+            waiting.set_exception(NodeStopped(why))
 
     # Disks
 
@@ -331,6 +462,9 @@ class LoneNode:
 
     def _tell_the_time(self) -> None:
         """In: it is this thread's turn."""
+        if self._leaders is not None and self._machines:
+            self._leaders.hurry()
+            self._carry_out_all(self._leaders.take_effects())
         now = Tick(time.monotonic_ns() // 1_000_000, self._now_ms())
         for name in list(self._machines):
             self._take(name, now)
@@ -340,16 +474,17 @@ class LoneNode:
         while not self._stopped:
             with self._turn:
                 self._tell_the_time()
-                busy = self._told_requests != self._requests or self._asked or self._unsynced or not self._serves()
+                asked = self._told_requests != self._requests or self._asked or self._left
+                busy = asked or self._unsynced or not self._looks_whether_it_serves()
                 self._told_requests = self._requests
                 self._rests = not busy
             pause_s = _TICK_S if busy else min(2 * pause_s, _TICK_S_MAX)
-            self._pause(pause_s if self._serves() else _FIRST_TICK_S)
+            self._pause(pause_s if self.served.is_set() else _FIRST_TICK_S)
 
     def _pause(self, pause_s: float) -> None:
         """Makes durable what is left to this thread meanwhile. A rest ends with the first request."""
         next_tick, resting = time.monotonic() + pause_s, self._rests
         while not self._stopped and (left_s := next_tick - time.monotonic()) > 0 and self._rests == resting:
-            if not self._make_durable():
+            if not (self._sync_left() or self._make_durable()):
                 self._woken.wait(left_s)
                 self._woken.clear()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar, assert_n
 import structlog
 
 from ..machine import (
+    BROKER,
     Asked,
     Committed,
     Effect,
@@ -32,6 +33,7 @@ from ..machine import (
     Send,
     Tick,
 )
+from ..replica.replica_messages import ForPartition, PartitionId, Produce
 from .node_codec import Frame
 from .node_links import LinkTraffic, NodeLinks, PeerAddress, Peers
 from .node_messages import NODE, AskMachine, MachineAnswered, NodeMessage
@@ -73,6 +75,23 @@ class NodeStopped(RuntimeError):
 
 class NoAnswer(RuntimeError):
     """Another node did not answer in time; what was asked may have happened, or may yet."""
+
+
+class Awaiting(Protocol):
+    """Who waits for an answer; it comes on any thread, once, and may come with locks held."""
+
+    def set_result(self, answer: Answer, /) -> None: ...
+
+    def set_exception(self, failure: Exception, /) -> None: ...
+
+
+def _pass_on(done: Future[Answer], waiting: Awaiting) -> None:
+    failure = done.exception()
+    if failure is None:
+        waiting.set_result(done.result())
+    else:
+        assert isinstance(failure, Exception)
+        waiting.set_exception(failure)
 
 
 class _Syncing:
@@ -174,6 +193,14 @@ class NodeRuntime:
             return [each.result(timeout_s) for each in asked]
         except TimeoutError as error:
             raise NoAnswer(f"node {self.id} has not answered in {timeout_s} s") from error
+
+    def produce(self, partition: PartitionId, asked: Produce, *, timeout_s: float = ASK_S) -> Answer:
+        """As `answer`, of the partition's replica on this node. Raises as that does."""
+        return self.answer(BROKER, ForPartition(partition, asked), timeout_s=timeout_s)
+
+    def begin_produce(self, partition: PartitionId, asked: Produce, waiting: Awaiting) -> None:
+        """As `produce`, for who does not wait on this thread."""
+        self.ask(BROKER, ForPartition(partition, asked)).add_done_callback(lambda done: _pass_on(done, waiting))
 
     def tell(self, machine: str, body: Request) -> None:
         """The same to a machine of this node, by who wants no answer."""

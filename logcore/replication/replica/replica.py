@@ -108,6 +108,12 @@ class Replica:
             return Refused(Problem.NOT_LEADER, f"node {self.core.node} does not lead this partition")
         return self.leader.append_own(batches)
 
+    def synced(self, end_offset: int, failed: str | None) -> list[Effect]:
+        """The log is durable up to here, or will never be. In: nobody else has this log (`ReplicaCore.alone`)."""
+        if self.core.stopped is None and self.core.synced(end_offset, failed):
+            self._go_on()
+        return self.core.take_effects()
+
     def flush(self) -> list[Effect]:
         """Makes durable what was appended, and passes it on to the followers that wait."""
         self.core.sync()

@@ -268,7 +268,7 @@ class ReplicaCore:
         if self.stopped is not None or (self._syncing and not self.alone):
             return
         end, start = self._syncing[-1][1:] if self._syncing else (self.durable_offset, self.durable_start)
-        if end < self.log.end_offset or start < self.log.log_start_offset:
+        if max(end, self.durable_offset) < self.log.end_offset or start < self.log.log_start_offset:
             self._persist()
 
     def _persist(self) -> None:
@@ -285,5 +285,17 @@ class ReplicaCore:
         if not self._syncing or not self._syncing[0].operation <= operation <= self._syncing[-1].operation:
             return False  # the log was cut since
         while self._syncing and self._syncing[0].operation <= operation:
-            _, self.durable_offset, self.durable_start = self._syncing.popleft()
+            _, end_offset, self.durable_start = self._syncing.popleft()
+            self.durable_offset = max(self.durable_offset, end_offset)  # a sync of its own may have come further
+        return True
+
+    def synced(self, end_offset: int, failed: str | None) -> bool:
+        """As `persisted`, of a sync that whoever waits for it has carried out. In: this node is `alone`: nobody has cut
+        the log meanwhile."""
+        if failed is not None:
+            self.panic(f"the disk failed a sync: {failed}")  # R17
+            return False
+        if end_offset <= self.durable_offset:
+            return False
+        self.durable_offset = end_offset
         return True

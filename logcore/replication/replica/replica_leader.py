@@ -12,6 +12,7 @@ from ...errors import InvalidTransactionState, OutOfOrderSequence, ProducerFence
 from ...records.batch import BatchHeader, EncodedBatch, place
 from ...records.control import encode_marker
 from ...storage.epoch_cache import EpochBoundary
+from ...storage.producer_state import SequencedBatch
 from ..controller.metadata_records import PartitionState
 from ..machine import CONTROLLER, NodeId, Reply, RequestId, Send
 from ..shards.transaction_messages import EndRefused, MarkerWritten, TransactionVerified, WriteMarker
@@ -143,30 +144,54 @@ class Leader:
             return refused
         if first.transactional and not asked.verified and self.verification.holds(first.producer_id):
             return self.verification.park(request, asked)
-        try:
-            repeated = core.log.state.check(first)
-        except ProducerFenced as error:
-            return Refused(Problem.PRODUCER_FENCED, error.message)
-        except OutOfOrderSequence as error:
-            return Refused(Problem.OUT_OF_ORDER_SEQUENCE, error.message)
-        except InvalidTransactionState as error:
-            return Refused(Problem.INVALID_TXN_STATE, error.message)
+        repeated = self._repeated(first)
+        if isinstance(repeated, Refused):
+            return repeated
         if repeated is not None:
             # It is stored, but it may not be committed yet.
             stored = Produced(repeated.base_offset, core.leader_epoch)
             return stored if asked.here else self._answer_later(request, repeated.last_offset + 1, stored, asked.acks)
         if first.transactional and not asked.verified and not self._is_open_here(first):
             return self.verification.park(request, asked)
+        stored = self._store(first, asked)
+        if isinstance(stored, Refused) or asked.here:
+            return stored
+        return self._answer_later(request, core.log.end_offset, stored, asked.acks)
+
+    def store(self, asked: Produce) -> Produced | Refused | None:
+        """As a request for it, but for the answer: the records are in the log, and nobody is told when they are
+        committed. None where that is not known at once: `ask` is to do it."""
+        first = asked.batches[0].header
+        if first.transactional and not asked.verified:
+            if self.verification.holds(first.producer_id) or not self._is_open_here(first):
+                return None
+        refused = self._why_not(asked)
+        if refused is not None:
+            return refused
+        repeated = self._repeated(first)
+        if repeated is None:
+            return self._store(first, asked)
+        return repeated if isinstance(repeated, Refused) else None
+
+    def _repeated(self, first: BatchHeader) -> SequencedBatch | Refused | None:
+        """The stored batch that it repeats; None where it is new."""
+        try:
+            return self._core.log.state.check(first)
+        except ProducerFenced as error:
+            return Refused(Problem.PRODUCER_FENCED, error.message)
+        except OutOfOrderSequence as error:
+            return Refused(Problem.OUT_OF_ORDER_SEQUENCE, error.message)
+        except InvalidTransactionState as error:
+            return Refused(Problem.INVALID_TXN_STATE, error.message)
+
+    def _store(self, first: BatchHeader, asked: Produce) -> Produced | Refused:
         if self.settling.holds(first.producer_id):
             text = "how an earlier transaction of the producer ended was lost here, and is asked of its coordinator"
             return Refused(Problem.CONCURRENT_TRANSACTIONS, text)
         owes = self.settling.owes
         if owes is not None:
             return Refused(Problem.STORAGE_ERROR, owes)
-        stored = self._append(asked.batches)
-        if isinstance(stored, Refused) or asked.here:
-            return stored
-        return self._answer_later(request, core.log.end_offset, stored, asked.acks)
+        return self._append(asked.batches)
 
     def _await_committed(self, request: RequestId) -> CommittedTo | None:
         """None where the answer comes later."""

@@ -25,6 +25,7 @@ from .coordination_messages import (
     ForEveryShard,
     ForGroup,
     ForTransaction,
+    ShardAnswer,
     ShardQuestion,
     ShardRequest,
     ShardView,
@@ -223,6 +224,13 @@ class Coordinators:
             self._run(led, lambda: led.shard.receive(sender, message), refuse)
         elif led is None and (unwritten := self._unwritten.get(message.partition)) is not None:
             self._refuse_end(sender, message, unwritten)
+
+    def verified_now(self, asked: VerifyTransaction) -> ShardAnswer | None:
+        """The answer to a question that writes nothing down, where it is there at once. In: which shard it is for is
+        not looked at: it is that of the transactional id."""
+        partition = place_of(self.image, TRANSACTIONS_TOPIC, asked.transactional_id)
+        led = self._led.get(partition) if partition is not None else None
+        return led.shard.verified_now(asked) if led is not None and led.begun else None
 
     def _refuse_end(self, sender: NodeId, message: ShardMessage, refused: Refused) -> None:
         if isinstance(message, ApplyOffsets):

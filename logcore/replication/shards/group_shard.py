@@ -59,6 +59,7 @@ from .transaction_messages import (
     ShardMessage,
     TransactionMessage,
     TransactionRequest,
+    VerifyTransaction,
 )
 
 _NEVER: Final = 1 << 62
@@ -277,6 +278,9 @@ class GroupShard:
             self._write_groups()
 
     # Transactions that commit offsets
+
+    def verified_now(self, asked: VerifyTransaction) -> None:
+        """Transactions are asked for of their own coordinators."""
 
     def receive(self, sender: NodeId, message: ShardMessage) -> None:
         match message:

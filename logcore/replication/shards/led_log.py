@@ -14,7 +14,7 @@ from ..replica.replica import Replica
 from ..replica.replica_messages import PartitionId, Refused
 from .coordination_messages import ShardAnswer, ShardQuestion, ShardRequest, ShardView
 from .kept_transactions import KeptTransaction
-from .transaction_messages import ShardMessage
+from .transaction_messages import ShardMessage, VerifyTransaction
 
 if TYPE_CHECKING:
     from ..machine_messages import Message
@@ -56,6 +56,10 @@ class Shard(Protocol):
 
     def receive(self, sender: NodeId, message: ShardMessage) -> None:
         """A message of another node's, or this one's, machine `broker` that names this partition."""
+        ...
+
+    def verified_now(self, asked: VerifyTransaction) -> ShardAnswer | None:
+        """What `receive` would have it answered, to who does not wait; None where that takes time."""
         ...
 
     def tick(self) -> None:

@@ -285,8 +285,7 @@ class TransactionShard:
             waiting.answer(concurrent())
 
     def _try_end_again(self, key: str) -> None:
-        standing = self._core.standing(key)
-        if standing is not None and standing.ending is not None and self._log.alone:
+        if (standing := self._core.standing(key)) is not None and standing.ending is not None and self._log.alone:
             self._ends.try_again(standing.ending)
 
     def _without_room(self, key: str) -> Refused | None:
@@ -367,8 +366,7 @@ class TransactionShard:
         """Raises `ProducerFenced`."""
         self._check_current(identity)
         self._kept.add(identity, partition, self._log.now_ms)
-        standing = self._core.standing(identity.transactional_id)
-        if standing is not None:
+        if (standing := self._core.standing(identity.transactional_id)) is not None:
             self._due_ms = min(self._due_ms, self._log.now_ms + standing.record.timeout_ms)
         return Included()
 
@@ -403,10 +401,8 @@ class TransactionShard:
         offsets = self._sent_offsets(key, asked)
         if self._core.current(key) == identity:  # else it is asked for again, or in vain
             self._bring_in(key)
-        if asked.committed:
-            ready = self._core.step(Commit(identity, asked.raises_epoch, offsets))
-        else:
-            ready = self._core.step(Abort(identity, asked.raises_epoch))
+        raises = asked.raises_epoch
+        ready = self._core.step(Commit(identity, raises, offsets) if asked.committed else Abort(identity, raises))
         self._carry_out(key, ready)
         after = ready.identity or identity
         answer(ProducerGiven(after.producer_id, after.epoch))
@@ -503,6 +499,13 @@ class TransactionShard:
                 foreign: GroupMessage = message
                 raise AssertionError(f"not for transactions: {foreign!r}")
 
+    def verified_now(self, asked: VerifyTransaction) -> TransactionAnswer | None:
+        """As `Shard` says."""
+        answers: list[TransactionAnswer] = []
+        if not self._has_to_wait(asked.transactional_id, asked):
+            self._take(asked.transactional_id, asked, answers.append)
+        return answers[0] if answers else None
+
     def _tell_outcome(self, sender: NodeId, asked: AskOutcome) -> None:
         """Nothing is said of a producer that this shard does not know, nor where nobody knows how it ended: then the
         partition asks again, and people may decide (`kafka-transactions.sh abort`)."""
@@ -556,12 +559,12 @@ class TransactionShard:
         for key, opened_ms in list(self._opened_ms.items()):
             standing = self._core.standing(key)
             assert standing is not None and standing.state is TransactionState.ONGOING
-            due_ms = opened_ms + standing.record.timeout_ms
-            needs_id = standing.record.epoch >= EPOCH_MAX
-            if now_ms < due_ms or (needs_id and not self._has_id()):
+            record = standing.record
+            due_ms = opened_ms + record.timeout_ms
+            if now_ms < due_ms or (record.epoch >= EPOCH_MAX and not self._has_id()):
                 self._due_ms = min(self._due_ms, due_ms)
                 continue
-            identity = Identity(key, standing.record.producer_id, standing.record.epoch)
+            identity = Identity(key, record.producer_id, record.epoch)
             self._carry_out(key, self._core.step(Abort(identity, raises_epoch=True)))
 
     def _note_kept_overdue(self) -> None:
@@ -585,11 +588,8 @@ class TransactionShard:
             self._looks_at_ms = self._log.now_ms + self._settings.expire_ms  # nothing is older for certain
             return
         before_ms = self._log.wall_ms - self._settings.expire_ms
-        entries: list[Entry] = []
         unused = [key for key, used_ms in self._used_ms.items() if used_ms < before_ms and self._kept.of(key) is None]
-        for key in unused:
-            entries += self._core.forget(key)
-        self._write(entries)
+        self._write([entry for key in unused for entry in self._core.forget(key)])
 
     # For people
 
