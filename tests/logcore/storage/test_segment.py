@@ -61,7 +61,7 @@ def files_of_at_most(size: int) -> Generator[None]:
 
 def test_segments_are_named_by_their_base_offset(tmp_path: Path) -> None:
     assert file_name(1234) == "00000000000000001234.log"
-    for name in (file_name(70), file_name(8), "checkpoint.json", "0x1.log", "00000000000000000009.index"):
+    for name in (file_name(70), file_name(8), "checkpoint.json", "00001x.log", "00000000000000000009.index"):
         (tmp_path / name).write_bytes(b"")
     assert base_offsets(tmp_path) == [8, 70]
 
@@ -219,6 +219,8 @@ def test_a_removed_segment_leaves_no_file_and_no_descriptor(segment: Segment, fi
     assert len(os.listdir(tmp_path)) == 2 and files.count == 1
     segment.remove()
     assert (os.listdir(tmp_path), files.count) == ([], 0)
+    descriptors = [os.readlink(each.path) for each in os.scandir("/proc/self/fd") if each.is_symlink()]
+    assert not [path for path in descriptors if path.startswith(str(tmp_path))]
     segment.remove()  # a crash may have come in between
 
 
@@ -310,7 +312,11 @@ def test_an_index_that_is_behind_is_not_written_on_with_a_gap(segment: Segment) 
 
 
 @pytest.mark.parametrize("size", [256 * KIB - 1, 256 * KIB], ids=["smaller", "large"])
-def test_the_index_of_a_large_segment_is_kept_in_a_file_once_it_is_sealed(segment: Segment, size: int) -> None:
+def test_the_index_of_a_large_segment_is_kept_in_a_file_once_it_is_sealed(
+    segment: Segment, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not synced: it can be built again."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: pytest.fail("it was synced"))
     segment.append([batch(50, size=size - BYTES, time=5), batch(51, time=4)], 0)
     assert segment.index.covered == size
     assert not segment.index_path.exists(), "it is written to"
@@ -505,6 +511,28 @@ def test_a_batch_whose_length_is_damaged_hides_no_batch_behind_it(tmp_path: Path
     assert segment.position_before(52) == (2 * PAGE, 52)
     assert segment.position_before(53) == (3 * PAGE, 53)
     assert segment.index.end_offset == 54
+
+
+def test_an_offset_below_the_damage_does_not_come_again_behind_it(tmp_path: Path) -> None:
+    """At least one offset was among the zeros, and those of the batch before them are known."""
+    first, repeated, following = pages(50, 51, 52)
+    segment = indexed(tmp_path, bytes_of(first) + bytes(PAGE) + bytes_of(repeated, following))
+    assert [segment.position_before(offset) for offset in (51, 52)] == [(0, 50), (3 * PAGE, 52)]
+
+
+def test_an_offset_of_a_batch_whose_length_is_damaged_does_not_come_again_behind_it(tmp_path: Path) -> None:
+    data = bytearray(bytes_of(*pages(50, 51, 51, 52)))
+    data[PAGE + 8 : PAGE + 12] = (PAGE // 2).to_bytes(4, "big")
+    segment = indexed(tmp_path, bytes(data))
+    assert [segment.position_before(offset) for offset in (51, 52)] == [(PAGE, 51), (3 * PAGE, 52)]
+
+
+def test_a_batch_inside_a_record_is_no_batch_of_the_segment(tmp_path: Path) -> None:
+    """Not even where the last batch, which holds it, is damaged: its length is right, and nothing is behind it."""
+    data = bytearray(bytes_of(*pages(50, 51)))
+    data[PAGE + 500 : PAGE + 600] = bytes_of(batch(52))
+    segment = indexed(tmp_path, bytes(data))
+    assert (segment.position_before(52), segment.index.end_offset) == ((PAGE, 51), 52)
 
 
 def test_a_batch_of_which_only_the_records_are_damaged_is_in_the_index(tmp_path: Path) -> None:
