@@ -30,8 +30,7 @@ from millstream.logcore.records.column_keys import key_metadata
 
 from .clients.asking import until
 from .expected_records import DELETE_RETENTION_MS, TOPIC, Expected, ExpectedPartition, Key, Value
-from .log_records import partition_folder
-from .stillness import still
+from .log_records import crashed_copy, partition_folder
 
 CONFIGS = (
     {"segment.bytes": "1024"},
@@ -209,8 +208,7 @@ class LogModel:
     def crash(self) -> None:
         """What the process leaves on disk is all there is."""
         before, after = self._folder / str(self._lives), self._folder / str(self._lives + 1)
-        with still(self.log):
-            shutil.copytree(before, after)
+        crashed_copy(self.log, before, after)
         self._lives += 1
         self.log.close()
         shutil.rmtree(before)

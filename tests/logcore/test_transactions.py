@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,8 +15,7 @@ from millstream.logcore.errors import InvalidTransactionState, LogClosed, LogFul
 from millstream.logcore.log import Log, open_log
 
 from .clients.asking import patiently, until
-from .log_records import columnar, rows, segment_files, values_of
-from .stillness import still
+from .log_records import columnar, crashed_copy, rows, segment_files, values_of
 
 SOURCE = TopicPartition("t", 1)
 Seen = tuple[list[bytes | int | None], list[bytes | int | None], Mapping[TopicPartition, int]]
@@ -177,10 +175,7 @@ def test_offsets_of_a_completed_transaction_are_not_applied_twice(log: Log, fold
     producer.send_offsets("g", {SOURCE: 100})
     producer.commit()
     log.commit_offsets("g", {SOURCE: 200})
-    crashed = folder.with_name("crashed")
-    with still(log):
-        shutil.copytree(folder, crashed)
-    with open_log(crashed) as reopened:
+    with open_log(crashed_copy(log, folder, folder.with_name("crashed"))) as reopened:
         assert reopened.committed_offsets("g") == {SOURCE: 200}
 
 
@@ -191,10 +186,7 @@ def test_a_later_open_transaction_is_not_committed_in_place_of_the_prepared_one(
     producer.commit()
     producer.begin()
     producer.append("t", 0, rows(b"second"))
-    crashed = folder.with_name("crashed")
-    with still(log):
-        shutil.copytree(folder, crashed)
-    with open_log(crashed) as reopened:
+    with open_log(crashed_copy(log, folder, folder.with_name("crashed"))) as reopened:
         assert values_of(reopened, "t") == [b"first"]
 
 

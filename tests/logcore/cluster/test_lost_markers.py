@@ -21,8 +21,7 @@ from millstream.logcore.replication.shards.coordination_messages import ForTrans
 from millstream.logcore.replication.shards.transaction_messages import Included, IncludePartitions
 
 from ..damage import read_all
-from ..log_records import rows
-from ..stillness import still
+from ..log_records import crashed_copy, rows
 from .nodes import Cluster, until
 
 _TRANSACTIONS: Final = 6
@@ -91,8 +90,7 @@ def test_each_transaction_ends_as_it_was_decided_whatever_marker_is_lost(tmp_pat
     with open_log(folder) as log:
         written = _live(log)
         whole = log.offsets("t", 0).log_end_offset
-        with still(log):
-            killed = shutil.copytree(folder, tmp_path / "killed")
+        killed = crashed_copy(log, folder, tmp_path / "killed")
     folder = killed if end == "killed" else folder
     for at, offset in list(_batches(_segment(folder, "t")))[1:]:
         copy = shutil.copytree(folder, tmp_path / "copy")
