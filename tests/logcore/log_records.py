@@ -10,7 +10,11 @@ import pyarrow as pa
 
 from millstream.logcore.client import ColumnarRecords, FetchedRows, Isolation, LogClient, RowRecords
 from millstream.logcore.cluster.node_folder import replica_folder, topics_of_node
+from millstream.logcore.errors import LogFull, LogWriteFailed
 from millstream.logcore.log import Log
+
+NO_ROOM_YET = (LogFull, LogWriteFailed)
+"""A coordinator that was refused a write tries again later; over the network no code says that the disk is full."""
 
 
 def rows(*values: bytes | None, key: bytes | None = b"k", timestamp: int = 7) -> RowRecords:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from waiting import eventually, without_error
 
 from millstream.logcore import failpoints
 from millstream.logcore.client import Offsets, TopicPartition, TransactionalProducer
@@ -14,8 +15,7 @@ from millstream.logcore.cluster.cluster_layout import COORDINATOR_CONFIG
 from millstream.logcore.errors import InvalidTransactionState, LogClosed, LogFull
 from millstream.logcore.log import Log, open_log
 
-from .clients.asking import patiently, until
-from .log_records import columnar, crashed_copy, rows, segment_files, values_of
+from .log_records import NO_ROOM_YET, columnar, crashed_copy, rows, segment_files, values_of
 
 SOURCE = TopicPartition("t", 1)
 Seen = tuple[list[bytes | int | None], list[bytes | int | None], Mapping[TopicPartition, int]]
@@ -109,7 +109,7 @@ def test_a_commit_whose_sync_fails_is_whole_when_the_log_is_opened_again(log: Lo
     with suppress(LogClosed):
         producer.commit()
         committed = True
-    until(lambda: log.node.failure is not None)
+    eventually(lambda: log.node.failure is not None)
     failpoints.arm("")
     log.close()
     with open_log(folder) as reopened:
@@ -147,9 +147,9 @@ def test_a_decided_commit_goes_on_when_there_is_room_again(log: Log, write: int)
     failpoints.arm(f"append.write:{write}:enospc")
     with suppress(LogFull):  # it is decided, but not to be seen everywhere yet
         producer.commit()
-    until(lambda: failpoints.hits("append.write") >= write)
-    patiently(lambda: seen(log))
-    until(lambda: seen(log) == ([b"a"], [b"b"], {SOURCE: 1}))
+    eventually(lambda: failpoints.hits("append.write") >= write)
+    without_error(lambda: seen(log), NO_ROOM_YET)
+    eventually(lambda: seen(log) == ([b"a"], [b"b"], {SOURCE: 1}))
 
 
 @pytest.mark.parametrize("point", ["txn.after_prepare:1:raise", "txn.marker:1:eio", "txn.marker:2:eio"])
