@@ -57,6 +57,7 @@ _SLOWER_AT_MOST: Final = 2  # … times what its tests take without it
 _WAITING_AT_MOST: Final = 6  # times its limit a mutant may take on the clock: it waits, or others use the machine
 _NOTE: Final = "_line_runs"  # the function that a noted module calls with its lines
 _PYTEST: Final = (
+    "--assert=plain",  # what rewrites `assert` would import the module in our place: Millstream is a plugin of pytest
     "-o",
     "timeout=900",
     "-x",
@@ -255,7 +256,10 @@ class Worker(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader)
 
     def end(self, status: int) -> None:
         """In a child: tell what the tests reached, and end without waiting for threads."""
-        if self._wanted is None:
+        if not self._loaded:
+            print(f"no test of {self.name} imports it", file=sys.stderr)
+            status = 1
+        elif self._wanted is None:
             told = {
                 "lines": {test: sorted(lines) for test, lines in self._reach.lines.items()},
                 "seconds": self._reach.seconds,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -147,6 +149,16 @@ def test_a_changed_constant_of_a_compiled_loop_reaches_the_loops_that_call_it(
     exec(compile(mutated(LOOP, two.number), str(tmp_path / "changed_loop.py"), "exec"), module.__dict__)
     monkeypatch.delitem(sys.modules, "calling_loop")
     assert importlib.import_module("calling_loop").twice(0) == 4
+
+
+def test_a_mutant_takes_the_place_of_the_module_that_its_tests_import(tmp_path: Path) -> None:
+    """With the plugins of this environment, Millstream's among them."""
+    program = "import sys, pathlib; from scripts import mutants; mutants.RESULTS = pathlib.Path(sys.argv[1], 'kept')"
+    command = [sys.executable, "-c", f"{program}; mutants.main(sys.argv[2:])", str(tmp_path), "--work", str(tmp_path)]
+    command += ["--module", "logcore/storage/segment.py", "--mutant", "end_at: without", "--jobs", "1"]
+    subprocess.run(command, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL)
+    outcomes = json.loads((tmp_path / "outcomes.json").read_text(encoding="utf-8"))
+    assert list(outcomes.values()) == ["killed"]
 
 
 def test_each_statement_notes_its_line_when_it_runs_and_a_compiled_loop_all_its_lines_at_once() -> None:

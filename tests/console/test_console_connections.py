@@ -7,7 +7,7 @@ import re
 
 from console_lab import SCRIPT, Console, ConsoleLab
 from playwright.sync_api import expect
-from running_server import eventually
+from waiting import eventually
 
 DEMO = "connectors/DEMO_ORDERS"
 

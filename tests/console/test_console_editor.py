@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from console_lab import BIG, Console, ConsoleLab
 from playwright.sync_api import Locator, Page, expect
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 

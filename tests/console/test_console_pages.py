@@ -7,7 +7,7 @@ import re
 import pytest
 from console_lab import Console, ConsoleLab
 from playwright.sync_api import expect
-from running_server import eventually
+from waiting import eventually
 
 
 def test_the_overview_counts_what_there_is(console: Console) -> None:

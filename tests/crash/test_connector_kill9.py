@@ -8,10 +8,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from connectors import read_topic, wait_for
+from connectors import read_topic
 from postgres_changes import CREATE_TABLE, check_topic, writing
 from postgres_server import postgres_server
 from running_server import ServerProcess
+from waiting import eventually
 
 from millstream.executor.connect.postgres.pg_connections import lsn_of
 from millstream.logcore.log import open_log
@@ -43,7 +44,7 @@ def test_each_change_is_there_once_after_many_kills(tmp_path: Path) -> None:
                 (offset,) = httpx.get(f"{process.url}/connectors/pg/offsets").json()["offsets"] or ({"offset": {}},)
                 return lsn_of(offset["offset"].get("lsn", "0/0")) >= end
 
-            wait_for(caught_up, "the end of the WAL")
+            eventually(caught_up, otherwise="not the end of the WAL")
             assert process.stop() == 0
         with open_log(data / "log") as log:
             check_topic(read_topic(log, "pg.public.t"), sql)

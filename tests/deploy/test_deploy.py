@@ -17,8 +17,9 @@ import httpx
 import pytest
 import yaml
 from repository import REPOSITORY
-from running_server import eventually, service_in
+from running_server import service_in
 from three_servers import Servers
+from waiting import eventually
 
 from millstream.server.client import connect
 from millstream.server.config.configuration import Configuration, load_configuration

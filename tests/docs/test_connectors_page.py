@@ -11,9 +11,9 @@ from typing import Any
 
 import deltalake.exceptions
 import pytest
-from connectors import wait_for
 from postgres_server import PostgresServer, postgres_server
 from repository import REPOSITORY
+from waiting import eventually
 
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
 from millstream.server.engine.session import Session
@@ -49,7 +49,7 @@ def _follow(blocks: list[tuple[str, str]], engine: EmbeddedEngine, server: Postg
         match kind:
             case "rows":
                 expected = [json.loads(line) for line in block.splitlines()]
-                wait_for(lambda: _rows(engine, server, *asked) == expected, f"{asked}: {expected}", 20)  # noqa: B023
+                eventually(lambda: _rows(engine, server, *asked) == expected, 20, otherwise=f"{asked}: {expected}")  # noqa: B023
                 seen += 1
             case "pgsql":
                 with server.connect() as connection:
@@ -82,7 +82,7 @@ def _run(engine: EmbeddedEngine, block: str) -> tuple[str, str] | None:
             continue
         if isinstance(parsed, CreateSource) and "PARTITIONS" not in parsed.properties:
             topic = str(parsed.properties["KAFKA_TOPIC"])
-            wait_for(lambda topic=topic: engine.log.topic(topic) is not None, topic)
+            eventually(lambda topic=topic: engine.log.topic(topic) is not None, otherwise=topic)
         engine.execute(f"{statement};", Session())
     return asked
 

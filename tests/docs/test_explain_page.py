@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from running_server import eventually
+from waiting import eventually
 
 from millstream.repl.text.entity_text import entity_lines
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine

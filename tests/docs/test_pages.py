@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from repository import REPOSITORY
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.server.config.configuration import load_configuration
 from millstream.server.engine.session import Session

@@ -6,12 +6,12 @@ import json
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hand_plans import count_plan, filter_plan, read_all, rows
+from waiting import eventually
 
 from millstream.executor.queries import query_worker
 from millstream.executor.queries.duckdb_executor import DuckDBExecutor
@@ -70,13 +70,6 @@ def executor(client: LogClient, tmp_path: Path) -> Iterator[DuckDBExecutor]:
 
 def query(plan: PhysicalPlan) -> PersistentQuery:
     return PersistentQuery(plan.query_id, "", plan, "SINK", ("INPUT",), "CREATE_AS")
-
-
-def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 def append(client: LogClient, count: int) -> None:

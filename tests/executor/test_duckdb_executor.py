@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hand_plans import count_plan, filter_plan, read_all, rows
+from waiting import eventually
 
 from millstream.executor.errors import UnknownQuery
 from millstream.executor.queries.duckdb_executor import DuckDBExecutor
@@ -40,13 +40,6 @@ def executor(client: LogClient, tmp_path: Path) -> Iterator[DuckDBExecutor]:
 
 def query(plan: PhysicalPlan) -> PersistentQuery:
     return PersistentQuery(plan.query_id, "", plan, "SINK", ("INPUT",), "CREATE_AS")
-
-
-def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 def records(client: LogClient, *numbers: int) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 from external_topics import consumed, create_topic, produce
-from running_server import ENVIRONMENT, eventually
+from running_server import ENVIRONMENT
+from waiting import eventually
 
 from bench.apache_kafka import ApacheKafka
 from millstream.server.client import connect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from external_topics import consumed, create_topic, produce
-from running_server import eventually
+from waiting import eventually
 
 from millstream.logcore.errors import LogUnavailable
 from millstream.logcore.external.external_log import ExternalLog, ExternalLogSettings

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from external_topics import consumed, create_topic, produce, topic_names
-from running_server import eventually
+from waiting import eventually
 
 from bench.apache_kafka import ApacheKafka
 from millstream.server.engine.session import Session

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 import millstream
 from millstream.logcore.client import FetchedColumns, FetchedRows, LogClient, RowRecords

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from external_topics import consumed, create_topic, produce
-from running_server import eventually
+from waiting import eventually
 
 from bench.apache_kafka import ApacheKafka
 from millstream.server.client import connect

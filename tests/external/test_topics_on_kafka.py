@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from external_topics import consumed, create_topic, delete_topic, produce
-from running_server import eventually
+from waiting import eventually
 
 from bench.apache_kafka import ApacheKafka
 from millstream.errors import StatementError

@@ -16,8 +16,7 @@ from millstream.logcore.errors import CorruptLog
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.records.batch import HEADER_SIZE, read_header
 
-from .log_records import columnar, partition_folder, rows
-from .stillness import still
+from .log_records import columnar, crashed_copy, partition_folder, rows
 
 Served = dict[int, object]
 TOPICS = {
@@ -69,9 +68,7 @@ def make_original(folder: Path, end: Literal["closed", "crashed", "swapping"]) -
     if end == "closed":
         log.close()
         return Original(folder, written, written, closed=True)
-    crashed = folder.with_name(folder.name + "-crashed")
-    with still(log):
-        shutil.copytree(folder, crashed)
+    crashed = crashed_copy(log, folder, folder.with_name(folder.name + "-crashed"))
     log.close()
     shutil.copytree(crashed, folder.with_name("opened"))
     with open_log(folder.with_name("opened"), sync="never") as opened:

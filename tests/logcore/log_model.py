@@ -18,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
+from waiting import eventually
 
 from millstream.logcore.client import ColumnarRecords, RowRecords
 from millstream.logcore.clients.remote_producer import RemoteTransactionalProducer
@@ -28,10 +29,8 @@ from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.records.column_keys import key_metadata
 
-from .clients.asking import until
 from .expected_records import DELETE_RETENTION_MS, TOPIC, Expected, ExpectedPartition, Key, Value
-from .log_records import partition_folder
-from .stillness import still
+from .log_records import crashed_copy, partition_folder
 
 CONFIGS = (
     {"segment.bytes": "1024"},
@@ -209,8 +208,7 @@ class LogModel:
     def crash(self) -> None:
         """What the process leaves on disk is all there is."""
         before, after = self._folder / str(self._lives), self._folder / str(self._lives + 1)
-        with still(self.log):
-            shutil.copytree(before, after)
+        crashed_copy(self.log, before, after)
         self._lives += 1
         self.log.close()
         shutil.rmtree(before)
@@ -238,7 +236,7 @@ class LogModel:
             part.doubt()
         self.log = self._opened(path)
         self._producers = {name: self.log.transactional_producer(name) for name in self._open}
-        until(lambda: all(each.state in _ENDED for each in self.log.served.transactions()))
+        eventually(lambda: all(each.state in _ENDED for each in self.log.served.transactions()))
         for name in list(self._open):
             self._decide(name, aborted=True)
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow as pa
 
 from millstream.logcore.client import ColumnarRecords, FetchedRows, Isolation, LogClient, RowRecords
 from millstream.logcore.cluster.node_folder import replica_folder, topics_of_node
+from millstream.logcore.errors import LogFull, LogWriteFailed
+from millstream.logcore.log import Log
+
+NO_ROOM_YET = (LogFull, LogWriteFailed)
+"""A coordinator that was refused a write tries again later; over the network no code says that the disk is full."""
 
 
 def rows(*values: bytes | None, key: bytes | None = b"k", timestamp: int = 7) -> RowRecords:
@@ -58,3 +64,9 @@ def partition_folder(folder: Path, topic: str = "t", partition: int = 0) -> Path
 
 def segment_files(folder: Path, topic: str = "t", partition: int = 0) -> Sequence[Path]:
     return sorted(partition_folder(folder, topic, partition).glob("*.log"))
+
+
+def crashed_copy(log: Log, folder: Path, copy: Path) -> Path:
+    """The folder of an open log as a crash at this moment would leave it: no file is of before a sync, and another one
+    of after it."""
+    return log.node.hold(lambda: copytree(folder, copy))

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from millstream.logcore.backup.backups import (
     CopyProgress,
@@ -30,7 +31,6 @@ from millstream.logcore.backup.store import BackupFailed, BackupStore, place_at
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log, open_log
 
-from .clients.asking import until
 from .log_records import rows, segment_files, values_of
 
 SOURCE = TopicPartition("src", 0)
@@ -139,7 +139,7 @@ def test_backups_under_load_have_all_that_was_acknowledged_and_whole_transaction
     with ThreadPoolExecutor(3) as pool:
         working = [pool.submit(work) for work in (commit, append, keep_house)]
         try:
-            until(lambda: done["committed"] > 3 and done["appended"] > 100)
+            eventually(lambda: done["committed"] > 3 and done["appended"] > 100)
             for turn in range(3):
                 time.sleep(chance.uniform(0, 0.05))
                 before = dict(done)
@@ -336,7 +336,7 @@ def test_snapshots_end(log: Log, folder: Path) -> None:
         snapshots.take()
     snapshots.remove(ids[0])
     ids[0] = snapshots.take()
-    until(lambda: not list((folder / "snapshots").iterdir()))
+    eventually(lambda: not list((folder / "snapshots").iterdir()))
     for id in ids:
         with pytest.raises(SnapshotRefused, match="no snapshot"):
             snapshots.files(id)

@@ -9,13 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.errors import LogClosed
 from millstream.logcore.log import Log, open_log
 
-from .clients.asking import until
 from .log_records import rows, values_of
 
 SOURCE = TopicPartition("src", 0)
@@ -59,7 +59,7 @@ def test_a_transaction_that_is_open_while_the_log_closes_is_whole_or_not_there(f
         assert count in (len(committed), len(committed) + 1)
         log.transactional_producer("x")
         for partition in range(2):
-            until(lambda partition=partition: _is_stable(log, partition))
+            eventually(lambda partition=partition: _is_stable(log, partition))
             assert values_of(log, "t", partition) == [b"%d" % number for number in range(count)]
 
 
@@ -80,7 +80,7 @@ def test_a_commit_that_is_under_way_is_whole_after_the_log_was_closed(folder: Pa
                 committing.result()
     with open_log(folder) as log:
         for partition in range(2):
-            until(lambda partition=partition: _is_stable(log, partition))
+            eventually(lambda partition=partition: _is_stable(log, partition))
             assert values_of(log, "t", partition) == [b"a"]
 
 

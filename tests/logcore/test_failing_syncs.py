@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.errors import LogClosed, LogWriteFailed
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.storage.disk import LogFile
 
-from .clients.asking import until
 from .log_records import rows, values_of
 
 SOURCE = TopicPartition("src", 0)
@@ -118,7 +118,7 @@ def check(log: Log, told: Told) -> None:
         told.commits[group] = count
         log.transactional_producer(f"q{writer}")
     for partition in range(2):
-        until(lambda partition=partition: _is_stable(log, partition))
+        eventually(lambda partition=partition: _is_stable(log, partition))
     found = [Counter(values_of(log, "t", partition)) for partition in range(2)]
     assert all(max(each.values(), default=0) <= 1 for each in found), "a record is there twice"
     both = set(found[0]) & set(found[1])

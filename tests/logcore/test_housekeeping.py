@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from waiting import eventually
 
 from millstream.errors import LogError
 from millstream.logcore.client import ColumnarRecords, FetchedColumns, FetchedRows, RowRecords, TopicPartition
@@ -35,7 +36,6 @@ from millstream.logcore.storage.timestamps import first_at_or_after, latest_time
 from millstream.logcore.storage.verification import dump
 from millstream.logcore.storage.verification import records_of as records_in
 
-from .clients.asking import until
 from .log_records import columnar, partition_folder, records_of, rows, segment_files, values_of
 
 HOUR_S = 3600.0
@@ -300,7 +300,7 @@ def test_transactional_ids_that_nobody_uses_are_forgotten(folder: Path, monkeypa
         held.begin()
         held.append("t", 0, rows(b"a"))
         left = log.transactional_producer("left")
-        until(lambda: [each.identity.transactional_id for each in log.served.transactions()] == ["held"])
+        eventually(lambda: [each.identity.transactional_id for each in log.served.transactions()] == ["held"])
         held.commit()
         assert values_of(log, "t") == [b"a"]
         with pytest.raises(LogError):
@@ -439,7 +439,7 @@ def test_records_are_deleted_while_others_write(folder: Path) -> None:
         try:
             for _ in range(100):
                 start = log.offsets("busy", 0).log_start_offset
-                until(lambda start=start: log.offsets("busy", 0).high_watermark > start + 5)
+                eventually(lambda start=start: log.offsets("busy", 0).high_watermark > start + 5)
                 log.delete_records("busy", 0, log.offsets("busy", 0).high_watermark - 5)
         finally:
             stop.set()
@@ -498,7 +498,7 @@ def test_retention_does_not_wait_for_compaction(log: Log, clock: Clock, monkeypa
         assert compacting.wait(60)
         for number in range(10):
             log.append("short", 0, keyed(b"k", b"%0900d" % number))
-        until(lambda: log.offsets("short", 0).log_start_offset > 0)
+        eventually(lambda: log.offsets("short", 0).log_start_offset > 0)
     finally:
         go_on.set()
         keeper.stop()

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition, TransactionalProducer
@@ -14,7 +15,6 @@ from millstream.logcore.failpoints import FailpointHit
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.records.batch import read_header
 
-from .clients.asking import until
 from .log_records import partition_folder, rows, segment_files, values_of
 
 NOW_S = 1_700_000_000.0  # as the first log had it: else its segment is old
@@ -74,7 +74,7 @@ def test_a_commit_that_is_under_way_saves_nothing_of_an_older_transaction(log: L
         producer.append("t", 1, rows(b"committed"))
         killed_while_it_commits(producer)
     with open_log(folder) as again:
-        until(lambda: values_of(again, "t", 1) == [b"committed"])
+        eventually(lambda: values_of(again, "t", 1) == [b"committed"])
         assert values_of(again, "t", 0) == []
         assert again.offsets("t", 0).last_stable_offset == again.offsets("t", 0).high_watermark
         again.transactional_producer("p")
@@ -89,7 +89,7 @@ def test_a_prepared_commit_is_completed_before_its_offsets_are_told(log: Log, fo
     killed_while_it_commits(producer)
     with open_log(killed(log, folder)) as reopened:
         assert reopened.committed_offsets("g") == {TopicPartition("t", 1): 5}
-        until(lambda: values_of(reopened, "t", 0) == [b"committed"])
+        eventually(lambda: values_of(reopened, "t", 0) == [b"committed"])
 
 
 def test_room_that_was_taken_ahead_is_used_on_after_a_kill(log: Log, folder: Path) -> None:

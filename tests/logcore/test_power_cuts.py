@@ -11,11 +11,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from waiting import eventually
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log, open_log
 
-from .clients.asking import until
 from .log_model import LogModel
 from .log_records import rows, values_of
 from .replication.power import Disk, Power, lay_out
@@ -165,7 +165,7 @@ def check(root: Path, acknowledged: int) -> int:
         assert count in (acknowledged, acknowledged + 1)
         log.transactional_producer("query")  # what it had open is aborted
         for partition in range(2):
-            until(lambda partition=partition: is_stable(log, "out", partition))
+            eventually(lambda partition=partition: is_stable(log, "out", partition))
             expected = [b"%0300d" % number for number in range(count) for _ in range(PER_TRANSACTION)]
             assert values_of(log, "out", partition) == expected
         assert not losses(log)

@@ -6,13 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from millstream.logcore.client import FetchedRows
 from millstream.logcore.errors import CorruptLog
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.records.batch import read_header
 
-from .clients.asking import until
 from .log_records import columnar, partition_folder, records_of, rows, segment_files, values_of
 
 RECORDS: list[tuple[int, bytes | int | None]] = [(0, b"a"), (1, b"b"), (2, 10), (3, 11), (4, b"c")]
@@ -186,5 +186,5 @@ def test_half_created_and_half_deleted_topics_are_removed(log: Log, folder: Path
         path.mkdir()
         (path / f"{0:020d}.log").write_bytes(b"")
     with open_log(folder) as reopened:
-        until(lambda: not any(path.exists() for path in half))
+        eventually(lambda: not any(path.exists() for path in half))
         assert values_of(reopened, "t") == [b"a"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from waiting import eventually, without_error
 
 from millstream.logcore import failpoints
 from millstream.logcore.client import Offsets, TopicPartition, TransactionalProducer
@@ -15,9 +15,7 @@ from millstream.logcore.cluster.cluster_layout import COORDINATOR_CONFIG
 from millstream.logcore.errors import InvalidTransactionState, LogClosed, LogFull
 from millstream.logcore.log import Log, open_log
 
-from .clients.asking import patiently, until
-from .log_records import columnar, rows, segment_files, values_of
-from .stillness import still
+from .log_records import NO_ROOM_YET, columnar, crashed_copy, rows, segment_files, values_of
 
 SOURCE = TopicPartition("t", 1)
 Seen = tuple[list[bytes | int | None], list[bytes | int | None], Mapping[TopicPartition, int]]
@@ -111,7 +109,7 @@ def test_a_commit_whose_sync_fails_is_whole_when_the_log_is_opened_again(log: Lo
     with suppress(LogClosed):
         producer.commit()
         committed = True
-    until(lambda: log.node.failure is not None)
+    eventually(lambda: log.node.failure is not None)
     failpoints.arm("")
     log.close()
     with open_log(folder) as reopened:
@@ -149,9 +147,9 @@ def test_a_decided_commit_goes_on_when_there_is_room_again(log: Log, write: int)
     failpoints.arm(f"append.write:{write}:enospc")
     with suppress(LogFull):  # it is decided, but not to be seen everywhere yet
         producer.commit()
-    until(lambda: failpoints.hits("append.write") >= write)
-    patiently(lambda: seen(log))
-    until(lambda: seen(log) == ([b"a"], [b"b"], {SOURCE: 1}))
+    eventually(lambda: failpoints.hits("append.write") >= write)
+    without_error(lambda: seen(log), NO_ROOM_YET)
+    eventually(lambda: seen(log) == ([b"a"], [b"b"], {SOURCE: 1}))
 
 
 @pytest.mark.parametrize("point", ["txn.after_prepare:1:raise", "txn.marker:1:eio", "txn.marker:2:eio"])
@@ -177,10 +175,7 @@ def test_offsets_of_a_completed_transaction_are_not_applied_twice(log: Log, fold
     producer.send_offsets("g", {SOURCE: 100})
     producer.commit()
     log.commit_offsets("g", {SOURCE: 200})
-    crashed = folder.with_name("crashed")
-    with still(log):
-        shutil.copytree(folder, crashed)
-    with open_log(crashed) as reopened:
+    with open_log(crashed_copy(log, folder, folder.with_name("crashed"))) as reopened:
         assert reopened.committed_offsets("g") == {SOURCE: 200}
 
 
@@ -191,10 +186,7 @@ def test_a_later_open_transaction_is_not_committed_in_place_of_the_prepared_one(
     producer.commit()
     producer.begin()
     producer.append("t", 0, rows(b"second"))
-    crashed = folder.with_name("crashed")
-    with still(log):
-        shutil.copytree(folder, crashed)
-    with open_log(crashed) as reopened:
+    with open_log(crashed_copy(log, folder, folder.with_name("crashed"))) as reopened:
         assert values_of(reopened, "t") == [b"first"]
 
 

@@ -3,7 +3,6 @@ node."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from millstream.logcore.client import TopicPartition
@@ -15,8 +14,7 @@ from millstream.logcore.protocol.wire.faults import error_of
 from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.records.codec import encode
 
-from .log_records import rows
-from .stillness import still
+from .log_records import crashed_copy, rows
 
 ID = "x"
 _TIMEOUT_S = 10.0
@@ -68,9 +66,7 @@ class TransactionClient:
 
     def crash(self, folder: Path) -> Path:
         """The node: what it has written is there, as after kill -9. Returns where."""
-        crashed = folder.with_name(folder.name + "-crashed")
-        with still(self.log):
-            shutil.copytree(folder, crashed)
+        crashed = crashed_copy(self.log, folder, folder.with_name(folder.name + "-crashed"))
         self.log.close()
         self.connect(open_log(crashed))
         return crashed

@@ -7,8 +7,9 @@ import socket
 from pathlib import Path
 
 import pytest
-from running_server import eventually, service_in
+from running_server import service_in
 from typer.testing import CliRunner
+from waiting import eventually
 
 from millstream.cli import app
 from millstream.doctor import checks as doctor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from connectors import wait_for
+from waiting import eventually
 
 from millstream.repl.text.entity_text import entity_lines
 from millstream.server.engine.embedded import open_engine
@@ -25,7 +25,7 @@ def test_a_connector_is_shown_as_text(tmp_path: Path) -> None:
         assert created[:2] == ["Connector GEN runs, with 1 task.", "warning: pasword has no effect."]
         (sealed,) = created[2:]  # a misspelt password is a secret, too
         assert sealed.startswith("warning: pasword is written out in the statement. It was sealed.")
-        wait_for(lambda: engine.connectors.status("GEN").tasks[0].records == 7)
+        eventually(lambda: engine.connectors.status("GEN").tasks[0].records == 7)
         listed = shown("SHOW CONNECTORS;")
         assert "GEN" in listed and "RUNNING (1/1 tasks RUNNING)" in listed
         described = shown("DESCRIBE CONNECTOR gen;")

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from running_server import ServerProcess, eventually, millstream, service_in
+from running_server import ServerProcess, millstream, service_in
 from three_servers import Servers
+from waiting import eventually
 
 from millstream.server.client import HttpClient, connect
 

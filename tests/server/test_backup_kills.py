@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-from running_server import ENVIRONMENT, ServerProcess, eventually, millstream
+from running_server import ENVIRONMENT, ServerProcess, millstream
+from waiting import eventually
 
 from millstream.errors import MillstreamError
 from millstream.server.client import connect

@@ -12,7 +12,8 @@ from types import FrameType
 import h2.config
 import h2.connection
 import pytest
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.server.client import connect
 from millstream.server.config.configuration import ListenAddress

@@ -12,8 +12,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 from connectors import read_topic
-from running_server import eventually
 from two_engines import TwoEngines
+from waiting import eventually
 from web_socket import WebSocketClient
 
 from millstream.logcore.log import Log, open_log

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from running_server import eventually
+from waiting import eventually
 
 from millstream.errors import MillstreamError
 from millstream.logcore.client import TopicPartition as Place

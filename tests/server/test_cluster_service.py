@@ -10,8 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from running_server import eventually, service_in
+from running_server import service_in
 from three_servers import Servers
+from waiting import eventually
 
 from millstream.server.client import RemoteError, connect
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from connectors import wait_for
 from running_server import service_in
+from waiting import eventually
 
 from millstream.server.service import Service
 
@@ -43,7 +43,7 @@ def test_a_connector_lives_from_post_to_delete(http: httpx.Client, service: Serv
     assert http.get("/connectors/gen-1/config").json() == info["config"]
     assert [task["id"]["task"] for task in http.get("/connectors/gen-1/tasks").json()] == [0, 1]
     offsets = [{"partition": {"task": task}, "offset": {"next": 50}} for task in (0, 1)]
-    wait_for(lambda: http.get("/connectors/gen-1/offsets").json() == {"offsets": offsets})
+    eventually(lambda: http.get("/connectors/gen-1/offsets").json() == {"offsets": offsets})
     assert http.get("/connectors/gen-1/topics").json() == {"gen-1": {"topics": ["orders"]}}
     metrics = http.get("/metrics").text
     assert 'millstream_connector_records_total{connector="gen-1",task="1"} 50.0' in metrics
@@ -60,9 +60,9 @@ def test_states_are_changed_and_seen(http: httpx.Client) -> None:
         return status["connector"]["state"], {task["state"] for task in status["tasks"]}
 
     assert http.put("/connectors/gen/pause").status_code == 202
-    wait_for(lambda: states() == ("PAUSED", {"PAUSED"}))
+    eventually(lambda: states() == ("PAUSED", {"PAUSED"}))
     assert http.put("/connectors/gen/resume").status_code == 202
-    wait_for(lambda: states() == ("RUNNING", {"RUNNING"}))
+    eventually(lambda: states() == ("RUNNING", {"RUNNING"}))
     assert http.post("/connectors/gen/restart").status_code == 204
     assert http.post("/connectors/gen/tasks/1/restart").status_code == 204
     assert http.get("/connectors/gen/tasks/1/status").json() == {"id": 1, "state": "RUNNING", "worker_id": "millstream"}

@@ -9,8 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
-from connectors import read_topic, wait_for
+from connectors import read_topic
 from running_server import service_in
+from waiting import eventually
 
 from millstream.errors import InvalidStatement, MillstreamError, StatementError
 from millstream.executor.connect.connector_errors import InvalidConnector
@@ -45,7 +46,7 @@ def state(engine: EmbeddedEngine, name: str) -> str:
 
 def test_a_generator_fills_a_topic_that_a_table_reads(engine: EmbeddedEngine) -> None:
     run(engine, GENERATOR)
-    wait_for(lambda: records(engine, "GEN") == 100)
+    eventually(lambda: records(engine, "GEN") == 100)
     users = (
         "CREATE TABLE users (userid STRING PRIMARY KEY, gender STRING) WITH (kafka_topic='users', value_format='JSON')"
     )
@@ -82,27 +83,27 @@ def test_the_answers_have_ksqldbs_shapes(engine: EmbeddedEngine) -> None:
 def test_a_restart_brings_connectors_back_where_they_were(tmp_path: Path) -> None:
     with open_engine(tmp_path, DUCKDB, sync="never") as engine:
         run(engine, GENERATOR)
-        wait_for(lambda: records(engine, "GEN") == 100)
+        eventually(lambda: records(engine, "GEN") == 100)
         run(
             engine,
             GENERATOR.replace(" gen ", " other ").replace("'users', 'm", "'others', 'm") + "PAUSE CONNECTOR other;",
         )
     with open_engine(tmp_path, DUCKDB, sync="never") as engine:
-        wait_for(lambda: state(engine, "OTHER") == "PAUSED")
+        eventually(lambda: state(engine, "OTHER") == "PAUSED")
         run(engine, "ALTER CONNECTOR gen WITH ('iterations'=130);")
-        wait_for(lambda: records(engine, "GEN") == 30)
+        eventually(lambda: records(engine, "GEN") == 30)
         assert len(read_topic(engine.log, "users")) == 130
         run(engine, "RESUME CONNECTOR other;")
-        wait_for(lambda: len(read_topic(engine.log, "others")) == 100)
+        eventually(lambda: len(read_topic(engine.log, "others")) == 100)
 
 
 def test_a_dropped_connector_begins_anew(engine: EmbeddedEngine) -> None:
     run(engine, GENERATOR)
-    wait_for(lambda: records(engine, "GEN") == 100)
+    eventually(lambda: records(engine, "GEN") == 100)
     run(engine, "DROP CONNECTOR gen;")
     assert read_position(engine.log, "GEN", 0) is None
     run(engine, GENERATOR)
-    wait_for(lambda: len(read_topic(engine.log, "users")) == 200)
+    eventually(lambda: len(read_topic(engine.log, "users")) == 200)
 
 
 def test_a_failed_task_says_why_and_restart_tries_again(engine: EmbeddedEngine, tmp_path: Path) -> None:
@@ -113,13 +114,13 @@ def test_a_failed_task_says_why_and_restart_tries_again(engine: EmbeddedEngine, 
         f"""CREATE SOURCE CONNECTOR f WITH ('connector.class'='file', 'file'='{file}', 'topic'='rows',
             'format'='ndjson');""",
     )
-    wait_for(lambda: state(engine, "F") == "FAILED")
+    eventually(lambda: state(engine, "F") == "FAILED")
     assert run(engine, "SHOW CONNECTORS;")[0]["connectors"][0]["state"] == "FAILED (0/1 tasks RUNNING)"
     trace = run(engine, "DESCRIBE CONNECTOR f;")[0]["status"]["tasks"][0]["trace"]
     assert "the line at offset 9 of" in trace and "errors.tolerance" in trace
     file.write_text('{"a": 1}\n{"a": 2}\n')
     run(engine, "RESTART CONNECTOR f;")
-    wait_for(lambda: len(read_topic(engine.log, "rows")) == 2)
+    eventually(lambda: len(read_topic(engine.log, "rows")) == 2)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_no_secret_is_seen_anywhere(
         ):
             ask(wrong)
         for name in ("S0", "S1"):
-            wait_for(lambda name=name: service.engine.connectors.status(name).tasks[0].state == "FAILED")
+            eventually(lambda name=name: service.engine.connectors.status(name).tasks[0].state == "FAILED")
         ask("DESCRIBE CONNECTOR s0; DESCRIBE CONNECTOR s1;")
         rest = {"connector.class": "datagen", "quickstart": "users", "kafka.topic": "t", "a.password": LITERAL}
         for config in (rest, {**rest, "tasks.max": "none"}, {**rest, "connector.class": "nope"}):
@@ -227,6 +228,6 @@ def test_a_reference_that_leads_nowhere_fails_the_task_and_names_the_setting(eng
 
 def test_a_topic_that_cannot_exist_fails_the_task_at_once(engine: EmbeddedEngine) -> None:
     run(engine, GENERATOR.replace("'users', 'm", "'no topic', 'm"))
-    wait_for(lambda: state(engine, "GEN") == "FAILED")
+    eventually(lambda: state(engine, "GEN") == "FAILED")
     (task,) = engine.connectors.status("GEN").tasks
     assert "no topic" in (task.error or "") and task.restarts == 0

@@ -16,8 +16,9 @@ import httpx
 import pytest
 from certificates import make_certificates
 from confluent_kafka.admin import AdminClient
-from running_server import eventually, service_in
+from running_server import service_in
 from two_engines import TwoEngines
+from waiting import eventually
 from web_socket import WebSocketClient
 
 from millstream.logcore.log import Log, open_log

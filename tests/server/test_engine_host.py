@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
-from running_server import eventually
 from structlog.testing import capture_logs
 from two_engines import StandInNode, image_led_by
+from waiting import eventually
 
 from millstream.server.cluster.engine_host import EngineHost, RunningEngine
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from emptied import drop_everything
-from running_server import eventually
+from waiting import eventually
 
 from millstream.executor.figures import Meters
 from millstream.logcore.client import LogClient, RowRecords

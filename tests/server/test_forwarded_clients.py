@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 from certificates import make_certificates
-from running_server import eventually
 from two_engines import Access, TwoEngines
+from waiting import eventually
 
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.protocol.admission import ConnectionLimits, Places

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectors import wait_for
 from postgres_server import PostgresServer, postgres_server
+from waiting import eventually
 
 from millstream.errors import InvalidProperty, SourceExists, StatementError
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
@@ -90,11 +90,11 @@ def test_a_table_has_the_columns_the_key_and_the_rows_of_the_source(
     assert created["commandStatus"]["message"] == "Table created"
     assert created["statementText"].startswith("CREATE TABLE ORDERS (ID INTEGER PRIMARY KEY, ITEM STRING")
     query = "SELECT id, item, price FROM orders;"
-    wait_for(lambda: len(rows(engine, query)) == 2)
+    eventually(lambda: len(rows(engine, query)) == 2)
     assert [[row[0], row[1], str(row[2])] for row in rows(engine, query)] == [[1, "a", "1.50"], [2, "b", "None"]]
     with server.connect() as sql:
         sql.execute("UPDATE orders SET item = 'A' WHERE id = 1; DELETE FROM orders WHERE id = 2")
-    wait_for(lambda: [row[1] for row in rows(engine, query)] == ["A"])
+    eventually(lambda: [row[1] for row in rows(engine, query)] == ["A"])
     with server.connect() as sql:
         sql.execute("UPDATE orders SET item = 'a' WHERE id = 1; INSERT INTO orders VALUES (2, 'b', NULL)")
     run(engine, "CREATE TABLE IF NOT EXISTS orders FROM CONNECTOR pg TABLE 'no such table';")
@@ -108,7 +108,7 @@ def test_each_type_is_one_whose_values_can_be_read(engine: EmbeddedEngine, serve
     connect(engine, server)
     run(engine, "CREATE TABLE types FROM CONNECTOR pg TABLE 'types';")
     query = "SELECT * FROM types;"
-    wait_for(lambda: len(rows(engine, query)) == 1)
+    eventually(lambda: len(rows(engine, query)) == 1)
     (row,) = rows(engine, query)
     named = dict(zip((c.name for c in engine.catalog.sources["TYPES"].schema.columns), row, strict=True))
     assert [name for name, value in named.items() if value is None] == []
@@ -133,7 +133,7 @@ def test_the_modes_of_the_connector_change_the_types(
     connect(engine, server, **more)
     run(engine, "CREATE TABLE types FROM CONNECTOR pg TABLE 'types';")
     assert types.items() <= columns(engine, "TYPES").items()
-    wait_for(lambda: len(rows(engine, "SELECT id FROM types WHERE moment IS NOT NULL AND exact IS NOT NULL;")) == 1)
+    eventually(lambda: len(rows(engine, "SELECT id FROM types WHERE moment IS NOT NULL AND exact IS NOT NULL;")) == 1)
 
 
 def test_a_key_of_several_columns_and_a_stream(engine: EmbeddedEngine, server: PostgresServer) -> None:
@@ -141,7 +141,7 @@ def test_a_key_of_several_columns_and_a_stream(engine: EmbeddedEngine, server: P
     for kind, name, table in (("TABLE", "lines", "lines"), ("STREAM", "changes", "lines"), ("STREAM", "k", "nothing")):
         run(engine, f"CREATE {kind} {name} FROM CONNECTOR pg TABLE '{table}';")
     expected = [["1", "1", "a"], ["1", "2", "b"]]
-    wait_for(lambda: len(rows(engine, "SELECT doc FROM lines;")) == 2)
+    eventually(lambda: len(rows(engine, "SELECT doc FROM lines;")) == 2)
     for source in ("lines", "changes"):
         found = rows(engine, f"SELECT doc, line, words FROM {source};")
         assert [list(map(str, row)) for row in found] == expected
@@ -151,7 +151,7 @@ def test_unwrapped_rows_with_a_plain_key_are_read_too(engine: EmbeddedEngine, se
     connect(engine, server, transforms="unwrap,key", transforms_key_type="ExtractField$Key", transforms_key_field="id",
             key_converter="integer", table_include_list=r"public\.orders")  # fmt: skip
     run(engine, "CREATE TABLE orders FROM CONNECTOR pg TABLE 'orders';")
-    wait_for(lambda: [row[1] for row in rows(engine, "SELECT id, item FROM orders;")] == ["a", "b"])
+    eventually(lambda: [row[1] for row in rows(engine, "SELECT id, item FROM orders;")] == ["a", "b"])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_server import eventually
+from waiting import eventually
 
 from millstream.errors import MillstreamError, SqlSyntaxError, StatementError
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine

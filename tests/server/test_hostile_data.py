@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pytest
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.executor.executor import QueryMetrics
 from millstream.logcore.client import RowRecords

@@ -12,7 +12,8 @@ import h2.config
 import h2.connection
 import httpx
 import pytest
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.server.service import Service
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.server.http import query_responses as http_queries
 from millstream.server.http import requests as http_requests

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from http_fuzz import FuzzedRequest, HttpFuzz
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.server.service import Service
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.server.http.context import Slots
 from millstream.server.http.errors import RequestRefused

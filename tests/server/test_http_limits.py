@@ -12,7 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.server.config.server_settings import PullGateSettings
 from millstream.server.engine.query_limits import PullGate

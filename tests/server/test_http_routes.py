@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 from web_socket import WebSocketClient
 
 from millstream.server.service import Service

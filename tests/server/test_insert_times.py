@@ -9,7 +9,8 @@ from typing import cast
 import httpx
 import pyarrow as pa
 import pytest
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.logcore.client import LogAdmin
 from millstream.logcore.errors import InvalidTimestamps

@@ -17,7 +17,7 @@ from certificates import make_certificates
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
-from running_server import eventually
+from waiting import eventually
 
 from millstream.logcore import client as log_client
 from millstream.logcore.external.external_log import ExternalLog, ExternalLogSettings

@@ -14,7 +14,8 @@ import httpx
 import pytest
 from mcp import Client
 from mcp_types import CallToolResult, TextContent
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.server.mcp import mcp_route
 from millstream.server.mcp.tools import INSTRUCTIONS, TOOLS

@@ -7,19 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from moved_queries import (
-    COUNTS,
-    DUCKDB,
-    STREAM,
-    assert_counted_once,
-    drained,
-    engine_in,
-    eventually,
-    insert,
-    query_id,
-    run,
-    shown,
-)
+from moved_queries import COUNTS, DUCKDB, STREAM, assert_counted_once, drained, engine_in, insert, query_id, run, shown
+from waiting import eventually
 
 from millstream.executor.queries.query_log import marker_topic
 from millstream.server.engine.embedded import EmbeddedEngine

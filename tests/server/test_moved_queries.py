@@ -18,13 +18,13 @@ from moved_queries import (
     counted_once,
     drained,
     engine_in,
-    eventually,
     insert,
     query_id,
     run,
     shown,
 )
 from spark_in_process import SparkInProcess
+from waiting import eventually
 
 from millstream.errors import InvalidProperty, InvalidStatement, Unsupported
 from millstream.executor.errors import SparkUnavailable

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from millstream.logcore.client import FetchedRows
 from millstream.logcore.errors import LogFull, TopicExists
@@ -72,13 +72,6 @@ def states(engine: EmbeddedEngine) -> dict[str, str]:
     (shown,) = engine.execute("SHOW QUERIES;", Session())
     assert isinstance(shown, Queries)
     return {query.id: query.state for query in shown.queries}
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 def values(engine: EmbeddedEngine, topic: str) -> list[bytes]:

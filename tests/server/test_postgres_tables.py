@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from connectors import wait_for
 from postgres_server import postgres_server
+from waiting import eventually
 
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
 from millstream.server.engine.session import Session
@@ -34,7 +34,7 @@ def test_a_table_of_postgres_is_a_live_table(tmp_path: Path) -> None:
             sql.execute("CREATE TABLE orders (id INT PRIMARY KEY, customer TEXT, amount NUMERIC(10, 2))")
             sql.execute("INSERT INTO orders VALUES (1, 'ada', 10.50), (2, 'bob', 5), (3, 'ada', 1.25)")
             engine.execute(create(server.parameters()), Session())
-            wait_for(lambda: engine.log.topic("pg.public.orders") is not None, "the topic")
+            eventually(lambda: engine.log.topic("pg.public.orders") is not None, otherwise="the topic")
             declared = """
                 CREATE TABLE orders (id INT PRIMARY KEY, customer STRING, amount DECIMAL(10, 2))
                     WITH (kafka_topic='pg.public.orders', value_format='JSON');
@@ -42,21 +42,24 @@ def test_a_table_of_postgres_is_a_live_table(tmp_path: Path) -> None:
                     SELECT customer, SUM(amount) AS total, COUNT(*) AS n FROM orders GROUP BY customer;
             """
             engine.execute(declared, Session())
-            wait_for(lambda: len(rows(engine, "SELECT * FROM spent;")) == 2, "the aggregate")
+            eventually(lambda: len(rows(engine, "SELECT * FROM spent;")) == 2, otherwise="the aggregate")
             sql.execute("UPDATE orders SET customer = 'bob', amount = 2 WHERE id = 1")
             sql.execute("DELETE FROM orders WHERE id = 2")
         server.stop()  # as a crash
-        wait_for(lambda: engine.connectors.status("PG").tasks[0].error is not None, "the error")
+        eventually(lambda: engine.connectors.status("PG").tasks[0].error is not None, otherwise="the error")
         server.start()
         with server.connect() as sql:
             sql.execute("INSERT INTO orders VALUES (4, 'eve', 99.99)")
             query = "SELECT id, customer, amount FROM orders"
             expected = sorted(sql.execute(query).fetchall())
-        wait_for(lambda: rows(engine, f"{query};") == expected, "the same rows")
+        eventually(lambda: rows(engine, f"{query};") == expected, otherwise="the same rows")
         status = engine.connectors.status("PG").tasks[0]
         assert (status.state, status.restarts > 0) == ("RUNNING", True)
         totals = "SELECT customer, total, n FROM spent;"
-        wait_for(lambda: [row[0] for row in rows(engine, totals) if row[2]] == ["ada", "bob", "eve"], "the groups")
+        eventually(
+            lambda: [row[0] for row in rows(engine, totals) if row[2]] == ["ada", "bob", "eve"],
+            otherwise="the groups",
+        )
         assert [str(row[1]) for row in rows(engine, totals)] == ["1.25", "2.00", "99.99"]
         engine.execute("DROP CONNECTOR pg;", Session())
         with server.connect() as sql:

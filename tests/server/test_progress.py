@@ -7,7 +7,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.server.client import HttpClient, LocalClient, Progress, Rows, connect
 from millstream.server.engine.row_stream import RowStream

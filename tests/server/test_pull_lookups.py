@@ -10,7 +10,8 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.executor.answers import keyed_rows
 from millstream.server.http import lookups as http_lookups

@@ -8,8 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
-from running_server import eventually, service_in
+from running_server import service_in
 from two_engines import TwoEngines
+from waiting import eventually
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import open_log

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectors import read_topic, wait_for
+from connectors import read_topic
 from postgres_server import postgres_server
+from waiting import eventually
 
 from millstream.errors import StatementError
 from millstream.executor.connect.connector_errors import InvalidConnector, UnknownSourceTable
@@ -37,15 +38,15 @@ def test_tables_are_added_and_read_again_by_statements(tmp_path: Path) -> None:
                             'kafka.topic'='users', 'iterations'=1);
                         CREATE SINK CONNECTOR out WITH ('connector.class'='http', 'http.api.url'='http://127.0.0.1:1',
                             'topics'='nothing');""")  # fmt: skip
-        wait_for(lambda: len(read_topic(engine.log, "pg.public.a")) == 2, "the snapshot")
+        eventually(lambda: len(read_topic(engine.log, "pg.public.a")) == 2, otherwise="the snapshot")
         run(engine, "ALTER CONNECTOR pg WITH ('table.include.list'='public\\.[ab]');")
-        wait_for(lambda: len(read_topic(engine.log, "pg.public.b")) == 2, "the table that was added")
+        eventually(lambda: len(read_topic(engine.log, "pg.public.b")) == 2, otherwise="the table that was added")
         (answer,) = run(engine, "RESNAPSHOT CONNECTOR pg TABLE 'a';")
         assert answer["commandStatus"]["message"] == "Connector PG reads a again."
-        wait_for(lambda: len(read_topic(engine.log, "pg.public.a")) == 4, "the table again")
+        eventually(lambda: len(read_topic(engine.log, "pg.public.a")) == 4, otherwise="the table again")
         run(engine, "RESNAPSHOT CONNECTOR pg;")
         # two tombstones and two rows for each table
-        wait_for(lambda: len(read_topic(engine.log, "pg.public.b")) == 6, "all tables again")
+        eventually(lambda: len(read_topic(engine.log, "pg.public.b")) == 6, otherwise="all tables again")
         run(engine, "CREATE TABLE a FROM CONNECTOR pg TABLE 'a';")
         assert sorted(row.values[0] for row in engine.query("SELECT id FROM a;", Session())) == [1, 2]
         refused: list[tuple[str, Any, str]] = [
@@ -54,7 +55,7 @@ def test_tables_are_added_and_read_again_by_statements(tmp_path: Path) -> None:
             ("RESNAPSHOT CONNECTOR out;", InvalidConnector, "OUT is a sink"),
             ("RESNAPSHOT CONNECTOR nope;", UnknownConnector, "NOPE does not exist"),
         ]
-        wait_for(lambda: bool(engine.connectors.status("GEN").tasks[0].records))
+        eventually(lambda: bool(engine.connectors.status("GEN").tasks[0].records))
         for text, error, message in refused:
             with pytest.raises(error, match=message) as caught:
                 run(engine, text)

@@ -14,7 +14,8 @@ import httpx
 import pytest
 from footprint import Footprint, needs_proc
 from rude_clients import DDL, RudeClients
-from running_server import ServerProcess, eventually
+from running_server import ServerProcess
+from waiting import eventually
 
 pytestmark = needs_proc
 

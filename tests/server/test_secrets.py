@@ -9,8 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
-from connectors import read_topic, wait_for
+from connectors import read_topic
 from running_server import service_in
+from waiting import eventually
 
 from millstream.errors import InvalidStatement, MillstreamError, SqlSyntaxError
 from millstream.executor.connect.connector_errors import InvalidConnector
@@ -46,14 +47,14 @@ def test_a_connector_gets_the_value_also_after_a_restart_and_a_new_one_at_once(t
         (tmp_path / f"{name}.txt").write_text(f"{name}\n")
     with open_engine(tmp_path / "data", DUCKDB, sync="never") as engine:
         run(engine, f"CREATE SECRET place ('path'='{tmp_path}/a.txt'); {FILE_SOURCE}")
-        wait_for(lambda: len(read_topic(engine.log, "rows")) == 1)
+        eventually(lambda: len(read_topic(engine.log, "rows")) == 1)
     with open_engine(tmp_path / "data", DUCKDB, sync="never") as engine:
         assert run(engine, "SHOW SECRETS;")[0]["secrets"] == [{"name": "PLACE"}]
         (tmp_path / "a.txt").write_text("a\nmore\n")
-        wait_for(lambda: len(read_topic(engine.log, "rows")) == 2)
+        eventually(lambda: len(read_topic(engine.log, "rows")) == 2)
         (replaced,) = run(engine, f"CREATE OR REPLACE SECRET place (path = '{tmp_path}/b.txt');")
         assert message(replaced) == "Secret PLACE was replaced; F began anew with it"
-        wait_for(lambda: len(read_topic(engine.log, "rows")) == 3)
+        eventually(lambda: len(read_topic(engine.log, "rows")) == 3)
 
 
 def test_statements_about_secrets_answer_as_those_about_types_do(engine: EmbeddedEngine) -> None:
@@ -108,7 +109,7 @@ def test_a_literal_is_sealed_and_warned_of(engine: EmbeddedEngine) -> None:
     shown = run(engine, "DESCRIBE CONNECTOR gen;")[0]["config"]
     assert (shown["some.password"], shown["db.url"]) == ("********", "********")  # the second may be a secret, too
     run(engine, "ALTER CONNECTOR gen WITH ('iterations'=20);")  # with the sealed value that is there
-    wait_for(lambda: len(read_topic(engine.log, "users")) == 20)
+    eventually(lambda: len(read_topic(engine.log, "users")) == 20)
 
 
 def test_without_a_key_a_secret_is_refused_and_a_literal_is_said_to_be_readable(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_without_a_key_a_secret_is_refused_and_a_literal_is_said_to_be_readable(
         run(
             engine, GENERATOR.replace(" gen ", " two ").replace("'users', 'm", "'${secret:pg}', 'm").replace("MORE", "")
         )
-        wait_for(lambda: len(read_topic(engine.log, "hunter2")) == 10)
+        eventually(lambda: len(read_topic(engine.log, "hunter2")) == 10)
         key.unlink()
         run(engine, "RESTART CONNECTOR two;")
         status = engine.connectors.status("TWO")
@@ -184,7 +185,7 @@ def test_no_secret_is_in_anything_that_the_server_ever_wrote(tmp_path: Path, cap
             seen.append(client.post("/query", json={"ksql": broken.format(SECRET)}).text)
             seen.append(client.post("/query-stream", json={"sql": broken.format(SECRET)}).text)
         ask(f"ALTER CONNECTOR lit WITH ('tasks.max'='1', 'b.password'='{LITERAL}');")
-        wait_for(lambda: service.engine.connectors.status("BAD").tasks[0].state == "FAILED")
+        eventually(lambda: service.engine.connectors.status("BAD").tasks[0].state == "FAILED")
         for text in ("SHOW SECRETS;", "SHOW CONNECTORS;", "SHOW PROPERTIES;", "SHOW VARIABLES;", "SHOW ALL TOPICS;",
                      "DESCRIBE CONNECTOR bad;", "DESCRIBE CONNECTOR good;", "DESCRIBE CONNECTOR lit;", "SHOW GRAPH;",
                      "DROP SECRET s;",

@@ -6,7 +6,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.server.client import connect
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import httpx
 from confluent_kafka import Consumer, TopicPartition
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.server.client import Client, connect
 from millstream.server.service import Service

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import orjson
@@ -38,10 +36,3 @@ def read_topic(log: LogClient, topic: str) -> list[Read]:
                 break
             position = fetched.next_offset
     return found
-
-
-def wait_for(holds: Callable[[], bool], what: str = "", seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.02)

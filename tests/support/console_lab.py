@@ -13,7 +13,8 @@ import httpx
 import pyarrow as pa
 import pytest
 from browser import browser_path
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.logcore.client import RowRecords
 from millstream.server.service import Service

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hand_plans import read_all
+from waiting import eventually
 
 from millstream.logcore.client import TopicPartition
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
@@ -39,13 +38,6 @@ def shown(engine: EmbeddedEngine) -> dict[str, tuple[str, str | None]]:
     """State and executor of each query, by what it writes, as SHOW QUERIES has them."""
     queries: list[dict[str, Any]] = run(engine, "SHOW QUERIES;")["queries"]
     return {line["sinks"][0]: (line["state"], line["executor"]) for line in queries}
-
-
-def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 def drained(engine: EmbeddedEngine, timeout_s: float = 60.0) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from postgres_server import PostgresServer
+from waiting import without_error
 
 from millstream.executor.connect.connector import TaskInfo
 from millstream.executor.connect.connector_settings import read_settings
@@ -31,20 +31,8 @@ def opened_runner(log: Log, config: dict[str, str]) -> SourceRunner:
         running.step(0.05)
         found.append(running)
 
-    eventually(start)
+    without_error(start)
     return found[0]
-
-
-def eventually(call: Any, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            call()
-            return
-        except Exception:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
 
 
 def settings(server: PostgresServer, sql: Any, **more: str) -> dict[str, str]:

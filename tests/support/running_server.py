@@ -7,9 +7,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+
+from waiting import eventually as eventually
 
 from millstream.server.config.configuration import load_configuration
 from millstream.server.service import Service
@@ -67,11 +68,3 @@ class ServerProcess:
 
     def __exit__(self, *_: object) -> None:
         self.end()
-
-
-def eventually(holds: Callable[[], object], seconds: float = 60.0) -> None:
-    """Waits until `holds()` is true."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)

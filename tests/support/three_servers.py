@@ -7,7 +7,8 @@ import socket
 from pathlib import Path
 
 import httpx
-from running_server import eventually, service_in
+from running_server import service_in
+from waiting import eventually
 
 from millstream.server.service import Service
 

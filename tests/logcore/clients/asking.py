@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.errors import LogFull, LogWriteFailed
 from millstream.logcore.protocol.channel import Address, Channels
 from millstream.logcore.protocol.wire import messages
 from millstream.logcore.protocol.wire import produce_messages as produce
@@ -30,14 +29,6 @@ T = TypeVar("T")
 
 _NO_LEADER_YET = (3, 5, 6)
 _NO_COORDINATOR_YET = (14, 15, 16)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """What was changed is seen a little later, where it is metadata of a cluster."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
 
 
 class Asking:
@@ -137,14 +128,3 @@ class Asking:
                 self.ask(Api.FIND_COORDINATOR, {"key_type": kind, "coordinator_keys": ["any"]})
             time.sleep(0.05)
         return answer
-
-
-def patiently(act: Callable[[], T]) -> T:
-    """What it gives, once a coordinator that was refused a write has found out that the disk has room again."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            return act()
-        except (LogFull, LogWriteFailed):  # over the network no code says that it is full
-            assert time.monotonic() < deadline
-            time.sleep(0.05)

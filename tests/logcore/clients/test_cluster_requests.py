@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from waiting import eventually
 
 from millstream.logcore.protocol.wire.apis import Api
 
-from .asking import Asking, until
+from .asking import Asking
 from .driver import TIMEOUT_S
 from .outside import commit_offset, unique
 
@@ -48,7 +49,7 @@ def partitions(asking: Asking, topic: str) -> int:
 def test_partitions_are_added_where_the_client_places_them(asking: Asking) -> None:
     topic = asking.create_topic()
     assert add_partitions(asking, topic, 3, [asking.node], [asking.node]) is ErrorCode.none
-    until(lambda: partitions(asking, topic) == 3)
+    eventually(lambda: partitions(asking, topic) == 3)
 
 
 def test_partitions_that_cannot_be_placed_as_asked_are_refused(asking: Asking) -> None:
@@ -93,18 +94,18 @@ def test_a_quota_is_set_described_and_taken_back(asking: Asking) -> None:
     assert set_quota(asking, {"client_id": client}, only_check=True, producer_byte_rate=1e6) is ErrorCode.none
     assert quotas(asking, exactly) == {}
     assert set_quota(asking, {"client_id": client}, producer_byte_rate=1e6, consumer_byte_rate=2e6) is ErrorCode.none
-    until(lambda: quotas(asking, exactly) == {client: {"producer_byte_rate": 1e6, "consumer_byte_rate": 2e6}})
+    eventually(lambda: quotas(asking, exactly) == {client: {"producer_byte_rate": 1e6, "consumer_byte_rate": 2e6}})
     assert set_quota(asking, {"client_id": client}, producer_byte_rate=None) is ErrorCode.none
-    until(lambda: quotas(asking, exactly) == {client: {"consumer_byte_rate": 2e6}})
+    eventually(lambda: quotas(asking, exactly) == {client: {"consumer_byte_rate": 2e6}})
     assert client in quotas(asking, ("client-id", 2, None))
     assert set_quota(asking, {"client_id": client}, consumer_byte_rate=None) is ErrorCode.none
-    until(lambda: quotas(asking, exactly) == {})
+    eventually(lambda: quotas(asking, exactly) == {})
 
 
 def test_a_quota_of_a_user_and_a_client_is_one_of_both(asking: Asking) -> None:
     user, client = unique("user"), unique("client")
     assert set_quota(asking, {"user": user, "client_id": client}, producer_byte_rate=5e5) is ErrorCode.none
-    until(
+    eventually(
         lambda: (
             quotas(asking, ("user", 0, user), ("client-id", 0, client))
             == {f"{client}/{user}": {"producer_byte_rate": 5e5}}
@@ -148,10 +149,10 @@ def test_passwords_are_set_described_and_removed(asking: Asking) -> None:
     assert described(asking, user) == {user: ErrorCode.resource_not_found}
     assert alter(asking, put=[password(user)]) == {user: ErrorCode.none}
     assert alter(asking, put=[password(user, _SHA_512, 8192)]) == {user: ErrorCode.none}
-    until(lambda: described(asking, user) == {user: {_SHA_256: 4096, _SHA_512: 8192}})
+    eventually(lambda: described(asking, user) == {user: {_SHA_256: 4096, _SHA_512: 8192}})
     assert user in described(asking)
     assert alter(asking, delete=[{"name": user, "mechanism": _SHA_512}]) == {user: ErrorCode.none}
-    until(lambda: described(asking, user) == {user: {_SHA_256: 4096}})
+    eventually(lambda: described(asking, user) == {user: {_SHA_256: 4096}})
     assert alter(asking, delete=[{"name": user, "mechanism": _SHA_512}]) == {user: ErrorCode.resource_not_found}
     assert alter(asking, delete=[{"name": user, "mechanism": _SHA_256}]) == {user: ErrorCode.none}
 
@@ -181,12 +182,12 @@ def test_a_group_that_the_coordinator_assigns_stays_of_its_kind_when_it_is_empty
     joined = asking.beat(group, "m", 0, topic)
     assert joined.error_code is ErrorCode.none
     assert asking.beat(group, joined.member_id, -1).error_code is ErrorCode.none
-    until(lambda: group_type(asking, group) == ("consumer", "Empty"))
+    eventually(lambda: group_type(asking, group) == ("consumer", "Empty"))
     (found,) = asking.ask(Api.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]}).groups
     assert (found.error_code, found.group_state, found.members) == (ErrorCode.none, "Empty", ())
     deleted = asking.ask(Api.DELETE_GROUPS, {"groups_names": [group]}).results
     assert [result.error_code for result in deleted] == [ErrorCode.none]
-    until(lambda: group_type(asking, group) is None)
+    eventually(lambda: group_type(asking, group) is None)
 
 
 def why_not_described(asking: Asking, group: str) -> str | None:

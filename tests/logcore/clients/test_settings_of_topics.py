@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
+from waiting import eventually
 
 from millstream.logcore.client import RowRecords
 from millstream.logcore.records.codec import encode
 
-from .asking import TOPIC, Asking, until
+from .asking import TOPIC, Asking
 from .outside import unique
 
 _INVALID_TIMESTAMP, _INVALID_CONFIG, _INVALID_RECORD = 32, 40, 87
@@ -78,10 +79,10 @@ def test_each_limit_of_times_holds_alone_and_from_when_it_is_set(asking: Asking)
     topic = asking.create_topic(config={_AFTER: str((1 << 63) - 1)})  # the default of Kafka 4 is an hour
     assert [asking.append(topic, _at(when)).error_code for when in (long_ago, far_on)] == [0, 0]
     assert asking.change(TOPIC, topic, {_BEFORE: "0"}).error_code == 0
-    until(lambda: asking.append(topic, _at(long_ago)).error_code == _INVALID_TIMESTAMP)
+    eventually(lambda: asking.append(topic, _at(long_ago)).error_code == _INVALID_TIMESTAMP)
     assert asking.append(topic, _at(far_on)).error_code == 0
     assert asking.change(TOPIC, topic, {_BEFORE: None, _AFTER: "0"}).error_code == 0
-    until(lambda: asking.append(topic, _at(far_on)).error_code == _INVALID_TIMESTAMP)
+    eventually(lambda: asking.append(topic, _at(far_on)).error_code == _INVALID_TIMESTAMP)
     assert asking.append(topic, _at(long_ago)).error_code == 0
 
 

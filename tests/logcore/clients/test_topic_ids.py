@@ -8,12 +8,13 @@ from uuid import UUID, uuid4
 
 import pytest
 from kio.schema.errors import ErrorCode
+from waiting import eventually
 
 from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.records.codec import encode
 
 from ..log_records import rows
-from .asking import Asking, until
+from .asking import Asking
 
 _FETCH_VERSIONS = (13, 15, 16, 17, 18)
 
@@ -49,8 +50,8 @@ def codes(answer: Any) -> dict[UUID, ErrorCode]:
 
 def remade(asking: Asking, topic: str) -> UUID:
     asking.delete_topic(topic)
-    until(lambda: asking.try_to_create(topic).error_code == 0)
-    until(lambda: asking.produce(topic, b"second").error_code == 0)
+    eventually(lambda: asking.try_to_create(topic).error_code == 0)
+    eventually(lambda: asking.produce(topic, b"second").error_code == 0)
     return asking.topic_id(topic)
 
 
@@ -79,8 +80,8 @@ def test_a_topic_that_was_deleted_and_made_anew_is_told_apart(asking: Asking) ->
     old = asking.topic_id(topic)
     new = remade(asking, topic)
     assert old != new
-    until(lambda: produce(asking, old, b"late").error_code is ErrorCode.unknown_topic_id)
-    until(lambda: codes(fetched(asking, old, new)) == {old: ErrorCode.unknown_topic_id, new: ErrorCode.none})
+    eventually(lambda: produce(asking, old, b"late").error_code is ErrorCode.unknown_topic_id)
+    eventually(lambda: codes(fetched(asking, old, new)) == {old: ErrorCode.unknown_topic_id, new: ErrorCode.none})
     (found,) = asking.ask_in(Api.METADATA, 13, {"topics": [{"topic_id": new, "name": None}]}).topics
     assert found.name == topic
     before = batch(b"late")[-10:]
@@ -94,7 +95,7 @@ def test_a_session_says_that_another_topic_has_the_name_now(asking: Asking) -> N
     begun = fetched(asking, old, session=(0, 0))
     assert begun.session_id != 0 and codes(begun) == {old: ErrorCode.none}
     remade(asking, topic)
-    until(lambda: codes(fetched(asking, old)) == {old: ErrorCode.unknown_topic_id})
+    eventually(lambda: codes(fetched(asking, old)) == {old: ErrorCode.unknown_topic_id})
     answer = fetched(asking, session=(begun.session_id, 1))
     assert codes(answer) == {old: ErrorCode.inconsistent_topic_id}
 
@@ -105,7 +106,7 @@ def test_a_session_says_that_its_topic_is_gone(asking: Asking) -> None:
     id = asking.topic_id(topic)
     begun = fetched(asking, id, session=(0, 0))
     asking.delete_topic(topic)
-    until(lambda: codes(fetched(asking, id)) == {id: ErrorCode.unknown_topic_id})
+    eventually(lambda: codes(fetched(asking, id)) == {id: ErrorCode.unknown_topic_id})
     assert codes(fetched(asking, session=(begun.session_id, 1))) == {id: ErrorCode.unknown_topic_or_partition}
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
+
+from waiting import eventually
 
 from millstream.logcore.cluster.cluster_node import ClusterNode
 from millstream.logcore.cluster.serving import served
@@ -76,7 +76,9 @@ class Cluster:
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """The node that leads the partition, once one of those that run does."""
-        return until(lambda: next((n for n, each in self.running.items() if each.node.leads(topic, partition)), None))
+        return eventually(
+            lambda: next((n for n, each in self.running.items() if each.node.leads(topic, partition)), None)
+        )
 
     def __enter__(self) -> Cluster:
         self.start(*self.settings)
@@ -87,15 +89,6 @@ class Cluster:
     ) -> None:
         for node in self.running.values():
             node.kill()
-
-
-def until(look: Callable[[], _Found | None]) -> _Found:
-    """What there is, as soon as there is something."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (found := look()) is None:
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.02)
-    return found
 
 
 def free_ports(count: int) -> list[int]:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import eventually
 
-from .nodes import PATIENCE_S, Cluster, until
+from .nodes import PATIENCE_S, Cluster
 
 
 def test_offsets_go_into_transactions_again_after_all_nodes_were_down(cluster: Cluster) -> None:
@@ -30,10 +31,10 @@ def test_offsets_go_into_transactions_again_after_all_nodes_were_down(cluster: C
     _in_time(lambda: _store(producer, member, 1))
     for number in list(cluster.running):
         cluster.kill(number)
-    until(lambda: True if producer.poll(0.1) or all_down.is_set() else None)
+    eventually(lambda: producer.poll(0.1) or all_down.is_set())
     cluster.start(*cluster.settings)
     _in_time(lambda: _store(producer, member, 2))
-    assert until(lambda: _stored(member) if _stored(member) != 1 else None) == 2
+    assert eventually(lambda: _stored(member) if _stored(member) != 1 else None) == 2
     member.close()
 
 
@@ -55,7 +56,7 @@ def _persist(act: Callable[[], object]) -> None:
             return None
         return True
 
-    until(done)
+    eventually(done)
 
 
 def _stored(member: Consumer) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from waiting import eventually
 
 from millstream.errors import LogError
 from millstream.logcore.errors import NotNow
@@ -14,7 +15,7 @@ from millstream.logcore.replication.node.node_runtime import NodeStopped
 from millstream.logcore.replication.replica.replica_messages import ForPartition, Produce
 
 from ..log_records import rows
-from .nodes import PATIENCE_S, Cluster, until
+from .nodes import PATIENCE_S, Cluster
 
 
 def test_another_nodes_machine_answers(cluster: Cluster) -> None:
@@ -77,7 +78,7 @@ def test_the_last_node_does_not_wait_for_somebody_to_take_over(cluster: Cluster)
 def test_a_node_that_panics_says_why_and_answers_nothing_more(cluster: Cluster) -> None:
     node = cluster.running[1].node
     node.ask(BROKER, DescribeQuorumHere())  # which no broker is asked
-    assert until(lambda: node.failure) is not None
+    assert eventually(lambda: node.failure) is not None
     assert not node.serving
     with pytest.raises(LogError):
         node.decide(CreateTopic("t", 1, 1))

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 from kafka import KafkaConsumer
+from waiting import eventually
 
 from millstream.logcore import client
 from millstream.logcore.protocol.wire import produce_messages as produce
@@ -18,7 +19,7 @@ from millstream.logcore.records.codec import encode
 from millstream.logcore.replication.controller.metadata_records import PartitionState
 
 from ..log_records import rows
-from .nodes import PATIENCE_S, Cluster, until
+from .nodes import PATIENCE_S, Cluster
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def read(cluster: Cluster, topic: str, count: int, **settings: object) -> list[b
         values.extend(message.value() or b"" for message in consumer.consume(1000, 0.5) if message.error() is None)
         return True if len(values) >= count else None
 
-    until(more)
+    eventually(more)
     consumer.close()
     return values
 
@@ -87,7 +88,7 @@ def test_what_came_before_its_client_closed_is_stored_though_nobody_waits_for_an
     body = produce.write_request(produce.ProduceRequest(None, 0, 1000, data), 9)
     with socket.create_connection(("127.0.0.1", kafka.port)) as peer:
         peer.sendall(b"".join(b"".join(write_request_frame(Api.PRODUCE, 9, number, body)) for number in range(40)))
-    until(lambda: kafka.log.partition("orders", 0).offsets().log_end_offset == 40 * 20 or None)
+    eventually(lambda: kafka.log.partition("orders", 0).offsets().log_end_offset == 40 * 20)
 
 
 def test_a_node_that_comes_back_catches_up_and_is_in_sync_again(cluster: Cluster, admin: AdminClient) -> None:
@@ -100,7 +101,7 @@ def test_a_node_that_comes_back_catches_up_and_is_in_sync_again(cluster: Cluster
         found = admin.list_topics("orders", timeout=PATIENCE_S).topics["orders"].partitions[0].isrs
         return found if len(found) == 3 else None
 
-    assert sorted(until(in_sync)) == [1, 2, 3]
+    assert sorted(eventually(in_sync)) == [1, 2, 3]
     assert cluster.running[3].kafka.log.partition("orders", 0).offsets().log_end_offset == 100
 
 
@@ -146,7 +147,7 @@ def test_what_no_topic_can_be_is_refused_with_kafkas_code(admin: AdminClient) ->
 def test_a_write_that_too_few_replicas_can_have_is_refused(cluster: Cluster, admin: AdminClient) -> None:
     create(admin, "orders", 1, 3, {"min.insync.replicas": "3"})
     cluster.kill(next(number for number in cluster.running if number != cluster.leader_of("orders")))
-    until(lambda: True if len(cluster_view(cluster).isr) == 2 else None)
+    eventually(lambda: len(cluster_view(cluster).isr) == 2)
     errors: list[str] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "retries": 0})
     producer.produce("orders", b"x", on_delivery=lambda error, _: errors.append(error.name() if error else "stored"))
@@ -165,12 +166,12 @@ def test_a_group_goes_on_where_it_was_when_its_coordinator_is_killed(cluster: Cl
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
     consumer = Consumer({**settings, "enable.auto.commit": False, "session.timeout.ms": 6000})
     consumer.subscribe(["orders"])
-    assert until(lambda: (message := consumer.poll(0.2)) and message.value()) == b"0"
+    assert eventually(lambda: (message := consumer.poll(0.2)) and message.value()) == b"0"
     consumer.commit(asynchronous=False)
     coordinator = coordinator_of(cluster, "readers")
     cluster.kill(coordinator)
     assert consumer.committed([TopicPartition("orders", 0)], timeout=PATIENCE_S)[0].offset == 1
-    assert until(lambda: (message := consumer.poll(0.2)) and message.value()) == b"1"
+    assert eventually(lambda: (message := consumer.poll(0.2)) and message.value()) == b"1"
     consumer.commit(asynchronous=False)
     consumer.close()
 

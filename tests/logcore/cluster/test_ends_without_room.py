@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from waiting import eventually, without_error
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.clients.remote_producer import RemoteTransactionalProducer
@@ -20,9 +21,7 @@ from millstream.logcore.log import Log, open_log
 from millstream.logcore.replication.shards import transaction_ends
 from millstream.logcore.storage import disk
 
-from ..clients.asking import patiently
-from ..log_records import records_of, rows, values_of
-from .nodes import until
+from ..log_records import NO_ROOM_YET, records_of, rows, values_of
 
 WHERE: Final = TopicPartition("t", 0)
 _AT_ONCE_S: Final = 10.0  # on a busy machine; who waits gives up after 30
@@ -84,7 +83,7 @@ def test_a_commit_whose_end_does_not_fit_is_said_at_once_and_done_once_there_is_
     assert time.monotonic() - began < _AT_ONCE_S
     assert refused.value.hint
     small.full, small.fills_at = False, ""
-    until(lambda: True if not _write_is_missing(log, does) else None)
+    eventually(lambda: not _write_is_missing(log, does))
     _goes_on(log, does)
 
 
@@ -107,7 +106,7 @@ def test_a_commit_that_everybody_sees_has_succeeded_though_nothing_more_fits(
 
 def _goes_on(log: Log, does: tuple[Callable[[Any], None], ...]) -> None:
     """What was committed is there, and so is what the next producer commits."""
-    after = until(lambda: _taken(log))
+    after = eventually(lambda: _taken(log))
     after.begin()
     after.append("t", 0, rows(b"b"))
     after.commit()
@@ -138,7 +137,7 @@ def test_an_end_that_did_not_fit_is_written_by_the_next_start(tmp_path: Path, sm
             producer.commit()
     small.full, small.fills_at = False, ""
     with open_log(tmp_path) as log:
-        until(lambda: True if values_of(log, "t") == [b"a"] else None)
+        eventually(lambda: values_of(log, "t") == [b"a"])
 
 
 def test_committed_offsets_from_before_a_committed_transaction_are_not_returned_after_a_restart_without_room(
@@ -162,7 +161,7 @@ def test_committed_offsets_from_before_a_committed_transaction_are_not_returned_
             with pytest.raises(LogFull):
                 log.committed_offsets("g")
         small.full, small.fills_at = False, ""
-        assert patiently(lambda: log.committed_offsets("g")) == {WHERE: 1}
+        assert without_error(lambda: log.committed_offsets("g"), NO_ROOM_YET) == {WHERE: 1}
         assert values_of(log, "t") == [b"a"]
 
 

@@ -11,11 +11,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from structlog.testing import capture_logs
+from waiting import eventually
 
 from millstream.logcore.records.batch import Buffer
 from millstream.logcore.storage.disk import LogFile
 
-from .nodes import PATIENCE_S, Cluster, until
+from .nodes import PATIENCE_S, Cluster
 
 
 def test_a_follower_whose_disk_is_full_says_so_and_is_in_sync_again_when_there_is_room(
@@ -25,15 +26,15 @@ def test_a_follower_whose_disk_is_full_says_so_and_is_in_sync_again_when_there_i
     admin.create_topics([NewTopic("orders", 1, 3)])["orders"].result(PATIENCE_S)
     follower = cluster.leader_of("orders") % 3 + 1
     logs = cluster.running[follower].node.logs
-    until(lambda: in_sync(admin) == 3 or None)
+    eventually(lambda: in_sync(admin) == 3)
     with capture_logs() as said, monkeypatch.context() as full:
         fill(full, cluster.settings[cluster.running[follower].node.id].folder / "replicas")
         write(cluster, [b"%d" % number for number in range(10)])
-        until(lambda: in_sync(admin) == 2 or None)
+        eventually(lambda: in_sync(admin) == 2)
         assert logs.without_room == 1
     warnings = [each for each in said if each["log_level"] == "warning" and "disk is full" in each["event"]]
     assert len(warnings) == 1 and "orders" in warnings[0]["partition"]
-    until(lambda: in_sync(admin) == 3 or None)
+    eventually(lambda: in_sync(admin) == 3)
     assert logs.without_room == 0 and cluster.running[follower].node.failure is None
     assert cluster.running[follower].kafka.log.partition("orders", 0).offsets().log_end_offset == 10
 

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import eventually
 
 from millstream.logcore.protocol.channel import Address, Channels
 from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.replication.shards.coordination_messages import partition_of, place_of
 from millstream.logcore.topic_rules import GROUPS_TOPIC
 
-from .nodes import PATIENCE_S, Cluster, until
+from .nodes import PATIENCE_S, Cluster
 
 PLACES = [TopicPartition("orders", number) for number in range(4)]
 
@@ -67,7 +68,7 @@ def test_members_go_on_reading_what_they_read_when_their_coordinator_is_killed(c
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic("orders", 4, 3)])["orders"].result(PATIENCE_S)
     with readers(cluster, protocol) as consumers:
-        before = until(lambda: all_read(consumers))
+        before = eventually(lambda: all_read(consumers))
         for consumer, owned in zip(consumers, before, strict=True):
             consumer.commit(offsets=[TopicPartition("orders", number, 5) for number in owned], asynchronous=False)
         dead = coordinator(cluster)
@@ -77,7 +78,7 @@ def test_members_go_on_reading_what_they_read_when_their_coordinator_is_killed(c
             assert time.monotonic() < deadline
         for consumer, owned in zip(consumers, before, strict=True):
             _commit(consumer, [TopicPartition("orders", number, 7) for number in owned])
-        assert until(lambda: all_read(consumers)) == before
+        assert eventually(lambda: all_read(consumers)) == before
         found = consumers[0].committed(PLACES, timeout=PATIENCE_S)
         assert [place.offset for place in found] == [7, 7, 7, 7]
         [described] = admin.describe_consumer_groups(["readers"]).values()

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
+from waiting import eventually
 
 from millstream.logcore.client import TopicPartition as Place
 from millstream.logcore.cluster import produce as cluster_produce
@@ -27,7 +28,7 @@ from millstream.logcore.replication.shards import led_log
 from ..log_records import rows
 from ..unforeseen import unforeseen_failures
 from .hostile_requests import LONGEST, HostileRequests, ask, read_answer, request_frame
-from .nodes import PATIENCE_S, Cluster, until
+from .nodes import PATIENCE_S, Cluster
 
 _SESSION: Fields = {"session_timeout": timedelta(seconds=30), "rebalance_timeout": timedelta(seconds=30)}
 _JOIN: Fields = {
@@ -71,7 +72,7 @@ def attack(cluster: Cluster, seed: int, rounds: int, requests: int) -> None:
         cluster.kill(number)
     cluster.start(*cluster.settings)  # what was taken is read again by the coordinators
     client.write_read_and_commit(rounds)
-    until(lambda: every_coordinator_has_begun(cluster))
+    eventually(lambda: every_coordinator_has_begun(cluster))
     client.close()
 
 
@@ -93,7 +94,7 @@ class Client:
     def write_read_and_commit(self, number: int) -> None:
         self._producer.produce("orders", b"%d" % number)
         assert self._producer.flush(PATIENCE_S) == 0
-        assert until(lambda: (found := self._consumer.poll(0.2)) and found.value()) == b"%d" % number
+        assert eventually(lambda: (found := self._consumer.poll(0.2)) and found.value()) == b"%d" % number
         self._consumer.commit(offsets=[TopicPartition("orders", 0, number + 1)], asynchronous=False)
         [committed] = self._consumer.committed([TopicPartition("orders", 0)], timeout=PATIENCE_S)
         assert committed.offset == number + 1
@@ -113,7 +114,7 @@ def create(admin: AdminClient, *topics: NewTopic) -> None:
 @pytest.fixture
 def alone(cluster_of_one: Cluster) -> Cluster:
     create(AdminClient({"bootstrap.servers": cluster_of_one.bootstrap}), NewTopic("t", 1, 1))
-    until(lambda: coordinator_answers(cluster_of_one))
+    eventually(lambda: coordinator_answers(cluster_of_one))
     return cluster_of_one
 
 
@@ -205,7 +206,7 @@ def test_what_a_coordinator_could_not_replicate_it_does_not_write(
 ) -> None:
     monkeypatch.setattr(led_log, "_CHANGES_BYTES_MAX", 2000)
     assert committed(alone, "x" * 3000) is ErrorCode.not_coordinator
-    assert until(lambda: committed(alone, "x") is ErrorCode.none or None)
+    assert eventually(lambda: committed(alone, "x") is ErrorCode.none)
     assert alone.running[1].node.failure is None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
+from waiting import eventually
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.cluster.cluster_layout import ClusterLayout
@@ -18,7 +19,7 @@ from millstream.logcore.remote import RemoteLog
 from millstream.logcore.replication.broker.leader_lease import LeaderLease
 
 from ..log_records import rows
-from .nodes import PATIENCE_S, Cluster, until
+from .nodes import PATIENCE_S, Cluster
 
 WHERE = TopicPartition("orders", 0)
 
@@ -33,7 +34,7 @@ def test_a_leader_out_of_touch_refuses_what_may_be_old(cluster: Cluster, monkeyp
         lambda: layout.epoch_end(WHERE, 0),
         lambda: layout.check_reads(WHERE, ANY_EPOCH, 0, ""),
     )
-    assert until(lambda: node.leads_for_certain or None)
+    assert eventually(lambda: node.leads_for_certain)
     for read in reads:
         read()
     monkeypatch.setattr(LeaderLease, "holds", lambda self, now_ms: False)

@@ -3,7 +3,6 @@ or seen by half."""
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,9 +26,8 @@ from millstream.logcore.replication.shards.transaction_messages import (
 )
 from millstream.logcore.topic_rules import TRANSACTIONS_TOPIC
 
-from ..log_records import rows, values_of
+from ..log_records import crashed_copy, rows, values_of
 from ..replication.power import Power, lay_out
-from ..stillness import still
 
 WHERE = TopicPartition("t", 0)
 
@@ -49,9 +47,7 @@ def write(producer: RemoteTransactionalProducer, value: bytes) -> None:
 
 def crashed(log: Log, tmp_path: Path) -> Path:
     """The directory as a process leaves it that is killed now."""
-    found = tmp_path / f"crashed-{len(list(tmp_path.iterdir()))}"
-    with still(log):
-        shutil.copytree(tmp_path / "log", found)
+    found = crashed_copy(log, tmp_path / "log", tmp_path / f"crashed-{len(list(tmp_path.iterdir()))}")
     log.close()
     return found
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from waiting import eventually
 
 from millstream.logcore.cluster.node_folder import replica_folder, topics_of_node
 from millstream.logcore.cluster.node_log import NodeLog
@@ -21,9 +22,8 @@ from millstream.logcore.replication.shards.coordination_messages import ForTrans
 from millstream.logcore.replication.shards.transaction_messages import Included, IncludePartitions
 
 from ..damage import read_all
-from ..log_records import rows
-from ..stillness import still
-from .nodes import Cluster, until
+from ..log_records import crashed_copy, rows
+from .nodes import Cluster
 
 _TRANSACTIONS: Final = 6
 _ABORTED: Final = (1, 4)
@@ -71,7 +71,7 @@ def _cut(folder: Path, at: int) -> None:
 def _committed(log: Log | NodeLog, below: int) -> set[bytes]:
     """What readers of committed records get of what was written below this offset, once nothing is open any more; or
     what they are told that they cannot get."""
-    until(lambda: True if (offsets := log.offsets("t", 0)).last_stable_offset == offsets.log_end_offset else None)
+    eventually(lambda: (offsets := log.offsets("t", 0)).last_stable_offset == offsets.log_end_offset)
     found, complaints = read_all(log, "t", 0)
     told = {offset: value for offset, value in found.items() if offset < below and isinstance(value, bytes)}
     lost = {
@@ -91,8 +91,7 @@ def test_each_transaction_ends_as_it_was_decided_whatever_marker_is_lost(tmp_pat
     with open_log(folder) as log:
         written = _live(log)
         whole = log.offsets("t", 0).log_end_offset
-        with still(log):
-            killed = shutil.copytree(folder, tmp_path / "killed")
+        killed = crashed_copy(log, folder, tmp_path / "killed")
     folder = killed if end == "killed" else folder
     for at, offset in list(_batches(_segment(folder, "t")))[1:]:
         copy = shutil.copytree(folder, tmp_path / "copy")
@@ -132,7 +131,7 @@ def test_a_cluster_of_one_that_is_led_uncleanly_ends_them_too(tmp_path: Path) ->
             for state in row.states() if row.first.leader is None else ():
                 node.decide(ElectLeader(PartitionId(state.topic_id, state.partition), unclean=True))
         log = NodeLog(cluster.running[1].parts)
-        until(lambda: True if node.leads("t", 0) else None)
+        eventually(lambda: node.leads("t", 0))
         assert _committed(log, offset) == {value for value, committed in written.items() if committed}
     finally:
         cluster.kill(1)

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import eventually
 
 from millstream.logcore.replication.machine import NodeId
 
-from .nodes import Cluster, until
+from .nodes import Cluster
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def sent(cluster: Cluster) -> dict[int, int]:
 def test_a_consumer_reads_from_the_replica_on_its_rack_and_goes_on_elsewhere_when_that_dies(racked: Cluster) -> None:
     leader = racked.leader_of("clicks")
     near = next(number for number in racked.running if number != leader)
-    until(lambda: len(racked.running[leader].node.image.brokers) == 3 or None)
+    eventually(lambda: len(racked.running[leader].node.image.brokers) == 3)
     produce(racked, 0, 100)
     rack = racked.settings[NodeId(near)].rack
     assert rack is not None

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from waiting import without_error
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.failpoints import fp
@@ -21,9 +21,7 @@ from millstream.logcore.replication.replica.replica_core import ReplicaCore
 from millstream.logcore.storage import disk
 from millstream.logcore.topic_rules import TRANSACTIONS_TOPIC
 
-from ..clients.asking import patiently
-from ..log_records import records_of, rows, segment_files, values_of
-from ..stillness import still
+from ..log_records import NO_ROOM_YET, crashed_copy, records_of, rows, segment_files, values_of
 
 TICKS = ("_TICK_S", "_TICK_S_MAX")
 SOON_S = 10.0  # a tick, on a busy machine
@@ -135,9 +133,7 @@ def test_what_readers_have_seen_can_be_deleted(log: Log, no_ticks: None) -> None
 
 def without_marker(log: Log, tmp_path: Path) -> Path:
     """The directory after a power cut that takes the marker of the only transaction, which is the last thing in it."""
-    found = tmp_path / "cut"
-    with still(log):
-        shutil.copytree(tmp_path / "log", found)
+    found = crashed_copy(log, tmp_path / "log", tmp_path / "cut")
     [path] = segment_files(found)
     size = read_header(path.read_bytes()).size
     with path.open("r+b") as file:
@@ -170,6 +166,6 @@ def test_nothing_takes_the_offset_of_a_marker_that_a_full_disk_does_not_take_aga
     monkeypatch.setattr(disk, "fp", at)
     with open_log(found) as again:
         full[0] = False
-        assert patiently(lambda: again.append("t", 0, rows(b"next"))) == 2
+        assert without_error(lambda: again.append("t", 0, rows(b"next")), NO_ROOM_YET) == 2
         assert records_of(again, "t") == [(0, b"a"), (2, b"next")]
         assert again.committed_offsets("g") == {WHERE: 1}

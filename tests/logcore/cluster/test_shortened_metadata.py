@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from waiting import eventually
 
 from millstream.logcore.cluster.node_log import NodeLog
 from millstream.logcore.errors import CorruptLog
@@ -18,7 +19,7 @@ from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.raft.quorum_frames import MARK, frames
 
 from ..log_records import rows, values_of
-from .nodes import Cluster, until
+from .nodes import Cluster
 
 _LIFE: Final = """
 import os, sys
@@ -118,7 +119,7 @@ def test_a_voter_that_lost_what_it_had_confirmed_does_not_vote(cluster: Cluster)
     client = NodeLog(cluster.running[1].parts)
     for number in range(3):
         client.create_topic(f"t{number}", 1)
-    until(lambda: cluster.running[2].parts.log.topic("t2"))
+    eventually(lambda: cluster.running[2].parts.log.topic("t2"))
     cluster.kill(2)
     path = cluster.settings[NodeId(2)].folder / "quorum" / "quorum-log"
     ends = [frame.end for frame in frames(path.read_bytes()) if frame.term != MARK]

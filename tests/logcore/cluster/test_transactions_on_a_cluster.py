@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import eventually
 
 from millstream.logcore.protocol.channel import Address, Channels
 from millstream.logcore.protocol.wire.apis import Api
@@ -14,7 +15,7 @@ from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.shards.coordination_messages import partition_of
 from millstream.logcore.topic_rules import TRANSACTIONS_TOPIC
 
-from .nodes import Cluster, until
+from .nodes import Cluster
 
 ID = "copier"
 
@@ -46,7 +47,7 @@ def read(cluster: Cluster, topic: str, count: int) -> list[bytes]:
             values.append(message.value() or b"")
         return True if len(values) >= count else None
 
-    until(more)
+    eventually(more)
     values += [message.value() or b"" for message in consumer.consume(100, timeout=1.0)]
     consumer.close()
     return sorted(values)
@@ -160,8 +161,8 @@ def test_offsets_are_committed_with_what_was_made_of_the_records(cluster: Cluste
             copied += len(messages)
         return True if copied >= 30 else None
 
-    until(copy)
-    found = until(lambda: _committed(consumer))
+    eventually(copy)
+    found = eventually(lambda: _committed(consumer))
     consumer.close()
     assert found == [10, 10, 10]
     assert read(cluster, "copies", 30) == [b"%02d" % number for number in range(30)]
@@ -186,6 +187,6 @@ def test_only_its_coordinator_describes_a_transaction(cluster: Cluster) -> None:
 def test_a_node_that_is_down_is_still_named(cluster: Cluster) -> None:
     """librdkafka gives up a node that is not named any more: what it was about to send there waits for ever."""
     cluster.kill(2)
-    until(lambda: None if any(each.node.image.is_live(NodeId(2)) for each in cluster.running.values()) else True)
+    eventually(lambda: None if any(each.node.image.is_live(NodeId(2)) for each in cluster.running.values()) else True)
     named = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=60).brokers
     assert sorted(named) == [1, 2, 3]

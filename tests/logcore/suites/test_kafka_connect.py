@@ -9,11 +9,12 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+from waiting import eventually
 
 from bench.apache_kafka import VERSION, free_ports
 
@@ -50,7 +51,7 @@ class Worker:
         """Once it takes requests."""
         body = json.dumps({key.replace("_", "."): value for key, value in config.items()}).encode()
         url = f"http://127.0.0.1:{self._port}/connectors/{name}/config"
-        eventually(lambda: _put(url, body), f"connector {name} is not taken: {self.said}")
+        eventually(lambda: _put(url, body), _QUIET_S, otherwise=f"connector {name} is not taken: {self.said}")
 
     @property
     def said(self) -> str:
@@ -81,13 +82,6 @@ def _put(url: str, body: bytes) -> bool:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status in (200, 201)
     return False
-
-
-def eventually(holds: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + _QUIET_S
-    while not holds():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(1)
 
 
 def committed(address: str, topic: str) -> list[str]:
@@ -135,7 +129,9 @@ def test_each_line_of_a_file_is_in_the_topic_once_and_in_the_other_file_whoever_
     written: list[str] = []
     for turn in range(count_of("CONNECT_KILLS", 4)):
         written += _lines(source, len(written))
-        eventually(lambda: sink.exists() and sink.stat().st_size > 0, f"nothing comes: {worker.said}")
+        eventually(
+            lambda: sink.exists() and sink.stat().st_size > 0, _QUIET_S, otherwise=f"nothing comes: {worker.said}"
+        )
         if turn % 2:
             product.end()
             product.start()
@@ -144,7 +140,11 @@ def test_each_line_of_a_file_is_in_the_topic_once_and_in_the_other_file_whoever_
             worker.kill()
             worker.start()
     written += _lines(source, len(written))
-    eventually(lambda: set(written) <= set(sink.read_text().split("\n")), f"lines are missing: {worker.said}")
+    eventually(
+        lambda: set(written) <= set(sink.read_text().split("\n")),
+        _QUIET_S,
+        otherwise=f"lines are missing: {worker.said}",
+    )
     assert committed(product.address, "lines") == written
     assert "Traceback" not in product.said
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from waiting import eventually
 
 from bench.apache_kafka import VERSION
 
@@ -115,13 +116,6 @@ def in_the_topic(address: str) -> Counter[str]:
     return Counter(word for _, line in committed(address, "lines") for word in line.decode().split(" "))
 
 
-def eventually(holds: Callable[[], bool], within_s: float) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(2)
-
-
 Disturbance = Callable[[Product, list[Application], random.Random], None]
 
 
@@ -182,7 +176,7 @@ def test_words_are_counted_exactly_once_whoever_ends(
         applications = [running.enter_context(Application([*command, product.address], folder)) for folder in folders]
         _count_under(disturb, product, applications, producer, random.Random(seed))
         acknowledged = producer.acknowledged.total()
-        eventually(lambda: sum(map(len, counted(product.address).values())) >= acknowledged, _QUIET_S)
+        eventually(lambda: sum(map(len, counted(product.address).values())) >= acknowledged, _QUIET_S, pause_s=2)
     # The applications are gone, and with them the last transaction that could still bring a count twice.
     assert in_the_topic(product.address) == producer.acknowledged
     assert counted(product.address) == {word: list(range(1, n + 1)) for word, n in producer.acknowledged.items()}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pg_runners import eventually
 from postgres_server import PostgresServer, postgres_server
+from waiting import without_error
 
 from millstream.logcore.failpoints import arm
 from millstream.logcore.log import Log, open_log
@@ -40,5 +40,5 @@ def sql(server: PostgresServer, request: pytest.FixtureRequest) -> Iterator[Any]
             admin.execute(
                 "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", [slot]
             )
-            eventually(lambda slot=slot: admin.execute("SELECT pg_drop_replication_slot(%s)", [slot]))
+            without_error(lambda slot=slot: admin.execute("SELECT pg_drop_replication_slot(%s)", [slot]))
         admin.execute(f"DROP DATABASE {name} WITH (FORCE)")

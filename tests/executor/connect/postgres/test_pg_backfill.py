@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from connectors import Read, read_topic
-from pg_runners import POINTS, catch_up, eventually, opened_runner, runner, settings, step_for_ever
+from pg_runners import POINTS, catch_up, opened_runner, runner, settings, step_for_ever
 from postgres_changes import CREATE_TABLE, check_topic, table_of, writing
 from postgres_server import PostgresServer
+from waiting import without_error
 
 from millstream.executor.connect.connector_errors import ConnectorFailed, SystemUnavailable, UnknownSourceTable
 from millstream.executor.connect.connector_settings import read_settings
@@ -204,7 +205,7 @@ def test_resnapshot_repairs_a_topic_whose_slot_was_lost(server: PostgresServer, 
     running = runner(log, config)
     catch_up(running)
     running.close()
-    eventually(lambda: sql.execute("SELECT pg_drop_replication_slot('millstream_pg')"))
+    without_error(lambda: sql.execute("SELECT pg_drop_replication_slot('millstream_pg')"))
     sql.execute("DELETE FROM t WHERE id <= 50; UPDATE t SET v = 1 WHERE id = 100; INSERT INTO t VALUES (501, 0)")
     with pytest.raises(ConnectorFailed, match="has not all changes any more"):
         runner(log, config).step(0)

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from connectors import Read, read_topic
-from pg_runners import POINTS, catch_up, eventually, opened_runner, runner, settings, step_for_ever
+from pg_runners import POINTS, catch_up, opened_runner, runner, settings, step_for_ever
 from postgres_changes import CREATE_TABLE, check_topic, table_of, writing
 from postgres_server import PostgresServer
+from waiting import without_error
 
 from millstream.executor.connect.connector import TaskInfo
 from millstream.executor.connect.connector_errors import ConnectorFailed, SystemUnavailable
@@ -100,7 +101,7 @@ def test_writes_to_other_tables_hold_no_wal(server: PostgresServer, sql: Any, lo
             running.step(0.1)
     held = """SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) FROM pg_replication_slots
               WHERE database = %s"""
-    eventually(lambda: _smaller(running, sql, held, 1_000_000))
+    without_error(lambda: _smaller(running, sql, held, 1_000_000))
     assert running.position != begin
     assert read_topic(log, "pg.public.quiet") == []
     running.close()
@@ -172,7 +173,7 @@ def test_a_lost_slot_is_an_error_that_says_what_to_do(server: PostgresServer, sq
     catch_up(running)
     running.close()
     slot = f"millstream_lost{len(how)}"
-    eventually(lambda: sql.execute("SELECT pg_drop_replication_slot(%s)", [slot]))
+    without_error(lambda: sql.execute("SELECT pg_drop_replication_slot(%s)", [slot]))
     sql.execute("INSERT INTO t VALUES (1)")  # a change that nobody will ever see
     if how == "made anew":
         sql.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [slot])
@@ -205,7 +206,7 @@ def test_dropping_the_connector_takes_slot_and_publication_with_it(server: Postg
     running = runner(log, config)
     catch_up(running)
     running.close()
-    eventually(lambda: PostgresSource.forget(read_settings(PostgresSettings, config), TaskInfo("pg")))
+    without_error(lambda: PostgresSource.forget(read_settings(PostgresSettings, config), TaskInfo("pg")))
     assert sql.execute("SELECT FROM pg_replication_slots WHERE database = %s", [sql.info.dbname]).rowcount == 0
     assert sql.execute("SELECT FROM pg_publication").rowcount == 0
 
