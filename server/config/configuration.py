@@ -101,6 +101,9 @@ class Configuration(BaseSettings):
     mcp: bool = False
     """Serve MCP (Model Context Protocol) at /mcp of the HTTP listener, for programs with language models. Its tools
     only read, and have the users and rights of the API; see docs/mcp.md."""
+    rest_proxy: bool = True
+    """Serve Confluent's REST proxy (/topics, /consumers, /brokers, /v3) on the HTTP listener. It has the users of the
+    API and the rights of the Kafka listener; see docs/rest-proxy.md."""
     schema_registry: ListenAddress | None = None
     """Address of the schema registry; None: off."""
     pg: ListenAddress | None = None

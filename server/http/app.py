@@ -18,6 +18,7 @@ from ..console.page_files import console_routes
 from ..console.subject_routes import subject_routes
 from ..console.topic_routes import topic_routes
 from ..mcp.mcp_route import McpRoute
+from ..rest_proxy.rest_proxy import rest_proxy_routes
 from ..security.access import Authenticator
 from .arrow_inserts import insert_route
 from .connect_routes import ConnectRoutes
@@ -42,13 +43,14 @@ def http_app(
     *,
     console: bool = True,
     mcp: bool = False,
+    rest_proxy: bool = True,
 ) -> ASGIApp:
     """No middleware for CORS: pages of other origins get no answer that a browser would show them.
 
     In: `other_nodes` of the cluster, by HTTP address, and whether they live. `console`: whether there are pages
-    of ours, which may send requests. `mcp`: whether MCP is served.
+    of ours, which may send requests. `mcp`, `rest_proxy`: whether they are served.
     """
-    routes = http_routes(context, authenticator, other_nodes, console=console, mcp=mcp)
+    routes = http_routes(context, authenticator, other_nodes, console=console, mcp=mcp, rest_proxy=rest_proxy)
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
     return Gate(OwnOrigin(app) if console else app, context, authenticator)
 
@@ -60,6 +62,7 @@ def http_routes(
     *,
     console: bool = True,
     mcp: bool = False,
+    rest_proxy: bool = True,
 ) -> list[BaseRoute]:
     """What answers each path of `routes.py`. In: as of `http_app`."""
     statements, pages, cluster = StatementRoutes(context), Pages(context, console), ClusterRoutes(context, other_nodes)
@@ -92,6 +95,7 @@ def http_routes(
         Route("/lag", cluster.lag, methods=["POST"]),
         *query_routes(context),
         *ConnectRoutes(context).routes(),
+        *(rest_proxy_routes(context) if rest_proxy else ()),
         *topic_routes(context),
         *subject_routes(context),
         *AssistRoutes(context, authenticator).routes,
