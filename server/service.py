@@ -278,7 +278,7 @@ class Service:
                     users,
                     console=self.configuration.console,
                     mcp=self.configuration.mcp,
-                    rest_proxy=self.configuration.rest_proxy,
+                    rest_proxy=self.configuration.rest_proxy_settings,
                 ),
                 names,
             )

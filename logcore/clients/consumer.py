@@ -11,7 +11,7 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from ..client import FetchedColumns, FetchedRows, Isolation, TopicPartition
-from ..cores.group_messages import CheckCommit, GroupFault
+from ..cores.group_messages import CheckCommit, CommitNote, GroupFault
 from ..errors import OffsetOutOfRange, UnknownTopic
 from .assignors import COOPERATIVE
 from .client_groups import GroupLog
@@ -237,7 +237,11 @@ class Consumer:
 
     # Committing
 
-    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int] | None = None,
+        notes: Mapping[TopicPartition, CommitNote] | None = None,
+    ) -> None:
         """Durable on return; without offsets, all positions. Raises `MembershipRefused` where others read these now."""
         if self._group is None:
             raise MembershipRefused("a consumer without a group cannot commit", hint="Name a group.")
@@ -245,7 +249,7 @@ class Consumer:
         if offsets is None:
             changed = {where: at for where, at in changed.items() if self._committed.get(where) != at}
         check = CheckCommit(self._group) if self._membership is None else self._membership.check
-        fault = self._log.groups.commit(check, changed, {})
+        fault = self._log.groups.commit(check, changed, notes or {})
         if fault is GroupFault.NONE:
             self._committed.update(changed)
             return

@@ -158,7 +158,7 @@ def _open_engine(
         others,
         console=configuration.console,
         mcp=configuration.mcp,
-        rest_proxy=configuration.rest_proxy,
+        rest_proxy=configuration.rest_proxy_settings,
     )
     context.ready = True
 

@@ -19,6 +19,8 @@ _PARAMETERS: Final[dict[str, dict[str, Any]]] = {
     "name": _NAME,
     "topic": {"type": "string", "pattern": "^[a-zA-Z0-9._-]{1,20}$"},
     "partition": {"type": "integer", "minimum": 0, "maximum": 100},
+    "group": {"type": "string", "pattern": "^[a-zA-Z0-9._-]{1,20}$"},
+    "instance": {"type": "string", "pattern": "^[a-zA-Z0-9._-]{1,20}$"},
 }
 _MEANING: Final = {
     101: "It is a web socket now.",

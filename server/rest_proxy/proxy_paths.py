@@ -34,7 +34,37 @@ V2_PATHS: Final = (
     _v2(f"{_PARTITION}/offsets", "get", "The first and the next offset.", "ProxyOffsets"),
 )  # fmt: skip
 
-PROXY_PATHS: Final = (*V2_PATHS,)
+_GROUP: Final = "/consumers/{group}"
+_INSTANCE: Final = f"{_GROUP}/instances/{{instance}}"
+
+
+def _done(path: str, method: Any, summary: str, body: str | None = None) -> PathDoc:
+    types: dict[str, Any] = {} if body is None else {"body_types": (_V2, *_EMBEDDED)}
+    return _v2(path, method, summary, body=body, answer_types=(), statuses=(204,), **types)
+
+
+CONSUMER_PATHS: Final = (
+    _v2(_GROUP, "post", "Creates a consumer instance in the group.", "ProxyInstance", body="ProxyNewInstance",
+        body_types=(_V2, *_EMBEDDED)),
+    _done(_INSTANCE, "delete", "Ends an instance: it leaves its group."),
+    _done(f"{_INSTANCE}/subscription", "post", "Subscribes to topics, or to those that fit a pattern.",
+          "ProxySubscription"),
+    _v2(f"{_INSTANCE}/subscription", "get", "The topics it is subscribed to.", "ProxyTopics"),
+    _done(f"{_INSTANCE}/subscription", "delete", "Ends its subscription, and forgets what was assigned."),
+    _done(f"{_INSTANCE}/assignments", "post", "Assigns partitions to it by hand.", "ProxyPartitions"),
+    _v2(f"{_INSTANCE}/assignments", "get", "The partitions that it reads.", "ProxyPartitions"),
+    _v2(f"{_INSTANCE}/records", "get", "Reads records: `timeout` (ms), `max_bytes`.", "Objects",
+        answer_types=_EMBEDDED),
+    _v2(f"{_INSTANCE}/offsets", "post", "Commits what was read, or the offsets of the last records that were handled.",
+        "Objects", body="ProxyPlaces", body_types=(_V2, *_EMBEDDED)),
+    _v2(f"{_INSTANCE}/offsets", "get", "The committed offsets of the partitions in the body."),
+    _done(f"{_INSTANCE}/positions", "post", "Reads on at these offsets, or at these times.", "ProxyPlaces"),
+    _done(f"{_INSTANCE}/positions/beginning", "post", "Reads these partitions from their beginning.",
+          "ProxyPartitions"),
+    _done(f"{_INSTANCE}/positions/end", "post", "Reads only what comes from now on.", "ProxyPartitions"),
+)  # fmt: skip
+
+PROXY_PATHS: Final = (*V2_PATHS, *CONSUMER_PATHS)
 
 _INTEGER: Final = {"type": "integer"}
 _MAYBE: Final = {"type": ["integer", "null"]}
@@ -45,7 +75,32 @@ def _object(required: list[str], **properties: Any) -> dict[str, Any]:
     return {"type": "object", "required": required, "properties": properties}
 
 
+_PLACE: Final = _object(["topic", "partition"], topic=_TEXT, partition=_INTEGER)
+
 PROXY_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
+    "ProxyInstance": _object(["instance_id", "base_uri"], instance_id=_TEXT, base_uri=_TEXT),
+    "ProxyNewInstance": {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "name": _TEXT, "format": {"enum": list(_FORMATS)},
+            "auto.offset.reset": {"enum": ["earliest", "latest", "none"]},
+            "auto.commit.enable": {"enum": ["true", "false", True, False]},
+            "fetch.min.bytes": {"type": "integer", "minimum": -1, "maximum": 10_000_000},
+            "consumer.request.timeout.ms": {"type": "integer", "minimum": 0, "maximum": 1000},
+            "isolation.level": {"enum": ["read_committed", "read_uncommitted"]},
+        },
+    },
+    "ProxySubscription": _object([], topics={"type": "array", "items": _TEXT, "minItems": 1}, topic_pattern=_TEXT),
+    "ProxyTopics": _object(["topics"], topics={"type": "array", "items": _TEXT}),
+    "ProxyPartitions": _object(["partitions"], partitions={"type": "array", "items": _PLACE}),
+    "ProxyPlaces": _object(
+        [],
+        offsets={"type": "array", "items": _object(
+            ["topic", "partition", "offset"], topic=_TEXT, partition=_INTEGER, offset=_INTEGER, metadata=_TEXT,
+        )},
+        timestamps={"type": "array", "items": _object(["topic", "partition", "timestamp"], topic=_TEXT)},
+    ),
     "ProxyError": _object(["error_code", "message"], error_code=_INTEGER, message=_TEXT),
     "ProxyTexts": {"type": "array", "items": _TEXT},
     "ProxyBrokers": _object(["brokers"], brokers={"type": "array", "items": _INTEGER}),

@@ -86,7 +86,10 @@ ROWS: dict[str, Row] = {
     "/ksql/terminate": Row({"deleteTopicList": 1}),
     **{path: Row({}) for path in PROXY},
 }  # fmt: skip
-NAMES = {"{topic}": "own", "{partition}": "0", "{task}": "0", "{id}": "none", "{name}": "OWN", "{type}": "stream", "{entity}": "OWN", "{action}": "create"}
+NAMES = {
+    "{topic}": "own", "{partition}": "0", "{group}": "own", "{instance}": "none",
+    "{task}": "0", "{id}": "none", "{name}": "OWN", "{type}": "stream", "{entity}": "OWN", "{action}": "create",
+}
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -17,27 +16,6 @@ from millstream.server.service import Service
 
 AVRO = json.dumps({"type": "record", "name": "r", "fields": [{"name": "a", "type": ["null", "string"]}]})
 PROTO = 'syntax = "proto3"; message M { int64 a = 1; string long_name = 2; }'
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service_in(tmp_path_factory.mktemp("data")) as started:
-        yield started
-
-
-@pytest.fixture
-def proxy(service: Service) -> Iterator[ProxyClient]:
-    with ProxyClient(service) as client:
-        yield client
-
-
-@pytest.fixture
-def topic(service: Service, request: pytest.FixtureRequest) -> Iterator[str]:
-    """One of two partitions; its name has what the test's has that no name may have left out."""
-    name = "".join(char if char.isalnum() else "-" for char in request.node.name)[:100]
-    service.engine.log.create_topic(name, 2)
-    yield name
-    service.engine.log.delete_topic(name)
 
 
 def offsets(response: httpx.Response) -> list[tuple[int | None, int | None, int | None]]:
