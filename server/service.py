@@ -272,7 +272,16 @@ class Service:
         parts.callback(self._end_requests, context, listener)
         names = names_of(self.configuration)
         listener.start(
-            HostCheck(http_app(context, users, console=self.configuration.console, mcp=self.configuration.mcp), names)
+            HostCheck(
+                http_app(
+                    context,
+                    users,
+                    console=self.configuration.console,
+                    mcp=self.configuration.mcp,
+                    rest_proxy=self.configuration.rest_proxy_settings,
+                ),
+                names,
+            )
         )
         context.ready = True
         if registry is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import binascii
 import functools
 import io
+import json
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Context
 from decimal import Decimal as Number
@@ -85,6 +86,35 @@ class AvroCodec:
             fastavro.schemaless_writer(stream, self._parsed, self._to_avro(value))  # pyright: ignore[reportUnknownMemberType]
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, ArithmeticError) as error:
             raise Unwritable(f"a value does not fit the AVRO schema: {error}") from None
+        return stream.getvalue()
+
+    def json_of(self, data: bytes) -> Any:
+        """What is behind the header in Avro's JSON encoding: values of unions carry their type's name. Raises
+        `Unreadable`."""
+        stream = io.BytesIO(data)
+        stream.seek(HEADER_BYTES)
+        text = io.StringIO()
+        try:
+            value = fastavro.schemaless_reader(stream, self._parsed)  # pyright: ignore[reportCallIssue, reportUnknownMemberType]
+            fastavro.json_writer(text, self._parsed, [value])
+        except Exception as error:  # as in `read`
+            said = str(error).split(" from <")[0] or type(error).__name__
+            raise Unreadable(f"the bytes do not fit their AVRO schema: {said}") from None
+        return json.loads(text.getvalue(), parse_constant=str)
+
+    def from_json(self, value: Any) -> bytes:
+        """Header and bytes of a value in Avro's JSON encoding. Raises `Unwritable`."""
+        stream = io.BytesIO()
+        stream.write(self._header)
+        try:
+            [given] = fastavro.json_reader(io.StringIO(json.dumps(value)), self._parsed)
+            fastavro.schemaless_writer(stream, self._parsed, given)  # pyright: ignore[reportUnknownMemberType]
+        except (AttributeError, TypeError, KeyError, IndexError):  # it looks at no type before it takes a value apart
+            told = 'a value of a union carries the name of its type, as in {"string": "x"}'
+            raise Unwritable(f"a value does not fit the AVRO schema ({told})") from None
+        except Exception as error:
+            said = str(error) or type(error).__name__
+            raise Unwritable(f"a value does not fit the AVRO schema: {said}") from None
         return stream.getvalue()
 
 

@@ -15,6 +15,7 @@ from decimal import Context
 from decimal import Decimal as Number
 from typing import Any
 
+from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
@@ -35,6 +36,7 @@ Fill = Callable[[Any, Any], None]
 _WIDE = Context(prec=100)
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _INDEXES_MAX = 100
+_JSON_DEPTH_MAX = 100
 
 
 @functools.lru_cache(maxsize=256)
@@ -81,6 +83,29 @@ class ProtobufCodec:
         try:
             self._fill(message, value)
         except (ValueError, TypeError, OverflowError, ArithmeticError, AttributeError) as error:
+            raise Unwritable(f"a value does not fit the PROTOBUF schema: {error}") from None
+        return self._start + message.SerializeToString(deterministic=True)
+
+    def json_of(self, data: bytes) -> Any:
+        """The message as Protobuf's JSON mapping has it, fields without presence included. Raises `Unreadable`."""
+        indexes, position = _read_indexes(data, HEADER_BYTES)
+        message = self._file.at(indexes)
+        if message is None:
+            raise Unreadable(f"the record's PROTOBUF schema has no message at {list(indexes)}")
+        try:
+            found = GetMessageClass(message).FromString(data[position:])
+            return json_format.MessageToDict(found, always_print_fields_with_no_presence=True)
+        except (DecodeError, UnicodeDecodeError, ValueError, TypeError, json_format.Error) as error:
+            raise Unreadable(f"the bytes do not fit their PROTOBUF schema: {error}") from None
+
+    def from_json(self, value: Any) -> bytes:
+        """Header, message indexes and bytes of a message in Protobuf's JSON mapping. Raises `Unwritable`."""
+        if not isinstance(value, dict):
+            raise Unwritable(f"the PROTOBUF schema wants a message, a value is {type(value).__name__}")
+        message = GetMessageClass(self._message)()
+        try:
+            json_format.ParseDict(value, message, max_recursion_depth=_JSON_DEPTH_MAX)
+        except (json_format.Error, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise Unwritable(f"a value does not fit the PROTOBUF schema: {error}") from None
         return self._start + message.SerializeToString(deterministic=True)
 

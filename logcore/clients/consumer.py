@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import pyarrow as pa
 
 from ..client import FetchedColumns, FetchedRows, Isolation, TopicPartition
-from ..cores.group_messages import CheckCommit, GroupFault
+from ..cores.group_messages import CheckCommit, CommitNote, GroupFault
 from ..errors import OffsetOutOfRange, UnknownTopic
 from .assignors import COOPERATIVE
 from .client_groups import GroupLog
@@ -117,14 +118,15 @@ class Consumer:
     def assignment(self) -> frozenset[TopicPartition]:
         return frozenset(self._positions)
 
-    def poll(self, timeout_s: float = 1.0) -> list[Consumed]:
+    def poll(self, timeout_s: float = 1.0, max_bytes: int | None = None) -> list[Consumed]:
         """What has come, at most `max_bytes`, or nothing after `timeout_s`. It also takes part in rebalances, so it
-        must be called again within the rebalance timeout. Raises `LogError`."""
+        must be called again within the rebalance timeout. In: `max_bytes`: this time; None: as always. Raises
+        `LogError`."""
         deadline = time.monotonic() + timeout_s
         while True:
             self._keep_membership(max(0.0, deadline - time.monotonic()))
             self._commit_in_time()
-            found = self._fetch()
+            found = self._fetch(self._max_bytes if max_bytes is None else max_bytes)
             left_s = deadline - time.monotonic()
             if found or left_s <= 0:
                 return found
@@ -135,11 +137,11 @@ class Consumer:
         while True:
             yield from self.poll()
 
-    def _fetch(self) -> list[Consumed]:
+    def _fetch(self, max_bytes: int) -> list[Consumed]:
         readable = [partition for partition in self._positions if partition not in self._paused]
         self._turn = (self._turn + 1) % max(1, len(readable))
         found: list[Consumed] = []
-        left = self._max_bytes
+        left = max_bytes
         for where in readable[self._turn :] + readable[: self._turn]:
             position = self._positions[where]
             try:
@@ -214,7 +216,7 @@ class Consumer:
     def _start(self, partitions: Sequence[TopicPartition]) -> None:
         if not partitions:
             return
-        committed = self._log.committed_offsets(self._group) if self._group is not None else {}
+        committed = self.committed()
         for partition in partitions:
             offset = committed.get(partition)
             self._positions[partition] = self._reset_offset(partition) if offset is None else offset
@@ -235,7 +237,11 @@ class Consumer:
 
     # Committing
 
-    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int] | None = None,
+        notes: Mapping[TopicPartition, CommitNote] | None = None,
+    ) -> None:
         """Durable on return; without offsets, all positions. Raises `MembershipRefused` where others read these now."""
         if self._group is None:
             raise MembershipRefused("a consumer without a group cannot commit", hint="Name a group.")
@@ -243,7 +249,7 @@ class Consumer:
         if offsets is None:
             changed = {where: at for where, at in changed.items() if self._committed.get(where) != at}
         check = CheckCommit(self._group) if self._membership is None else self._membership.check
-        fault = self._log.groups.commit(check, changed, {})
+        fault = self._log.groups.commit(check, changed, notes or {})
         if fault is GroupFault.NONE:
             self._committed.update(changed)
             return
@@ -256,7 +262,9 @@ class Consumer:
 
     def committed(self) -> Mapping[TopicPartition, int]:
         """What the group has committed, for whatever topics."""
-        return self._log.committed_offsets(self._group) if self._group is not None else {}
+        if self._group is None:
+            return {}
+        return {where: found.offset for where, found in self._log.groups.committed(self._group).items()}
 
     def _commit_in_time(self) -> None:
         if self._commit_every_s is None or time.monotonic() < self._next_commit or not self._positions:
@@ -314,8 +322,11 @@ class Consumer:
             self._paused.discard(partition)
 
     def _counts_of(self, topics: Sequence[str]) -> Mapping[str, int]:
-        known = self._log.topics()
-        return {topic: known[topic].partition_count for topic in topics if topic in known}
+        counts: dict[str, int] = {}
+        for topic in topics:
+            with suppress(UnknownTopic):
+                counts[topic] = self._log.partition_count(topic)
+        return counts
 
     def _look_for_topics(self, membership: Membership) -> None:
         """A topic that was created, or has more partitions now, is shared out anew."""

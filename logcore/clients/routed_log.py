@@ -28,6 +28,7 @@ from ..records.batch import BatchProducer
 from ..records.codec import encode
 from ..records.whole import checked_batches
 from .remote_admin import OF_THE_BROKER, RemoteAdmin, check
+from .remote_cluster import RemoteCluster
 from .remote_groups import RemoteGroups
 from .remote_producer import TRANSACTION_TIMEOUT, RemoteTransactionalProducer, offset_topics
 from .remote_wait import by_leader, first_answers
@@ -79,6 +80,7 @@ class RoutedLog:
         self._admin = RemoteAdmin(router, replication_factor)
         self._transaction_timeout = transaction_timeout
         self.groups = RemoteGroups(router)
+        self.cluster = RemoteCluster(router)
         self._turns: dict[TopicPartition, _Turn] = {}
         self._turns_lock = threading.Lock()
         self._owner = os.getpid()

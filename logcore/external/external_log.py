@@ -12,10 +12,12 @@ from typing import Final, Self
 from ..capabilities import LogCapabilities
 from ..client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
 from ..clients.features import capabilities_of
+from ..clients.remote_cluster import RemoteCluster
 from ..clients.remote_producer import RemoteTransactionalProducer
 from ..clients.routed_log import RoutedLog
 from ..protocol.routing import Router
 from ..topic_settings import OWN_SETTINGS
+from .external_groups import ExternalGroups
 from .kafka_properties import (
     IN_SYNC_MIN,
     PROCESSING_LOG_RETENTION_MS,
@@ -77,6 +79,8 @@ class ExternalLog:
             shrinks=True,
             transaction_timeout=timedelta(milliseconds=properties.number(TRANSACTION_TIMEOUT_MS, 60_000, 1_000)),
         )
+        self.groups = ExternalGroups(self._log.groups, settings.names)
+        self.cluster = RemoteCluster(self._router, settings.names.topic, settings.names.local_topic)
         self._capabilities: LogCapabilities | None = None
 
     def __reduce__(self) -> tuple[Callable[[str], ExternalLog], tuple[str]]:

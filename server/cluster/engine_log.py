@@ -35,6 +35,8 @@ from ...logcore.client import (
     TopicPartition,
     TransactionalProducer,
 )
+from ...logcore.clients.client_groups import GroupClient
+from ...logcore.clients.remote_cluster import RemoteCluster
 from ...logcore.errors import InvalidTransactionState, LogUnavailable, ProducerFenced, UnknownTopic
 from ..catalog.command_topic import COMMAND_TOPIC
 
@@ -55,6 +57,12 @@ class RenewableProducer(TransactionalProducer, Protocol):
 
 class LeasedLog(LogClient, LogAdmin, Protocol):
     """What an `EngineLog` stands on: topics can be deleted by their id, and producers renewed."""
+
+    @property
+    def groups(self) -> GroupClient: ...
+
+    @property
+    def cluster(self) -> RemoteCluster: ...
 
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None: ...
 
@@ -181,7 +189,15 @@ class EngineLog:
             _log.warning("engine loses its lease", reason=why)
             self._on_loss()
 
-    # What needs no guard
+    # What needs no guard: groups and topics of clients are not the engine's
+
+    @property
+    def groups(self) -> GroupClient:
+        return self._log.groups
+
+    @property
+    def cluster(self) -> RemoteCluster:
+        return self._log.cluster
 
     def topics(self) -> Mapping[str, Topic]:
         return self._log.topics()

@@ -152,7 +152,14 @@ def _open_engine(
     engine = engine_on(log, configuration.data, properties, routed.bootstrap, paused=paused)
     context = HttpContext(engine, cluster_id, configuration.body_bytes_max, figures, operations)
     others = functools.partial(other_nodes, node)
-    app = http_app(context, users, others, console=configuration.console, mcp=configuration.mcp)
+    app = http_app(
+        context,
+        users,
+        others,
+        console=configuration.console,
+        mcp=configuration.mcp,
+        rest_proxy=configuration.rest_proxy_settings,
+    )
     context.ready = True
 
     def end(*, settle: bool) -> None:

@@ -26,6 +26,7 @@ from ...logcore.external.external_log import ExternalLogSettings
 from ...logcore.external.kafka_properties import KafkaProperties
 from ...sql.settings.property import text_of
 from ...sql.settings.property_table import EXECUTOR, LISTENERS
+from ..rest_proxy.proxy_settings import RestProxySettings
 from ..security.access import AccessSettings
 from ..security.tls import ClusterTlsSettings, TlsSettings, with_ksqldb_names
 from .properties import checked_properties
@@ -101,6 +102,13 @@ class Configuration(BaseSettings):
     mcp: bool = False
     """Serve MCP (Model Context Protocol) at /mcp of the HTTP listener, for programs with language models. Its tools
     only read, and have the users and rights of the API; see docs/mcp.md."""
+    rest_proxy: bool = True
+    """Serve Confluent's REST proxy (/topics, /consumers, /brokers, /v3) on the HTTP listener. It has the users of the
+    API and the rights of the Kafka listener; see docs/rest-proxy.md."""
+    rest_proxy_consumers_max: int = Field(default=100, ge=0)
+    """Limit of consumer instances of the REST proxy."""
+    rest_proxy_consumer_timeout_s: float = Field(default=300, gt=0)
+    """A consumer instance that gets no request for so many seconds ends, and leaves its group."""
     schema_registry: ListenAddress | None = None
     """Address of the schema registry; None: off."""
     pg: ListenAddress | None = None
@@ -275,6 +283,13 @@ class Configuration(BaseSettings):
         if self.kafka_listener is not None:
             return None
         return ExternalLogSettings.of(self.external, ServerSettings.of(self.engine_properties).service_id)
+
+    @property
+    def rest_proxy_settings(self) -> RestProxySettings | None:
+        """None where it is off."""
+        if not self.rest_proxy:
+            return None
+        return RestProxySettings(self.rest_proxy_consumers_max, self.rest_proxy_consumer_timeout_s)
 
     @property
     def expiry(self) -> ExpiryTimes:

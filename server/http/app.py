@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,6 +19,8 @@ from ..console.page_files import console_routes
 from ..console.subject_routes import subject_routes
 from ..console.topic_routes import topic_routes
 from ..mcp.mcp_route import McpRoute
+from ..rest_proxy.proxy_settings import RestProxySettings
+from ..rest_proxy.rest_proxy import rest_proxy_routes
 from ..security.access import Authenticator
 from .arrow_inserts import insert_route
 from .connect_routes import ConnectRoutes
@@ -34,6 +37,8 @@ from .snapshots import snapshot_routes
 from .statements import StatementRoutes, error_response
 from .websocket import SocketRoute
 
+_PROXY: Final = RestProxySettings()
+
 
 def http_app(
     context: HttpContext,
@@ -42,13 +47,14 @@ def http_app(
     *,
     console: bool = True,
     mcp: bool = False,
+    rest_proxy: RestProxySettings | None = _PROXY,
 ) -> ASGIApp:
     """No middleware for CORS: pages of other origins get no answer that a browser would show them.
 
     In: `other_nodes` of the cluster, by HTTP address, and whether they live. `console`: whether there are pages
-    of ours, which may send requests. `mcp`: whether MCP is served.
+    of ours, which may send requests. `mcp`: whether MCP is served. `rest_proxy`: None where it is off.
     """
-    routes = http_routes(context, authenticator, other_nodes, console=console, mcp=mcp)
+    routes = http_routes(context, authenticator, other_nodes, console=console, mcp=mcp, rest_proxy=rest_proxy)
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
     return Gate(OwnOrigin(app) if console else app, context, authenticator)
 
@@ -60,6 +66,7 @@ def http_routes(
     *,
     console: bool = True,
     mcp: bool = False,
+    rest_proxy: RestProxySettings | None = _PROXY,
 ) -> list[BaseRoute]:
     """What answers each path of `routes.py`. In: as of `http_app`."""
     statements, pages, cluster = StatementRoutes(context), Pages(context, console), ClusterRoutes(context, other_nodes)
@@ -92,6 +99,7 @@ def http_routes(
         Route("/lag", cluster.lag, methods=["POST"]),
         *query_routes(context),
         *ConnectRoutes(context).routes(),
+        *(() if rest_proxy is None else rest_proxy_routes(context, rest_proxy)),
         *topic_routes(context),
         *subject_routes(context),
         *AssistRoutes(context, authenticator).routes,

@@ -48,16 +48,18 @@ _USER: Final = "millstream.user"  # in the scope of a request
 class Workers:
     """A bounded pool of threads for calls that block, with a bounded queue before it."""
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="millstream-http")
+    def __init__(self, threads: int = WORKERS, waiting_max: int = WAITING_MAX, name: str = "millstream-http") -> None:
+        """In: `waiting_max`: calls that run or wait."""
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._waiting_max = waiting_max
         self._waiting = 0  # only changed on the event loop
         self._closed = False
 
     async def run(self, call: Callable[[], T]) -> T:
         """Raises `RequestRefused` where too much is waiting already, and of a call that has not begun when this closes:
         its engine ends here, and another one, here or elsewhere, can be asked soon."""
-        if self._waiting >= WAITING_MAX:
-            raise RequestRefused(TOO_MANY_REQUESTS, f"more than {WAITING_MAX} requests are waiting")
+        if self._waiting >= self._waiting_max:
+            raise RequestRefused(TOO_MANY_REQUESTS, f"more than {self._waiting_max} requests are waiting")
         self._waiting += 1
         try:
             return await self._run(call)
@@ -205,6 +207,8 @@ class HttpContext:
         self.metrics = Metrics(engine, self.open_queries.count, lambda: self.insert_streams.taken, log_metrics)
         self.pulls = PullGate(self.settings.pull_gate)
         self.shared_feeds = SharedFeeds(engine.log, engine.open_feed)
+        self.closing: list[Callable[[], None]] = []
+        """What routes have to end before their log does, and what waits for it."""
         self.ready = False  # set once the server is, unset before it stops
 
     async def await_command(self, number: int) -> None:
@@ -222,6 +226,8 @@ class HttpContext:
     def close(self) -> None:
         """Ends the queries of clients, then waits for the calls that are under way."""
         self.open_queries.close()
+        for end in self.closing:
+            end()
         self.workers.close()
         # Where Python ends while a thread is inside DuckDB, the process is aborted.
         self.open_queries.join()

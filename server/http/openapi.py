@@ -7,13 +7,21 @@ import functools
 import re
 from typing import Any, Final
 
-from .routes import PATHS, PathDoc
+from ..rest_proxy.proxy_paths import PROXY_SCHEMAS
+from .path_doc import PathDoc
+from .routes import PATHS
 
 _SCALARS: Final = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
 _TEXT: Final = {"type": "string"}
 _STATEMENTS: Final = {"type": "string", "format": "ksql", "examples": ["SHOW STREAMS;"]}
 _NAME: Final = {"type": "string", "format": "ksql-name"}
-_PARAMETERS: Final = {"name": _NAME}
+_PARAMETERS: Final[dict[str, dict[str, Any]]] = {
+    "name": _NAME,
+    "topic": {"type": "string", "pattern": "^[a-zA-Z0-9._-]{1,20}$"},
+    "partition": {"type": "integer", "minimum": 0, "maximum": 100},
+    "group": {"type": "string", "pattern": "^[a-zA-Z0-9._-]{1,20}$"},
+    "instance": {"type": "string", "pattern": "^[a-zA-Z0-9._-]{1,20}$"},
+}
 _MEANING: Final = {
     101: "It is a web socket now.",
     200: "Success.",
@@ -108,6 +116,7 @@ SCHEMAS: Final[dict[str, dict[str, Any]]] = {
         config={"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
     ),
     "Terminate": _object([], deleteTopicList={"type": ["array", "null"], "items": _TEXT}),
+    **PROXY_SCHEMAS,
 }  # fmt: skip
 
 
@@ -146,7 +155,7 @@ def _operation(doc: PathDoc) -> dict[str, Any]:
                 str(status): {"description": _MEANING[status], "content": _content(doc.answer_types, doc.answer)}
                 for status in doc.statuses
             },
-            "default": {"description": "Refused.", "content": _content(("application/json",), "Error")},
+            "default": {"description": "Refused.", "content": _content(doc.error_types, doc.error)},
         },
         "security": [] if doc.needs == "nothing" else [{"basic": []}, {"bearer": []}],
     }

@@ -54,6 +54,16 @@ async def read_object(request: Request, body_bytes_max: int) -> dict[str, Any]:
     return value
 
 
+async def read_json(request: Request, body_bytes_max: int) -> tuple[str, bytes]:
+    """Content type (empty where none is said) and body, JSON of some kind by its type, of any method. Raises
+    `RequestRefused`."""
+    content_type = _content_type(request) if "content-type" in request.headers else ""
+    if not (content_type in ("", "application/json", _FORM) or content_type.endswith("+json")):
+        raise _wrong_type(content_type, "application/json")
+    refuse_foreign(request)
+    return content_type, await _body_in_time(request, body_bytes_max)
+
+
 async def read_bytes(request: Request, content_type: str, body_bytes_max: int) -> bytes:
     """The body of a POST of that type. Raises `RequestRefused`."""
     found = _content_type(request)

@@ -4,28 +4,10 @@ read it; the code behind each path is in `app.py`."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, Literal
 
-Needs = Literal["nothing", "user", "statement", "insert", "admin"]
-
-
-@dataclass(frozen=True, slots=True)
-class PathDoc:
-    """`body`, `answer`: names in `http_openapi.SCHEMAS`. `statuses`: that an answer of that shape has. `needs`: what a
-    user must have, where there are users."""
-
-    path: str
-    method: Literal["get", "post", "put", "delete"]
-    summary: str
-    answer: str = "Object"
-    body: str | None = None
-    body_types: tuple[str, ...] = ("application/json",)
-    answer_types: tuple[str, ...] = ("application/json",)
-    needs: Needs = "user"
-    tag: str = "server"
-    statuses: tuple[int, ...] = (200,)
-
+from ..rest_proxy.proxy_paths import PROXY_PATHS
+from .path_doc import PathDoc
 
 _KSQL: Final = "application/vnd.ksql.v1+json"
 _DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
@@ -146,6 +128,7 @@ PATHS: Final = (
     PathDoc("/lag", "post", "The lag of a server's state.", "Ok", "Lag", needs="admin", tag="cluster"),
     PathDoc("/ksql/terminate", "post", "Ends all queries and drops all streams and tables.", "Entities", "Terminate",
             needs="admin", tag="cluster"),
+    *PROXY_PATHS,
 )  # fmt: skip
 
 OPEN_PATHS: Final = frozenset(doc.path for doc in PATHS if doc.needs == "nothing")

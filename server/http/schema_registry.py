@@ -199,6 +199,33 @@ def _no_route(request: Request, error: Exception) -> Response:
     return _error(error.status_code, f"{request.method} {request.url.path} is nothing that a schema registry has")
 
 
+def register_version(
+    store: SchemaStore,
+    subject: str,
+    kind: SchemaKind,
+    text: str,
+    references: tuple[Reference, ...] = (),
+    schema_id: int | None = None,
+) -> Version:
+    """The version of the subject that this schema is, or becomes. Whoever calls holds the lock. Raises
+    `RegistryRefusal`, `InvalidSchema`."""
+    registry = store.registry
+    known = registry.find(subject, kind, text, references)
+    if known is not None:
+        return known
+    version = registry.new_version(subject, kind, text, references, schema_id)
+    _check(version, registry)
+    problems = incompatibilities(version, registry)
+    if problems:
+        raise RegistryRefusal(
+            INCOMPATIBLE,
+            f'Schema being registered is incompatible with an earlier schema for subject "{subject}", details: '
+            f"[{'; '.join(problems)}; compatibility: {registry.level(subject)}]",
+        )
+    store.append([version])
+    return version
+
+
 class _Pages:
     def __init__(self, store: SchemaStore) -> None:
         self._store = store
@@ -237,25 +264,10 @@ class _Pages:
         return _described(found)
 
     def register(self, asked: _Asked) -> dict[str, Any]:
-        subject, registry = asked.path["subject"], self._registry
         kind, text, references = _schema_in(asked.body)
-        known = registry.find(subject, kind, text, references)
-        if known is not None:
-            return {"id": known.id}
         wanted = asked.body.get("id")
-        version = registry.new_version(
-            subject, kind, text, references, wanted if isinstance(wanted, int) and wanted > 0 else None
-        )
-        _check(version, registry)
-        problems = incompatibilities(version, registry)
-        if problems:
-            raise RegistryRefusal(
-                INCOMPATIBLE,
-                f'Schema being registered is incompatible with an earlier schema for subject "{subject}", details: '
-                f"[{'; '.join(problems)}; compatibility: {registry.level(subject)}]",
-            )
-        self._store.append([version])
-        return {"id": version.id}
+        schema_id = wanted if isinstance(wanted, int) and wanted > 0 else None
+        return {"id": register_version(self._store, asked.path["subject"], kind, text, references, schema_id).id}
 
     def delete_subject(self, asked: _Asked) -> list[int]:
         subject, permanent = asked.path["subject"], asked.flag("permanent")

@@ -18,6 +18,7 @@ from millstream.server.http.app import http_routes
 from millstream.server.http.context import HttpContext
 from millstream.server.http.routes import PATHS
 from millstream.server.http.schema_registry import schema_registry_app
+from millstream.server.rest_proxy.proxy_paths import PROXY_PATHS
 from millstream.server.security.access import hash_token
 from millstream.server.service import Service
 
@@ -46,6 +47,7 @@ class Row(NamedTuple):
     shows: bool = False
 
 
+PROXY = {doc.path for doc in PROXY_PATHS}
 ROWS: dict[str, Row] = {
     "/ksql": Row({"ksql": "INSERT INTO own VALUES (1, 2);"}),
     "/query": Row({"ksql": "SELECT * FROM own EMIT CHANGES LIMIT 0;"}),
@@ -82,8 +84,12 @@ ROWS: dict[str, Row] = {
     "/heartbeat": Row({"hostInfo": {"host": "h", "port": 1}, "timestamp": 1}),
     "/lag": Row({"ksqlHost": {"host": "h", "port": 1}, "hostStoreLags": {}}),
     "/ksql/terminate": Row({"deleteTopicList": 1}),
+    **{path: Row({}) for path in PROXY},
 }  # fmt: skip
-NAMES = {"{task}": "0", "{id}": "none", "{name}": "OWN", "{type}": "stream", "{entity}": "OWN", "{action}": "create"}
+NAMES = {
+    "{topic}": "own", "{partition}": "0", "{group}": "own", "{instance}": "none",
+    "{task}": "0", "{id}": "none", "{name}": "OWN", "{type}": "stream", "{entity}": "OWN", "{action}": "create",
+}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,122 @@
+"""The paths of the REST proxy, as `server/http/routes.py` has those of everything else."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..http.path_doc import PathDoc
+
+_V2: Final = "application/vnd.kafka.v2+json"
+_FORMATS: Final = ("binary", "json", "avro", "jsonschema", "protobuf")
+_EMBEDDED: Final = tuple(f"application/vnd.kafka.{format}.v2+json" for format in _FORMATS)
+_ERRORS: Final = (_V2, "application/json")
+
+
+def _v2(path: str, method: Any, summary: str, answer: str = "Object", **more: Any) -> PathDoc:
+    settings: dict[str, Any] = {"answer_types": (_V2,), "needs": "statement", **more}
+    return PathDoc(
+        path, method, summary, answer, tag="REST proxy v2", error="ProxyError", error_types=_ERRORS, **settings
+    )
+
+
+_PARTITION: Final = "/topics/{topic}/partitions/{partition}"
+
+V2_PATHS: Final = (
+    _v2("/brokers", "get", "Numbers of the brokers.", "ProxyBrokers", needs="user"),
+    _v2("/topics", "get", "Names of the topics that the user may see.", "ProxyTexts", needs="user"),
+    _v2("/topics/{topic}", "get", "Settings and partitions of a topic."),
+    _v2("/topics/{topic}", "post", "Writes records: keys and values in the format of the content type.",
+        "ProxyProduced", body="ProxyRecords", body_types=_EMBEDDED),
+    _v2("/topics/{topic}/partitions", "get", "The partitions of a topic.", "Objects"),
+    _v2(_PARTITION, "get", "A partition: its leader and replicas."),
+    _v2(_PARTITION, "post", "Writes records to one partition.", "ProxyProduced", body="ProxyRecords",
+        body_types=_EMBEDDED),
+    _v2(f"{_PARTITION}/offsets", "get", "The first and the next offset.", "ProxyOffsets"),
+)  # fmt: skip
+
+_GROUP: Final = "/consumers/{group}"
+_INSTANCE: Final = f"{_GROUP}/instances/{{instance}}"
+
+
+def _done(path: str, method: Any, summary: str, body: str | None = None) -> PathDoc:
+    types: dict[str, Any] = {} if body is None else {"body_types": (_V2, *_EMBEDDED)}
+    return _v2(path, method, summary, body=body, answer_types=(), statuses=(204,), **types)
+
+
+CONSUMER_PATHS: Final = (
+    _v2(_GROUP, "post", "Creates a consumer instance in the group.", "ProxyInstance", body="ProxyNewInstance",
+        body_types=(_V2, *_EMBEDDED)),
+    _done(_INSTANCE, "delete", "Ends an instance: it leaves its group."),
+    _done(f"{_INSTANCE}/subscription", "post", "Subscribes to topics, or to those that fit a pattern.",
+          "ProxySubscription"),
+    _v2(f"{_INSTANCE}/subscription", "get", "The topics it is subscribed to.", "ProxyTopics"),
+    _done(f"{_INSTANCE}/subscription", "delete", "Ends its subscription, and forgets what was assigned."),
+    _done(f"{_INSTANCE}/assignments", "post", "Assigns partitions to it by hand.", "ProxyPartitions"),
+    _v2(f"{_INSTANCE}/assignments", "get", "The partitions that it reads.", "ProxyPartitions"),
+    _v2(f"{_INSTANCE}/records", "get", "Reads records: `timeout` (ms), `max_bytes`.", "Objects",
+        answer_types=_EMBEDDED),
+    _v2(f"{_INSTANCE}/offsets", "post", "Commits what was read, or the offsets of the last records that were handled.",
+        "Objects", body="ProxyPlaces", body_types=(_V2, *_EMBEDDED)),
+    _v2(f"{_INSTANCE}/offsets", "get", "The committed offsets of the partitions in the body."),
+    _done(f"{_INSTANCE}/positions", "post", "Reads on at these offsets, or at these times.", "ProxyPlaces"),
+    _done(f"{_INSTANCE}/positions/beginning", "post", "Reads these partitions from their beginning.",
+          "ProxyPartitions"),
+    _done(f"{_INSTANCE}/positions/end", "post", "Reads only what comes from now on.", "ProxyPartitions"),
+)  # fmt: skip
+
+PROXY_PATHS: Final = (*V2_PATHS, *CONSUMER_PATHS)
+
+_INTEGER: Final = {"type": "integer"}
+_MAYBE: Final = {"type": ["integer", "null"]}
+_TEXT: Final = {"type": "string"}
+
+
+def _object(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": required, "properties": properties}
+
+
+_PLACE: Final = _object(["topic", "partition"], topic=_TEXT, partition=_INTEGER)
+
+PROXY_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
+    "ProxyInstance": _object(["instance_id", "base_uri"], instance_id=_TEXT, base_uri=_TEXT),
+    "ProxyNewInstance": {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "name": _TEXT, "format": {"enum": list(_FORMATS)},
+            "auto.offset.reset": {"enum": ["earliest", "latest", "none"]},
+            "auto.commit.enable": {"enum": ["true", "false", True, False]},
+            "fetch.min.bytes": {"type": "integer", "minimum": -1, "maximum": 10_000_000},
+            "consumer.request.timeout.ms": {"type": "integer", "minimum": 0, "maximum": 1000},
+            "isolation.level": {"enum": ["read_committed", "read_uncommitted"]},
+        },
+    },
+    "ProxySubscription": _object([], topics={"type": "array", "items": _TEXT, "minItems": 1}, topic_pattern=_TEXT),
+    "ProxyTopics": _object(["topics"], topics={"type": "array", "items": _TEXT}),
+    "ProxyPartitions": _object(["partitions"], partitions={"type": "array", "items": _PLACE}),
+    "ProxyPlaces": _object(
+        [],
+        offsets={"type": "array", "items": _object(
+            ["topic", "partition", "offset"], topic=_TEXT, partition=_INTEGER, offset=_INTEGER, metadata=_TEXT,
+        )},
+        timestamps={"type": "array", "items": _object(["topic", "partition", "timestamp"], topic=_TEXT)},
+    ),
+    "ProxyError": _object(["error_code", "message"], error_code=_INTEGER, message=_TEXT),
+    "ProxyTexts": {"type": "array", "items": _TEXT},
+    "ProxyBrokers": _object(["brokers"], brokers={"type": "array", "items": _INTEGER}),
+    "ProxyOffsets": _object(["beginning_offset", "end_offset"], beginning_offset=_INTEGER, end_offset=_INTEGER),
+    "ProxyRecords": _object(
+        ["records"],
+        key_schema={"type": ["string", "null"]}, key_schema_id=_MAYBE,
+        value_schema={"type": ["string", "null"]}, value_schema_id=_MAYBE,
+        records={"type": "array", "items": _object([], key={}, value={}, partition=_MAYBE)},
+    ),
+    "ProxyProduced": _object(
+        ["offsets", "key_schema_id", "value_schema_id"],
+        key_schema_id=_MAYBE, value_schema_id=_MAYBE,
+        offsets={"type": "array", "items": _object(
+            ["partition", "offset", "error_code", "error"],
+            partition=_MAYBE, offset=_MAYBE, error_code=_MAYBE, error={"type": ["string", "null"]},
+        )},
+    ),
+}  # fmt: skip

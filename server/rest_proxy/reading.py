@@ -1,0 +1,111 @@
+"""Reads of consumer instances: what fits into one response, and not a record more is taken from the consumer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ...executor.formats.wire import Unreadable
+from ...logcore.client import FetchedColumns, TopicPartition
+from ...logcore.clients.consumer import Consumed
+from .consumer_instances import ConsumerInstance
+from .embedded_formats import SchemaLookup, decode
+from .proxied_log import ProxiedLog
+from .proxy_errors import UNREADABLE, ProxyRefusal
+
+BYTES_DEFAULT: Final = 1024 * 1024
+BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of one response, as far as keys, values and names go; a single larger record is read all the same."""
+_RECORD_BYTES: Final = 80  # what JSON needs around a key and a value
+_ROWS_MAX: Final = BYTES_MAX // _RECORD_BYTES
+_STEP_S: Final = 0.25  # so soon a read hears that its instance ends
+
+
+@dataclass(slots=True)
+class _Taken:
+    """State: the response so far."""
+
+    records: list[dict[str, Any]]
+    bytes: int = 0
+    is_full: bool = False
+
+
+class RecordReader:
+    """Not for the event loop: it waits for records."""
+
+    def __init__(self, log: ProxiedLog, schemas: SchemaLookup, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._schemas, self._clock = log, schemas, clock
+
+    def read(self, instance: ConsumerInstance, wait_ms: int, bytes_max: int) -> list[dict[str, Any]]:
+        """Records as JSON has them, at least one where there is one. Raises `ProxyRefusal` for a record that the
+        instance's format cannot show, where it is the first; the consumer stays before it. Raises `LogError`."""
+        taken = _Taken([])
+        deadline = self._clock() + wait_ms / 1000
+        while True:
+            instance.look_for_topics(self._clock())
+            left_s = max(0.0, deadline - self._clock())
+            found = instance.consumer.poll(min(left_s, _STEP_S), bytes_max - taken.bytes)
+            self._take(instance, found, taken, bytes_max)
+            is_enough = taken.is_full or taken.bytes >= min(instance.settings.bytes_min, bytes_max)
+            if (taken.records and is_enough) or self._clock() >= deadline or instance.ending.is_set():
+                return taken.records
+
+    def _take(self, instance: ConsumerInstance, found: list[Consumed], taken: _Taken, bytes_max: int) -> None:
+        """What does not fit is read again: the consumer goes back to it."""
+        left_behind: set[TopicPartition] = set()
+        for consumed in found:
+            where = consumed.partition
+            if where in left_behind:
+                continue
+            stop = self._take_run(instance, consumed, taken, bytes_max)
+            if stop is not None:
+                left_behind.add(where)
+                instance.consumer.seek(where, stop)
+
+    def _take_run(self, instance: ConsumerInstance, consumed: Consumed, taken: _Taken, bytes_max: int) -> int | None:
+        """The offset at which it stopped; None where all is taken."""
+        offsets, rows, total = self._rows(consumed)
+        where, format = consumed.partition, instance.settings.format
+        for offset, row in zip(offsets, rows, strict=True):
+            key, value = row["key"], row["value"]
+            size = len(key or b"") + len(value or b"") + len(where.topic) + _RECORD_BYTES
+            if taken.is_full or (taken.records and taken.bytes + size > bytes_max):
+                taken.is_full = True
+                return offset
+            try:
+                shown_key, shown = decode(format, key, self._schemas), decode(format, value, self._schemas)
+            except Unreadable as error:
+                if not taken.records:
+                    instance.consumer.seek(where, offset)
+                    place = f"record {offset} of partition {where.partition} of topic {where.topic}"
+                    raise ProxyRefusal(UNREADABLE, f"{place} cannot be read as {format.value}: {error}") from None
+                taken.is_full = True
+                return offset
+            taken.records.append(
+                {
+                    "topic": where.topic,
+                    "key": shown_key,
+                    "value": shown,
+                    "partition": where.partition,
+                    "offset": offset,
+                }
+            )
+            taken.bytes += size
+        return None if len(offsets) == total else offsets[-1] + 1
+
+    def _rows(self, consumed: Consumed) -> tuple[list[int], list[dict[str, Any]], int]:
+        """Offsets, keys and values of the first rows, and how many rows there are. Columnar batches become rows as
+        Kafka clients get them."""
+        run = consumed.run
+        if isinstance(run, FetchedColumns):
+            topic = self._log.topic(consumed.partition.topic)
+            table: pa.Table = self._log.as_rows(topic, run.batch.slice(0, _ROWS_MAX), run.timestamp_ms)
+            total, offsets = run.batch.num_rows, run.row_offsets[:_ROWS_MAX].tolist()
+        else:
+            total, table = run.table.num_rows, run.table.slice(0, _ROWS_MAX)
+            offsets = table["offset"].to_pylist()
+        return offsets, table.select(["key", "value"]).to_pylist(), total

@@ -1,0 +1,29 @@
+"""The routes of the REST proxy on an HTTP server."""
+
+from __future__ import annotations
+
+from starlette.routing import Route
+
+from ..http.context import HttpContext
+from .consumer_instances import ConsumerInstances
+from .named_schemas import NamedSchemas
+from .producing import RecordWriter
+from .proxied_log import ProxiedLog
+from .proxy_settings import RestProxySettings
+from .reading import RecordReader
+from .v2_consumers import V2Consumers
+from .v2_topics import V2Topics
+
+
+def rest_proxy_routes(context: HttpContext, settings: RestProxySettings) -> list[Route]:
+    """What `proxy_paths.py` lists. They end with the context."""
+    engine = context.engine
+    log, schemas = ProxiedLog(engine), NamedSchemas(engine.schemas, engine.lock)
+    writer = RecordWriter(log.log)
+    instances = ConsumerInstances(log.log, settings)
+    consumers = V2Consumers(context, log, instances, RecordReader(log, schemas.record_schema))
+    context.closing.append(consumers.close)
+    return [
+        *V2Topics(context, log, schemas, writer).routes(),
+        *consumers.routes(),
+    ]
