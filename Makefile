@@ -67,11 +67,18 @@ endif
 demo: $(installed) java-note
 	@$(RUN) -m millstream demo $(ARGS) $(if $(filter no,$(SPARK)),--executor duckdb)
 
+# The compiled loops are compiled while the workers collect their tests, or each of those who need them compiles them.
 test: $(installed) java-note
-	@$(RUN) -m scripts.run_tests -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)
+	@$(RUN) -c "from millstream.executor.formats import warm_up; warm_up()" & \
+	$(RUN) -m scripts.run_tests -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)
 
-check: lint
-	@$(VENV)/bin/pytest -n $(JOBS) -q $(QUICK) $(ARGS)
+# Lint and the tests run beside each other, and both run to their end. The tests compute and wait for nothing: a worker for
+# each core is enough.
+check: $(installed)
+	@said=$$(mktemp); trap 'rm -f "$$said"' EXIT; \
+	$(linted) >"$$said" 2>&1 & linting=$$!; \
+	$(VENV)/bin/pytest -n auto --dist loadfile --no-loadscope-reorder -q $(QUICK) $(ARGS); tests=$$?; \
+	wait $$linting; lint=$$?; cat "$$said"; exit $$((tests | lint))
 
 soak: $(installed) java-note
 	@$(VENV)/bin/pytest -m soak $(ARGS)
@@ -80,14 +87,18 @@ mutants: $(installed)
 	@$(RUN) -m scripts.mutants $(ARGS)
 
 # All steps run, whatever the first ones say.
+define linted
+( failed=; step() { echo "--- $$*"; "$$@" || failed="$$failed $$1"; }; \
+step $(VENV)/bin/ruff check .; \
+step $(VENV)/bin/ruff format --check .; \
+step $(RUN) scripts/lint_imports.py; \
+step $(VENV)/bin/pyright; \
+step $(RUN) scripts/lint_console.py; \
+test -z "$$failed" )
+endef
+
 lint: $(installed)
-	@failed=; step() { echo "--- $$*"; "$$@" || failed="$$failed $$1"; }; \
-	step $(VENV)/bin/ruff check .; \
-	step $(VENV)/bin/ruff format --check .; \
-	step $(RUN) scripts/lint_imports.py; \
-	step $(VENV)/bin/pyright; \
-	step $(RUN) scripts/lint_console.py; \
-	test -z "$$failed"
+	@$(linted)
 
 format: $(installed)
 	$(VENV)/bin/ruff check --fix .

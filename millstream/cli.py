@@ -145,7 +145,6 @@ def server(
 
         choose_allocators()  # first: what comes next imports pyarrow
         from millstream.server.config.configuration import load_configuration
-        from millstream.server.service import Service
 
         flags: dict[str, Any] = {"data": data, "http": http, "kafka": kafka, "schema_registry": schema_registry}
         flags["pg"] = pg
@@ -153,6 +152,8 @@ def server(
         flags |= {"node": node, "cluster": cluster, "cluster_name": cluster_name, "join": join, "rack": rack}
         flags |= {"cluster_secret_file": cluster_secret_file, "session_ms": session_ms, "paused": paused}
         configuration = load_configuration(config, flags)
+        from millstream.server.service import Service  # a wrong configuration is refused before this second of imports
+
         _log_to_stderr(configuration.log_level, configuration.log_format)
         with Service(configuration, _end_at_once) as service:
             gc.freeze()  # modules live as long as the process: no collection of garbage looks through them any more

@@ -8,21 +8,21 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Generator
+from collections.abc import Container, Generator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from costs import measured
-from hang import ended_if_it_hangs, prepare
+from hang import ended_if_it_hangs, prepare, time_limit
 from hypothesis import settings
 from scheduling import OneSpark, runs_spark
 from xdist.remote import Producer
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-SIMULATION = REPOSITORY / "tests" / "simulation"
 JAVA_MAJOR_MIN = 17  # what PySpark 4.3 needs; the Makefile asks for the same
+SLOW_SECONDS = 200  # a file with a test that may take longer is begun before the others
 SPARK_TIMEOUT_SECONDS = 300  # a Spark session starts in 4 to 10 s, and its first batch takes as long again
 
 # Examples share the machine with other work, so their duration says nothing. A failure prints how to repeat it.
@@ -91,7 +91,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             _require_name(item)
         if item.get_closest_marker("soak"):
             _allow(item, 0)
-    items.sort(key=_turn)
+    slow = {item.path for item in items if time_limit(item) > SLOW_SECONDS and not item.get_closest_marker("soak")}
+    items.sort(key=lambda item: _turn(item, slow))
 
 
 def _require_name(item: pytest.Item) -> None:
@@ -100,10 +101,10 @@ def _require_name(item: pytest.Item) -> None:
         raise pytest.UsageError(f"{item.path}: {item.name} starts Spark; the name of its file has to say so")
 
 
-def _turn(item: pytest.Item) -> int:
-    """Files are begun in this order, for none that is long may be the last: those on Spark, then the simulations, which
-    mind no busy machine, then the others, clusters of real processes among them, which do."""
-    return 0 if runs_spark(item.path.name) else 1 if item.path.is_relative_to(SIMULATION) else 2
+def _turn(item: pytest.Item, slow: Container[Path]) -> int:
+    """Files are begun in this order, so that no long one is the last, with nothing beside it: those on Spark, then
+    those that say that they need long, then the others."""
+    return 0 if runs_spark(item.path.name) else 1 if item.path in slow else 2
 
 
 def _allow(item: pytest.Item, seconds: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from .fresh import SeedRuns
 
-RUNS = SeedRuns("quorum", seeds=170, per_test=10)
+RUNS = SeedRuns("quorum")
 
 
 @pytest.mark.timeout(300)  # 4 s on an idle machine
@@ -15,7 +15,6 @@ def test_all_promises_are_kept_whatever_happens(group: int) -> None:
     RUNS.run_group(group)
 
 
-def test_what_must_happen_sometimes_happened() -> None:
-    if RUNS.seeds_done < 100:
-        pytest.skip(f"only {RUNS.seeds_done} seeds were run: run the whole file")
-    assert RUNS.never_happened() == []
+@pytest.mark.timeout(600)  # 120 seeds more at most
+def test_what_must_happen_sometimes_happens() -> None:
+    assert RUNS.run_until_all_happened() == []

@@ -14,11 +14,12 @@ from random import Random
 import pytest
 
 from .disk import SimDisk
+from .fresh import SeedRuns
 from .kernel import MILLISECOND, Kernel
 from .network import NetworkOptions, SimNetwork
 from .runs import Run, execute, load_scenario, prepare, save_scenario
 from .shrink import shrink
-from .worlds import WORLDS
+from .worlds import WORLDS, world_named
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -51,6 +52,15 @@ def test_a_run_does_not_depend_on_the_hashes_of_this_process() -> None:
     }
     assert len(printed) == 1
     assert len(printed.pop().split()) == seeds * len(WORLDS)
+
+
+def test_more_seeds_run_until_all_that_must_happen_has_happened() -> None:
+    runs = SeedRuns("quorum", seeds=0, events=3_000)
+    often, *others = world_named("quorum").must_happen
+    assert runs.run_until_all_happened(seeds_max=0) == [often, *others]
+    runs.counters.update(others)
+    assert runs.run_until_all_happened(seeds_max=20) == []
+    assert runs.counters[often] > 0
 
 
 def test_a_stored_run_is_the_run_of_its_seed(tmp_path: Path) -> None:

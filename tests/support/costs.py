@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> None:
     costs = [Cost(*json.loads(line)) for line in lines]
     shown = [cost for cost in costs if cost.test.startswith(arguments[1])] if len(arguments) > 1 else costs
     rows = _sorted(shown) if len(arguments) > 1 else by_file(shown)
-    total = Cost("all", *(sum(cost[place] for cost in shown) for place in (1, 2, 3)))
+    total = Cost("all", *(sum(seconds) for seconds in zip(*(cost[1:] for cost in shown), strict=True)))
     for name, own, children, wall in [total, *rows[:_SHOWN]]:
         print(f"{own + children:8.1f} CPU s  {own:8.1f} own {children:8.1f} children {wall:8.1f} wall  {name}")
 
