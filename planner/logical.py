@@ -98,6 +98,11 @@ class LogicalPlan:
         afterwards may as well be filtered out before."""
         return False
 
+    def as_rank(self, needed: frozenset[str]) -> LogicalPlan:
+        """The node, of which the columns `needed` are read; where it joins rows to the greatest or least value among
+        themselves, those of rank 1."""
+        return self
+
     def bounded(self, column: str, largest: int) -> LogicalPlan:
         """The node, of whose rows only those with at most `largest` in `column` matter."""
         return self

@@ -8,11 +8,13 @@ from .logical import LogicalPlan
 from .rules.prune_columns import prune_columns
 from .rules.push_filters import push_filters
 from .rules.rank_bounds import push_rank_bounds
+from .rules.rank_own_extremes import rank_own_extremes
 from .rules.request_old_rows import request_old_rows
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
 
 RULES: tuple[Rule, ...] = (
+    rank_own_extremes,  # first: both sides of the join have to be the same still
     push_filters,
     push_rank_bounds,  # before the next one: a filter that always holds wants no old rows
     request_old_rows,

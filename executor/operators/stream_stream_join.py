@@ -61,10 +61,12 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Pairs of an arrived row (its position) with rows of the other side's buffer."""
+    """Pairs of an arrived row (its position) with rows of the other side's buffer: their slots, times and numbers."""
 
     row: Ints
-    found: pa.Table
+    slot: Ints
+    time: Ints
+    number: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +143,14 @@ class StreamStreamJoiner(Joiner):
         for side, arrived in enumerate(sides):
             self._keep(side, arrived)
         matches = [self._meet(side, arrived) for side, arrived in enumerate(sides)]
-        pieces = [self._joined(side, sides[side], matches[side]) for side in (0, 1)]
+        padded: list[pa.Table] = []
         for side in (0, 1):
             if self._outer[side]:
-                pieces += self._padded(side, sides, matches, timeline)
-        out = pa.concat_tables(pieces)
-        order = np.lexsort([ints(out, name) for name in ("_id", "_order", "_side", "_rts", "_phase", "_rank")])
-        out = take(out, order)
+                padded += self._padded(side, sides, matches, timeline)
+        out = self._joined(sides, matches)
+        if any(map(len, padded)):
+            out = pa.concat_tables([out, *padded])
+            out = take(out, np.lexsort([ints(out, name) for name in reversed(_ORDER)]))
         of_rank = sequence[ints(out, "_rank")]
         stamped = with_columns(out, {"_seq": pa.array(of_rank), "_sub": pa.array(number_within(of_rank))})
         self._forget(timeline)
@@ -245,18 +248,41 @@ class StreamStreamJoiner(Joiner):
         back, ahead = self._reach[side]
         low = np.maximum(arrived.time - back, arrived.other_time - self._retention + 1)
         bounds = {"_low": pa.array(low), "_high": pa.array(arrived.time + ahead)}
-        found = self._buffers[1 - side].read_between(with_columns(arrived.rows, bounds), self._keys, "_rts")
-        row = ints(found, "_index")
-        earlier = ints(found, "_id") < arrived.number[row]
+        store = self._buffers[1 - side]
+        row, slot = store.locate_between(with_columns(arrived.rows, bounds), self._keys, "_rts")
+        time, number = (column.to_numpy(zero_copy_only=False) for column in store.values_at(slot, ["_rts", "_id"]))
+        earlier = number < arrived.number[row]
         if not earlier.all():
-            row, found = row[earlier], found.filter(pa.array(earlier))
-        return Matches(row, found)
+            row, slot, time, number = row[earlier], slot[earlier], time[earlier], number[earlier]
+        return Matches(row, slot, time, number)
 
-    def _joined(self, side: int, arrived: Arrivals, matches: Matches) -> pa.Table:
-        times = ints(matches.found, "_rts")
-        mine = take(arrived.rows, matches.row)
-        ordering = {"_rank": arrived.rank[matches.row], "_phase": 1, "_rts": times, "_id": ints(matches.found, "_id")}
-        return self._rows(side, mine, matches.found, np.maximum(arrived.time[matches.row], times), ordering)
+    def _joined(self, sides: list[Arrivals], matches: list[Matches]) -> pa.Table:
+        """The pairs, in order. Each value is taken once: a stored row that has many partners is read once only."""
+        rank = np.concatenate([arrived.rank[own.row] for arrived, own in zip(sides, matches, strict=True)])
+        other = np.concatenate([own.time for own in matches])
+        number = np.concatenate([own.number for own in matches])
+        order = np.lexsort((number, other, rank))
+        counts = [len(arrived.rows) for arrived in sides]
+        keys = pa.concat_tables([arrived.rows.select(self._keys) for arrived in sides])
+        pairs = take(keys, np.concatenate([matches[0].row, matches[1].row + counts[0]])[order])
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {name: pairs.column(name) for name in self._keys}
+        offset = 0
+        for side, schema in enumerate(self._schemas):
+            names = list(value_names(schema))
+            stored, place = _distinct(matches[1 - side].slot)
+            pool = sides[side].rows.select(names)
+            if len(stored):
+                kept = pa.table(self._buffers[side].values_at(stored, names), schema=pool.schema)
+                pool = pa.concat_tables([pool, kept]) if len(matches[side].row) else kept
+            place += counts[side] if len(matches[side].row) else 0
+            chosen = [matches[side].row, place] if side == 0 else [place, matches[side].row]
+            values = take(pool, np.concatenate(chosen)[order])
+            columns |= {f"v{offset + i}": values.column(name) for i, name in enumerate(names)}
+            offset += len(names)
+        own = np.concatenate([arrived.time[match.row] for arrived, match in zip(sides, matches, strict=True)])
+        columns["_ts"] = pa.array(np.maximum(own, other)[order])
+        ordering = {"_rank": rank[order], "_phase": 1, "_rts": other[order], "_id": number[order]}
+        return self._with_order(columns, len(order), ordering)
 
     def _padded(self, side: int, sides: list[Arrivals], matches: list[Matches], timeline: Timeline) -> list[pa.Table]:
         """The rows of an outer side that have no partner: at once, or when none can come any more."""
@@ -267,41 +293,56 @@ class StreamStreamJoiner(Joiner):
             return [self._alone(side, arrived, np.flatnonzero(alone))]
         hopeless = arrived.time + self._reach[side][1] < arrived.stream_time
         other = matches[1 - side]
-        waiting.met(other.found, sides[1 - side].rank[other.row])
+        named = self._buffers[side].values_at(other.slot, ["_part", "_rts", "_id"])
+        waiting.met(pa.table(named, names=["_part", "_rts", "_id"]), sides[1 - side].rank[other.row])
         waiting.add(arrived.rows, arrived.number, arrived.time, np.flatnonzero(alone & ~hopeless))
         closed = waiting.close(timeline)
         order = {name: ints(closed, name) for name in ("_rank", "_rts", "_id", "_order")}
         ordering = {"_phase": 0, "_side": 1 - side, **order}
-        emitted = self._rows(side, closed, None, ints(closed, "_rts"), ordering)
+        emitted = self._rows(side, closed, ints(closed, "_rts"), ordering)
         return [self._alone(side, arrived, np.flatnonzero(alone & hopeless)), emitted]
 
     def _alone(self, side: int, arrived: Arrivals, rows: Ints) -> pa.Table:
         mine = take(arrived.rows, rows)
-        return self._rows(side, mine, None, arrived.time[rows], {"_rank": arrived.rank[rows], "_phase": 1})
+        return self._rows(side, mine, arrived.time[rows], {"_rank": arrived.rank[rows], "_phase": 1})
 
-    def _rows(
-        self, side: int, mine: pa.Table, other: pa.Table | None, times: Ints, ordering: Mapping[str, Ints | int]
-    ) -> pa.Table:
-        """Output rows with the columns that order them; `other` None pads with NULL."""
-        size = len(mine)
+    def _rows(self, side: int, mine: pa.Table, times: Ints, ordering: Mapping[str, Ints | int]) -> pa.Table:
+        """Rows of a side without a partner, with the columns that order them; the other side's values are NULL."""
         columns: dict[str, pa.Array | pa.ChunkedArray] = {name: mine.column(name) for name in self._keys}
         offset = len(self._schemas[0].value)
         for of_side, start in ((0, 0), (1, offset)):
-            source = mine if of_side == side else other
             for i, column in enumerate(self._schemas[of_side].value):
-                padding = pa.nulls(size, column.type.arrow)
-                columns[f"v{start + i}"] = padding if source is None else source.column(f"v{i}")
+                own = of_side == side
+                columns[f"v{start + i}"] = mine.column(f"v{i}") if own else pa.nulls(len(mine), column.type.arrow)
         columns["_ts"] = pa.array(times)
-        columns["_weight"] = pa.array(np.ones(size, dtype=np.int8))
-        columns["_null"] = pa.array(np.zeros(size, dtype=np.bool_))
+        return self._with_order(columns, len(mine), ordering)
+
+    def _with_order(
+        self, columns: Mapping[str, pa.Array | pa.ChunkedArray], size: int, ordering: Mapping[str, Ints | int]
+    ) -> pa.Table:
+        meta = {
+            "_weight": pa.array(np.ones(size, dtype=np.int8)),
+            "_null": pa.array(np.zeros(size, dtype=np.bool_)),
+        }
         orders = {name: np.broadcast_to(ordering.get(name, 0), size).astype(np.int64) for name in _ORDER}
         return conform(
-            pa.table({**columns, **{name: pa.array(order) for name, order in orders.items()}}),
+            pa.table({**columns, **meta, **{name: pa.array(order) for name, order in orders.items()}}),
             pa.schema([*self._output_schema, *((name, pa.int64()) for name in _ORDER)]),
         )
 
 
 _ORDER = ("_rank", "_phase", "_rts", "_side", "_order", "_id")
+
+
+def _distinct(slots: Ints) -> tuple[Ints, Ints]:
+    """Each slot once, and the position there of each of `slots`."""
+    if int(slots.max(initial=0)) > 8 * len(slots):  # an array of all slots would cost more than the batch
+        return np.unique(slots, return_inverse=True)
+    place = np.full(int(slots.max(initial=-1)) + 1, -1, np.int64)
+    place[slots] = 0
+    stored = np.flatnonzero(place == 0)
+    place[stored] = np.arange(len(stored))
+    return stored, place[slots]
 
 
 def _value_types(schema: Schema) -> dict[str, SqlType]:

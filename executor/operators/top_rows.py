@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from ...planner.schema import Schema
-from ...planner.specs import SqlExpression
 from ...planner.steps.top_rows import TopRows
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
@@ -36,8 +35,9 @@ from .columns import (
     with_values,
 )
 from .ranked_rows import Ranked, rank_rows
-from .sort_words import is_plain, sort_words
-from .statement import BatchStatement
+from .ranks.sort_columns import SortColumns
+from .ranks.top_changes import TopChangesOperator
+from .sort_words import sort_words
 
 _PLACE = "_place"
 
@@ -78,7 +78,7 @@ class TopRowsOperator(Operator):
         self._keys = ["_part", *key_names(schema)]
         values = dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
         self._values = [name for name in values if columns is None or name in columns]
-        self._sort = _SortColumns(connection, step, self._input_schema)
+        self._sort = SortColumns(connection, step.call.order, self._input_schema)
         self._single = step.largest == 1 and step.call.function == "ROW_NUMBER"
         self._store = self._make_store(connection, schema, {name: values[name] for name in self._values})
         self._arrivals = ArrivalNumbers(connection, step.id) if ARRIVAL in self._store.value else None
@@ -233,42 +233,6 @@ class TopRowsOperator(Operator):
         return places, gone[_number_in_group(kept_groups[gone]) >= came[kept_groups[gone]]]
 
 
-class _SortColumns:
-    """The columns that rows are sorted by. What is computed for it is kept with the row, under a name of its own.
-
-    `names`: in the order of the keys. `kept`: the computed ones. `looks`: how many keys are looked at: first those that
-    cost nothing, and all of them where those do not decide.
-    """
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, step: TopRows, schema: pa.Schema) -> None:
-        self.names: list[str] = []
-        self.kept: dict[str, SqlType] = {}
-        computed: list[str] = []
-        for number, key in enumerate(step.call.order):
-            expression = key.expression
-            if _is_column(expression, schema):
-                self.names.append(expression.sql)
-                continue
-            name = f"s{number}"
-            self.names.append(name)
-            self.kept[name] = expression.type
-            computed.append(f"TRY_CAST(({expression.sql}) AS {expression.type.duckdb}) AS {name}")
-        plain = [is_plain(key.expression.type.arrow) for key in step.call.order]
-        first = [*plain, False].index(False)
-        self.looks = [first, len(plain)] if 0 < first < len(plain) else [len(plain)]
-        self._statement = None
-        if computed:
-            sql = f"SELECT *, {', '.join(computed)} FROM {{input}}"
-            self._statement = BatchStatement(connection, sql, {"input": schema})
-
-    def added(self, rows: pa.Table) -> pa.Table:
-        return rows if self._statement is None else self._statement.run(input=rows)
-
-
-def _is_column(expression: SqlExpression, schema: pa.Schema) -> bool:
-    return expression.sql in schema.names and schema.field(expression.sql).type.equals(expression.type.arrow)
-
-
 def _number_in_group(groups: Ints) -> Ints:
     """How many rows before each one are of its group."""
     order = np.argsort(groups, kind="stable")
@@ -280,7 +244,8 @@ def _number_in_group(groups: Ints) -> Ints:
 @builds(TopRows)
 def build(step: TopRows, building: Building) -> ChainNode:
     below = building.node(step.input)
-    operator = TopRowsOperator(
-        building.connection, step, below.schema, below.extra, below.columns, step.input.task_count, building.emit
-    )
+    inputs = building.connection, step, below.schema, below.extra, below.columns
+    if step.identity:
+        return building.chain(below, TopChangesOperator(*inputs, building.emit), step)
+    operator = TopRowsOperator(*inputs, step.input.task_count, building.emit)
     return building.chain(below, operator, step)

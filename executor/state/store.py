@@ -148,21 +148,20 @@ class StateStore:
         rest = [column for column in self._key if column not in columns]
         return _sorted(self._found(position, slots), ["_index", *rest])
 
-    def read_between(self, asked: pa.Table, by: Sequence[str], column: str) -> pa.Table:
+    def locate_between(self, asked: pa.Table, by: Sequence[str], column: str) -> tuple[Ints, Ints]:
         """For each asked row the rows with its values of the key columns `by` and with `column` within its `_low` and
-        `_high`, both included; as `read`, but in no order, and asked rows need not be distinct. NULL is equal to
-        nothing here. Raises `MemoryError`."""
+        `_high`, both included: the asked row's position, and the slot, in no order. Asked rows need not be distinct.
+        NULL is equal to nothing here. Slots are good until the next `settle`. Raises `MemoryError`."""
         self._load()
         if not self._live or not len(asked):
-            return self._read_schema.empty_table()
+            return np.empty(0, np.int64), np.empty(0, np.int64)
         columns = tuple(by)
         low, high = ints(asked, "_low"), ints(asked, "_high")
         for name in columns:
             if asked.column(name).null_count:
                 low = np.where(asked.column(name).is_null().to_numpy(), high + 1, low)
         within = SlotRange(self._ranged_by(column), low, high)
-        position, slots = self._by(columns).find(self._hashes(asked, columns), self._number, within, self._rows_at_once)
-        return self._found(position, slots)
+        return self._by(columns).find(self._hashes(asked, columns), self._number, within, self._rows_at_once)
 
     def between(self, part: int, column: str, low: int, high: int) -> pa.Table:
         """The task's rows with low < `column` <= high, ordered by the key."""

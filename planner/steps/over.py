@@ -74,10 +74,12 @@ class LogicalOver(Unary):
         return (needed | names_of(self.input.schema.key) | read,)
 
     def bounded(self, column: str, largest: int) -> LogicalPlan:
-        if column not in (call.name for call in self.calls) or not self._can_be_bounded:
+        if column not in (call.name for call in self.calls):
             return self
         if len(self.calls) == 1 and can_rank(self.calls[0], largest):
-            return LogicalTopRows(self.input, self.calls[0], largest)
+            return LogicalTopRows(self.input, self.calls[0], largest, not self.identity, identity=self.identity)
+        if not self._can_be_bounded:
+            return self
         return self if self.bound is not None and self.bound[1] <= largest else replace(self, bound=(column, largest))
 
     @property

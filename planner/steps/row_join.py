@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..insight.lineage_rows import LineageRows
+from ..logical import LogicalPlan
 from ..lowering import Lowering, positions
 from ..schema import Schema
 from ..specs import KeyWindow, Kind
 from .join import JoinStep, LogicalJoin, Side, pairs
+from .own_extremes import ranked_rows
 from .step import Step, Text
 
 
@@ -48,6 +50,10 @@ class LogicalRowJoin(LogicalJoin):
     @property
     def keeps_sides(self) -> bool:
         return self.join == "INNER"
+
+    def as_rank(self, needed: frozenset[str]) -> LogicalPlan:
+        found = ranked_rows(self.left, self.right, self.left_key, needed) if self.join == "INNER" else None
+        return self if found is None else found
 
     def lower(self, lowering: Lowering) -> RowJoin:
         left, right = self.left.lower(lowering), self.right.lower(lowering)

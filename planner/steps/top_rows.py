@@ -1,4 +1,4 @@
-"""Top-n: the first rows of each partition of a stream, with their ranks."""
+"""Top-n: the first rows of each partition, with their ranks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from ...sql.functions.over_functions import OVER_FUNCTIONS
 from ...sql.types import BIGINT, Array, Map, Struct
+from ..expressions.typed import Typed
 from ..insight.lineage_rows import LineageRows, Value, indirect
 from ..logical import LogicalPlan, Unary, names_of, read_by
-from ..lowering import Lowering
+from ..lowering import Lowering, sql_over
 from ..schema import Column, Schema
 from ..specs import KeyWindow, Kind, SqlExpression
 from .over_calls import ROW_NUMBER_COLUMN, LogicalOverCall, OverCall, value_of_call
@@ -17,13 +18,15 @@ from .step import Step, Text
 
 @dataclass(frozen=True, slots=True)
 class LogicalTopRows(Unary):
-    """The rows of a stream that `call` gives a rank up to `largest` among those of their key. `numbered`: with the
-    column `#row`, which tells the rows apart. `emit_old`: changes come with the row that they replace."""
+    """The rows that `call` gives a rank up to `largest` among those of their key. `numbered`: with the column `#row`,
+    which tells the rows of a stream apart; those of a table are by `identity`. `emit_old`: changes come with the row
+    that they replace; those of a table always do."""
 
     call: LogicalOverCall
     largest: int
     numbered: bool = True
     emit_old: bool = False
+    identity: tuple[Typed, ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -43,7 +46,7 @@ class LogicalTopRows(Unary):
         return None
 
     def giving(self, needed: frozenset[str]) -> LogicalTopRows:
-        return replace(self, numbered=ROW_NUMBER_COLUMN in needed)
+        return replace(self, numbered=ROW_NUMBER_COLUMN in needed and not self.identity)
 
     def giving_old_rows(self, wanted: bool) -> LogicalTopRows:
         return replace(self, emit_old=self.emit_old or wanted)
@@ -52,7 +55,7 @@ class LogicalTopRows(Unary):
         return (True,)
 
     def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
-        return (needed | names_of(self.input.schema.key) | read_by(self.call.inputs),)
+        return (needed | names_of(self.input.schema.key) | read_by((*self.identity, *self.call.inputs)),)
 
     def bounded(self, column: str, largest: int) -> LogicalPlan:
         return replace(self, largest=largest) if column == self.call.name and 1 <= largest < self.largest else self
@@ -63,8 +66,9 @@ class LogicalTopRows(Unary):
     def lower(self, lowering: Lowering) -> TopRows:
         step, call = self.input.lower(lowering), self.call.lower(self.input.schema)
         # Where nobody reads the numbers, partition and rank are the key: what comes replaces what was there.
-        emit_old = self.emit_old or self.numbered
-        return TopRows(lowering.id("top"), step, call, self.schema, self.largest, self.numbered, emit_old)
+        emit_old = self.emit_old or self.numbered or bool(self.identity)
+        identity = tuple(sql_over(self.input.schema, typed) for typed in self.identity)
+        return TopRows(lowering.id("top"), step, call, self.schema, self.largest, self.numbered, emit_old, identity)
 
 
 def can_rank(call: LogicalOverCall, largest: int) -> bool:
@@ -77,11 +81,12 @@ def can_rank(call: LogicalOverCall, largest: int) -> bool:
 class TopRows(Step):
     """The first rows of each partition; partitions are the keys of the input.
 
-    In:  a stream's rows.
+    In:  a stream's rows, or a table's changes with their old rows; then `identity` tells its rows apart.
     Out: the input's key and values, the rank, and where `numbered` a number that tells rows apart; of the rows with a
          rank up to `largest` those whose rank changes. What one row changes in its partition goes out under its `_seq`,
          first the rows that go, at -1, then those that come: for every row, or for all rows of a batch together. Only
-         where `emit_old` rows go at -1; else the next row with their rank replaces them.
+         where `emit_old` rows go at -1; else the next row with their rank replaces them. Of a table, whose rows may
+         move between partitions, all partitions that one change touches, or a batch, go out together.
     """
 
     input: Step
@@ -90,10 +95,11 @@ class TopRows(Step):
     largest: int
     numbered: bool = True
     emit_old: bool = True
+    identity: tuple[SqlExpression, ...] = ()
 
     @property
     def expressions(self) -> tuple[SqlExpression, ...]:
-        return self.call.expressions
+        return (*self.identity, *self.call.expressions)
 
     @property
     def gives(self) -> Kind:
@@ -102,6 +108,9 @@ class TopRows(Step):
     @property
     def passes_columns(self) -> bool:
         return True
+
+    def nets_batches(self, every_change: bool) -> bool:
+        return bool(self.identity) and not every_change
 
     @property
     def stateful(self) -> bool:

@@ -97,7 +97,9 @@ def check_between(target: StateStore, model: dict[Key, Row]) -> None:
     asked = table([(0, "a", 1), (0, None, 1), (1, "b", 0), (0, "a", 1)], list(KEY)).drop_columns(["_ws"])
     for name, bounds in (("_low", [1, 0, 3, 9]), ("_high", [3, 9, 3, 0])):
         asked = asked.append_column(name, pa.array(bounds, pa.int64()))
-    found = target.read_between(asked, ["_part", "k0"], "_ws")
+    position, slots = target.locate_between(asked, ["_part", "k0"], "_ws")
+    columns = [pa.array(position), *target.values_at(slots, list(KEY))]
+    found = pa.table(columns, names=["_index", *KEY])
     expected = [
         (index, *key)
         for index, (part, word, low, high) in enumerate([(0, "a", 1, 3), (0, None, 0, 9), (1, "b", 3, 3)])

@@ -58,10 +58,10 @@ class ValueWords:
         if self._plain:
             self.words[numbers] = plain_words(values)
             return
-        starts, sizes, content = _bytes_of(values)
+        starts, sizes, content = bytes_of(values)
         self.starts, self.sizes = grown(self.starts, count, 0), grown(self.sizes, count, 0)
         self.content = grown(self.content, self._used + int(sizes.sum()), 0)
-        self._used = _put_bytes(
+        self._used = put_bytes(
             numbers, starts, sizes, content, self.words, self.starts, self.sizes, self.content, self._used
         )
 
@@ -90,7 +90,7 @@ class ValueWords:
     def _gathered(self, numbers: Ints) -> pa.Array:
         ends = np.cumsum(self.sizes[numbers], dtype=np.int64)
         content = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-        _gather(numbers, self.starts, self.sizes, self.content, content)
+        gather(numbers, self.starts, self.sizes, self.content, content)
         return _from_bytes(np.append(0, ends), content, self._type)
 
 
@@ -160,7 +160,7 @@ class OrderedGroups:
         self._young, self._due = 0, False
 
 
-def _bytes_of(values: pa.Array) -> tuple[Vector, Vector, Vector]:
+def bytes_of(values: pa.Array) -> tuple[Vector, Vector, Vector]:
     """Where each value begins, how many bytes it has, and all bytes: they are ordered as the values are."""
     if pa.types.is_decimal(values.type):
         _, data = values.buffers()
@@ -184,7 +184,7 @@ def _from_bytes(bounds: Ints, content: Vector, type_: pa.DataType) -> pa.Array:
 
 
 @numba.njit(cache=True, nogil=True)
-def _put_bytes(numbers, starts, sizes, content, all_words, all_starts, all_sizes, all_content, used):
+def put_bytes(numbers, starts, sizes, content, all_words, all_starts, all_sizes, all_content, used):
     for i in range(len(numbers)):
         number, start, size = numbers[i], starts[i], sizes[i]
         word = np.uint64(0)
@@ -199,7 +199,7 @@ def _put_bytes(numbers, starts, sizes, content, all_words, all_starts, all_sizes
 
 
 @numba.njit(cache=True, nogil=True)
-def _gather(numbers, starts, sizes, content, out):
+def gather(numbers, starts, sizes, content, out):
     end = 0
     for i in range(len(numbers)):
         start = starts[numbers[i]]
@@ -209,13 +209,13 @@ def _gather(numbers, starts, sizes, content, out):
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _is_better(one, other, words, starts, sizes, content, greatest):
+def is_better(one, other, words, starts, sizes, content, greatest):
     if words[one] != words[other]:
         return (words[one] > words[other]) == greatest
     if len(starts) == 0:
         return False
     shorter = min(sizes[one], sizes[other])
-    for at in range(shorter):
+    for at in range(min(8, shorter), shorter):  # the words have the others
         left, right = content[starts[one] + at], content[starts[other] + at]
         if left != right:
             return (left > right) == greatest
@@ -223,9 +223,9 @@ def _is_better(one, other, words, starts, sizes, content, greatest):
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _melded(one, other, child, sibling, words, starts, sizes, content, greatest):
+def melded(one, other, child, sibling, words, starts, sizes, content, greatest):
     """The top of two heaps put together; the other one is its first child."""
-    if _is_better(other, one, words, starts, sizes, content, greatest):
+    if is_better(other, one, words, starts, sizes, content, greatest):
         one, other = other, one
     sibling[other] = child[one]
     child[one] = other
@@ -233,7 +233,7 @@ def _melded(one, other, child, sibling, words, starts, sizes, content, greatest)
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _without_top(top, child, sibling, words, starts, sizes, content, greatest):
+def without_top(top, child, sibling, words, starts, sizes, content, greatest):
     """The top of what is left: the children in pairs, and the pairs from the last to the first."""
     pairs = np.int64(-1)
     node = np.int64(child[top])
@@ -242,7 +242,7 @@ def _without_top(top, child, sibling, words, starts, sizes, content, greatest):
         node = np.int64(-1)
         if other >= 0:
             node = np.int64(sibling[other])
-            pair = _melded(pair, other, child, sibling, words, starts, sizes, content, greatest)
+            pair = melded(pair, other, child, sibling, words, starts, sizes, content, greatest)
         sibling[pair] = pairs
         pairs = pair
     child[top] = sibling[top] = -1
@@ -254,7 +254,7 @@ def _without_top(top, child, sibling, words, starts, sizes, content, greatest):
         other = node
         node = np.int64(sibling[node])
         sibling[other] = -1
-        left = _melded(left, other, child, sibling, words, starts, sizes, content, greatest)
+        left = melded(left, other, child, sibling, words, starts, sizes, content, greatest)
     sibling[left] = -1
     return left
 
@@ -280,11 +280,11 @@ def _change(
                 if top < 0:
                     top = come
                 else:
-                    top = _melded(top, come, child, sibling, words, starts, sizes, content, greatest)
+                    top = melded(top, come, child, sibling, words, starts, sizes, content, greatest)
             state[come] = _PRESENT | _LISTED
         while top >= 0 and not state[top] & _PRESENT:
             gone = top
-            top = _without_top(top, child, sibling, words, starts, sizes, content, greatest)
+            top = without_top(top, child, sibling, words, starts, sizes, content, greatest)
             state[gone] = 0
             young -= 1
         tops[group] = top
@@ -296,6 +296,6 @@ def _change(
         best[i] = top
         if first < ends[group]:
             sorted_first = run[first]
-            if top < 0 or _is_better(sorted_first, top, words, starts, sizes, content, greatest):
+            if top < 0 or is_better(sorted_first, top, words, starts, sizes, content, greatest):
                 best[i] = sorted_first
     return young

@@ -190,14 +190,3 @@ def test_several_ranks_of_one_order_go_the_general_way() -> None:
     numbered = "row_number() over (partition by a order by x nulls last, n) as r"
     reference = f"SELECT * FROM (SELECT a, x, k AS k2, d, {numbered} FROM rows) WHERE r <= 2"
     check(plan, random_rows(rng, 50), reference, rng, "every")
-
-
-def test_a_table_goes_the_general_way() -> None:
-    text = STREAM.format(1).replace("STREAM s (k STRING KEY", "TABLE s (k STRING PRIMARY KEY")
-    ranked = "SELECT a, x, ROW_NUMBER() OVER (PARTITION BY a ORDER BY x) AS r FROM s"
-    plan = plan_of(f"{text} CREATE TABLE t AS SELECT * FROM ({ranked}) q WHERE r = 1;")
-    assert not [step for step in plan.steps() if isinstance(step, TopRows)]
-    gone = {"k": "p", "ts": 2, "part": 0}
-    rows = [_row(0, 1, k="p"), _row(1, 2, k="q"), gone]
-    (left,) = table_of(plan, changes(plan, rows, [1, 2]))
-    assert (left["X"], left["R"]) == (2, 1)

@@ -33,7 +33,7 @@ SUBPLANS = {
     "the changes of each page": 2,
     "average of maxima": 2,
     "rows of a stream and of a table": 4,
-    "rows of two aggregates": 5,
+    "rows of two aggregates": 3,
 }
 """Of queries whose rows change their task behind state: one more for each such change. All others have one."""
 
