@@ -37,7 +37,8 @@ from ..machine import (
     Send,
     Tick,
 )
-from ..replica.replica_messages import ForPartition, PartitionId, Produce
+from ..replica.replica_messages import AwaitCommitted, ForPartition, PartitionId, Produce
+from ..shards.coordination_messages import ForGroup, ForTransaction
 from .node_links import LinkTraffic, PeerAddress
 from .node_runtime import ASK_S, Awaiting, NoAnswer, NodeStopped, Running, time_of_day_ms
 
@@ -205,6 +206,26 @@ class LoneNode:
         if stored is None:
             return self.answer(BROKER, ForPartition(partition, asked), timeout_s=timeout_s)
         return self._synced(stored) if isinstance(stored, Stored) else stored
+
+    def answer_now(self, asked: ForTransaction | ForGroup, *, timeout_s: float = ASK_S) -> Answer:
+        """As `answer`, of a coordinator that is asked for nothing that it writes down."""
+        with self._turn:
+            answer = self._in_turn(lambda leaders: leaders.answer_now(asked))
+        return self.answer(BROKER, asked, timeout_s=timeout_s) if answer is None else answer
+
+    def commit(self, partitions: Sequence[PartitionId]) -> list[Answer]:
+        """Returns when all that is in their logs is committed, which become durable together. Gives the answers to
+        `AwaitCommitted` of those where that is not known. Raises as `answers` does."""
+        with self._turn:
+            ends = self._in_turn(lambda leaders: leaders.begin_commit(partitions))
+            if ends is not None and self._leaders is not None:
+                self._carry_out_all(self._leaders.take_effects())
+        while ends and self._leaders is not None and not self._leaders.are_committed(ends):
+            if not self._make_durable():  # another thread is at it
+                return self.answers(BROKER, [ForPartition(each, AwaitCommitted()) for each in ends])
+        if ends is None:
+            return self.answers(BROKER, [ForPartition(each, AwaitCommitted()) for each in partitions])
+        return []
 
     def begin_produce(self, partition: PartitionId, asked: Produce, waiting: Awaiting) -> None:
         """The same for who does not wait on this thread: another one makes it durable."""
