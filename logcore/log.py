@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -77,10 +76,13 @@ class Log(NodeLog):
     # What is damaged or full, a code of the protocol does not say
 
     def offsets(self, topic: str, partition: int) -> Offsets:
-        with self._explained(topic, partition):
-            found = super().offsets(topic, partition)
-        written = self.served.partition(topic, partition).offsets()  # also what is not durable yet
-        return replace(found, log_end_offset=max(found.log_end_offset, written.log_end_offset))
+        """Asked of the log itself, for queries ask often; the end is that of all that is written, durable or not."""
+        log = self._known().led_if_open(topic, partition)
+        if log is None:
+            with self._explained(topic, partition):
+                super().offsets(topic, partition)  # which opens it, or says why not
+            log = self.served.partition(topic, partition)
+        return log.offsets()
 
     def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
         with self._explained(GROUPS_TOPIC):

@@ -98,7 +98,7 @@ class ClusterGroups:
 
     def check(self, check: CheckCommit) -> GroupFault:
         try:
-            answer = self._node.answer(BROKER, ForGroup(check.group, check), timeout_s=_ANSWER_S)
+            answer = self._node.answer_now(ForGroup(check.group, check), _ANSWER_S)
         except (NodeStopped, NoAnswer):
             return GroupFault.SHUTTING_DOWN
         if isinstance(answer, Refused):

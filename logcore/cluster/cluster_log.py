@@ -140,6 +140,12 @@ class ClusterLog:
         id = self.node.partition_id(topic, partition)
         return None if id is None else self.node.logs.log(id)
 
+    def led_if_open(self, topic: str, partition: int) -> DiskLog | None:
+        """The partition's log, where it is open, and this node leads it."""
+        id = self.node.partition_id(topic, partition)
+        replica = None if id is None else self.node.replica_if_open(id)
+        return None if replica is None or replica.leader is None else replica.core.log  # pyright: ignore[reportReturnType]
+
     def writable(self, topic: str, partition: int) -> DiskLog:
         where = TopicPartition(topic, partition)
         return self.writable_at(where, self.id_of(where))

@@ -36,6 +36,7 @@ from ..replication.raft.quorum import Quorum
 from ..replication.raft.quorum_files import QuorumDamaged, QuorumFiles
 from ..replication.replica.replica import Replica
 from ..replication.replica.replica_messages import ForPartition, PartitionId, Produce, ReplicaRequest
+from ..replication.shards.coordination_messages import ForGroup, ForTransaction
 from ..replication.shards.coordinators import default_makers
 from ..replication.shards.group_shard import GroupSettings
 from ..replication.shards.transaction_shard import TransactionSettings
@@ -278,6 +279,10 @@ class ClusterNode:
             found = broker.replicas.get(partition)
         return found
 
+    def replica_if_open(self, partition: PartitionId) -> Replica | None:
+        """The same, unless it rests."""
+        return None if self._broker is None else self._broker.replicas.get(partition)
+
     def damage(self, partition: PartitionId) -> CorruptLog | None:
         """What is wrong with a replica that no other node could stand in for; None where nothing is known."""
         found = self.logs.why_unreadable(partition)
@@ -340,6 +345,14 @@ class ClusterNode:
     def produce(self, partition: PartitionId, asked: Produce, timeout_s: float) -> Answer:
         """See `LoneNode.produce`. Raises `LogClosed`, too."""
         return self._running().produce(partition, asked, timeout_s=timeout_s)
+
+    def answer_now(self, asked: ForTransaction | ForGroup, timeout_s: float) -> Answer:
+        """See `LoneNode.answer_now`. Raises `LogClosed`, too."""
+        return self._running().answer_now(asked, timeout_s=timeout_s)
+
+    def commit(self, partitions: Sequence[PartitionId]) -> list[Answer]:
+        """See `LoneNode.commit`. Raises `LogClosed`, too."""
+        return self._running().commit(partitions)
 
     def begin_produce(self, partition: PartitionId, asked: Produce, waiting: Awaiting) -> None:
         """See `LoneNode.begin_produce`. Raises `LogClosed`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -125,7 +125,11 @@ class ClusterTransactions:
 
     def check_current(self, who: Identity) -> None:
         """Raises `NotNow` where somebody else has the id by now."""
-        self._ask(who.transactional_id, CheckProducer(who.producer_id, who.epoch))
+        asked = ForTransaction(who.transactional_id, CheckProducer(who.producer_id, who.epoch))
+        if self._coordinator_of(who.transactional_id) == self._node.id:
+            self._given_by(lambda: self._node.answer_now(asked, _ANSWER_S))
+        else:
+            self._ask(*asked)
 
     def end_hanging(self, where: TopicPartition, producer_id: int, epoch: int, *, commit: bool) -> None:
         self._log.check_own(where.topic)
@@ -170,8 +174,11 @@ class ClusterTransactions:
         return state.leader
 
     def _asked(self, body: BrokerRequest, at: NodeId | None) -> Answer:
+        return self._given_by(lambda: self._node.answer(BROKER, body, at=at, timeout_s=_ANSWER_S))
+
+    def _given_by(self, ask: Callable[[], Answer]) -> Answer:
         try:
-            answer = self._node.answer(BROKER, body, at=at, timeout_s=_ANSWER_S)
+            answer = ask()
         except (LogClosed, NodeStopped) as error:
             # Not LEADER_NOT_AVAILABLE: of a coordinator, librdkafka takes that for the end of all.
             raise NotNow(ErrorCode.coordinator_not_available, "this node has ended") from error

@@ -25,9 +25,8 @@ from ..protocol.requests.group_requests import code_of_fault
 from ..protocol.wire.faults import coordinator_code_of
 from ..protocol.wire.produce_messages import ProduceResult
 from ..records.batch import EncodedBatch
-from ..replication.machine import BROKER
 from ..replication.node.node_runtime import NoAnswer, NodeStopped
-from ..replication.replica.replica_messages import AwaitCommitted, ForPartition, Problem, Refused
+from ..replication.replica.replica_messages import Problem, Refused
 from .cluster_log import ClusterLog
 from .cluster_transactions import ClusterTransactions
 from .produce import ClusterProduce
@@ -83,7 +82,7 @@ class OwnTransactions:
         if not ids:
             return
         try:
-            answers = self._log.node.answers(BROKER, [ForPartition(id, AwaitCommitted()) for id in ids])
+            answers = self._log.node.commit(ids)
         except NodeStopped as error:
             raise NotNow(ErrorCode.coordinator_not_available, "this node has ended") from error
         except NoAnswer as error:

@@ -85,7 +85,7 @@ def commit(log: Log, told: Told, life: int, writer: int) -> None:
 
 
 @pytest.mark.usefixtures("only_processes_die")
-@pytest.mark.parametrize("nth", [5, 80, 180])
+@pytest.mark.parametrize("nth", [5, 600, 1500])
 def test_threads_that_append_and_commit_agree_with_the_log(
     memory_folder: Path, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:

@@ -16,10 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from ...topic_rules import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ..machine import Effect
 from ..replica.replica import Replica
 from ..replica.replica_leader import Leader
 from ..replica.replica_messages import PartitionId, Problem, Produce, Produced, Refused
+from ..shards.coordination_messages import ForGroup, ForTransaction, ShardAnswer
+from ..shards.led_log import AskedNow
 from ..shards.transaction_messages import VerifyTransaction
 
 if TYPE_CHECKING:
@@ -92,10 +95,42 @@ class LoneLeaders:
             includes=True,
             here=True,
         )
-        answer = self._broker.coordinators.verified_now(question)
+        answer = self._broker.coordinators.answer_now(TRANSACTIONS_TOPIC, asked.transactional_id, question)
         if answer is None or isinstance(answer, Refused):
             return answer
         return leader.store(asked._replace(verified=True))
+
+    def answer_now(self, asked: ForTransaction | ForGroup) -> ShardAnswer | None:
+        """What a coordinator says of now, and writes nothing down for; None: the broker is to be asked."""
+        key, body = asked
+        if not isinstance(body, AskedNow):
+            return None
+        topic = TRANSACTIONS_TOPIC if isinstance(asked, ForTransaction) else GROUPS_TOPIC
+        return self._broker.coordinators.answer_now(topic, key, body)
+
+    def begin_commit(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int] | None:
+        """All that is in these logs is to become durable, with what waits for that already. Gives where each ends,
+        unless it is committed; None: the broker is to be asked."""
+        found: dict[PartitionId, Replica] = {}
+        for partition in partitions:
+            replica = self._alone(partition)
+            if replica is None or replica.leader is None:
+                return None
+            found[partition] = replica
+        ends: dict[PartitionId, int] = {}
+        for partition, replica in found.items():
+            self._owing.pop(partition, None)
+            self._late.pop(partition, None)
+            if replica.core.high_watermark < replica.core.log.end_offset:
+                ends[partition] = replica.core.log.end_offset
+                self._broker.pass_on(partition, replica.flush())
+        return ends
+
+    def are_committed(self, ends: Mapping[PartitionId, int]) -> bool:
+        replicas = self._broker.replicas
+        return all(
+            partition in replicas and replicas[partition].core.high_watermark >= end for partition, end in ends.items()
+        )
 
     def _alone(self, partition: PartitionId) -> Replica | None:
         replica = self._broker.replicas.get(partition)

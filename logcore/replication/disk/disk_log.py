@@ -86,6 +86,7 @@ class DiskLog(KeptPartition):
         )
         self._named = self._noted.exists
         self._unnoted_bytes = 0
+        self._syncs_begun = self._synced = 0  # how many, and the number of the last one that went well
 
     def note_loss(self) -> None:
         """Notes that the log is what it is, though more was durable once: a cluster remembers that it was not clean,
@@ -367,7 +368,11 @@ class DiskLog(KeptPartition):
     def sync_all(self) -> None:
         """Makes durable what is in the log now: one sync at a time. Raises `LogError`; then it takes no more (R17)."""
         with self._lock:
-            self._wait_for_sync()
+            begun = self._syncs_begun
+            while self._syncing and self._synced <= begun:
+                self._changed.wait()
+            if self._synced > begun:  # one that began later has done it; who only waited might never have a turn
+                return
             unsynced = self._begin_sync()
         self._end_sync(unsynced)
 
@@ -375,6 +380,7 @@ class DiskLog(KeptPartition):
         self.check_usable()
         unsynced = self._unsynced()
         self._syncing = True
+        self._syncs_begun += 1
         return unsynced
 
     def _end_sync(self, unsynced: _Unsynced) -> None:
@@ -387,6 +393,7 @@ class DiskLog(KeptPartition):
             self._syncing = False
             self._changed.notify_all()
             if failure is None:
+                self._synced = self._syncs_begun
                 self._note_durable(unsynced, noted)
             else:
                 reason = failure if isinstance(failure, OSError) else OSError(str(failure))

@@ -6,7 +6,8 @@ turns with its machines. Who waits for an answer makes durable what that needs; 
 shares the sync, or is left to the thread that also tells the time.
 
 The rules are those of `node_runtime.py`: machines are stepped one after the other, and the changes of one machine
-become durable in order, one sync at a time.
+become durable in order, one sync at a time. Records for a leader that nobody else copies are no request to a machine,
+and their sync is no change of one (`broker/lone_leaders.py`): partitions do not wait for each other.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from ..machine import (
     Send,
     Tick,
 )
-from ..replica.replica_messages import ForPartition, PartitionId, Produce
+from ..replica.replica_messages import AwaitCommitted, ForPartition, PartitionId, Produce
+from ..shards.coordination_messages import ForGroup, ForTransaction
 from .node_links import LinkTraffic, PeerAddress
 from .node_runtime import ASK_S, Awaiting, NoAnswer, NodeStopped, Running, time_of_day_ms
 
@@ -59,6 +61,24 @@ class _Syncing:
     def __init__(self) -> None:
         self.waiting: list[Persist] = []
         self.under_way = False
+
+
+class _Bell:
+    """Wakes one thread. What an `Event` is, for a tenth of the work. State: the lock is free once it has rung."""
+
+    def __init__(self) -> None:
+        self._silent = threading.Lock()
+        self._silent.acquire()
+
+    def ring(self) -> None:
+        """Twice before anybody hears it is once."""
+        try:
+            self._silent.release()
+        except RuntimeError:  # it has not been heard yet
+            pass
+
+    def wait(self, timeout_s: float) -> None:
+        self._silent.acquire(timeout=timeout_s)
 
 
 class _Awaited:
@@ -125,7 +145,7 @@ class LoneNode:
         self._holds = 0  # callers of `hold`: no sync begins
         self._asked: dict[RequestId, Awaiting] = {}
         self._unsynced: dict[str, None] = {}  # the machines that have changes waiting, in order
-        self._woken = threading.Event()  # there is something to make durable that nobody waits for
+        self._bell = _Bell()  # there is something to make durable that nobody waits for
         self._thread = threading.Thread(target=self._run, name=f"node {node}", daemon=True)
 
     @property
@@ -158,7 +178,7 @@ class LoneNode:
         """Ends it; who waits for an answer gets `NodeStopped`. Twice is fine."""
         with self._turn:
             self._stopped = True
-        self._woken.set()
+        self._bell.ring()
         self.served.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
@@ -206,6 +226,26 @@ class LoneNode:
             return self.answer(BROKER, ForPartition(partition, asked), timeout_s=timeout_s)
         return self._synced(stored) if isinstance(stored, Stored) else stored
 
+    def answer_now(self, asked: ForTransaction | ForGroup, *, timeout_s: float = ASK_S) -> Answer:
+        """As `answer`, of a coordinator that is asked for nothing that it writes down."""
+        with self._turn:
+            answer = self._in_turn(lambda leaders: leaders.answer_now(asked))
+        return self.answer(BROKER, asked, timeout_s=timeout_s) if answer is None else answer
+
+    def commit(self, partitions: Sequence[PartitionId]) -> list[Answer]:
+        """Returns when all that is in their logs is committed, which become durable together. Gives the answers to
+        `AwaitCommitted` of those where that is not known. Raises as `answers` does."""
+        with self._turn:
+            ends = self._in_turn(lambda leaders: leaders.begin_commit(partitions))
+            if ends is not None and self._leaders is not None:
+                self._carry_out_all(self._leaders.take_effects())
+        while ends and self._leaders is not None and not self._leaders.are_committed(ends):
+            if not self._make_durable():  # another thread is at it
+                return self.answers(BROKER, [ForPartition(each, AwaitCommitted()) for each in ends])
+        if ends is None:
+            return self.answers(BROKER, [ForPartition(each, AwaitCommitted()) for each in partitions])
+        return []
+
     def begin_produce(self, partition: PartitionId, asked: Produce, waiting: Awaiting) -> None:
         """The same for who does not wait on this thread: another one makes it durable."""
         stored: Stored | Answer = None
@@ -218,7 +258,7 @@ class LoneNode:
             waiting.set_exception(error)
             return
         if isinstance(stored, Stored):
-            self._woken.set()
+            self._bell.ring()
         elif stored is not None:
             waiting.set_result(stored)
         else:
@@ -322,7 +362,7 @@ class LoneNode:
         if self._rests:
             self._rests = False
             self._tell_the_time()
-            self._woken.set()
+            self._bell.ring()
 
     def _wait(self, awaited: _Awaited, timeout_s: float) -> None:
         """Another thread is at what the answer needs. Raises `NoAnswer`."""
@@ -362,7 +402,7 @@ class LoneNode:
         finally:
             with self._turn:
                 self._holds -= 1
-            self._woken.set()
+            self._bell.ring()
 
     # Turns
 
@@ -456,7 +496,7 @@ class LoneNode:
 
     def _leave_the_rest(self) -> None:
         if self._unsynced:
-            self._woken.set()
+            self._bell.ring()
 
     # Time
 
@@ -486,5 +526,4 @@ class LoneNode:
         next_tick, resting = time.monotonic() + pause_s, self._rests
         while not self._stopped and (left_s := next_tick - time.monotonic()) > 0 and self._rests == resting:
             if not (self._sync_left() or self._make_durable()):
-                self._woken.wait(left_s)
-                self._woken.clear()
+                self._bell.wait(left_s)

@@ -33,7 +33,8 @@ from ..machine import (
     Send,
     Tick,
 )
-from ..replica.replica_messages import ForPartition, PartitionId, Produce
+from ..replica.replica_messages import AwaitCommitted, ForPartition, PartitionId, Produce
+from ..shards.coordination_messages import ForGroup, ForTransaction
 from .node_codec import Frame
 from .node_links import LinkTraffic, NodeLinks, PeerAddress, Peers
 from .node_messages import NODE, AskMachine, MachineAnswered, NodeMessage
@@ -197,6 +198,14 @@ class NodeRuntime:
     def produce(self, partition: PartitionId, asked: Produce, *, timeout_s: float = ASK_S) -> Answer:
         """As `answer`, of the partition's replica on this node. Raises as that does."""
         return self.answer(BROKER, ForPartition(partition, asked), timeout_s=timeout_s)
+
+    def answer_now(self, asked: ForTransaction | ForGroup, *, timeout_s: float = ASK_S) -> Answer:
+        """As `answer`, of a coordinator on this node."""
+        return self.answer(BROKER, asked, timeout_s=timeout_s)
+
+    def commit(self, partitions: Sequence[PartitionId]) -> list[Answer]:
+        """The answers to `AwaitCommitted` of each. Raises as `answers` does."""
+        return self.answers(BROKER, [ForPartition(each, AwaitCommitted()) for each in partitions])
 
     def begin_produce(self, partition: PartitionId, asked: Produce, waiting: Awaiting) -> None:
         """As `produce`, for who does not wait on this thread."""

@@ -32,7 +32,7 @@ from .coordination_messages import (
     place_of,
 )
 from .kept_transactions import KeptTransaction
-from .led_log import OUT_OF_TOUCH, PROOF, LedLog, Shard, ShardLost, ShardMaker
+from .led_log import OUT_OF_TOUCH, PROOF, AskedNow, LedLog, Shard, ShardLost, ShardMaker
 from .transaction_messages import ApplyOffsets, EndRefused, ShardMessage, VerifyTransaction
 
 
@@ -225,12 +225,14 @@ class Coordinators:
         elif led is None and (unwritten := self._unwritten.get(message.partition)) is not None:
             self._refuse_end(sender, message, unwritten)
 
-    def verified_now(self, asked: VerifyTransaction) -> ShardAnswer | None:
-        """The answer to a question that writes nothing down, where it is there at once. In: which shard it is for is
-        not looked at: it is that of the transactional id."""
-        partition = place_of(self.image, TRANSACTIONS_TOPIC, asked.transactional_id)
+    def answer_now(self, topic: str, key: str, asked: AskedNow) -> ShardAnswer | None:
+        """The answer to what changes nothing in the log, where it is there at once; None: ask for it as for all. In: a
+        message says of no partition that it is for it: the key does."""
+        partition = place_of(self.image, topic, key)
         led = self._led.get(partition) if partition is not None else None
-        return led.shard.verified_now(asked) if led is not None and led.begun else None
+        if led is None or not led.begun or not led.log.only_here:
+            return None
+        return led.shard.answer_now(key, asked)
 
     def _refuse_end(self, sender: NodeId, message: ShardMessage, refused: Refused) -> None:
         if isinstance(message, ApplyOffsets):

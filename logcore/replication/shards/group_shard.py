@@ -39,7 +39,7 @@ from ..time_of_day import TimeOfDay
 from ..topic_ids import ImageTopicIds
 from .coordination_messages import ShardQuestion, ShardRequest
 from .group_commits import CommittedOffsets
-from .led_log import OUT_OF_TOUCH, LedLog
+from .led_log import OUT_OF_TOUCH, AskedNow, LedLog
 from .shard_group_requests import (
     AskCommitted,
     CommitOffsets,
@@ -59,7 +59,6 @@ from .transaction_messages import (
     ShardMessage,
     TransactionMessage,
     TransactionRequest,
-    VerifyTransaction,
 )
 
 _NEVER: Final = 1 << 62
@@ -279,8 +278,10 @@ class GroupShard:
 
     # Transactions that commit offsets
 
-    def verified_now(self, asked: VerifyTransaction) -> None:
-        """Transactions are asked for of their own coordinators."""
+    def answer_now(self, key: str, asked: AskedNow) -> GroupAnswer:
+        """As `Shard` says."""
+        assert isinstance(asked, CheckCommit), "transactions are asked for of their own coordinators"
+        return GroupAnswer(self._groups.check_commit(asked, self._log.now_ms))
 
     def receive(self, sender: NodeId, message: ShardMessage) -> None:
         match message:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from ...cores.group_messages import CheckCommit
 from ...records.key_values import KeyValue, decode_key_values, encode_key_values
 from ..broker.producer_ids import ProducerIdPool
 from ..controller.metadata_image import MetadataImage
@@ -14,7 +15,7 @@ from ..replica.replica import Replica
 from ..replica.replica_messages import PartitionId, Refused
 from .coordination_messages import ShardAnswer, ShardQuestion, ShardRequest, ShardView
 from .kept_transactions import KeptTransaction
-from .transaction_messages import ShardMessage, VerifyTransaction
+from .transaction_messages import CheckProducer, ShardMessage, VerifyTransaction
 
 if TYPE_CHECKING:
     from ..machine_messages import Message
@@ -29,6 +30,9 @@ OUT_OF_TOUCH: Final = "this node is out of touch with the controller: another on
 _HISTORY_BYTES: Final = 512 * 1024  # read at a time
 _RECORD_BYTES: Final = 32  # at most, besides its key and its value
 _CHANGES_BYTES_MAX: Final = 60 * 1024 * 1024  # a batch goes to followers in one frame: see `node_codec.py`
+
+
+AskedNow = VerifyTransaction | CheckProducer | CheckCommit
 
 
 class Shard(Protocol):
@@ -58,8 +62,8 @@ class Shard(Protocol):
         """A message of another node's, or this one's, machine `broker` that names this partition."""
         ...
 
-    def verified_now(self, asked: VerifyTransaction) -> ShardAnswer | None:
-        """What `receive` would have it answered, to who does not wait; None where that takes time."""
+    def answer_now(self, key: str, asked: AskedNow) -> ShardAnswer | None:
+        """The answer to what changes nothing in the log; None where it takes time. In: nobody else has this log."""
         ...
 
     def tick(self) -> None:

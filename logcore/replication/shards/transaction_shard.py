@@ -13,7 +13,7 @@ from typing import Final, assert_never
 
 from ...client import TopicPartition
 from ...coordination.transaction_log import bytes_of, decode_entry, encode_entry, written_ms
-from ...cores.group_messages import CommittedOffset
+from ...cores.group_messages import CheckCommit, CommittedOffset
 from ...cores.transaction_records import Entry, Identity, ProducerIdRange, TransactionRecord, TransactionState
 from ...cores.transaction_steps import Abort, Aborted, Commit, Finished, Include, NewProducer, Outcome, Ready
 from ...cores.transaction_steps import OffsetsStep as NoteOffsets
@@ -26,7 +26,7 @@ from ..replica.replica_messages import EndOrphan, PartitionId, Problem, Refused
 from ..time_of_day import TimeOfDay
 from .coordination_messages import ShardQuestion, ShardRequest, place_of
 from .kept_transactions import KeptTransactions
-from .led_log import OUT_OF_TOUCH, LedLog
+from .led_log import OUT_OF_TOUCH, AskedNow, LedLog
 from .shard_group_requests import ListGroups
 from .transaction_answers import (
     Answer,
@@ -499,11 +499,11 @@ class TransactionShard:
                 foreign: GroupMessage = message
                 raise AssertionError(f"not for transactions: {foreign!r}")
 
-    def verified_now(self, asked: VerifyTransaction) -> TransactionAnswer | None:
-        """As `Shard` says."""
+    def answer_now(self, key: str, asked: AskedNow) -> TransactionAnswer | None:
+        assert not isinstance(asked, CheckCommit), "groups are asked for of their own coordinators"
         answers: list[TransactionAnswer] = []
-        if not self._has_to_wait(asked.transactional_id, asked):
-            self._take(asked.transactional_id, asked, answers.append)
+        if not self._has_to_wait(key, asked):
+            self._take(key, asked, answers.append)
         return answers[0] if answers else None
 
     def _tell_outcome(self, sender: NodeId, asked: AskOutcome) -> None:
