@@ -8,10 +8,13 @@ from random import Random
 from typing import Any
 
 import pytest
+from pipelines import open_pipeline, rows_of
 from planned import added_up, changes, plan_of, same_rows
 
 from millstream.executor.operators.groups import extremes
 from millstream.executor.operators.groups.extremes import Best
+from millstream.executor.partitioning import RekeyPartitioner
+from millstream.executor.pipeline import Pipeline
 
 TABLE = (
     "CREATE TABLE s (k INT PRIMARY KEY, a INT, x INT, d DOUBLE, t STRING) "
@@ -128,3 +131,26 @@ def test_of_many_values_the_best_are_kept(greatest: bool, monkeypatch: pytest.Mo
     assert not few.used_up, "there were no others"
     few.add(sign * 2)
     assert few.best == sign * 2
+
+
+def test_what_is_kept_of_a_group_does_not_outlive_a_restore() -> None:
+    """Another task has gone on with the group meanwhile, and this one goes on after it."""
+    table = TABLE.replace("a INT, x INT, d DOUBLE, t STRING", "a INT, x INT")
+    plan = plan_of(f"{table} CREATE TABLE t AS SELECT a, MAX(x) AS most FROM s GROUP BY a;")
+    (source,) = plan.sources()
+    here, there = (open_pipeline(plan, partitioner=RekeyPartitioner(), emit="every") for _ in range(2))
+
+    def most(pipeline: Pipeline, *rows: dict[str, Any]) -> list[int]:
+        out = pipeline.process({source.id: rows_of(source, rows)}).rows.to_pylist()
+        return [row["v0"] for row in out if row["_weight"] > 0]
+
+    def hand_over(before: Pipeline, after: Pipeline) -> None:
+        for change in before.take_changes():
+            after.restore(change.store, change.rows)
+
+    assert most(here, *({"k0": k, "v0": 1, "v1": k} for k in range(10)))[-1] == 9
+    assert most(here, {"k0": 9}) == [8]
+    hand_over(here, there)
+    assert most(there, {"k0": 8}) == [7]
+    hand_over(there, here)
+    assert most(here, {"k0": 7}) == [6]
