@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 from hand_plans import rows
 from structlog.testing import capture_logs
+from waiting import eventually
 
 from millstream.executor.queries import turns as module
 from millstream.executor.queries.turns import AT_ONCE, NEVER, WHEN_WOKEN, Due, Turns
@@ -171,10 +172,7 @@ def test_no_news_is_lost(client: LogClient, turns: Turns) -> None:
         for partition in (0, 1):
             client.append("input", partition, rows([("a", None, count)]))
         if random.random() < 0.1:
-            deadline = time.monotonic() + PATIENCE_S
-            while seen != [count, count, count]:
-                assert time.monotonic() < deadline, f"{seen} of {count}"
-                time.sleep(0.001)
+            eventually(lambda count=count: seen == [count, count, count], PATIENCE_S, pause_s=0.001)
 
 
 def test_a_look_that_takes_long_is_not_repeated_at_once(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,8 +225,6 @@ def test_a_turn_that_fails_is_not_repeated(turns: Turns) -> None:
         turns.wake(broken)
         turns.wake(other)
         assert other.had(1)
-        deadline = time.monotonic() + PATIENCE_S
-        while not logged and time.monotonic() < deadline:
-            time.sleep(0.001)
+        eventually(lambda: logged, PATIENCE_S)
     assert [entry["error"] for entry in logged] == ["a mistake of ours"]
     assert broken.count == 0

@@ -6,6 +6,7 @@ import threading
 from functools import partial
 
 import pytest
+from waiting import inside, once
 
 from millstream.executor.work_pool import Work, WorkPool
 
@@ -62,7 +63,7 @@ def test_dropped_work_is_not_begun_and_what_is_under_way_is_waited_for() -> None
     never: list[int] = []
     waiting = pool.begin(partial(never.append, 1))
     waiting.drop()
-    threading.Timer(0.05, go_on.set).start()
+    once(inside(Work.drop), go_on.set)
     under_way.drop()
     assert done.is_set() and not never
 

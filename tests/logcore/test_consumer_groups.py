@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -314,3 +314,28 @@ def wander(chance: random.Random) -> None:
     wanted = {topic for member in members for topic in member.topics or ()}
     assert {place.topic for place in read} == wanted
     assert len(read) == sum(counts[topic] for topic in wanted)
+
+
+def test_a_member_has_the_session_that_was_set_when_it_was_heard_last() -> None:
+    groups = ConsumerGroups()
+    first = ConsumerHeartbeat("g", "a", 0, "i", "", "", REBALANCE_MS, ("t",), None, frozenset())
+    epoch = groups.beat(first, {"t": 1}, 0).epoch
+    groups.beat(replace(first, epoch=epoch, session_ms=2_000), {"t": 1}, 100)
+    groups.tick(2_099)
+    assert groups.is_in_use("g") and groups.next_deadline_ms() == 2_100
+    groups.beat(replace(first, epoch=LEAVES_FOR_A_WHILE), {"t": 1}, 200)
+    assert groups.next_deadline_ms() == 2_200
+    groups.tick(2_200)
+    assert not groups.is_in_use("g")
+
+
+def test_a_group_is_forgotten_once_it_has_no_members_and_nothing_is_left_of_its_records() -> None:
+    groups = ConsumerGroups()
+    member = Reader(groups, "a")
+    settle([member], {"t": 2})
+    assert groups.forget("another") and not groups.forget("g")
+    member.beat({"t": 2}, epoch=LEAVES)
+    written = {record.key: record.value for record in groups.take_records()}
+    assert groups.forget("g") and not groups.has("g")
+    gone = [record.key for record in groups.take_records()]
+    assert gone and set(gone) == {key for key, value in written.items() if value is not None}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.cores.group_messages import (
@@ -84,10 +84,7 @@ def test_who_waits_is_told_when_the_log_is_closed(log: Log) -> None:
 
 def test_a_member_that_falls_silent_is_out_without_anybody_asking(log: Log) -> None:
     settled(log, "a", session_ms=1_000)
-    deadline = time.monotonic() + 60
-    while log.groups.describe("g").members:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: not log.groups.describe("g").members)
     assert log.groups.describe("g").state is GroupState.EMPTY
 
 

@@ -363,3 +363,19 @@ class Wanderers:
             assert described.members
         deadline_ms = self.desk.groups.next_deadline_ms()
         assert deadline_ms is not None or not described.members
+
+
+def test_static_members_that_do_not_join_again_keep_their_places_though_nobody_could_lead() -> None:
+    desk = Desk()
+    joined = settled(desk, "a", "b", instances=True)
+    desk.ask(join(new="c"))
+    desk.ask(LeaveGroup("g", (Leaving("c"),)))
+    for _ in range(2 * REBALANCE_MS // 5_000):
+        desk.pass_time(5_000)
+        for name, answer in joined.items():
+            beat = Heartbeat("g", answer.generation, name, f"i-{name}")
+            assert desk.told(beat).fault is GroupFault.REBALANCING
+    assert desk.state is GroupState.PREPARING
+    assert [member.member_id for member in desk.groups.describe("g").members] == ["a", "b"]
+    tickets = [desk.ask(join(name, instance=f"i-{name}", new="")) for name in "ab"]
+    assert [desk.answers[ticket].generation for ticket in tickets] == [2, 2]  # type: ignore[union-attr]

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from waiting import eventually, inside
 
 from millstream.logcore.client import (
     ROWS,
@@ -217,7 +218,7 @@ def test_wait_wakes_up_at_once(client: LogClient) -> None:
 
     thread = threading.Thread(target=waiter)
     thread.start()
-    time.sleep(0.1)
+    eventually(inside(type(client).wait, thread))
     assert not woken
     client.append("t", 0, rows(b"a"))
     appended = time.monotonic()
@@ -232,13 +233,18 @@ def test_wait_wakes_up_at_once(client: LogClient) -> None:
 
 def test_wait_for_a_position_behind_the_end_lasts_until_the_log_is_there(client: LogClient) -> None:
     done: list[bool] = []
-    thread = threading.Thread(target=lambda: done.append(client.wait({WHERE: 2}, 10)))
+    over = threading.Event()
+
+    def waiter() -> None:
+        done.append(client.wait({WHERE: 2}, 10))
+        over.set()
+
+    thread = threading.Thread(target=waiter)
     thread.start()
     for value in (b"a", b"b"):
-        time.sleep(0.03)
+        eventually(inside(type(client).wait, thread))
         client.append("t", 0, rows(value))
-    time.sleep(0.1)
-    assert not done
+    assert not over.wait(0.1)
     client.append("t", 0, rows(b"c"))
     thread.join()
     assert done == [True]

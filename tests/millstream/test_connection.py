@@ -9,7 +9,6 @@ import io
 import itertools
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -18,11 +17,13 @@ import pyarrow as pa
 import pytest
 import structlog
 from running_server import service_in
+from waiting import inside, once
 
 import millstream
 from millstream import connection
 from millstream.errors import InvalidStatement, MillstreamError
 from millstream.parameters import bind
+from millstream.server.client_tables import ResultTables
 
 CLICKS = (
     "CREATE STREAM clicks (user STRING KEY, size INT) WITH (kafka_topic='clicks', value_format='JSON', partitions=3);"
@@ -156,7 +157,7 @@ def test_a_live_query_gives_batches_until_it_is_closed(ms: millstream.Connection
 def test_closing_from_another_thread_ends_a_live_query(ms: millstream.Connection) -> None:
     ms.sql(CLICKS)
     live = ms.sql("SELECT * FROM clicks EMIT CHANGES;").live()
-    threading.Timer(0.2, live.close).start()
+    once(inside(ResultTables.__iter__), live.close)
     assert [batch.num_rows for batch in live if batch.num_rows] == []
 
 

@@ -203,3 +203,12 @@ def test_what_ksqldb_does_not_compute_is_refused(expression: str, words: str) ->
 @pytest.mark.parametrize("expression", ["ARRAY[1] = ARRAY[1]", "(1 = 1) = (1 = 1)", "ARRAY[1] <> ARRAY[2]"])
 def test_lists_and_truths_are_equal_or_not_without_an_order(expression: str) -> None:
     assert value(expression) is True
+
+
+@pytest.mark.parametrize(
+    ("expression", "is_ours"),
+    [("T LIKE 'a%'", False), ("T LIKE 'a%_%'", True), ("T LIKE T", True), ("T LIKE 'a' || '%'", True)],
+)
+def test_patterns_that_may_take_duckdb_long_are_matched_by_ours(expression: str, is_ours: bool) -> None:
+    assert bool(to_sql(compiled(expression), str).udfs) == is_ours
+    assert value(expression) is True

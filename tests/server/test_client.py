@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
 from running_server import service_in
+from waiting import inside, once
 
-from millstream.server.client import HttpClient, RemoteError, ServerUnreachable, connect
+from millstream.server.client import HttpClient, RemoteError, Rows, ServerUnreachable, connect
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_what_is_set_and_defined_holds_for_the_statements_after_it(client: HttpC
 
 def test_closing_from_another_thread_ends_a_push_query(client: HttpClient) -> None:
     rows = client.query("SELECT * FROM s EMIT CHANGES;")
-    threading.Timer(0.2, rows.close).start()
+    once(inside(Rows.__iter__), rows.close)
     assert list(rows) == []
 
 

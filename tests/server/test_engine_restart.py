@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from millstream.logcore.client import FetchedRows
 from millstream.logcore.errors import InvalidTopic
@@ -39,9 +39,7 @@ def _values(engine: EmbeddedEngine, topic: str) -> list[bytes]:
 
 
 def _wait_for(engine: EmbeddedEngine, topic: str, count: int) -> list[bytes]:
-    deadline = time.monotonic() + 60
-    while len(_values(engine, topic)) < count and time.monotonic() < deadline:
-        time.sleep(0.02)
+    eventually(lambda: len(_values(engine, topic)) >= count)
     return _values(engine, topic)
 
 

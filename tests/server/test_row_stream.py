@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Iterator
 
+from waiting import eventually, inside
+
 from millstream.server.engine.row_stream import BUFFER_BYTES_MAX, RowStream
 
 CHUNK = b"x" * 1000
@@ -24,7 +26,8 @@ def test_the_query_waits_for_a_client_that_takes_nothing() -> None:
     async def read_slowly() -> int:
         stream = RowStream("test", chunks(), lambda: None)
         stream.start()
-        await asyncio.sleep(0.2)
+        (thread,) = [each for each in threading.enumerate() if each.name == "millstream-test"]
+        await asyncio.to_thread(eventually, inside(threading.Condition.wait, thread))
         assert made <= BUFFER_BYTES_MAX // len(CHUNK) + 2
         size = 0
         while taken := await stream.take():

@@ -407,3 +407,11 @@ def test_decimal_arithmetic_is_exact(
     assert udfs == udfs_in(tree)
     register_udfs(connection, udfs)
     assert connection.execute(f"SELECT CAST(TRY({tree.sql('duckdb')}) AS VARCHAR)").fetchall() == [(text,)]
+
+
+def test_a_struct_that_has_more_than_the_target_becomes_it_where_its_fields_do() -> None:
+    """As it would, field by field, if it had no more."""
+    source, target = Struct((Field("a", STRING), Field("b", INTEGER))), Struct((Field("a", INTEGER),))
+    assert cast_sql(exp.column("x"), source, target, explicit=False)
+    with pytest.raises(TypeMismatch):
+        cast_sql(exp.column("x"), Struct((Field("a", DATE), Field("b", INTEGER))), target, explicit=False)

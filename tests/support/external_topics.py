@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
+from waiting import eventually
+
 _WAITS_S = 30.0
 
 
@@ -73,7 +75,5 @@ def delete_topic(address: str, name: str) -> None:
 
     admin = AdminClient({"bootstrap.servers": address})
     admin.delete_topics([name])[name].result(_WAITS_S)
-    deadline = time.monotonic() + _WAITS_S
-    while name in admin.list_topics(timeout=_WAITS_S).topics:
-        assert time.monotonic() < deadline, f"{name} is still there"
-        time.sleep(0.05)
+    listed = admin.list_topics
+    eventually(lambda: name not in listed(timeout=_WAITS_S).topics, _WAITS_S, otherwise=f"{name} is still there")

@@ -126,3 +126,10 @@ def test_only_results_that_come_at_the_end_wait_for_time(emit: str, waits: bool)
     assert not pipeline.waits_for_time
     pipeline.process({"source": rows_of(stream(), [row("0", 1, 0)])})
     assert pipeline.waits_for_time == waits
+
+
+@pytest.mark.parametrize(("time", "closes"), [(21, False), (22, True)])
+def test_a_session_closes_when_no_row_can_lengthen_it_any_more(time: int, closes: bool) -> None:
+    """One at its end, plus gap and grace, still could."""
+    rows = [row("a", 1, 0), row("b", 2, time)]
+    assert sessions(rows, gap=20, grace=1, emit_when="FINAL") == ([("a", 0, 0, 1, 1)] if closes else [])

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 from pipelines import JSON, brief, expression, open_pipeline, plan, rows_of, run, schema, shown, stream, table
 
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.operators.columns import batch_schema
-from millstream.executor.operators.stateless import renamed
+from millstream.executor.operators.stateless import Stateless, renamed
 from millstream.planner.specs import SqlExpression
 from millstream.planner.steps.explode import Explode
 from millstream.planner.steps.filter import Filter
@@ -168,3 +169,10 @@ def test_a_double_that_becomes_the_key_has_one_zero() -> None:
     step = Rekey("r", source, (key,), schema([DOUBLE], [DOUBLE]), JSON, 1, drop_null_key=False)
     (out,) = run(plan(step), [{"k0": "a", "v0": -0.0}])
     assert (str(out["k0"]), str(out["v0"])) == ("0.0", "-0.0")
+
+
+def test_pseudo_columns_that_come_in_go_on() -> None:
+    projected = Project("p", SOURCE, (expression("1", BIGINT),), None, schema([STRING], [BIGINT]))
+    for step in (Filter("f", SOURCE, expression("v0 > 1", BIGINT)), projected):
+        assert Stateless(duckdb.connect(), [step], SOURCE.schema, ["_offset"], None).extra == ("_offset",)
+        assert Stateless(duckdb.connect(), [step], SOURCE.schema, [], None).extra == ()

@@ -140,3 +140,12 @@ def test_a_join_goes_on_from_its_changelog(rows: list[Row], kind: str, cut: int)
     for change in first.take_changes():
         second.restore(change.store, change.rows)
     assert before + feed(second, rows[cut:]) == feed(whole, rows)
+
+
+@pytest.mark.parametrize(("kind", "side"), [("LEFT", "left"), ("FULL", "left"), ("FULL", "right")])
+def test_a_row_without_a_partner_is_a_row(kind: Any, side: str) -> None:
+    out = open_pipeline(joined(kind)).process(
+        {s.id: rows_of(s, [row(side, "a", 1), row(side, "b", 2)] if s.id == side else []) for s in (LEFT, RIGHT)}
+    )
+    assert out.rows["k0"].to_pylist() == ["a", "b"]
+    assert out.rows["_null"].to_pylist() == [False, False]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from waiting import eventually
 
 from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.records.batch import BatchProducer
@@ -79,8 +80,7 @@ def active(asking: Asking, topic: str) -> list[Any]:
 
 
 def test_an_open_transaction_is_found_by_its_age_and_by_a_pattern_of_its_id(asking: Asking, opened: Open) -> None:
-    time.sleep(0.05)
-    assert opened.id in listed(asking, duration_filter=10)
+    eventually(lambda: opened.id in listed(asking, duration_filter=10))
     assert opened.id not in listed(asking, duration_filter=500_000)
     assert opened.id in listed(asking, transactional_id_pattern=f"{opened.id[:-1]}.*|other")
     assert opened.id not in listed(asking, transactional_id_pattern=opened.id[:-1])

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from millstream.logcore.replication.node.node_runtime import NoAnswer, NodeStopp
 from millstream.logcore.replication.shards.transaction_messages import AskProducerId, ProducerGiven
 
 from ..log_records import rows, values_of
+from .ticks import Pauses
 
 WHERE = TopicPartition("t", 0)
 
@@ -111,13 +111,12 @@ def test_a_node_that_nobody_asks_rests_and_the_next_request_is_told_the_time(
         tell(node)
 
     monkeypatch.setattr(LoneNode, "_tell_the_time", counted)
+    pauses = Pauses(monkeypatch)
     with open_log(tmp_path) as log:
         log.create_topic("t", 1)
         log.append("t", 0, rows(b"a"))
-        time.sleep(1.0)
-        told.clear()
-        time.sleep(2.0)
-        assert len(told) <= 8, "it rests"
+        first, second = pauses.next_of(0.5), pauses.next_of(0.05)
+        assert second - first > 0.4, "it rests"
         told.clear()
         log.append("t", 0, rows(b"b"))
         assert threading.get_ident() in told, "deadlines are not counted from before the rest"

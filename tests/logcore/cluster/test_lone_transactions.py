@@ -3,13 +3,13 @@ or seen by half."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from waiting import eventually
 
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
@@ -28,6 +28,7 @@ from millstream.logcore.topic_rules import TRANSACTIONS_TOPIC
 
 from ..log_records import crashed_copy, rows, values_of
 from ..replication.power import Power, lay_out
+from .ticks import stop_ticks
 
 WHERE = TopicPartition("t", 0)
 
@@ -69,11 +70,8 @@ def test_a_commit_waits_for_two_rounds_of_syncs(log: Log, monkeypatch: pytest.Mo
         producer = log.transactional_producer("q")
         for number in range(5):
             if number == 1:
+                stop_ticks(log, monkeypatch)  # they sync, too
                 monkeypatch.setattr(log.node.logs, "sync", counted)
-                for pause in ("_TICK_S", "_TICK_S_MAX"):
-                    monkeypatch.setattr(f"millstream.logcore.replication.node.lone_node.{pause}", 60.0)
-                time.sleep(0.2)  # a tick that is under way syncs, too
-                rounds.clear()
             write(producer, b"%d" % number)
             producer.send_offsets("g", {WHERE: number})
             producer.commit()
@@ -181,9 +179,7 @@ def test_what_is_open_for_too_long_is_aborted(log: Log) -> None:
         given: Any = log.node.answer(BROKER, ForTransaction("q", InitProducer(300)))
         producer.producer_id, producer.epoch = given.producer_id, given.epoch
         write(producer, b"lost")
-        deadline = time.monotonic() + 60
-        while log.offsets("t", 0).last_stable_offset == 0 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        eventually(lambda: log.offsets("t", 0).last_stable_offset > 0)
         assert values_of(log, "t") == []
         with pytest.raises(ProducerFenced):
             producer.commit()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pickle
 import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from kio.schema.errors import ErrorCode
+from waiting import eventually, inside
 
 from millstream.logcore.client import FetchedRows, RowRecords, TopicPartition
 from millstream.logcore.cluster.cluster_layout import ClusterLayout
@@ -85,11 +84,13 @@ def test_a_wait_ends_when_any_leader_has_something(cluster: Cluster, log: Remote
     log.create_topic("t", 3)
     ends = {TopicPartition("t", partition): 0 for partition in range(3)}
     for turn in range(6):
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(log.wait, dict(ends), 20.0)
-            time.sleep(0.05)
-            log.append("t", turn % 3, rows(b"x"))
-            assert waiting.result()
+        woken: list[bool] = []
+        waiting = threading.Thread(target=lambda woken=woken: woken.append(log.wait(dict(ends), 20.0)))
+        waiting.start()
+        eventually(inside(RemoteLog.wait, waiting))
+        log.append("t", turn % 3, rows(b"x"))
+        waiting.join()
+        assert woken == [True]
         ends[TopicPartition("t", turn % 3)] += 1
 
 
@@ -107,13 +108,13 @@ def test_appends_wait_for_the_next_leader_and_are_stored_once(cluster: Cluster, 
     writing = threading.Thread(target=write)
     writing.start()
     for _ in range(2):
-        time.sleep(0.5)
+        before = len(sent)
+        eventually(lambda before=before: len(sent) > before)
         number = cluster.leader_of("t")
         cluster.kill(number)
         before = len(sent)
         cluster.leader_of("t")
-        while len(sent) < before + 5:
-            time.sleep(0.02)
+        eventually(lambda before=before: len(sent) >= before + 5)
         cluster.start(number)
     stop.set()
     writing.join()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from waiting import without_error
+from waiting import eventually, without_error
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.failpoints import fp
@@ -22,8 +22,8 @@ from millstream.logcore.storage import disk
 from millstream.logcore.topic_rules import TRANSACTIONS_TOPIC
 
 from ..log_records import NO_ROOM_YET, crashed_copy, records_of, rows, segment_files, values_of
+from .ticks import stop_ticks, tick_every
 
-TICKS = ("_TICK_S", "_TICK_S_MAX")
 SOON_S = 10.0  # a tick, on a busy machine
 WHERE = TopicPartition("t", 0)
 
@@ -37,15 +37,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 @pytest.fixture
 def no_ticks(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing becomes durable but what somebody waits for. The log is open already."""
-    tick_every(600.0, monkeypatch)
-    log.offsets("t", 0)  # ends a rest
-    time.sleep(0.7)  # the longest pause that began before
-
-
-def tick_every(pause_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    for pause in TICKS:
-        monkeypatch.setattr(f"millstream.logcore.replication.node.lone_node.{pause}", pause_s)
+    stop_ticks(log, monkeypatch)
 
 
 def commit(log: Log, *partitions: int) -> None:
@@ -76,10 +68,7 @@ def test_a_marker_is_seen_with_the_records_before_it(log: Log, no_ticks: None) -
 def test_an_idle_node_makes_the_end_of_a_transaction_durable_soon(log: Log) -> None:
     """Nobody asks the node for anything meanwhile."""
     commit(log, 0, 1)
-    began = time.monotonic()
-    while any(core.high_watermark < core.log.end_offset for core in cores(log)):
-        assert time.monotonic() < began + SOON_S
-        time.sleep(0.001)
+    eventually(lambda: all(core.high_watermark == core.log.end_offset for core in cores(log)), SOON_S)
     assert all(core.visible_offset == core.last_stable_offset == core.high_watermark for core in cores(log))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from waiting import eventually
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log, open_log
@@ -54,7 +56,9 @@ def node(tmp_path: Path) -> Iterator[Node]:
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_goes_on_without_a_rebalance(node: Node, protocol: str) -> None:
     moves: list[str] = []
-    consumer = Consumer({**node.settings, "group.id": "g", "group.protocol": protocol, "auto.offset.reset": "earliest"})
+    gone = threading.Event()
+    group = {"group.id": "g", "group.protocol": protocol, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**node.settings, **group, "error_cb": lambda error: gone.set()})
     consumer.subscribe(
         ["t"], on_assign=lambda *_: moves.append("assign"), on_revoke=lambda *_: moves.append("revoke"),
         on_lost=lambda *_: moves.append("lost"),
@@ -63,8 +67,9 @@ def test_a_group_goes_on_without_a_rebalance(node: Node, protocol: str) -> None:
     read = reader(consumer)
     assert read(1) == [b"before"]
     before = node.log.groups.describe("g")
+    gone.clear()
     node.stop()
-    time.sleep(0.5)
+    eventually(lambda: consumer.poll(0.1) or gone.is_set(), otherwise="the consumer does not notice")
     node.start()
     node.log.append("t", 1, rows(b"after"))
     assert read(1) == [b"after"]

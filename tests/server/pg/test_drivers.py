@@ -7,10 +7,10 @@ import datetime
 import decimal
 import io
 import threading
-import time
 from typing import Any
 
 import pytest
+from waiting import eventually, once
 
 from millstream.server.service import Service
 
@@ -140,7 +140,7 @@ def test_a_server_side_cursor_takes_rows_in_parts(dsn: str) -> None:
 
 def test_what_is_cancelled_ends_and_the_session_goes_on(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        threading.Timer(0.5, connection.cancel_safe).start()  # `cancel` holds the GIL, which the server needs
+        once(_push_threads, connection.cancel_safe)  # `cancel` holds the GIL, which the server needs
         with pytest.raises(psycopg.errors.QueryCanceled, match="user request"):
             connection.execute("SELECT * FROM clicks EMIT CHANGES")
         assert connection.execute("SELECT 1").fetchone() == (1,)
@@ -154,14 +154,9 @@ def test_what_is_cancelled_ends_and_the_session_goes_on(dsn: str) -> None:
 def test_a_query_ends_when_its_client_goes(dsn: str, service: Service) -> None:
     connection = psycopg.connect(dsn, autocommit=True)
     connection.pgconn.send_query(b"SELECT * FROM clicks EMIT CHANGES")
-    deadline = time.monotonic() + 60
-    while not _push_threads() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert _push_threads()
+    eventually(_push_threads)
     connection.pgconn.finish()
-    while _push_threads() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not _push_threads()
+    eventually(lambda: not _push_threads())
 
 
 def _push_threads() -> list[str]:
