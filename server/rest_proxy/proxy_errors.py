@@ -114,10 +114,10 @@ def refusal(error: BaseException, media_type: str) -> Response:
     """In: `media_type` of the version that was asked."""
     body = body_of(error)
     response = json_response(body, status_of(number_of(error)), media_type)
-    if isinstance(error, RequestRefused):
+    if isinstance(error, RequestRefused | NotPermitted):
         response.headers["connection"] = "close"  # the rest of the request may still be on its way
-        if error_code_of(error) == TOO_MANY_REQUESTS:
-            response.headers["retry-after"] = str(RETRY_AFTER_S)
+    if isinstance(error, RequestRefused) and error_code_of(error) == TOO_MANY_REQUESTS:
+        response.headers["retry-after"] = str(RETRY_AFTER_S)
     return response
 
 

@@ -13,6 +13,10 @@ from .proxy_settings import RestProxySettings
 from .reading import RecordReader
 from .v2_consumers import V2Consumers
 from .v2_topics import V2Topics
+from .v3_cluster import V3Cluster
+from .v3_groups import V3Groups
+from .v3_resources import Clusters
+from .v3_topics import V3Topics
 
 
 def rest_proxy_routes(context: HttpContext, settings: RestProxySettings) -> list[Route]:
@@ -22,8 +26,12 @@ def rest_proxy_routes(context: HttpContext, settings: RestProxySettings) -> list
     writer = RecordWriter(log.log)
     instances = ConsumerInstances(log.log, settings)
     consumers = V2Consumers(context, log, instances, RecordReader(log, schemas.record_schema))
+    clusters = Clusters(context, log)
     context.closing.append(consumers.close)
     return [
         *V2Topics(context, log, schemas, writer).routes(),
         *consumers.routes(),
+        *V3Cluster(context, log, clusters).routes(),
+        *V3Topics(context, log, clusters).routes(),
+        *V3Groups(context, log, clusters).routes(),
     ]
