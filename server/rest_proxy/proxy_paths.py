@@ -111,6 +111,10 @@ V3_PATHS: Final = (
     _v3(f"{_V3_PARTITION}/offset", "get", "The first and the next offset of a partition."),
     _list(f"{_V3_PARTITION}/replicas", "The replicas of a partition."),
     _v3(f"{_V3_PARTITION}/replicas/{{broker_id}}", "get", "A replica."),
+    _v3(f"{_V3_TOPIC}/records", "post", "Writes records, one JSON object after the other, and reports each.",
+        "ProxyReports", body="ProxyRecord"),
+    _v3(f"{_V3_TOPIC}/records:batch", "post", "Writes records together.", "ProxyBatchReport", body="ProxyBatch",
+        statuses=(207,)),
     _list(f"{_CLUSTER}/consumer-groups", "The consumer groups that the user may use.", needs="user"),
     _v3(_V3_GROUP, "get", "A consumer group."),
     _list(f"{_V3_GROUP}/consumers", "The members of a group."),
@@ -137,7 +141,27 @@ _PLACE: Final = _object(["topic", "partition"], topic=_TEXT, partition=_INTEGER)
 
 _NAMED: Final = {"type": "array", "items": _object(["name"], name=_TEXT, value={"type": ["string", "null"]})}
 
+_DATA: Final = {
+    "type": ["object", "null"],
+    "properties": {
+        "type": {"enum": ["BINARY", "JSON", "STRING", "AVRO", "JSONSCHEMA", "PROTOBUF"]}, "data": {},
+        "subject": _TEXT, "subject_name_strategy": {"enum": ["TOPIC_NAME"]}, "schema_id": _MAYBE,
+        "schema_version": _MAYBE, "schema": _TEXT,
+    },
+}  # fmt: skip
+_RECORD: Final = {
+    "partition_id": _MAYBE, "timestamp": {"type": ["string", "null"], "format": "date-time"}, "key": _DATA,
+    "value": _DATA, "headers": {"type": "array", "items": _object(["name"], name=_TEXT, value=_TEXT)},
+}  # fmt: skip
+_OBJECTS: Final = {"type": "array", "items": {"type": "object"}}
+
 PROXY_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
+    "ProxyRecord": _object([], **_RECORD),
+    "ProxyReports": {"description": "For each record an object with its place, or with `error_code` and `message`."},
+    "ProxyBatch": _object(
+        ["entries"], entries={"type": "array", "items": _object(["id"], id=_TEXT, **_RECORD), "minItems": 1},
+    ),
+    "ProxyBatchReport": _object(["successes", "failures"], successes=_OBJECTS, failures=_OBJECTS),
     "ProxyResource": _object(
         ["kind", "metadata"], kind=_TEXT, metadata=_object(["self"], self=_TEXT, resource_name=_TEXT), cluster_id=_TEXT,
     ),
