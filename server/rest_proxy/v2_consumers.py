@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 READS_MAX: Final = 32
 """At a time; others wait, and as many again are refused."""
-_UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
+UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
 _WAIT_MS_MAX: Final = 30_000
 _PARTITIONS_MAX: Final = 1000
 _NAME_MAX: Final = 255
@@ -64,7 +64,7 @@ class V2Consumers:
     ) -> None:
         self._context, self._log, self._instances, self._reader = context, log, instances, reader
         self._threads = Workers(READS_MAX, 2 * READS_MAX, "millstream-rest-read")
-        self._room = Room(_UNREAD_BYTES_MAX)
+        self._room = Room(UNREAD_BYTES_MAX)
 
     def routes(self) -> list[Route]:
         answers: tuple[tuple[str, str, Callable[[Request], Awaitable[Response]]], ...] = (
