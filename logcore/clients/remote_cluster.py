@@ -88,7 +88,7 @@ class SettingValue:
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
+class TopicToCreate:
     """`partition_count`, `replication_factor`: -1 is the brokers' default. `assignments`: brokers by partition, which
     then says both."""
 
@@ -148,7 +148,7 @@ class RemoteCluster:
         check(topic.error_code, None, f'find topic "{name}"')
         return _place(name, topic)
 
-    def create(self, topic: NewTopic, *, only_check: bool = False) -> None:
+    def create(self, topic: TopicToCreate, *, only_check: bool = False) -> None:
         """Raises `TopicExists`, `InvalidTopic`."""
         placed = topic.assignments or {}
         asked = {

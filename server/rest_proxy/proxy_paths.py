@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...sql.settings.property_table import OFFSET_RESET
 from ..http.path_doc import PathDoc
 
 _V2: Final = "application/vnd.kafka.v2+json"
@@ -187,7 +188,7 @@ PROXY_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
         "additionalProperties": False,
         "properties": {
             "name": _TEXT, "format": {"enum": list(_FORMATS)},
-            "auto.offset.reset": {"enum": ["earliest", "latest", "none"]},
+            OFFSET_RESET.name: {"enum": ["earliest", "latest", "none"]},
             "auto.commit.enable": {"enum": ["true", "false", True, False]},
             "fetch.min.bytes": {"type": "integer", "minimum": -1, "maximum": 10_000_000},
             "consumer.request.timeout.ms": {"type": "integer", "minimum": 0, "maximum": 1000},

@@ -18,7 +18,7 @@ from ..http.statements import json_response
 from ..security.rights import Rights
 from .embedded_formats import V2_FORMATS, EmbeddedFormat, encode
 from .named_schemas import ChosenSchema, NamedSchemas, Part, SchemaChoice
-from .producing import NewRecord, RecordWriter, Result, Written
+from .producing import NewRecord, ProxiedWriter, Result, Written
 from .proxied_log import ProxiedLog
 from .proxy_errors import (
     CONSTRAINT,
@@ -62,7 +62,7 @@ def v2_json(value: Any, media_type: str = V2_JSON) -> Response:
 class V2Topics:
     """Every method answers one route; what waits for the log runs on the threads of the context."""
 
-    def __init__(self, context: HttpContext, log: ProxiedLog, schemas: NamedSchemas, writer: RecordWriter) -> None:
+    def __init__(self, context: HttpContext, log: ProxiedLog, schemas: NamedSchemas, writer: ProxiedWriter) -> None:
         self._context, self._log, self._schemas, self._writer = context, log, schemas, writer
 
     def routes(self) -> list[Route]:

@@ -32,7 +32,7 @@ from ..security.rights import Rights
 from .embedded_formats import EmbeddedFormat, decode_base64, encode
 from .json_objects import ObjectSplitter
 from .named_schemas import STRATEGIES, ChosenSchema, NamedSchemas, Part, SchemaChoice
-from .producing import NewRecord, RecordWriter, Result, Written
+from .producing import NewRecord, ProxiedWriter, Result, Written
 from .proxied_log import ProxiedLog
 from .proxy_errors import (
     BAD_REQUEST,
@@ -91,7 +91,7 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProduceTarget:
     """Where the records of one request go, and whose they are."""
 
     cluster_id: str
@@ -102,16 +102,16 @@ class Target:
 class RecordProducer:
     """Not for the event loop: schemas are looked up, and records written."""
 
-    def __init__(self, log: ProxiedLog, schemas: NamedSchemas, writer: RecordWriter, clusters: Clusters) -> None:
+    def __init__(self, log: ProxiedLog, schemas: NamedSchemas, writer: ProxiedWriter, clusters: Clusters) -> None:
         self._log, self._schemas, self._writer, self._clusters = log, schemas, writer, clusters
 
-    def target(self, request: Request) -> Target:
+    def target(self, request: Request) -> ProduceTarget:
         """Raises `NotPermitted`, `ProxyRefusal`."""
         name, rights = request.path_params["topic_name"], rights_of(request.scope)
         self._log.check_write(rights, name)
-        return Target(self._clusters.links(request).cluster_id, self._log.topic(name), rights)
+        return ProduceTarget(self._clusters.links(request).cluster_id, self._log.topic(name), rights)
 
-    def produce(self, target: Target, given: Sequence[dict[str, Any] | Problem]) -> list[dict[str, Any]]:
+    def produce(self, target: ProduceTarget, given: Sequence[dict[str, Any] | Problem]) -> list[dict[str, Any]]:
         """A report for each. In: records, or why there is none."""
         asked = [each if isinstance(each, Exception) else self._understood(target, each) for each in given]
         good = [each for each in asked if isinstance(each, _Asked)]
@@ -120,7 +120,7 @@ class RecordProducer:
             body_of(each) if isinstance(each, Exception) else _report(target, each, next(results)) for each in asked
         ]
 
-    def _understood(self, target: Target, given: dict[str, Any]) -> _Asked | Problem:
+    def _understood(self, target: ProduceTarget, given: dict[str, Any]) -> _Asked | Problem:
         try:
             number = number_in(given, "partition_id", least=-(2**31), most=2**31 - 1)
             if number is not None and not 0 <= number < target.topic.partition_count:
@@ -137,7 +137,7 @@ class RecordProducer:
             return error
         return _Asked(record, key, value)
 
-    def _part(self, target: Target, record: dict[str, Any], part: Part) -> _Described | None:
+    def _part(self, target: ProduceTarget, record: dict[str, Any], part: Part) -> _Described | None:
         """Raises `MillstreamError`, `Unwritable`."""
         given = record.get(part)
         if given is None:
@@ -201,7 +201,7 @@ def _headers(given: dict[str, Any]) -> tuple[tuple[str, bytes | None], ...]:
     return tuple(found)
 
 
-def _report(target: Target, asked: _Asked, result: Result) -> dict[str, Any]:
+def _report(target: ProduceTarget, asked: _Asked, result: Result) -> dict[str, Any]:
     if not isinstance(result, Written):
         return body_of(result)
     moment = datetime.fromtimestamp(result.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
@@ -286,7 +286,7 @@ class _Stream:
         if not began and answered.status_code >= 400:
             await answered(scope, receive, send)
 
-    async def _whole(self, target: Target, request: Request, send: Send) -> None:
+    async def _whole(self, target: ProduceTarget, request: Request, send: Send) -> None:
         limit = self._context.body_bytes_max
         _, data = await read_json(request, limit)
         reports, problem = await self._context.workers.run(
@@ -295,7 +295,7 @@ class _Stream:
         await self._first(reports, problem, send)
         await _end(send)
 
-    async def _streamed(self, target: Target, receive: Receive, send: Send) -> None:
+    async def _streamed(self, target: ProduceTarget, receive: Receive, send: Send) -> None:
         splitter, began = ObjectSplitter(self._context.body_bytes_max), False
         while True:
             data, ended = await _received(receive, None if began else BODY_SECONDS_MAX)
@@ -310,7 +310,7 @@ class _Stream:
                 return
 
     def _written(
-        self, target: Target, splitter: ObjectSplitter, data: bytes, ended: bool
+        self, target: ProduceTarget, splitter: ObjectSplitter, data: bytes, ended: bool
     ) -> tuple[list[dict[str, Any]], ProxyRefusal | None]:
         """Reports of the records that are complete by now, and why nothing comes behind them."""
         objects, problem = splitter.feed(data)

@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ...logcore.clients.remote_cluster import NewTopic, PartitionPlace, SettingValue, TopicPlace
+from ...logcore.clients.remote_cluster import PartitionPlace, SettingValue, TopicPlace, TopicToCreate
 from ...logcore.errors import TopicExists
+from ...sql.settings.property import says_true
 from ..http.context import HttpContext, rights_of
 from ..security.access import Verb
 from ..security.rights import Rights
@@ -270,7 +271,7 @@ class V3Topics:
         return Response(status_code=204)
 
 
-def _new_topic(body: dict[str, Any]) -> NewTopic:
+def _new_topic(body: dict[str, Any]) -> TopicToCreate:
     """Raises `ProxyRefusal`."""
     name = text_in(body, "topic_name")
     if not name:
@@ -287,8 +288,8 @@ def _new_topic(body: dict[str, Any]) -> NewTopic:
     assignments = _assignments(body.get("replicas_assignments"))
     if assignments and (count is not None or factor is not None):
         raise ProxyRefusal(BAD_REQUEST, "Bad Request: replicas_assignments say partitions_count and replication_factor")
-    usual = NewTopic(name)
-    return NewTopic(
+    usual = TopicToCreate(name)
+    return TopicToCreate(
         name,
         usual.partition_count if count is None else count,
         usual.replication_factor if factor is None else factor,
@@ -311,7 +312,7 @@ def _assignments(given: Any) -> dict[int, list[int]] | None:
     }
 
 
-def _as_asked(new: NewTopic) -> TopicPlace:
+def _as_asked(new: TopicToCreate) -> TopicPlace:
     """What a topic would be that is not created; the brokers' defaults are not known."""
     placed = new.assignments or dict.fromkeys(range(max(new.partition_count, 1)), [0] * max(new.replication_factor, 1))
     return TopicPlace(
@@ -321,7 +322,7 @@ def _as_asked(new: NewTopic) -> TopicPlace:
 
 def _asked_operations(request: Request, rights: Rights) -> Callable[[str], dict[str, list[str]]]:
     """What the user may do with a topic, where the request wants to know."""
-    if request.query_params.get("include_authorized_operations", "").lower() != "true":
+    if not says_true(request.query_params.get("include_authorized_operations")):
         return lambda topic: {}
 
     def operations(topic: str) -> dict[str, list[str]]:
