@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from ..errors import InvalidTopic
 from ..protocol.routing import Router
 from ..protocol.wire.apis import Api
 from .remote_admin import OF_THE_BROKER, check
@@ -19,6 +20,7 @@ _BROKER: Final = 4
 _SET: Final = 0
 _DELETE: Final = 1
 _UNKNOWN_TOPIC: Final = int(ErrorCode.unknown_topic_or_partition)
+_INVALID_ASSIGNMENT: Final = int(ErrorCode.invalid_replica_assignment)
 _SOURCES: Final = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",
@@ -86,7 +88,7 @@ class SettingValue:
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
+class TopicToCreate:
     """`partition_count`, `replication_factor`: -1 is the brokers' default. `assignments`: brokers by partition, which
     then says both."""
 
@@ -126,6 +128,13 @@ class RemoteCluster:
             ),
         )
 
+    def coordinator(self, group: str) -> int | None:
+        """The broker that coordinates a group; None where none does now."""
+        fields = {"key": group, "key_type": 0, "coordinator_keys": [group]}
+        answer = self._router.ask(Api.FIND_COORDINATOR, fields)
+        found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer
+        return None if found.error_code or found.node_id < 0 else int(found.node_id)
+
     def topics(self) -> list[TopicPlace]:
         """All of them, by name."""
         named = [(self._here(topic.name), topic) for topic in self._metadata(None).topics]
@@ -139,7 +148,7 @@ class RemoteCluster:
         check(topic.error_code, None, f'find topic "{name}"')
         return _place(name, topic)
 
-    def create(self, topic: NewTopic, *, only_check: bool = False) -> None:
+    def create(self, topic: TopicToCreate, *, only_check: bool = False) -> None:
         """Raises `TopicExists`, `InvalidTopic`."""
         placed = topic.assignments or {}
         asked = {
@@ -153,6 +162,8 @@ class RemoteCluster:
         }
         fields = {"topics": [asked], "timeout": _TIMEOUT, "validate_only": only_check}
         [result] = self._router.ask(Api.CREATE_TOPICS, fields, repeat=False).topics
+        if int(result.error_code) == _INVALID_ASSIGNMENT:
+            raise InvalidTopic(result.error_message or f'topic "{topic.name}" cannot be placed as asked')
         check(result.error_code, result.error_message, f'create topic "{topic.name}"')
 
     def settings(self, topic: str) -> list[SettingValue]:

@@ -28,6 +28,7 @@ _MEANING: Final = {
     201: "Created.",
     202: "Accepted.",
     204: "Done.",
+    207: "Some may have failed.",
     303: "Look there.",
     308: "Look there.",
     503: "Not now.",

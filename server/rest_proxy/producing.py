@@ -53,7 +53,7 @@ class Written:
 Result = Written | LogError
 
 
-class RecordWriter:
+class ProxiedWriter:
     """Any thread may call it; it waits for the disk. State: whose turn it is of the partitions, for keyless records."""
 
     def __init__(self, log: LogClient, clock: Callable[[], float] = time.time) -> None:

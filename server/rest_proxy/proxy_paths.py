@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...sql.settings.property_table import OFFSET_RESET
 from ..http.path_doc import PathDoc
 
 _V2: Final = "application/vnd.kafka.v2+json"
@@ -64,7 +65,69 @@ CONSUMER_PATHS: Final = (
     _done(f"{_INSTANCE}/positions/end", "post", "Reads only what comes from now on.", "ProxyPartitions"),
 )  # fmt: skip
 
-PROXY_PATHS: Final = (*V2_PATHS, *CONSUMER_PATHS)
+_CLUSTER: Final = "/v3/clusters/{cluster_id}"
+_V3_BROKER: Final = f"{_CLUSTER}/brokers/{{broker_id}}"
+_V3_TOPIC: Final = f"{_CLUSTER}/topics/{{topic_name}}"
+_V3_CONFIG: Final = f"{_V3_TOPIC}/configs/{{name}}"
+_V3_PARTITION: Final = f"{_V3_TOPIC}/partitions/{{partition_id}}"
+_V3_GROUP: Final = f"{_CLUSTER}/consumer-groups/{{consumer_group_id}}"
+_V3_CONSUMER: Final = f"{_V3_GROUP}/consumers/{{consumer_id}}"
+_PLACED: Final = "{topic_name}/partitions/{partition_id}"
+
+
+def _v3(path: str, method: Any, summary: str, answer: str = "ProxyResource", **more: Any) -> PathDoc:
+    settings: dict[str, Any] = {"needs": "statement", **more}
+    return PathDoc(path, method, summary, answer, tag="REST proxy v3", error="ProxyError", **settings)
+
+
+def _list(path: str, summary: str, **more: Any) -> PathDoc:
+    return _v3(path, "get", summary, "ProxyResources", **more)
+
+
+def _change(path: str, method: Any, summary: str, body: str | None = None) -> PathDoc:
+    return _v3(path, method, summary, body=body, answer_types=(), statuses=(204,))
+
+
+V3_PATHS: Final = (
+    _list("/v3/clusters", "The one cluster.", needs="user"),
+    _v3(_CLUSTER, "get", "The cluster.", needs="user"),
+    _list(f"{_CLUSTER}/brokers", "The brokers.", needs="user"),
+    _v3(_V3_BROKER, "get", "A broker.", needs="user"),
+    _list(f"{_V3_BROKER}/configs", "The settings of a broker.", needs="user"),
+    _v3(f"{_V3_BROKER}/configs/{{name}}", "get", "A setting of a broker.", needs="user"),
+    _list(f"{_V3_BROKER}/partition-replicas", "The replicas that a broker has.", needs="user"),
+    _list(f"{_CLUSTER}/topics", "The topics that the user may see.", needs="user"),
+    _v3(f"{_CLUSTER}/topics", "post", "Creates a topic.", needs="user", body="ProxyNewTopic", statuses=(200, 201)),
+    _list(f"{_CLUSTER}/topics/-/configs", "The settings of all topics that the user may see.", needs="user"),
+    _v3(_V3_TOPIC, "get", "A topic."),
+    _v3(_V3_TOPIC, "patch", "Adds partitions.", body="ProxyPartitionCount"),
+    _change(_V3_TOPIC, "delete", "Deletes a topic."),
+    _list(f"{_V3_TOPIC}/configs", "The settings of a topic."),
+    _change(f"{_V3_TOPIC}/configs:alter", "post", "Changes settings of a topic together.", "ProxyChanges"),
+    _v3(_V3_CONFIG, "get", "A setting of a topic."),
+    _change(_V3_CONFIG, "put", "Changes a setting of a topic.", "ProxyValue"),
+    _change(_V3_CONFIG, "delete", "Sets a setting of a topic back to its default."),
+    _list(f"{_V3_TOPIC}/partitions", "The partitions of a topic."),
+    _v3(_V3_PARTITION, "get", "A partition."),
+    _v3(f"{_V3_PARTITION}/offset", "get", "The first and the next offset of a partition."),
+    _list(f"{_V3_PARTITION}/replicas", "The replicas of a partition."),
+    _v3(f"{_V3_PARTITION}/replicas/{{broker_id}}", "get", "A replica."),
+    _v3(f"{_V3_TOPIC}/records", "post", "Writes records, one JSON object after the other, and reports each.",
+        "ProxyReports", body="ProxyRecord"),
+    _v3(f"{_V3_TOPIC}/records:batch", "post", "Writes records together.", "ProxyBatchReport", body="ProxyBatch",
+        statuses=(207,)),
+    _list(f"{_CLUSTER}/consumer-groups", "The consumer groups that the user may use.", needs="user"),
+    _v3(_V3_GROUP, "get", "A consumer group."),
+    _list(f"{_V3_GROUP}/consumers", "The members of a group."),
+    _v3(_V3_CONSUMER, "get", "A member of a group."),
+    _list(f"{_V3_CONSUMER}/assignments", "The partitions that a member reads."),
+    _v3(f"{_V3_CONSUMER}/assignments/{_PLACED}", "get", "One of them."),
+    _v3(f"{_V3_GROUP}/lag-summary", "get", "The largest lag of a group, and the sum."),
+    _list(f"{_V3_GROUP}/lags", "The lag of a group in each partition that it has committed."),
+    _v3(f"{_V3_GROUP}/lags/{_PLACED}", "get", "The lag in one partition."),
+)  # fmt: skip
+
+PROXY_PATHS: Final = (*V2_PATHS, *CONSUMER_PATHS, *V3_PATHS)
 
 _INTEGER: Final = {"type": "integer"}
 _MAYBE: Final = {"type": ["integer", "null"]}
@@ -77,14 +140,55 @@ def _object(required: list[str], **properties: Any) -> dict[str, Any]:
 
 _PLACE: Final = _object(["topic", "partition"], topic=_TEXT, partition=_INTEGER)
 
+_NAMED: Final = {"type": "array", "items": _object(["name"], name=_TEXT, value={"type": ["string", "null"]})}
+
+_DATA: Final = {
+    "type": ["object", "null"],
+    "properties": {
+        "type": {"enum": ["BINARY", "JSON", "STRING", "AVRO", "JSONSCHEMA", "PROTOBUF"]}, "data": {},
+        "subject": _TEXT, "subject_name_strategy": {"enum": ["TOPIC_NAME"]}, "schema_id": _MAYBE,
+        "schema_version": _MAYBE, "schema": _TEXT,
+    },
+}  # fmt: skip
+_RECORD: Final = {
+    "partition_id": _MAYBE, "timestamp": {"type": ["string", "null"], "format": "date-time"}, "key": _DATA,
+    "value": _DATA, "headers": {"type": "array", "items": _object(["name"], name=_TEXT, value=_TEXT)},
+}  # fmt: skip
+_OBJECTS: Final = {"type": "array", "items": {"type": "object"}}
+
 PROXY_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
+    "ProxyRecord": _object([], **_RECORD),
+    "ProxyReports": {"description": "For each record an object with its place, or with `error_code` and `message`."},
+    "ProxyBatch": _object(
+        ["entries"], entries={"type": "array", "items": _object(["id"], id=_TEXT, **_RECORD), "minItems": 1},
+    ),
+    "ProxyBatchReport": _object(["successes", "failures"], successes=_OBJECTS, failures=_OBJECTS),
+    "ProxyResource": _object(
+        ["kind", "metadata"], kind=_TEXT, metadata=_object(["self"], self=_TEXT, resource_name=_TEXT), cluster_id=_TEXT,
+    ),
+    "ProxyResources": _object(
+        ["kind", "metadata", "data"],
+        kind=_TEXT, metadata=_object(["self"], self=_TEXT, next={"type": ["string", "null"]}),
+        data={"type": "array", "items": {"$ref": "#/components/schemas/ProxyResource"}},
+    ),
+    "ProxyNewTopic": _object(
+        ["topic_name"],
+        topic_name={"type": "string", "pattern": "^[a-zA-Z0-9._-]{1,20}$"},
+        partitions_count={"type": "integer", "minimum": 1, "maximum": 10},
+        replication_factor={"type": "integer", "minimum": 1, "maximum": 3},
+        replicas_assignments={"type": "object", "additionalProperties": {"type": "array", "items": _INTEGER}},
+        configs=_NAMED, validate_only={"type": "boolean"},
+    ),
+    "ProxyPartitionCount": _object(["partitions_count"], partitions_count={"type": "integer", "maximum": 10}),
+    "ProxyValue": _object([], value={"type": ["string", "null"]}),
+    "ProxyChanges": _object(["data"], data=_NAMED, validate_only={"type": "boolean"}),
     "ProxyInstance": _object(["instance_id", "base_uri"], instance_id=_TEXT, base_uri=_TEXT),
     "ProxyNewInstance": {
         "type": "object",
         "additionalProperties": False,
         "properties": {
             "name": _TEXT, "format": {"enum": list(_FORMATS)},
-            "auto.offset.reset": {"enum": ["earliest", "latest", "none"]},
+            OFFSET_RESET.name: {"enum": ["earliest", "latest", "none"]},
             "auto.commit.enable": {"enum": ["true", "false", True, False]},
             "fetch.min.bytes": {"type": "integer", "minimum": -1, "maximum": 10_000_000},
             "consumer.request.timeout.ms": {"type": "integer", "minimum": 0, "maximum": 1000},

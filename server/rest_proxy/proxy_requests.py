@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn
 import orjson
 from starlette.requests import Request
 
+from ...sql.settings.property import says_true
 from ..http.requests import read_json
 from .proxy_errors import BAD_REQUEST, CONSTRAINT, INVALID_PAYLOAD, ProxyRefusal
 
@@ -96,7 +97,7 @@ def flag_in(body: dict[str, Any], name: str) -> bool:
     if value is None or isinstance(value, bool):
         return bool(value)
     if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
+        return says_true(value)
     raise ProxyRefusal(BAD_REQUEST, f'Bad Request: "{name}" is not true or false')
 
 

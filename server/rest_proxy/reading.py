@@ -34,7 +34,7 @@ class _Taken:
     is_full: bool = False
 
 
-class RecordReader:
+class InstanceReader:
     """Not for the event loop: it waits for records."""
 
     def __init__(self, log: ProxiedLog, schemas: SchemaLookup, clock: Callable[[], float] = time.monotonic) -> None:

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from ...logcore.client import TopicPartition
 from ...logcore.cores.group_messages import CommitNote
 from ...logcore.cores.patterns import InvalidPattern, NamePattern
+from ...sql.settings.property_table import OFFSET_RESET
 from ..http.context import HttpContext, Workers, rights_of
 from ..http.requests import read_json
 from ..security.rights import Rights
@@ -32,14 +33,14 @@ from .proxy_errors import (
     no_partition,
 )
 from .proxy_requests import flag_in, number_in, objects_in, read_body, text_in, whole_number
-from .reading import BYTES_DEFAULT, BYTES_MAX, RecordReader
+from .reading import BYTES_DEFAULT, BYTES_MAX, InstanceReader
 from .v2_topics import v2_answer, v2_json
 
 T = TypeVar("T")
 
 READS_MAX: Final = 32
 """At a time; others wait, and as many again are refused."""
-_UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
+UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
 _WAIT_MS_MAX: Final = 30_000
 _PARTITIONS_MAX: Final = 1000
 _NAME_MAX: Final = 255
@@ -48,7 +49,7 @@ _RESETS: Final = {"earliest": "earliest", "latest": "latest", "none": "error"}
 _ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 _CREATION: Final = frozenset(
     {
-        "id", "name", "format", "auto.offset.reset", "auto.commit.enable", "fetch.min.bytes", "responseMinBytes",
+        "id", "name", "format", OFFSET_RESET.name, "auto.commit.enable", "fetch.min.bytes", "responseMinBytes",
         "consumer.request.timeout.ms", "requestWaitMs", "isolation.level",
     }
 )  # fmt: skip
@@ -60,11 +61,11 @@ class V2Consumers:
     """Every method answers one route. Reads have threads of their own: they wait for records."""
 
     def __init__(
-        self, context: HttpContext, log: ProxiedLog, instances: ConsumerInstances, reader: RecordReader
+        self, context: HttpContext, log: ProxiedLog, instances: ConsumerInstances, reader: InstanceReader
     ) -> None:
         self._context, self._log, self._instances, self._reader = context, log, instances, reader
         self._threads = Workers(READS_MAX, 2 * READS_MAX, "millstream-rest-read")
-        self._room = Room(_UNREAD_BYTES_MAX)
+        self._room = Room(UNREAD_BYTES_MAX)
 
     def routes(self) -> list[Route]:
         answers: tuple[tuple[str, str, Callable[[Request], Awaitable[Response]]], ...] = (
@@ -337,9 +338,9 @@ def _settings(body: dict[str, Any]) -> InstanceSettings:
     format = _FORMATS.get((text_in(body, "format") or "binary").lower())
     if format is None:
         raise ProxyRefusal(CONSTRAINT, "Invalid format type.")
-    reset, isolation = text_in(body, "auto.offset.reset") or "latest", text_in(body, "isolation.level")
+    reset, isolation = text_in(body, OFFSET_RESET.name) or "latest", text_in(body, "isolation.level")
     if reset not in _RESETS:
-        raise _invalid(f"auto.offset.reset is one of {', '.join(_RESETS)}")
+        raise _invalid(f"{OFFSET_RESET.name} is one of {', '.join(_RESETS)}")
     if isolation is not None and isolation not in _ISOLATIONS:
         raise _invalid(f"isolation.level is one of {', '.join(_ISOLATIONS)}")
     usual = InstanceSettings()

@@ -18,7 +18,7 @@ from ..http.statements import json_response
 from ..security.rights import Rights
 from .embedded_formats import V2_FORMATS, EmbeddedFormat, encode
 from .named_schemas import ChosenSchema, NamedSchemas, Part, SchemaChoice
-from .producing import NewRecord, RecordWriter, Result, Written
+from .producing import NewRecord, ProxiedWriter, Result, Written
 from .proxied_log import ProxiedLog
 from .proxy_errors import (
     CONSTRAINT,
@@ -48,9 +48,9 @@ def v2_answer(answer: Answer) -> Answer:
         try:
             return await answer(request)
         except UnknownTopic:
-            return refusal(no_topic(), V2_JSON)
+            return refusal(no_topic(), V2_JSON, request)
         except Exception as error:
-            return refusal(error, V2_JSON)
+            return refusal(error, V2_JSON, request)
 
     return route
 
@@ -62,7 +62,7 @@ def v2_json(value: Any, media_type: str = V2_JSON) -> Response:
 class V2Topics:
     """Every method answers one route; what waits for the log runs on the threads of the context."""
 
-    def __init__(self, context: HttpContext, log: ProxiedLog, schemas: NamedSchemas, writer: RecordWriter) -> None:
+    def __init__(self, context: HttpContext, log: ProxiedLog, schemas: NamedSchemas, writer: ProxiedWriter) -> None:
         self._context, self._log, self._schemas, self._writer = context, log, schemas, writer
 
     def routes(self) -> list[Route]:

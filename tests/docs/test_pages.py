@@ -33,6 +33,7 @@ TESTED = {
     "tests/docs/test_mcp_page.py": ("mcp",),
     "tests/docs/test_pages.py": ("configuration", "http", "kafka", "migrations", "schema-registry", "shell"),
     "tests/docs/test_postgres_page.py": ("postgres",),
+    "tests/docs/test_rest_proxy_page.py": ("rest-proxy",),
     "tests/architecture/test_function_reference.py": ("functions",),
     "tests/millstream/test_function_docs.py": ("python-functions",),
     "tests/millstream/test_python_page.py": ("python",),

@@ -67,3 +67,9 @@ def stored(service: Service, topic: str, partition: int = 0) -> list[tuple[bytes
         if isinstance(run, FetchedRows)
         for row in run.table.select(["key", "value"]).to_pylist()
     ]
+
+
+def cluster_path(proxy: ProxyClient) -> str:
+    """/v3/clusters/ID of the server."""
+    (cluster,) = proxy.get("/v3/clusters").json()["data"]
+    return f"/v3/clusters/{cluster['cluster_id']}"
