@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import enum
 import gc
@@ -157,6 +158,7 @@ def server(
         _log_to_stderr(configuration.log_level, configuration.log_format)
         with Service(configuration, _end_at_once) as service:
             gc.freeze()  # modules live as long as the process: no collection of garbage looks through them any more
+            atexit.register(gc.unfreeze)  # else DuckDB's binding prints that they leaked
             for line in service.announcements():
                 print(line, flush=True)
             asked_to_stop.wait()

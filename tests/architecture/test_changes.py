@@ -41,7 +41,8 @@ def touched(name: str) -> set[str]:
     """The files of the product that say the name as a word of its own."""
     word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
     files = [file for folder in PRODUCT for end in ("*.py", "*.lark") for file in (REPOSITORY / folder).rglob(end)]
-    found = (file for file in files if word.search(file.read_text(encoding="utf-8")))
+    written = (file for file in files if "__pycache__" not in file.parts)  # the grammar's table is kept there
+    found = (file for file in written if word.search(file.read_text(encoding="utf-8")))
     return {file.relative_to(REPOSITORY).as_posix() for file in found}
 
 

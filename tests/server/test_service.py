@@ -107,6 +107,13 @@ def test_a_locked_data_directory_is_one_sentence(tmp_path: Path) -> None:
         assert ended.stdout == ""
 
 
+def test_a_server_that_ends_reports_no_leaks_of_what_it_had_loaded(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(timeout=50) == 0
+        assert "leaked" not in server.end()
+
+
 def test_spark_without_java_is_one_sentence(tmp_path: Path) -> None:
     ended = millstream(
         "server", "--data", str(tmp_path), *FREE, "--executor", "spark", env={"PATH": "", "JAVA_HOME": ""}

@@ -9,6 +9,7 @@ from pathlib import Path
 from running_server import service_in
 from waiting import eventually
 
+from millstream.executor.work_pool import work_pool
 from millstream.server.client import connect
 
 STATEMENTS = """
@@ -17,7 +18,7 @@ CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', p
 CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;
 INSERT INTO s VALUES (1, 5);
 """
-ONLY_SLEEPS = "pull-watchdog"  # of the process, for all servers
+OF_THE_PROCESS = {"pull-watchdog", "millstream-work"}  # for all servers; the first only sleeps
 PUSH = (
     "SELECT * FROM s EMIT CHANGES;",
     "SELECT * FROM s EMIT CHANGES;",
@@ -34,4 +35,7 @@ def test_when_a_server_has_stopped_all_of_its_threads_have_ended(tmp_path: Path)
         open_ones = [client.query(text) for text in PUSH]
         assert [next(iter(rows)).values for rows in open_ones] == [(1, 5), (1, 5), (1, 5)]
         client.query("SELECT * FROM s;").close()
-    assert {thread.name for thread in set(threading.enumerate()) - before} <= {ONLY_SLEEPS}
+    assert {thread.name for thread in set(threading.enumerate()) - before} <= OF_THE_PROCESS
+    pool = work_pool()
+    eventually(lambda: pool._idle == pool._threads)  # they have nothing to do, so none is inside DuckDB
+    assert not pool.others_wait
