@@ -5,6 +5,19 @@ state file follows the log (`state_commits.py`); if it cannot, it is replayed fr
 there is much to read, four batches are under way at once: one is read and decoded, one computed, one encoded, one
 written; they are written in order, and whatever fails makes all of them begin again. Pausing and retries are
 `query_worker.py`'s business.
+
+Reading, decoding and encoding are divided among threads (`work_pool.py`). Two stages stay on one thread each and bound
+what more cores give. Shares are of the processor time over eight partitions, every change, by profile on one core:
+
+| stage       | why                                                    | filter | aggregate | stream-table join |
+| ----------- | ------------------------------------------------------ | ------ | --------- | ----------------- |
+| transaction | a producer numbers its records; commits have an order  | 17 %   | 20 %      | 17 %              |
+| operators   | rows meet one state in order (what can be is divided:  | 1 %    | 12 %      | 12 %              |
+|             | hashes, statements, finding new tasks)                 |        |           |                   |
+
+So eight cores give at most five to six times the rate of one. Once a second all wait for the state file's commit (2 %
+of the aggregate). Shards of state by key would take the operators' share, at a price: dividing 125,000 rows and
+bringing their results into order again takes 9 ms of processor time, where all of the aggregate's operators take 16.
 """
 
 from __future__ import annotations
