@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -14,6 +17,11 @@ from .columnar import ARROW
 from .formats.codec import Encoder
 from .formats.registry import encoder
 from .formats.windows import suffix_bytes
+from .operators.columns import flat
+from .state.key_hash import key_hashes
+from .state.key_index import KeyIndex, Numbered
+
+_SAMPLE_ROWS: Final = 4_096
 
 Partitions = npt.NDArray[np.int32]
 _FEW = 24  # partitions: looking for each of them takes less than sorting
@@ -39,8 +47,29 @@ class RekeyPartitioner:
         known = self._encoders.get(step.id)
         if known is None:
             known = self._encoders[step.id] = encoder(byte_format(step.key_format), step.schema.key)
-        keys = known.encode([rows[f"k{i}"].combine_chunks() for i in range(len(step.schema.key))])
-        return np.maximum(partitions_of(keys, step.partition_count), 0)
+        columns = [flat(rows, f"k{i}") for i in range(len(step.schema.key))]
+        numbered = _distinct(columns)
+        if numbered is not None:
+            columns = [column.take(pa.array(numbered.first)) for column in columns]
+        found = np.maximum(partitions_of(known.encode(columns), step.partition_count), 0)
+        return found if numbered is None else found[numbered.group]
+
+
+def _distinct(columns: Sequence[pa.Array]) -> Numbered | None:
+    """The different keys of the rows, so that each is encoded once; None where that is not worth it, or where keys may
+    be equal and have other bytes."""
+    if len(columns[0]) < _SAMPLE_ROWS or not all(_has_one_text(column.type) for column in columns):
+        return None
+    sample = KeyIndex().number(key_hashes([column.slice(0, _SAMPLE_ROWS) for column in columns]))
+    if len(sample) > _SAMPLE_ROWS // 2:
+        return None
+    return KeyIndex().number(key_hashes(columns))
+
+
+def _has_one_text(type_: pa.DataType) -> bool:
+    """Whether equal values are encoded alike, which 0.0 and -0.0 are not."""
+    plain = pa.types.is_integer(type_) or pa.types.is_temporal(type_) or pa.types.is_boolean(type_)
+    return plain or pa.types.is_string(type_) or pa.types.is_binary(type_)
 
 
 def sink_partitions(

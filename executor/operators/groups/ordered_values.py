@@ -208,7 +208,7 @@ def gather(numbers, starts, sizes, content, out):
             end += 1
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def is_better(one, other, words, starts, sizes, content, greatest):
     if words[one] != words[other]:
         return (words[one] > words[other]) == greatest
@@ -222,7 +222,7 @@ def is_better(one, other, words, starts, sizes, content, greatest):
     return (sizes[one] > sizes[other]) == greatest
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def melded(one, other, child, sibling, words, starts, sizes, content, greatest):
     """The top of two heaps put together; the other one is its first child."""
     if is_better(other, one, words, starts, sizes, content, greatest):
@@ -232,7 +232,7 @@ def melded(one, other, child, sibling, words, starts, sizes, content, greatest):
     return one
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def without_top(top, child, sibling, words, starts, sizes, content, greatest):
     """The top of what is left: the children in pairs, and the pairs from the last to the first."""
     pairs = np.int64(-1)

@@ -170,7 +170,7 @@ def _order(sizes: Vector, content: Vector) -> Ints:
     )
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _is_equal(one, other, sizes, starts, content):
     """But for their arrival."""
     if sizes[one] != sizes[other]:
