@@ -178,6 +178,24 @@ def test_an_empty_last_segment_goes_where_the_log_ends_elsewhere(tmp_path: Path)
     assert not path.exists()
 
 
+def test_of_empty_segments_the_one_at_which_the_log_ends_stays(tmp_path: Path) -> None:
+    write_segment(tmp_path, 0, [batch(0)])
+    write_segment(tmp_path, 1)
+    write_segment(tmp_path, 4)
+    assert files_of(recovered(tmp_path)) == [(0, 100), (1, 0)]
+
+
+def test_the_name_of_an_empty_segment_says_that_offsets_were_given_where_nothing_else_is_left(tmp_path: Path) -> None:
+    """Else they would be given again, in a file that is named for a later one."""
+    write_segment(tmp_path, 5)
+    found = recovered(tmp_path)
+    assert (files_of(found), extent(found), lost(found)) == ([(5, 0)], (0, 5), [(0, 5)])
+    note_checkpoint(tmp_path, state_after(batch(0), batch(1)), 0, 200)
+    found = recovered(tmp_path)
+    assert (files_of(found), extent(found)) == ([(5, 0)], (0, 5))
+    assert lost(found) == [(0, 2), (0, 2), (2, 5)]
+
+
 @pytest.mark.parametrize("first", [1, 5])
 def test_what_comes_before_the_first_segment_is_lost(tmp_path: Path, first: int) -> None:
     path = write_segment(tmp_path, first, [batch(first)])
