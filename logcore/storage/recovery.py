@@ -282,7 +282,8 @@ class _Recovery:
             if segment.size < checkpoint.position:
                 return
             start = checkpoint.position
-        if segment.base_offset > state.end_offset and segment.size:
+        # An empty segment is evidence only if no other one says where the log ends.
+        if segment.base_offset > state.end_offset and (segment.size or len(self._segments) == 1):
             self._note_damage(state.end_offset, segment.base_offset, self._gap_before(segment))
             state.end_offset = segment.base_offset
         if segment.size == start:

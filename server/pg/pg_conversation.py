@@ -143,8 +143,12 @@ class PgConversation:
                     if statement.parameter_count:
                         raise PgRefused("42P02", "a statement of the simple protocol has no parameters")
                     portal = Portal(statement, {}, ())
-                    await self._describe_portal(portal, quiet=True)
-                    await self._send_rows(portal, 0)
+                    try:
+                        await self._describe_portal(portal, quiet=True)
+                        await self._send_rows(portal, 0)
+                    except BaseException:
+                        _give_up(portal)
+                        raise
         except (ConnectionError, TimeoutError):
             raise
         except Exception as error:
@@ -313,8 +317,8 @@ class PgConversation:
 
     def _drop_portal(self, name: str) -> None:
         portal = self._portals.pop(name, None)
-        if portal is not None and portal.answer is not None and not _is_fetch(portal.statement):
-            portal.answer.close()
+        if portal is not None:
+            _give_up(portal)
 
     def _close_portals(self, *, only_unnamed: bool) -> None:
         """At the end of a transaction, as PostgreSQL does: those that stand outside of one end with Sync."""
@@ -327,8 +331,10 @@ def _gives_rows(statement: PgStatement) -> bool:
     return statement.kind in (PgKind.ROWS, PgKind.OUR_ROWS, PgKind.SHOW, PgKind.FETCH)
 
 
-def _is_fetch(statement: PgStatement) -> bool:
-    return statement.kind in (PgKind.FETCH, PgKind.MOVE)
+def _give_up(portal: Portal) -> None:
+    """Nobody takes its rows any more. Those of a cursor stay the cursor's."""
+    if portal.answer is not None and portal.statement.kind not in (PgKind.FETCH, PgKind.MOVE):
+        portal.answer.close()
 
 
 def _described(columns: Sequence[PgColumn] | None, formats: Sequence[int]) -> bytes:

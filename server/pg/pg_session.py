@@ -188,6 +188,8 @@ class PgSession:
         """The next rows. Raises what ended them."""
         self._waited_for = rows
         try:
+            if self._cancelled is not None:
+                rows.close()  # they began after `cancel` had looked for something to end
             self._check_cancelled()
             piece = await rows.take(most)
             self._check_cancelled()

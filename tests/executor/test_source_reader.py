@@ -192,6 +192,16 @@ def test_columnar_batches_are_read_as_they_are(client: LogClient) -> None:
     ]
 
 
+def test_the_stream_time_of_a_partition_is_the_largest_of_all_batches_that_were_read_of_it(client: LogClient) -> None:
+    for time in (10, 50, 20):
+        meta = {"_ts": pa.array([time]), "_null": pa.array([False])}
+        arrays = [pa.array(["a"]), pa.array([1]), pa.array(["x"])]
+        client.append("input", 0, ColumnarRecords(columnar_batch(INPUT.columns, arrays, meta), time))
+    source = replace(stream_source(), key_format=ARROW, value_format=ARROW)
+    changes = read(reader_of(client, source)).inputs["s0"]
+    assert (len(changes.rows), changes.stream_time_ms) == (3, {0: 50})
+
+
 def test_a_row_record_in_a_columnar_topic_is_an_error(client: LogClient) -> None:
     client.append("input", 0, rows([("a", value(1), 10)]))
     batch = read(reader_of(client, replace(stream_source(), value_format=ARROW)))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from postgres_server import PostgresServer
-from waiting import without_error
+from waiting import PAUSE_S, without_error
 
 from millstream.executor.connect.connector import TaskInfo
+from millstream.executor.connect.connector_errors import SystemUnavailable
 from millstream.executor.connect.connector_settings import read_settings
 from millstream.executor.connect.postgres.pg_source import PostgresSource
 from millstream.executor.connect.postgres.postgres_settings import PostgresSettings
 from millstream.executor.connect.source_runner import SourceRunner
+from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import Log
 
 POINTS = ("after_read", "after_records", "after_position", "after_commit", "after_acknowledge")
@@ -20,6 +23,24 @@ POINTS = ("after_read", "after_records", "after_position", "after_commit", "afte
 def step_for_ever(running: SourceRunner) -> None:
     while True:
         running.step(0.05)
+
+
+def killed_runner(log: Log, config: dict[str, str], failpoint: str) -> SourceRunner | None:
+    """A new task, as it was when the failpoint killed it, as in `after_read:3`; None where it died before that, because
+    the slot is still in use by the one before."""
+    arm(f"connect.{failpoint}:raise")
+    running = None
+    try:
+        running = runner(log, config)
+        step_for_ever(running)
+    except FailpointHit:
+        return running
+    except SystemUnavailable:
+        time.sleep(PAUSE_S)
+        return None
+    finally:
+        if running is not None:
+            running.close()
 
 
 def opened_runner(log: Log, config: dict[str, str]) -> SourceRunner:

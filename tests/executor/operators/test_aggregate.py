@@ -54,6 +54,19 @@ def test_old_results_go_before_new_ones_where_they_are_asked_for() -> None:
         assert brief(out, "k0", "v0", "_weight") == expected
 
 
+def test_a_row_is_late_in_a_later_batch_too() -> None:
+    """The stream time outlives a batch."""
+    rows = [row("a", 1, 0), row("b", 2, 25), row("a", 3, 1), row("b", 4, 60)]
+    step = aggregate(stream(), [COUNT], window=tumbling(10, 0), emit="FINAL")
+    for ends in ([], [2], [1, 2, 3]):
+        assert brief(run(plan(step), rows, ends), "k0", "_ws", "v0") == [("a", 0, 1), ("b", 20, 1)], ends
+
+
+def test_of_no_rows_at_all_a_count_and_a_sum_are_0() -> None:
+    out = shown(open_pipeline(plan(aggregate(stream(), [COUNT, SUM]))).of_nothing())
+    assert brief(out, "k0", "v0", "v1", "_weight") == [(None, 0, 0, 1)]
+
+
 def test_the_last_change_of_a_group_is_enough_where_changes_are_cached() -> None:
     rows = [row("a", 1), row("b", 2), row("a", 3), row("b", 4), row("a", 5)]
     out = run(plan(aggregate(stream(), [SUM], emit_old=True)), rows, [2], emit="last")

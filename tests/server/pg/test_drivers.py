@@ -159,6 +159,28 @@ def test_a_query_ends_when_its_client_goes(dsn: str, service: Service) -> None:
     eventually(lambda: not _push_threads())
 
 
+@pytest.mark.parametrize("simple", [True, False])
+def test_a_query_that_is_cancelled_while_it_begins_goes_on_for_nobody(
+    dsn: str, service: Service, monkeypatch: pytest.MonkeyPatch, simple: bool
+) -> None:
+    query = service.engine.query
+    with psycopg.connect(dsn, autocommit=True) as connection:
+
+        def cancelled(*arguments: Any, **options: Any) -> Any:
+            found = query(*arguments, **options)
+            connection.cancel_safe()
+            return found
+
+        monkeypatch.setattr(service.engine, "query", cancelled)
+        if simple:
+            result = connection.pgconn.exec_(b"SELECT * FROM clicks EMIT CHANGES")
+            assert b"user request" in result.error_message
+        else:
+            with pytest.raises(psycopg.errors.QueryCanceled, match="user request"):
+                connection.execute("SELECT * FROM clicks EMIT CHANGES")
+        eventually(lambda: not _push_threads(), otherwise="its thread goes on")
+
+
 def _push_threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.startswith(("millstream-transient", "millstream-SCALABLE"))]
 

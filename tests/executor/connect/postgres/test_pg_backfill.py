@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from connectors import Read, read_topic
-from pg_runners import POINTS, catch_up, opened_runner, runner, settings, step_for_ever
+from pg_runners import POINTS, catch_up, killed_runner, opened_runner, runner, settings, step_for_ever
 from postgres_changes import CREATE_TABLE, check_topic, table_of, writing
 from postgres_server import PostgresServer
 from waiting import without_error
 
-from millstream.executor.connect.connector_errors import ConnectorFailed, SystemUnavailable, UnknownSourceTable
+from millstream.executor.connect.connector_errors import ConnectorFailed, UnknownSourceTable
 from millstream.executor.connect.connector_settings import read_settings
 from millstream.executor.connect.postgres.pg_backfill import Backfill, VisibleTransactions
 from millstream.executor.connect.postgres.pg_source import PostgresSource
@@ -63,17 +63,9 @@ def test_a_table_that_is_added_later_is_right_under_writes_and_kills(
     chance, seen = random.Random(4), list[str]()
     with writing(server, sql.info.dbname):
         while len(seen) < 30:
-            arm(f"connect.{POINTS[len(seen) % len(POINTS)]}:{chance.randrange(1, 5)}:raise")
-            running = None
-            try:
-                running = runner(log, config)
-                step_for_ever(running)
-            except FailpointHit:
-                seen.append(str((running.position if running else {}).get("backfill")))  # pyright: ignore
-            except SystemUnavailable:  # the slot is still in use by the one that died
-                time.sleep(0.05)
-            if running is not None:
-                running.close()
+            killed = killed_runner(log, config, f"{POINTS[len(seen) % len(POINTS)]}:{chance.randrange(1, 5)}")
+            if killed is not None:
+                seen.append(str((killed.position or {}).get("backfill")))
         arm("")
     running = opened_runner(log, config)
     read_on(running)

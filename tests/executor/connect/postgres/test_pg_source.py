@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from connectors import Read, read_topic
-from pg_runners import POINTS, catch_up, opened_runner, runner, settings, step_for_ever
+from pg_runners import POINTS, catch_up, killed_runner, opened_runner, runner, settings
 from postgres_changes import CREATE_TABLE, check_topic, table_of, writing
 from postgres_server import PostgresServer
 from waiting import without_error
@@ -67,18 +67,9 @@ def test_nothing_is_lost_or_twice_under_kills_and_writes(server: PostgresServer,
         while deaths.total() < 30:
             early = deaths.total() < 8
             point = chance.choice(("after_read", "after_records") if early else POINTS)
-            arm(f"connect.{point}:{chance.randrange(1, 14 if early else 6)}:raise")
-            running = None
-            try:
-                running = runner(log, config)
-                step_for_ever(running)
-            except FailpointHit:
-                assert running is not None
-                deaths[str((running.position or {}).get("phase"))] += 1
-            except SystemUnavailable:  # the slot is still in use by the one that died
-                time.sleep(0.05)
-            if running is not None:
-                running.close()
+            killed = killed_runner(log, config, f"{point}:{chance.randrange(1, 14 if early else 6)}")
+            if killed is not None:
+                deaths[str((killed.position or {}).get("phase"))] += 1
     arm("")
     running = opened_runner(log, config)
     catch_up(running)
