@@ -87,10 +87,22 @@ ROWS: dict[str, Row] = {
     **{path: Row({}) for path in PROXY},
 }  # fmt: skip
 NAMES = {
-    "{cluster_id}": "none", "{topic_name}": "own", "{partition_id}": "0", "{broker_id}": "1",
-    "{consumer_group_id}": "own", "{consumer_id}": "none",
-    "{topic}": "own", "{partition}": "0", "{group}": "own", "{instance}": "none",
-    "{task}": "0", "{id}": "none", "{name}": "OWN", "{type}": "stream", "{entity}": "OWN", "{action}": "create",
+    "{cluster_id}": "none",
+    "{topic_name}": "own",
+    "{partition_id}": "0",
+    "{broker_id}": "1",
+    "{consumer_group_id}": "own",
+    "{consumer_id}": "none",
+    "{topic}": "own",
+    "{partition}": "0",
+    "{group}": "own",
+    "{instance}": "none",
+    "{task}": "0",
+    "{id}": "none",
+    "{name}": "OWN",
+    "{type}": "stream",
+    "{entity}": "OWN",
+    "{action}": "create",
 }
 
 
