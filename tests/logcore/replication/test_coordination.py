@@ -37,7 +37,7 @@ class Book:
         self.log.write([KeyValue(body, None)])
         self.log.reply(request, cast("Any", tuple(self.entries)))
 
-    def answer_now(self, key: str, body: Any) -> Any:
+    def answer_now(self, key: str, asked: Any) -> Any:
         return None
 
     def look(self, body: Any) -> Any:
