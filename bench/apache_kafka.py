@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 import subprocess
 import time
@@ -138,9 +140,14 @@ _LOGGING: Final = "org.slf4j:slf4j-simple:1.7.36"  # to standard error; without 
 
 
 def free_ports(count: int) -> list[int]:
-    """Nobody listens at them now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    """Nobody listens at them now, and the system gives none of them to outgoing connections: these would be in the way
+    of a server that starts late or comes back."""
+    chance = random.SystemRandom()  # tests seed the others, and would all find the same ports
+    ports: list[int] = []
+    while len(ports) < count:
+        port = chance.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in ports:
+                ports.append(port)
     return ports

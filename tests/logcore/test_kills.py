@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import importlib.util
 import random
-import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from bench.apache_kafka import free_ports
 from millstream.logcore.client import FetchedRows
 from millstream.logcore.cluster.node_folder import verify_node
 from millstream.logcore.log import Log, open_log
@@ -89,7 +89,7 @@ def end_again_and_again(
     random_point: Callable[[random.Random], str],
 ) -> None:
     """Raises AssertionError where something is missing, there twice, out of order, or visible though aborted."""
-    port = free_port(chance)
+    (port,) = free_ports(1)
     server = started(folder, port, random_point(chance))
     producers = eight_producers(folder, f"127.0.0.1:{port}")
     for _ in range(times):
@@ -150,18 +150,6 @@ def started(folder: Path, port: int, failpoint: str = "") -> killable.Killable:
         assert time.monotonic() < deadline, server.errors()
         time.sleep(0.002)
     return server
-
-
-def free_port(chance: random.Random) -> int:
-    """Not one that the system gives to outgoing connections: they would be in the way when the server comes back."""
-    while True:
-        port = chance.randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def read(log: Log, name: str, partition: int) -> list[int]:

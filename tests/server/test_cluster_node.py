@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from waiting import eventually
 
+from bench.apache_kafka import free_ports
 from millstream.errors import MillstreamError
 from millstream.logcore.client import TopicPartition as Place
 from millstream.logcore.errors import UnsupportedDataDirectory
@@ -29,7 +30,6 @@ from millstream.server.client import HttpClient, connect
 from millstream.server.cluster.node_service import cluster_settings, reached_at
 from millstream.server.config.configuration import InvalidConfiguration, ListenAddress, load_configuration
 from millstream.server.service import Service
-from tests.logcore.cluster.nodes import free_ports
 from tests.logcore.log_records import rows, values_of
 
 PATIENCE_S = 60.0

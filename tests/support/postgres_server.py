@@ -7,7 +7,6 @@ import contextlib
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Generator
@@ -17,6 +16,8 @@ from typing import Any
 
 import psycopg
 import pytest
+
+from bench.apache_kafka import free_ports
 
 _SETTINGS = {
     "wal_level": "logical", "fsync": "off", "max_wal_senders": "10", "max_replication_slots": "10",
@@ -75,7 +76,7 @@ def postgres_server() -> Generator[PostgresServer]:
     try:
         if user is not None:
             shutil.chown(folder, user)
-        server = PostgresServer(programs, folder, _free_port(), user)
+        server = PostgresServer(programs, folder, free_ports(1)[0], user)
         server._run(
             "initdb", "-D", str(folder / "data"), "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"
         )
@@ -99,9 +100,3 @@ def _other_user() -> str:
     """PostgreSQL does not run as root."""
     names = {entry.pw_name for entry in pwd.getpwall()}
     return next(name for name in ("postgres", "nobody") if name in names)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -1,5 +1,5 @@
-"""Which worker of pytest-xdist runs which tests: a file at a time, all that start Spark one after the other, and all of
-the web console in one place, where they share a server and a browser.
+"""Which worker of pytest-xdist runs which tests: a file at a time, all that start Spark one after the other, and in one
+place what shares a process: the web console a server and a browser, clients of brokers an Apache Kafka.
 
 Spark is a Java process and about eight of Python. Four of them beside each other starve on two cores: their batches
 then take minutes, and Spark gives workers up that do not call it within ten seconds.
@@ -8,8 +8,11 @@ then take minutes, and Spark gives workers up that do not call it within ten sec
 from __future__ import annotations
 
 from pathlib import PurePosixPath
+from typing import Final
 
 from xdist.scheduler.loadfile import LoadFileScheduling
+
+_SHARING: Final = ("tests/console/", "tests/external/", "tests/logcore/clients/")
 
 
 class OneSpark(LoadFileScheduling):
@@ -17,7 +20,7 @@ class OneSpark(LoadFileScheduling):
         file: str = super()._split_scope(nodeid)
         if runs_spark(file):
             return "spark"
-        return "console" if file.startswith("tests/console/") else file
+        return next((folder for folder in _SHARING if file.startswith(folder)), file)
 
 
 def runs_spark(file: str) -> bool:

@@ -1,7 +1,7 @@
 # pyright: reportMissingParameterType=false
 """The rows of many groups in their order, and the first ones of each: what top-n keeps of rows that are taken back.
 
-As `groups/ordered_values.py`: most rows stand in a sorted run, those that came since in a heap. The first rows of a
+As `ordered_values.py`: most rows stand in a sorted run, those that came since in a heap. The first rows of a
 group are taken out one by one, and put back into its heap. A row that changes is a new node; nodes are numbered anew
 with each run, in its order, so that the run is read from the memory as it lies there.
 """

@@ -7,7 +7,7 @@ shares the sync, or is left to the thread that also tells the time.
 
 The rules are those of `node_runtime.py`: machines are stepped one after the other, and the changes of one machine
 become durable in order, one sync at a time. Records for a leader that nobody else copies are no request to a machine,
-and their sync is no change of one (`broker/lone_leaders.py`): partitions do not wait for each other.
+and their sync is no change of one (`lone_leaders.py`): partitions do not wait for each other.
 """
 
 from __future__ import annotations

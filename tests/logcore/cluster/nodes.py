@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import random
-import socket
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
 from waiting import eventually
 
+from bench.apache_kafka import free_ports
 from millstream.logcore.cluster.cluster_node import ClusterNode
 from millstream.logcore.cluster.serving import served
 from millstream.logcore.cluster.settings import ClusterSettings
@@ -89,14 +87,3 @@ class Cluster:
     ) -> None:
         for node in self.running.values():
             node.kill()
-
-
-def free_ports(count: int) -> list[int]:
-    """None that the system gives to outgoing connections: they would be in the way of a node that comes back."""
-    ports: list[int] = []
-    while len(ports) < count:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            ports.append(port)
-    return ports
