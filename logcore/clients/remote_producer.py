@@ -157,8 +157,11 @@ class RemoteTransactionalProducer:
     def _end(self, *, committed: bool, what: str) -> None:
         """Newer servers give another epoch to go on with, in which sequences begin anew."""
         self._undecided, self._open = self._open or self._undecided, False
-        here = committed and self._has_coordinator_here
-        answer = self._commit_here() if here else self._ask(Api.END_TXN, {"committed": committed})
+        if committed and self._has_coordinator_here:
+            answer = self._commit_here()
+        else:
+            self._flush_here()
+            answer = self._ask(Api.END_TXN, {"committed": committed})
         self._check(answer.error_code, what)
         self._undecided = False
         raised = getattr(answer, "producer_id", NO_PRODUCER), getattr(answer, "producer_epoch", -1)
@@ -171,6 +174,13 @@ class RemoteTransactionalProducer:
         return self._router.put_here(
             lambda here: here.commit(who, written, offsets), lambda ended: [ended.error_code], to=self._coordinator
         )
+
+    def _flush_here(self) -> None:
+        """What this process has written was not made durable yet, and would hide how the transaction ends. If that
+        fails, the abort may still go well."""
+        written = self._partitions
+        if written and self._has_coordinator_here:
+            self._router.put_here(lambda here: here.flush(written), lambda code: [], to=self._coordinator)
 
     @property
     def _has_coordinator_here(self) -> bool:

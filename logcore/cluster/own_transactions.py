@@ -61,6 +61,9 @@ class OwnTransactions:
     def write(self, who: Identity, where: TopicPartition, batch: EncodedBatch) -> ProduceResult:
         return self._produce.write(where, batch, who.transactional_id, _WRITE_S, here=True)
 
+    def flush(self, written: Iterable[TopicPartition]) -> int:
+        return _code(lambda: self._make_durable(written))
+
     def commit(
         self,
         who: Identity,

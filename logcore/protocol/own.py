@@ -36,6 +36,10 @@ class TransactionsHere(Protocol):
         """Returns when the batch is in the log: durable it is once the transaction is committed."""
         ...
 
+    def flush(self, written: Iterable[TopicPartition]) -> int:
+        """Returns when what is in these logs is durable: an abort is seen at once then, as a commit is."""
+        ...
+
     def commit(
         self,
         who: Identity,
