@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import tempfile
-import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,11 +49,33 @@ def _leave_open(screen: Screen) -> Callable[[str], None]:
         screen.headline("Look around")
         screen.say(f"In a browser:   {url}/console/")
         screen.say(f"In a terminal:  millstream sql {url}")
-        screen.say("Ctrl-C stops the server.")
-        with contextlib.suppress(KeyboardInterrupt):
-            threading.Event().wait()
+        with _interrupted() as interrupted:
+            screen.say("Ctrl-C stops the server.")
+            interrupted()
 
     return wait
+
+
+@contextlib.contextmanager
+def _interrupted() -> Generator[Callable[[], None]]:
+    """Gives what waits for Ctrl-C or SIGTERM, also for one that comes before the wait. As an exception it could come too
+    early, or be lost where Python can raise none."""
+    heard, said = os.pipe()
+
+    def note(number: int, frame: object) -> None:
+        os.write(said, b".")
+
+    def wait() -> None:
+        os.read(heard, 1)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield wait
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(heard)
+        os.close(said)
 
 
 def _say_how_to_look_around(screen: Screen) -> Callable[[str], None]:

@@ -88,9 +88,8 @@ def test_a_query_waits_for_room_and_goes_on(client: LogClient, executor: DuckDBE
     disk.full.set()
     append_refused(client)
     eventually(lambda: disk.refused > 3 * query_worker.FAILURES_MAX)
-    status = executor.status("COUNT_1")
-    assert status.state == "RUNNING"
-    assert "no room" in (status.error or "")
+    eventually(lambda: "no room" in (executor.status("COUNT_1").error or ""))
+    assert executor.status("COUNT_1").state == "RUNNING"
     disk.full.clear()
     eventually(lambda: counts(client) == [1, 2, 3, 4, 5])
     append(client, 1)

@@ -1,9 +1,9 @@
 """What each test costs: CPU seconds of its process and of the child processes that ended during it.
 
-On a shared machine only CPU seconds can be compared. A file given in MILLSTREAM_TEST_COSTS gets one line of JSON for
+On a shared machine only CPU seconds can be compared. A file given in TEST_COSTS gets one line of JSON for
 each test; all workers of pytest-xdist append to it.
 
-    MILLSTREAM_TEST_COSTS=build/costs.jsonl make test
+    TEST_COSTS=build/costs.jsonl make test
     python tests/support/costs.py build/costs.jsonl                # by file, the most expensive first
     python tests/support/costs.py build/costs.jsonl tests/server   # by test, below a folder or in a file
 """
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-VARIABLE: Final = "MILLSTREAM_TEST_COSTS"
+VARIABLE: Final = "TEST_COSTS"
 _SHOWN: Final = 60
 
 
@@ -39,7 +39,7 @@ class Cost(NamedTuple):
 
 @contextmanager
 def measured(test: str) -> Generator[None]:
-    """Appends the cost of the block to the file in MILLSTREAM_TEST_COSTS; does nothing where it is not set."""
+    """Appends the cost of the block to the file in TEST_COSTS; does nothing where it is not set."""
     path = os.environ.get(VARIABLE)
     if not path:
         yield
