@@ -58,8 +58,8 @@ def _leave_open(screen: Screen) -> Callable[[str], None]:
 
 @contextlib.contextmanager
 def _interrupted() -> Generator[Callable[[], None]]:
-    """Gives what waits for Ctrl-C or SIGTERM, also for one that comes before the wait. As an exception it could come too
-    early, or be lost where Python can raise none."""
+    """Gives what waits for Ctrl-C or SIGTERM, also for one that comes before the wait. As an exception it could come
+    too early, or be lost where Python can raise none."""
     heard, said = os.pipe()
 
     def note(number: int, frame: object) -> None:
