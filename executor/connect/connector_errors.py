@@ -37,3 +37,8 @@ class UnknownConnectorTask(QueryError):
     """No connector of this name runs here, or it has no task of this number."""
 
     code = "UNKNOWN_CONNECTOR_TASK"
+
+
+def one_line(error: object) -> str:
+    """The text of another system's error, for a message of ours."""
+    return " ".join(str(error).split())

@@ -14,6 +14,7 @@ from pipelines import schema
 from millstream.executor.partitioning import RekeyPartitioner
 from millstream.planner.specs import FormatSpec
 from millstream.planner.steps.repartition import Rekey
+from millstream.planner.steps.step import NOTHING
 from millstream.sql.types import BIGINT, DOUBLE, STRING, TIMESTAMP, SqlType
 
 CHOICES: dict[SqlType, tuple[Any, ...]] = {
@@ -28,7 +29,7 @@ CHOICES: dict[SqlType, tuple[Any, ...]] = {
 @pytest.mark.parametrize("different", [False, True])
 def test_each_row_lies_where_it_would_lie_alone(types: tuple[SqlType, ...], different: bool) -> None:
     rng = Random(repr(types))
-    step = Rekey("r", None, (), schema(types, ()), FormatSpec("JSON"), 5)  # type: ignore[arg-type]
+    step = Rekey("r", NOTHING, (), schema(types, ()), FormatSpec("JSON"), 5)
     columns = {
         f"k{i}": pa.array([rng.choice(CHOICES[type_]) for _ in range(6_000)], type_.arrow)
         for i, type_ in enumerate(types)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -23,7 +23,7 @@ from deltalake.exceptions import (
 )
 
 from ..connector import TaskInfo
-from ..connector_errors import ConnectorFailed, SystemUnavailable
+from ..connector_errors import ConnectorFailed, SystemUnavailable, one_line
 from ..connector_settings import setting
 from .lake_sink import LakeChange, LakeSettings, LakeSink
 
@@ -131,15 +131,11 @@ def _explained() -> Generator[None]:
     try:
         yield
     except CommitFailedError as error:
-        raise SystemUnavailable(f"the table has changed meanwhile: {_one_line(error)}") from None
+        raise SystemUnavailable(f"the table has changed meanwhile: {one_line(error)}") from None
     except (SchemaMismatchError, DeltaProtocolError) as error:
         raise ConnectorFailed(
-            f"the table cannot take these rows: {_one_line(error)}",
+            f"the table cannot take these rows: {one_line(error)}",
             hint="Change the table or the settings, then RESTART CONNECTOR.",
         ) from None
     except DeltaError as error:  # no connection, no rights, a damaged log
-        raise SystemUnavailable(f"Delta Lake cannot be written: {_one_line(error)}") from None
-
-
-def _one_line(error: Any) -> str:
-    return " ".join(str(error).split())
+        raise SystemUnavailable(f"Delta Lake cannot be written: {one_line(error)}") from None

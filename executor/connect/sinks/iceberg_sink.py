@@ -24,7 +24,7 @@ from pyiceberg.expressions import And, BooleanExpression, EqualTo, In, IsNull, O
 from pyiceberg.table import Table, TableProperties
 
 from ..connector import TaskInfo
-from ..connector_errors import ConnectorFailed, SystemUnavailable
+from ..connector_errors import ConnectorFailed, SystemUnavailable, one_line
 from ..connector_settings import setting
 from .lake_sink import LakeChange, LakeSettings, LakeSink
 
@@ -62,7 +62,7 @@ class IcebergSink(LakeSink):
             try:
                 self._catalog: Catalog = load_catalog(settings.catalog_name, **settings.catalog)
             except (ValueError, ImportError) as error:
-                raise ConnectorFailed(f"catalog.properties name no catalog: {_one_line(error)}") from None
+                raise ConnectorFailed(f"catalog.properties name no catalog: {one_line(error)}") from None
 
     def open_table(self, topic: str) -> IcebergTable | None:
         with _explained():
@@ -143,15 +143,11 @@ def _explained() -> Generator[None]:
     try:
         yield
     except CommitFailedException as error:
-        raise SystemUnavailable(f"the table has changed meanwhile: {_one_line(error)}") from None
+        raise SystemUnavailable(f"the table has changed meanwhile: {one_line(error)}") from None
     except (ValidationError, ValueError, TypeError) as error:
         raise ConnectorFailed(
-            f"the table cannot take these rows: {_one_line(error)}",
+            f"the table cannot take these rows: {one_line(error)}",
             hint="Change the table or the settings, then RESTART CONNECTOR.",
         ) from None
     except (RESTError, OSError) as error:
-        raise SystemUnavailable(f"the catalog of Iceberg does not answer: {_one_line(error)}") from None
-
-
-def _one_line(error: Any) -> str:
-    return " ".join(str(error).split())
+        raise SystemUnavailable(f"the catalog of Iceberg does not answer: {one_line(error)}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any, Final
@@ -12,8 +11,8 @@ import pyarrow as pa
 
 from ..connector_errors import ConnectorFailed
 from ..converters import json_text
+from ..json_times import day_of, moment_of
 
-_EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EXACT: Final = Context(prec=76)  # of the widest decimal of Arrow
 
 
@@ -101,12 +100,11 @@ def _fitted(value: Any, type_: pa.DataType) -> Any:
         case pa.MapType():
             return [(key, _fitted(item, type_.item_type)) for key, item in _of(value, dict).items()]
         case pa.TimestampType():
-            return _moment(value, zoned=type_.tz is not None)
+            return moment_of(value, zoned=type_.tz is not None)
         case pa.Decimal128Type() | pa.Decimal256Type():
             return Decimal(str(value)).quantize(Decimal(1).scaleb(-type_.scale), context=_EXACT)
         case _ if pa.types.is_date(type_):
-            days = value if isinstance(value, int) else None
-            return _iso(value).date() if days is None else (_EPOCH + datetime.timedelta(days=days)).date()
+            return day_of(value)
         case _ if pa.types.is_floating(type_):
             return float(value)
         case _ if pa.types.is_string(type_) or pa.types.is_large_string(type_):
@@ -121,14 +119,3 @@ def _of(value: Any, kind: type[Any]) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"a value of type {type(value).__name__} is no {kind.__name__}")
     return value
-
-
-def _moment(value: Any, *, zoned: bool) -> datetime.datetime:
-    moment = _EPOCH + datetime.timedelta(milliseconds=value) if isinstance(value, int) else _iso(value)
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
-    return moment.replace(tzinfo=datetime.UTC) if zoned else moment
-
-
-def _iso(value: Any) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(str(value))

@@ -6,16 +6,15 @@ import base64
 import datetime
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from ..connector_errors import ConnectorFailed
 from ..converters import json_text
+from ..json_times import EPOCH, day_of, moment_of
 from .record_rows import KeyedRow
-
-_EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
 def column_types(rows: Sequence[KeyedRow], *, keyed: bool) -> list[sa.Column[Any]]:
@@ -129,11 +128,11 @@ def typed_value(value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
         case _ if value is None:
             return None
         case sa.DateTime():
-            return _moment(value, zoned=bool(type_.timezone))
+            return moment_of(value, zoned=bool(type_.timezone))
         case sa.Date():
-            return (_EPOCH + datetime.timedelta(days=value)).date() if isinstance(value, int) else _iso(value).date()
+            return day_of(value)
         case sa.Time():
-            return (_EPOCH + datetime.timedelta(milliseconds=value)).time() if isinstance(value, int) else (
+            return (EPOCH + datetime.timedelta(milliseconds=value)).time() if isinstance(value, int) else (
                 datetime.time.fromisoformat(str(value)))  # fmt: skip
         case sa.Float():
             return float(value)
@@ -145,14 +144,3 @@ def typed_value(value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
             return value if isinstance(value, str) else json_text(value)
         case _:
             return value
-
-
-def _moment(value: Any, *, zoned: bool) -> datetime.datetime:
-    moment = _EPOCH + datetime.timedelta(milliseconds=value) if isinstance(value, int) else _iso(value)
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
-    return moment.replace(tzinfo=datetime.UTC) if zoned else moment
-
-
-def _iso(value: Any) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(str(value))

@@ -28,7 +28,7 @@ from sqlalchemy.exc import (
 from ....logcore.client import TopicPartition
 from ....logcore.failpoints import fp
 from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
-from ..connector_errors import ConnectorFailed, SystemUnavailable
+from ..connector_errors import ConnectorFailed, SystemUnavailable, one_line
 from ..connector_settings import setting
 from ..converters import json_text
 from .record_rows import KeyedRow, last_of_each_key, row_of
@@ -203,10 +203,10 @@ def _explained() -> Generator[None]:
         yield
     except (DataError, IntegrityError, NotSupportedError, ProgrammingError) as error:
         raise ConnectorFailed(
-            f"the database refused: {' '.join(str(error.orig).split())}",
+            f"the database refused: {one_line(error.orig)}",
             hint="Change the table, the rights or the settings, then RESTART CONNECTOR.",
         ) from None
     except DBAPIError as error:  # no connection, a deadlock, a full disk
-        raise SystemUnavailable(f"the database does not answer: {' '.join(str(error.orig).split())}") from None
+        raise SystemUnavailable(f"the database does not answer: {one_line(error.orig)}") from None
     except SQLAlchemyError as error:
-        raise ConnectorFailed(f"the database cannot be used so: {' '.join(str(error).split())}") from None
+        raise ConnectorFailed(f"the database cannot be used so: {one_line(error)}") from None

@@ -1,0 +1,25 @@
+"""Times as JSON has them: milliseconds since 1970, dates as days, or both as ISO 8601."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, Final
+
+EPOCH: Final = datetime.datetime(1970, 1, 1)
+
+
+def moment_of(value: Any, *, zoned: bool) -> datetime.datetime:
+    """In UTC. In: `zoned`: whether it says so. Raises ValueError."""
+    moment = EPOCH + datetime.timedelta(milliseconds=value) if isinstance(value, int) else _iso(value)
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    return moment.replace(tzinfo=datetime.UTC) if zoned else moment
+
+
+def day_of(value: Any) -> datetime.date:
+    """Raises ValueError."""
+    return (EPOCH + datetime.timedelta(days=value)).date() if isinstance(value, int) else _iso(value).date()
+
+
+def _iso(value: Any) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(str(value))
