@@ -34,7 +34,6 @@ def address(tmp_path: Path) -> Iterator[str]:
         yield str(service.http_address)
 
 
-@pytest.mark.timeout(120)
 def test_every_snippet_runs_as_it_is_printed(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(SNIPPETS) >= 6
     names: dict[str, Any] = {}

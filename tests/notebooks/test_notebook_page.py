@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from IPython.utils.capture import capture_output
 from repository import REPOSITORY
 
@@ -13,7 +12,6 @@ PAGE = (REPOSITORY / "docs" / "notebooks.md").read_text(encoding="utf-8")
 CELLS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.timeout(120)
 def test_the_cells_of_the_page_run_in_order(shell: Any) -> None:
     assert len(CELLS) >= 10
     for number, cell in enumerate(CELLS):

@@ -74,7 +74,6 @@ def check_goes_on(url: str, acknowledged: int) -> None:
     assert total == count * (count - 1) // 2, "a row was lost, or counted twice"
 
 
-@pytest.mark.timeout(170)
 def test_a_server_is_backed_up_while_it_works_and_goes_on_from_there(tmp_path: Path) -> None:
     backups = str(tmp_path / "backups")
     with service_in(tmp_path / "data") as service:

@@ -123,7 +123,6 @@ def check(folder: Path, place: str, id: str, acknowledged: set[int], asked: int)
         server.stop()
 
 
-@pytest.mark.timeout(170)
 def test_a_few_kills(tmp_path: Path) -> None:
     killed_now_and_then(tmp_path, rounds=3, seed=2)
 

@@ -45,7 +45,6 @@ def soak(data: Path, seconds: float, warm_seconds: float, threads: int) -> tuple
     return seen, clients
 
 
-@pytest.mark.timeout(150)
 def test_rude_clients_are_forgotten(tmp_path: Path) -> None:
     seen, clients = soak(tmp_path, seconds=15, warm_seconds=5, threads=12)
     assert not clients.surprises

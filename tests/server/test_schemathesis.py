@@ -104,7 +104,7 @@ def check(case: Case[Any], url: str, session: requests.Session) -> None:
         raise AssertionError(response.content)
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(400)
 def test_every_operation_answers_as_the_document_says(service: Service) -> None:
     assert send_many(service, 12) > 300
 

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import duckdb
 import pyarrow as pa
+from databases import new_connection
 
 from millstream.testing import Sandbox
 
@@ -42,7 +42,7 @@ def _values(record: Any) -> tuple[Any, ...]:
 
 def batch_rows(sql: str, **tables: Sequence[Row]) -> Counter[tuple[Any, ...]]:
     """DuckDB's answer over these tables."""
-    with duckdb.connect() as connection:
+    with new_connection() as connection:
         for name, rows in tables.items():
             connection.register(name, pa.Table.from_pylist(list(rows)))
         return Counter(connection.sql(sql).fetchall())

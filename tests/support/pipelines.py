@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import duckdb
 import pyarrow as pa
+from databases import new_database
 
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.operators.columns import batch_schema, key_names, value_names
@@ -97,7 +97,8 @@ def rows_of(source: Source, rows: Sequence[Mapping[str, Any]], first: int = 0) -
 
 
 def open_pipeline(physical: PhysicalPlan, **options: Any) -> Pipeline:
-    return Pipeline(physical, duckdb.connect(config={"threads": 2}), **options)
+    python = any(each.udfs for step in physical.steps() for each in step.expressions)
+    return Pipeline(physical, new_database(python=python), **options)
 
 
 def run(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-import duckdb
 import pyarrow as pa
+from databases import new_connection
 from pipelines import open_pipeline, rows_of
 from planning import Planner
 
@@ -91,7 +91,7 @@ def batch_answer(rows: Sequence[Row], sql: str, columns: Mapping[str, str]) -> l
     types = {name: _ARROW[type_] for name, type_ in {**columns, "n": "BIGINT"}.items()}
     listed = [{**dict.fromkeys(columns), **row, "n": n} for n, row in enumerate(rows)]
     table = pa.table({name: pa.array([row[name] for row in listed], type_) for name, type_ in types.items()})
-    with duckdb.connect() as connection:
+    with new_connection() as connection:
         connection.register("rows", table)
         return connection.sql(sql).to_arrow_table().to_pylist()
 

@@ -139,6 +139,7 @@ def test_a_server_side_cursor_takes_rows_in_parts(dsn: str) -> None:
 
 
 def test_what_is_cancelled_ends_and_the_session_goes_on(dsn: str) -> None:
+    eventually(lambda: not _push_threads(), otherwise="a query of another test goes on")
     with psycopg.connect(dsn, autocommit=True) as connection:
         once(_push_threads, connection.cancel_safe)  # `cancel` holds the GIL, which the server needs
         with pytest.raises(psycopg.errors.QueryCanceled, match="user request"):
