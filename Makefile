@@ -67,9 +67,11 @@ endif
 demo: $(installed) java-note
 	@$(RUN) -m millstream demo $(ARGS) $(if $(filter no,$(SPARK)),--executor duckdb)
 
-# The compiled loops are compiled while the workers collect their tests, or each of those who need them compiles them.
+# What all workers need is made once, before they begin: the compiled loops, and in a new clone pytest's own compilation of
+# the tests, half a minute of CPU for each of them.
 test: $(installed) java-note
 	@$(RUN) -c "from millstream.executor.formats import warm_up; warm_up()" & \
+	test -d tests/__pycache__ || $(VENV)/bin/pytest --collect-only -qq >/dev/null 2>&1; \
 	$(RUN) -m scripts.run_tests -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)
 
 # Lint and the tests run beside each other, and both run to their end. The tests compute and wait for nothing: a worker for

@@ -1,1 +1,1 @@
-""""""
+"""Runs plans: operators, formats, keyed state, and the lifecycle of queries on DuckDB and on Spark."""

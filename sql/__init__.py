@@ -1,1 +1,1 @@
-""""""
+"""What is written: the grammar, statements as trees, types, windows, and the catalog of functions. Knows no sources."""

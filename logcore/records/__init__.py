@@ -1,1 +1,1 @@
-""""""
+"""Record batches: Kafka's format, columnar batches, compression, and their checksums."""

@@ -1,1 +1,1 @@
-""""""
+"""The scalar, aggregate and table functions of the dialect: signatures, what they mean in DuckDB, examples."""

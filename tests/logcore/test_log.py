@@ -140,3 +140,8 @@ def test_committed_offsets_survive_a_restart(log: Log, folder: Path) -> None:
 def test_importing_the_log_does_not_load_the_compiler() -> None:
     script = "import sys; import millstream.logcore.log; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_the_protocol_leaves_hypothesis_alone() -> None:
+    script = "import millstream.logcore.remote, sys; assert 'hypothesis' not in sys.modules; import hypothesis"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
