@@ -106,7 +106,8 @@ def check(case: Case[Any], url: str, session: requests.Session) -> None:
 
 @pytest.mark.timeout(400)
 def test_every_operation_answers_as_the_document_says(service: Service) -> None:
-    assert send_many(service, 12) > 300
+    sent = send_many(service, 6)
+    assert sent > 300, sent
 
 
 @pytest.mark.soak
