@@ -21,7 +21,7 @@ from ...planner.schema import Schema
 from ...planner.specs import SqlExpression
 from ...planner.steps.over import Lateness, Over
 from ...planner.steps.over_calls import OverCall
-from ...sql.types import BIGINT, DATE, DOUBLE, INTEGER, TIME, TIMESTAMP, Decimal, SqlType
+from ...sql.types import BIGINT, DATE, DOUBLE, TIME, TIMESTAMP, Decimal
 from ..batch import ChangeBatch
 from ..building import Building, ChainNode, Operator, builds
 from ..state.store import StateStore
@@ -34,15 +34,14 @@ from .columns import (
     flat,
     group,
     ints,
-    key_names,
     last_of_group,
     number_within,
     take,
-    value_names,
     with_columns,
     with_values,
 )
 from .expiry import TaskTime
+from .ranks.partition_columns import PartitionColumns
 from .statement import BatchStatement
 
 _US_PER_DAY = 86_400_000_000
@@ -69,16 +68,14 @@ class OverOperator(Operator):
     ) -> None:
         self._step = step
         self._task_count = task_count
-        self._input_schema = batch_schema(schema, extra, columns)
+        partitioned = PartitionColumns(schema, extra, columns)
+        self._input_schema = partitioned.input
         self._late = None if step.lateness is None else _Late(connection, step.id, step.lateness, extra)
-        self._keys = ["_part", *key_names(schema)]
-        values = dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
-        self._values = [name for name in values if columns is None or name in columns]
+        self._keys, self._values = list(partitioned.key), list(partitioned.values)
         self._ids = [f"i{i}" for i in range(len(step.identity))]
-        key: dict[str, SqlType] = {"_part": INTEGER}
-        key |= dict(zip(self._keys[1:], (column.type for column in schema.key), strict=True))
+        key = dict(partitioned.key)
         key |= dict(zip(self._ids, (each.type for each in step.identity), strict=True)) or {ARRIVAL: BIGINT}
-        kept: dict[str, SqlType] = {name: values[name] for name in self._values}
+        kept = dict(partitioned.values)
         kept |= {ARRIVAL: BIGINT} if self._ids else {}
         if self._late is not None:  # what rows expire by is a part of their key
             key["_ts"] = BIGINT
@@ -93,7 +90,7 @@ class OverOperator(Operator):
         self._results = [f"v{first + i}" for i in range(len(step.calls))]
         self._number = None if self._ids else f"v{first + len(step.calls)}"
         made = [*self._results, *([self._number] if self._number else [])]
-        self.columns = None if len(self._values) == len(values) else [*self._keys[1:], *self._values, *made]
+        self.columns = partitioned.out(made)
         self._output_schema = batch_schema(step.schema, (), self.columns)
         self._pool_schema = pa.schema(
             [(name, type_.arrow) for name, type_ in {**key, **kept}.items()]

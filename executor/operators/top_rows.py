@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ...planner.schema import Schema
 from ...planner.steps.top_rows import TopRows
-from ...sql.types import BIGINT, INTEGER, SqlType
+from ...sql.types import BIGINT
 from ..batch import ChangeBatch
 from ..building import Building, ChainNode, Emit, Operator, builds
 from ..state.key_index import Numbered
@@ -28,13 +28,12 @@ from .columns import (
     conform,
     flat,
     ints,
-    key_names,
     number_within,
     take,
-    value_names,
     with_values,
 )
 from .ranked_rows import Ranked, rank_rows
+from .ranks.partition_columns import PartitionColumns
 from .ranks.sort_columns import SortColumns
 from .ranks.top_changes import TopChangesOperator
 from .sort_words import sort_words
@@ -74,30 +73,26 @@ class TopRowsOperator(Operator):
         self._step = step
         self._every = emit == "every"
         self._task_count = task_count
-        self._input_schema = batch_schema(schema, extra, columns)
-        self._keys = ["_part", *key_names(schema)]
-        values = dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
-        self._values = [name for name in values if columns is None or name in columns]
+        kept = PartitionColumns(schema, extra, columns)
+        self._input_schema = kept.input
+        self._keys, self._values = list(kept.key), list(kept.values)
         self._sort = SortColumns(connection, step.call.order, self._input_schema)
         self._single = step.largest == 1 and step.call.function == "ROW_NUMBER"
-        self._store = self._make_store(connection, schema, {name: values[name] for name in self._values})
+        self._store = self._make_store(connection, kept)
         self._arrivals = ArrivalNumbers(connection, step.id) if ARRIVAL in self._store.value else None
         stores = [self._store, *([] if self._arrivals is None else [self._arrivals.store])]
         self.stores = {store.name: store for store in stores}
         self.schema, self.extra = step.schema, ()
         made = [f"v{position}" for position in range(len(schema.value), len(step.schema.value))]
-        self.columns = None if len(self._values) == len(values) else [*self._keys[1:], *self._values, *made]
+        self.columns = kept.out(made)
         self._output_schema = batch_schema(step.schema, (), self.columns)
 
-    def _make_store(
-        self, connection: duckdb.DuckDBPyConnection, schema: Schema, values: dict[str, SqlType]
-    ) -> StateStore:
-        key: dict[str, SqlType] = {"_part": INTEGER}
-        key |= dict(zip(self._keys[1:], (column.type for column in schema.key), strict=True))
-        kept = {**values, **self._sort.kept, "_ts": BIGINT}
+    def _make_store(self, connection: duckdb.DuckDBPyConnection, kept: PartitionColumns) -> StateStore:
+        value = {**kept.values, **self._sort.kept, "_ts": BIGINT}
         if self._step.numbered or not self._single:
-            kept[ARRIVAL] = BIGINT
-        return StateStore(connection, self._step.id, key if self._single else {**key, _PLACE: BIGINT}, kept)
+            value[ARRIVAL] = BIGINT
+        key = kept.key if self._single else {**kept.key, _PLACE: BIGINT}
+        return StateStore(connection, self._step.id, key, value)
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         rows = with_values(conform(batch.rows, self._input_schema))

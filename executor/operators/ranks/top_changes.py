@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ....planner.schema import Schema
 from ....planner.steps.top_rows import TopRows
-from ....sql.types import BIGINT, INTEGER, SqlType
+from ....sql.types import BIGINT
 from ...batch import ChangeBatch
 from ...building import Emit, Operator
 from ...state.key_hash import key_hashes
@@ -27,16 +27,15 @@ from ..columns import (
     conform,
     flat,
     ints,
-    key_names,
     last_of_group,
     number_within,
     take,
-    value_names,
     with_columns,
     with_values,
 )
 from ..statement import BatchStatement
 from .ordered_rows import OrderedRows, RankChanges
+from .partition_columns import PartitionColumns
 from .sort_bytes import SortBytes, sort_bytes
 from .sort_columns import SortColumns
 
@@ -61,26 +60,22 @@ class TopChangesOperator(Operator):
     ) -> None:
         self._step = step
         self._every = emit == "every"
-        self._input_schema = batch_schema(schema, extra, columns)
-        self._keys = ["_part", *key_names(schema)]
-        values = dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
-        self._values = [name for name in values if columns is None or name in columns]
+        kept = PartitionColumns(schema, extra, columns)
+        self._input_schema = kept.input
+        self._keys, self._values = list(kept.key), list(kept.values)
         ids = [f"i{i}" for i in range(len(step.identity))]
         made = [f"({each.sql})::{each.type.duckdb} AS {name}" for name, each in zip(ids, step.identity, strict=True)]
         sql = f"SELECT *, {', '.join(made)} FROM {{input}}"
         self._sort = SortColumns(connection, step.call.order, self._input_schema)
         computed = [(name, type_.arrow) for name, type_ in self._sort.kept.items()]
         self._identify = BatchStatement(connection, sql, {"input": pa.schema([*self._input_schema, *computed])})
-        key: dict[str, SqlType] = {"_part": INTEGER}
-        key |= dict(zip(self._keys[1:], (column.type for column in schema.key), strict=True))
-        key |= dict(zip(ids, (each.type for each in step.identity), strict=True))
-        kept: dict[str, SqlType] = {name: values[name] for name in self._values}
-        self._rows = StateStore(connection, step.id, key, {**kept, **self._sort.kept, ARRIVAL: BIGINT, "_ts": BIGINT})
+        key = {**kept.key, **dict(zip(ids, (each.type for each in step.identity), strict=True))}
+        value = {**kept.values, **self._sort.kept, ARRIVAL: BIGINT, "_ts": BIGINT}
+        self._rows = StateStore(connection, step.id, key, value)
         self._arrivals = ArrivalNumbers(connection, step.id)
         self.stores = {store.name: store for store in (self._rows, self._arrivals.store)}
         self.schema, self.extra = step.schema, ()
-        rank = f"v{step.rank_position}"
-        self.columns = None if len(self._values) == len(values) else [*self._keys[1:], *self._values, rank]
+        self.columns = kept.out([f"v{step.rank_position}"])
         self._output_schema = batch_schema(step.schema, (), self.columns)
         self._shown = [*self._keys, *self._values, ARRIVAL, "_ts"]
         self._partitions = KeyIndex()
