@@ -73,6 +73,10 @@ class DeltaSink(LakeSink):
             )
             return DeltaLakeTable(made)
 
+    def held_type(self, type_: pa.DataType) -> pa.DataType:
+        """Delta Lake has no times of day: they are milliseconds."""
+        return pa.int64() if pa.types.is_time(type_) else super().held_type(type_)
+
     def _location(self, topic: str) -> str:
         return self._settings.location.replace("${topic}", topic)
 
