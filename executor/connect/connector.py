@@ -106,7 +106,8 @@ class SourceConnector(ABC):
     """Brings records in. One instance is one running task; only one thread uses it.
 
     Raises, from any method: `ConnectorFailed` where somebody has to change something, `SystemUnavailable` or OSError
-    where waiting helps. After an exception the instance is closed and a new one begins at the committed position.
+    where waiting helps, `SystemFault` where nobody knows. After an exception the instance is closed and a new one
+    begins at the committed position.
     """
 
     settings: ClassVar[type[Any]]
