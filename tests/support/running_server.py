@@ -36,13 +36,17 @@ def millstream(
 
 
 class ServerProcess:
-    """`millstream server` on free ports, ready once this is made."""
+    """`millstream server` on free ports, ready once this is made. In: `failpoints`: armed from the start."""
 
-    def __init__(self, data: Path, *flags: str) -> None:
+    def __init__(self, data: Path, *flags: str, failpoints: str = "") -> None:
         command = [sys.executable, "-m", "millstream", "server", "--data", str(data), "--http", "127.0.0.1:0"]
         command += ["--kafka", "127.0.0.1:0", "--executor", "duckdb", *flags]
         self.process = subprocess.Popen(
-            command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            env={**ENVIRONMENT, "MILLSTREAM_FP": failpoints},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert self.process.stdout is not None
         self.announced = [self.process.stdout.readline() for _ in range(3)]
