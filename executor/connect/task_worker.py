@@ -55,6 +55,11 @@ class TaskRunner(Protocol):
         """Committed so far."""
         ...
 
+    @property
+    def pause_s(self) -> float:
+        """How long it will not read, from now on, because it lets work come together."""
+        ...
+
     def step(self, timeout_s: float) -> bool: ...
 
     def lag(self) -> int | None: ...
@@ -65,7 +70,8 @@ class TaskRunner(Protocol):
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
     """`error`: why it is FAILED, or what keeps a RUNNING one waiting; without secrets. `records`: since the start here.
-    `lag`: in units of the source, or unread records of a sink; None where nobody knows. `restarts`: after errors."""
+    `lag`: in units of the source, or unread records of a sink; None where nobody knows. `restarts`: after errors.
+    `waits_until_ms`: when a RUNNING one continues, after an error or between two commits; since 1970."""
 
     number: int
     state: TaskState
@@ -73,6 +79,7 @@ class TaskStatus:
     lag: int | None = None
     restarts: int = 0
     error: str | None = None
+    waits_until_ms: int | None = None
 
 
 class TaskWorker:
@@ -105,6 +112,7 @@ class TaskWorker:
         self._lag: int | None = None
         self._restarts = 0
         self._error: str | None = None
+        self._waits_until_ms: int | None = None
         self._thread = threading.Thread(target=self._run, name=f"millstream-connect-{name}-{number}", daemon=True)
 
     def start(self) -> None:
@@ -112,7 +120,10 @@ class TaskWorker:
 
     def status(self) -> TaskStatus:
         with self._changed:
-            return TaskStatus(self._number, self._state, self._records, self._lag, self._restarts, self._error)
+            until_ms = self._waits_until_ms if self._state == "RUNNING" else None
+            return TaskStatus(
+                self._number, self._state, self._records, self._lag, self._restarts, self._error, until_ms
+            )
 
     def pause(self) -> None:
         """Returns at once; the state says PAUSED when nothing is under way any more."""
@@ -190,6 +201,7 @@ class TaskWorker:
                 came = runner.step(_STEP_S)
                 with self._changed:
                     self._records, self._error = base + runner.records, None
+                    self._waits_until_ms = _later_ms(runner.pause_s)
                 if not came or time.monotonic() >= next_lag:
                     self._lag, next_lag = runner.lag(), time.monotonic() + _LAG_S
         finally:
@@ -227,4 +239,10 @@ class TaskWorker:
 
     def _wait(self, seconds: float) -> None:
         with self._changed:
+            self._waits_until_ms = _later_ms(seconds)
             self._changed.wait_for(lambda: self._stopping or self._wanted_paused, seconds)
+
+
+def _later_ms(seconds: float) -> int | None:
+    """None where it is now."""
+    return None if seconds <= 0 else time.time_ns() // 1_000_000 + round(seconds * 1000)

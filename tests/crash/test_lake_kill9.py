@@ -19,7 +19,7 @@ import httpx
 import pytest
 from connectors import read_topic
 from lakes import Lake
-from running_server import ServerProcess
+from running_server import ServerDied, ServerProcess
 from waiting import eventually
 
 from millstream.logcore.log import open_log
@@ -65,7 +65,12 @@ def start(process: ServerProcess, lake: Lake) -> None:
 def live(data: Path, lake: Lake, chance: random.Random, begin: int, first: bool) -> tuple[int, bool]:
     """One life of the server. Gives the number of the next record, and whether it died at a step of a commit."""
     failpoints = f"connect.{chance.choice(POINTS)}:{chance.randint(1, 4)}:kill9" if chance.random() < 0.5 else ""
-    with ServerProcess(data, failpoints="" if first else failpoints) as process:
+    try:
+        process = ServerProcess(data, failpoints="" if first else failpoints)
+    except ServerDied:
+        assert failpoints
+        return begin, True
+    with process:
         if first:
             start(process, lake)
         with sending(process.url, begin) as at:

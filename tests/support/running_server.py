@@ -35,6 +35,10 @@ def millstream(
     )
 
 
+class ServerDied(AssertionError):
+    """A server that never told its address."""
+
+
 class ServerProcess:
     """`millstream server` on free ports, ready once this is made. In: `failpoints`: armed from the start."""
 
@@ -51,7 +55,8 @@ class ServerProcess:
         assert self.process.stdout is not None
         self.announced = [self.process.stdout.readline() for _ in range(3)]
         found = re.search(r"http://[0-9.:]+", self.announced[0])
-        assert found, f"{self.announced} {self.end()}"
+        if not found:
+            raise ServerDied(f"{self.announced} {self.end()}")
         self.url = found[0]
 
     def stop(self, number: int = signal.SIGTERM) -> int:

@@ -15,6 +15,7 @@ class Failing:
     """A task that raises at each step."""
 
     records = 0
+    pause_s = 0.0
 
     def __init__(self, error: Exception) -> None:
         self._error = error
