@@ -480,11 +480,13 @@ class Describe(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain(Statement):
-    """Exactly one of the two is set. `stall`: EXPLAIN STALL, why nothing comes out of the query."""
+    """Exactly one of the three is set. `stall`: EXPLAIN STALL, why nothing comes out of the query; `connector`: the
+    same of a connector."""
 
     statement: Statement | None = None
     query_id: str | None = None
     stall: bool = False
+    connector: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

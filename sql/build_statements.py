@@ -281,6 +281,8 @@ class StatementRules(FunctionRules):
 
     def explain(self, children: list[Any]) -> ast.Explain:
         explained = children[-1]
+        if has(children, "CONNECTOR"):
+            return ast.Explain(connector=explained.name, stall=True, **_place(children))
         if isinstance(explained, Part):
             return ast.Explain(query_id=explained.value, stall=has(children, "STALL"), **_place(children))
         return ast.Explain(statement=explained, **_place(children))

@@ -31,6 +31,7 @@ from typing import Any, ClassVar, Literal
 
 from ...logcore.client import TopicPartition
 from .connector_errors import UnknownSourceTable
+from .declared_columns import Declarations, nothing_declared
 from .task_clock import MACHINE_CLOCK, TaskClock
 
 Position = Mapping[str, Any]
@@ -72,13 +73,15 @@ class Chunk:
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
     """One task of a connector. `config`: the share that `tasks` gave it. `identity`: of a sink, the same for all its
-    tasks; another one of the same name has another. `clock`: for the time, and to wait."""
+    tasks; another one of the same name has another. `clock`: for the time, and to wait. `declared`: what a sink
+    may ask for the types of columns."""
 
     connector: str
     number: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
     identity: str = ""
     clock: TaskClock = field(default=MACHINE_CLOCK, compare=False, repr=False)
+    declared: Declarations = field(default=nothing_declared, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,8 @@ class SourceConnector(ABC):
     """Brings records in. One instance is one running task; only one thread uses it.
 
     Raises, from any method: `ConnectorFailed` where somebody has to change something, `SystemUnavailable` or OSError
-    where waiting helps. After an exception the instance is closed and a new one begins at the committed position.
+    where waiting helps, `SystemFault` where nobody knows. After an exception the instance is closed and a new one
+    begins at the committed position.
     """
 
     settings: ClassVar[type[Any]]

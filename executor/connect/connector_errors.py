@@ -33,6 +33,13 @@ class SystemUnavailable(QueryError):
     code = "SYSTEM_UNAVAILABLE"
 
 
+class SystemFault(QueryError):
+    """An error of the other system that is not known to pass: the task tries again for some minutes, then it is
+    FAILED."""
+
+    code = "SYSTEM_FAULT"
+
+
 class UnknownConnectorTask(QueryError):
     """No connector of this name runs here, or it has no task of this number."""
 

@@ -23,7 +23,7 @@ from ...logcore.log import open_log
 from ...logcore.murmur2 import partition_of
 from ..state.temporary_folders import TemporaryFolder
 from .connector import ConnectRecord, Position, SinkConnector, SourceConnector, TaskInfo
-from .connector_errors import InvalidConnector, SystemUnavailable
+from .connector_errors import InvalidConnector, SystemFault, SystemUnavailable
 from .connector_secrets import Secrets
 from .connector_settings import read_settings
 from .converters import converter_of
@@ -110,7 +110,7 @@ class ConnectorSandbox:
                 self.deaths += 1
                 self._life = None  # it closes nothing
                 arm("")
-            except (SystemUnavailable, OSError):
+            except (SystemUnavailable, SystemFault, OSError):
                 self._end_life()
                 attempts += 1
                 if attempts == _ATTEMPTS:

@@ -14,6 +14,7 @@ from millstream.errors import MillstreamError
 
 from ...logcore.client import LogClient
 from ...logcore.errors import UnknownTopic
+from ...planner.catalog import Catalog
 from ...planner.connector_info import ConnectorInfo
 from .connector import SourceConnector, TaskInfo
 from .connector_errors import InvalidConnector, UnknownConnectorTask
@@ -21,6 +22,7 @@ from .connector_plugins import ConnectorPlugin, find_plugin
 from .connector_secrets import Secrets
 from .connector_settings import SettingProblem, problems_of, read_settings
 from .converters import converter_of
+from .declarations import declarations_of
 from .secret_vault import KnownSecrets
 from .sink_runner import SinkRunner, Transcoder, group_of, topics_problem
 from .source_runner import SourceRunner, transactional_id
@@ -45,11 +47,14 @@ class ConnectorStatus:
 class Connectors:
     """Any thread may call any method; those that change one connector are called one after the other."""
 
-    def __init__(self, log: LogClient, transcoder: Transcoder, known_secrets: KnownSecrets) -> None:
-        """In: `transcoder`: how sinks read columnar records."""
+    def __init__(
+        self, log: LogClient, transcoder: Transcoder, known_secrets: KnownSecrets, catalog: Callable[[], Catalog]
+    ) -> None:
+        """In: `transcoder`: how sinks read columnar records; `catalog`: what declares the columns of topics."""
         self.known_secrets = known_secrets
         self._log = log
         self._transcoder = transcoder
+        self._catalog = catalog
         self._running: dict[str, _Running] = {}
         self._guard = threading.Lock()
 
@@ -57,7 +62,7 @@ class Connectors:
         """Begins or continues from the committed positions; one of this name that runs is stopped first, so its
         settings are changed by this."""
         self.stop(info.name)
-        running = _Running(self._log, self._transcoder, info, Secrets(self.known_secrets))
+        running = _Running(self._log, self._transcoder, info, Secrets(self.known_secrets), self._catalog)
         with self._guard:
             self._running[info.name] = running
         running.begin()
@@ -145,12 +150,20 @@ class Connectors:
 class _Running:
     """One connector. State: its tasks, or why it has none."""
 
-    def __init__(self, log: LogClient, transcoder: Transcoder, info: ConnectorInfo, secrets: Secrets) -> None:
+    def __init__(
+        self,
+        log: LogClient,
+        transcoder: Transcoder,
+        info: ConnectorInfo,
+        secrets: Secrets,
+        catalog: Callable[[], Catalog],
+    ) -> None:
         self._log = log
         self._transcoder = transcoder
         self._info = info
         self._paused = info.paused
         self._secrets = secrets
+        self._catalog = catalog
         self._workers: tuple[TaskWorker, ...] = ()
         self._identity = threading.Lock()  # held by the task that looks for it, or makes it
         self._error: str | None = None
@@ -219,7 +232,8 @@ class _Running:
             if issubclass(loaded, SourceConnector):
                 return SourceRunner(self._log, loaded(settings, task), task, resolved)
             with self._identity:
-                task = replace(task, identity=sink_identity(self._log, self._info.name))
+                identity = sink_identity(self._log, self._info.name)
+            task = replace(task, identity=identity, declared=declarations_of(self._catalog, resolved))
             return SinkRunner(self._log, loaded(settings, task), task, resolved, self._transcoder)
 
         return open_runner

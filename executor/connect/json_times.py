@@ -6,6 +6,7 @@ import datetime
 from typing import Any, Final
 
 EPOCH: Final = datetime.datetime(1970, 1, 1)
+_DAY_MS: Final = 86_400_000
 
 
 def moment_of(value: Any, *, zoned: bool) -> datetime.datetime:
@@ -19,6 +20,15 @@ def moment_of(value: Any, *, zoned: bool) -> datetime.datetime:
 def day_of(value: Any) -> datetime.date:
     """Raises ValueError."""
     return (EPOCH + datetime.timedelta(days=value)).date() if isinstance(value, int) else _iso(value).date()
+
+
+def time_of(value: Any) -> datetime.time:
+    """Raises ValueError."""
+    if not isinstance(value, int):
+        return datetime.time.fromisoformat(str(value))
+    if not 0 <= value < _DAY_MS:
+        raise ValueError(f"{value} is no millisecond of a day")
+    return (EPOCH + datetime.timedelta(milliseconds=value)).time()
 
 
 def _iso(value: Any) -> datetime.datetime:

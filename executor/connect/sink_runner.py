@@ -47,6 +47,15 @@ def topics_problem(config: Mapping[str, str]) -> None:
         raise InvalidConnector(f"topics.regex is no regular expression: {error}", setting="topics.regex") from None
 
 
+def topics_read(config: Mapping[str, str], log: LogClient) -> list[str]:
+    """Those that are there: others may be created later."""
+    names = [name.strip() for name in config.get("topics", "").split(",") if name.strip()]
+    if names:
+        return [name for name in names if log.topic(name) is not None]
+    pattern = re.compile(config["topics.regex"])
+    return sorted(name for name in log.topics() if pattern.fullmatch(name) and not name.startswith("_"))
+
+
 class _Placed(NamedTuple):
     """A record, and where it was read: a transform may have changed its topic."""
 
@@ -75,6 +84,10 @@ class SinkRunner:
         self._positions: dict[TopicPartition, int] = {}
         self._next_look = task.clock.monotonic()
         self.records = 0
+
+    @property
+    def pause_s(self) -> float:
+        return self._sink.pause_s
 
     def step(self, timeout_s: float) -> bool:
         """Writes one batch of each partition; False where nothing was there to write."""
@@ -144,18 +157,10 @@ class SinkRunner:
         of = int(self._task.config.get("of", 1))
         partitions = [
             TopicPartition(topic, number)
-            for topic in self._topics()
+            for topic in topics_read(self._config, self._log)
             for number in range(self._log.partition_count(topic))
         ]
         return [at for index, at in enumerate(partitions) if index % of == self._task.number]
-
-    def _topics(self) -> list[str]:
-        """Those that are there: others may be created later."""
-        names = [name.strip() for name in self._config.get("topics", "").split(",") if name.strip()]
-        if names:
-            return [name for name in names if self._log.topic(name) is not None]
-        pattern = re.compile(self._config["topics.regex"])
-        return sorted(name for name in self._log.topics() if pattern.fullmatch(name) and not name.startswith("_"))
 
     def _fetched(self, at: TopicPartition, position: int) -> Any:
         try:

@@ -60,6 +60,10 @@ class SourceRunner:
         self._uncommitted = 0
         self._open_keys: dict[tuple[str, int], dict[bytes, bool]] = defaultdict(dict)
 
+    @property
+    def pause_s(self) -> float:
+        return 0.0
+
     def step(self, timeout_s: float) -> bool:
         """Reads one chunk and writes it; False where none came."""
         chunk = self._source.read(self._read_up_to, timeout_s)

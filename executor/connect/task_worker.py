@@ -2,7 +2,8 @@
 
 Trouble that passes (the other system, the log, the network, a full disk) is waited out for as long as it takes: the
 state stays RUNNING and the status says what keeps it. An error that somebody has to fix makes the task FAILED at once,
-any other exception after some attempts; RESTART CONNECTOR opens it again.
+an error of the other system that nobody knows after some minutes, any other exception after some attempts; RESTART
+CONNECTOR opens it again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ...logcore.errors import (
     ProducerFenced,
     RecordsTooLarge,
 )
-from .connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
+from .connector_errors import ConnectorFailed, InvalidConnector, SystemFault, SystemUnavailable
 from .connector_secrets import Secrets
 
 TaskState = Literal["RUNNING", "PAUSED", "FAILED", "STOPPED"]
@@ -35,6 +36,7 @@ _STEP_S: Final = 0.2
 _AGAIN_S: Final = 0.1
 _AGAIN_MAX_S: Final = 30.0
 _ATTEMPTS: Final = 6  # after an exception that nobody foresaw
+_FAULT_S: Final = 300.0  # a store that is set up, or a table that somebody repairs
 _STOP_S: Final = 10.0
 _LAG_S: Final = 1.0
 _FOR_PEOPLE: Final = (
@@ -53,6 +55,11 @@ class TaskRunner(Protocol):
         """Committed so far."""
         ...
 
+    @property
+    def pause_s(self) -> float:
+        """How long it will not read, from now on, because it lets work come together."""
+        ...
+
     def step(self, timeout_s: float) -> bool: ...
 
     def lag(self) -> int | None: ...
@@ -63,7 +70,8 @@ class TaskRunner(Protocol):
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
     """`error`: why it is FAILED, or what keeps a RUNNING one waiting; without secrets. `records`: since the start here.
-    `lag`: in units of the source, or unread records of a sink; None where nobody knows. `restarts`: after errors."""
+    `lag`: in units of the source, or unread records of a sink; None where nobody knows. `restarts`: after errors.
+    `waits_until_ms`: when a RUNNING one continues, after an error or between two commits; since 1970."""
 
     number: int
     state: TaskState
@@ -71,21 +79,31 @@ class TaskStatus:
     lag: int | None = None
     restarts: int = 0
     error: str | None = None
+    waits_until_ms: int | None = None
 
 
 class TaskWorker:
     """Any thread may call any method.
 
-    In: `open_runner`: gives a new life, on the worker's thread; `secrets`: kept out of what is said about errors.
+    In: `open_runner`: gives a new life, on the worker's thread; `secrets`: kept out of what is said about errors;
+    `fault_s`: how long a `SystemFault` is tried again, and not less than some attempts.
     """
 
     def __init__(
-        self, name: str, number: int, open_runner: Callable[[], TaskRunner], secrets: Secrets, *, paused: bool
+        self,
+        name: str,
+        number: int,
+        open_runner: Callable[[], TaskRunner],
+        secrets: Secrets,
+        *,
+        paused: bool,
+        fault_s: float = _FAULT_S,
     ) -> None:
         self._name = name
         self._number = number
         self._open_runner = open_runner
         self._secrets = secrets
+        self._fault_s = fault_s
         self._state: TaskState = "PAUSED" if paused else "RUNNING"
         self._wanted_paused = paused
         self._stopping = False
@@ -94,6 +112,7 @@ class TaskWorker:
         self._lag: int | None = None
         self._restarts = 0
         self._error: str | None = None
+        self._waits_until_ms: int | None = None
         self._thread = threading.Thread(target=self._run, name=f"millstream-connect-{name}-{number}", daemon=True)
 
     def start(self) -> None:
@@ -101,7 +120,10 @@ class TaskWorker:
 
     def status(self) -> TaskStatus:
         with self._changed:
-            return TaskStatus(self._number, self._state, self._records, self._lag, self._restarts, self._error)
+            until_ms = self._waits_until_ms if self._state == "RUNNING" else None
+            return TaskStatus(
+                self._number, self._state, self._records, self._lag, self._restarts, self._error, until_ms
+            )
 
     def pause(self) -> None:
         """Returns at once; the state says PAUSED when nothing is under way any more."""
@@ -136,7 +158,7 @@ class TaskWorker:
     # The thread
 
     def _run(self) -> None:
-        attempts, wait_s = 0, _AGAIN_S
+        attempts, wait_s, failing_since = 0, _AGAIN_S, time.monotonic()
         while self._ready():
             before = self._records
             try:
@@ -146,9 +168,12 @@ class TaskWorker:
             except Exception as error:
                 if self._records > before:
                     attempts, wait_s = 0, _AGAIN_S
+                if attempts == 0:
+                    failing_since = time.monotonic()
                 attempts += 1
-                if self._gives_up(error, attempts):
+                if self._gives_up(error, attempts, time.monotonic() - failing_since):
                     self._fail(error)
+                    attempts, wait_s = 0, _AGAIN_S
                     continue
                 self._note(error)
             self._wait(wait_s)
@@ -176,24 +201,25 @@ class TaskWorker:
                 came = runner.step(_STEP_S)
                 with self._changed:
                     self._records, self._error = base + runner.records, None
+                    self._waits_until_ms = _later_ms(runner.pause_s)
                 if not came or time.monotonic() >= next_lag:
                     self._lag, next_lag = runner.lag(), time.monotonic() + _LAG_S
         finally:
             self._records = base + runner.records
             runner.close()
 
-    def _gives_up(self, error: Exception, attempts: int) -> bool:
+    def _gives_up(self, error: Exception, attempts: int, failing_s: float) -> bool:
         if isinstance(error, _FOR_PEOPLE):
             return True
         if isinstance(error, SystemUnavailable | LogError | OSError):
             return False
-        return attempts >= _ATTEMPTS
+        return attempts >= _ATTEMPTS and (failing_s >= self._fault_s or not isinstance(error, SystemFault))
 
     def _fail(self, error: Exception) -> None:
         text = self._described(error)
         with self._changed:
             self._state, self._error = "FAILED", text
-        foreseen = isinstance(error, MillstreamError)
+        foreseen = isinstance(error, MillstreamError) and not isinstance(error, SystemFault)
         trace = None if foreseen else self._secrets.scrub("".join(traceback.format_exception(error)))
         _log.error("connector task failed", connector=self._name, task=self._number, error=text, trace=trace)
 
@@ -213,4 +239,10 @@ class TaskWorker:
 
     def _wait(self, seconds: float) -> None:
         with self._changed:
+            self._waits_until_ms = _later_ms(seconds)
             self._changed.wait_for(lambda: self._stopping or self._wanted_paused, seconds)
+
+
+def _later_ms(seconds: float) -> int | None:
+    """None where it is now."""
+    return None if seconds <= 0 else time.time_ns() // 1_000_000 + round(seconds * 1000)

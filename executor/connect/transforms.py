@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from .connector import ConnectRecord
@@ -71,6 +71,45 @@ def named_transforms(config: Mapping[str, str]) -> tuple[str, ...]:
     names = [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
     given = [config.get(f"transforms.{name}.type", "ExtractNewRecordState") for name in names]
     return tuple(kind.rpartition(".")[2] for kind in given)
+
+
+@dataclass(frozen=True, slots=True)
+class Reshaped:
+    """What transforms do to the shape of records. `value`, `key`: it is another one afterwards; `unwraps`: Debezium's
+    envelope becomes a row; `extracts_key`: the field that becomes the whole key; `replaced`: fields of the value whose
+    type may be another one afterwards, in lower case."""
+
+    value: bool = False
+    key: bool = False
+    unwraps: bool = False
+    extracts_key: str | None = None
+    replaced: frozenset[str] = frozenset()
+
+
+def reshaped(config: Mapping[str, str]) -> Reshaped:
+    """All transforms together."""
+    found = Reshaped()
+    names = [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
+    for name, kind in zip(names, named_transforms(config), strict=True):
+        what, _, part = kind.partition("$")
+        is_key = part == "Key"
+        match what:
+            case "ExtractNewRecordState":
+                found = replace(found, unwraps=True)
+            case "ExtractField" if is_key and not found.key:
+                found = replace(found, key=True, extracts_key=config.get(f"transforms.{name}.field"))
+            case "ExtractField" | "HoistField":
+                found = replace(found, key=True, extracts_key=None) if is_key else replace(found, value=True)
+            case "InsertField" | "MaskField" if is_key:
+                found = replace(found, key=True, extracts_key=None)
+            case "InsertField" | "MaskField":
+                options = ("fields", "static.field", "topic.field", "timestamp.field")
+                changed = ",".join(config.get(f"transforms.{name}.{option}", "") for option in options)
+                fields = {field.strip().lower() for field in changed.split(",")}
+                found = replace(found, replaced=found.replaced | fields)
+            case _:
+                pass
+    return found
 
 
 def routed(topic: str, config: Mapping[str, str]) -> str:

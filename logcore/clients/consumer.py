@@ -88,6 +88,7 @@ class Consumer:
         self._partition_counts: Mapping[str, int] = {}
         self._positions: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
+        self._unhandled: dict[TopicPartition, int] = {}  # where the records begin that are not handled yet
         self._paused: set[TopicPartition] = set()
         self._next_commit = time.monotonic() + (self._commit_every_s or 0)
         self._next_look = 0.0
@@ -118,10 +119,12 @@ class Consumer:
     def assignment(self) -> frozenset[TopicPartition]:
         return frozenset(self._positions)
 
-    def poll(self, timeout_s: float = 1.0, max_bytes: int | None = None) -> list[Consumed]:
+    def poll(self, timeout_s: float = 1.0, max_bytes: int | None = None, *, goes_on: bool = False) -> list[Consumed]:
         """What has come, at most `max_bytes`, or nothing after `timeout_s`. It also takes part in rebalances, so it
-        must be called again within the rebalance timeout. In: `max_bytes`: this time; None: as always. Raises
-        `LogError`."""
+        must be called again within the rebalance timeout. In: `max_bytes`: this time; None: as always; `goes_on`:
+        what the previous calls gave is not handled yet, so no automatic commit covers it. Raises `LogError`."""
+        if not goes_on:
+            self._unhandled.clear()
         deadline = time.monotonic() + timeout_s
         while True:
             self._keep_membership(max(0.0, deadline - time.monotonic()))
@@ -150,6 +153,7 @@ class Consumer:
                 self._positions[where] = self._reset_offset(where)
                 continue
             self._positions[where] = fetched.next_offset
+            self._unhandled.setdefault(where, position)
             found += [Consumed(where, run) for run in fetched.runs]
             left -= sum(_size(run) for run in fetched.runs)
             if left <= 0:
@@ -275,8 +279,11 @@ class Consumer:
     def _try_to_commit(self) -> None:
         """What is refused is read again, by whoever has the partition now: as promised, at least once."""
         if self._commit_every_s is not None and self._positions:
+            handled = {where: self._unhandled.get(where, at) for where, at in self._positions.items()}
+            changed = {where: at for where, at in handled.items() if self._committed.get(where) != at}
             try:
-                self.commit()
+                if changed:
+                    self.commit(changed)
             except MembershipRefused:
                 return
 
@@ -319,6 +326,7 @@ class Consumer:
         for partition in partitions:
             del self._positions[partition]
             self._committed.pop(partition, None)
+            self._unhandled.pop(partition, None)
             self._paused.discard(partition)
 
     def _counts_of(self, topics: Sequence[str]) -> Mapping[str, int]:
@@ -343,6 +351,7 @@ class Consumer:
 
     def close(self) -> None:
         """Commits, unless told not to, and leaves the group. The log stays open. Twice is fine."""
+        self._unhandled.clear()
         if self._membership is not None:
             self._try_to_commit()
             self._membership.leave()

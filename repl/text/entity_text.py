@@ -212,6 +212,7 @@ _TEXTS: dict[str, Callable[[Entity, int | None], Lines]] = {
     "connector_description": described_lines,
     "drop_connector": dropped_lines,
     "query_stall": stall_lines,
+    "connector_stall": stall_lines,
     "lineage": lineage_lines,
     "graph": graph_lines,
 }

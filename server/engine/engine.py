@@ -98,7 +98,7 @@ class Engine:
         self.schemas = SchemaStore(log)
         self._appender = Appender(log, now_ms)
         known_secrets = KnownSecrets(vault or SecretVault(), lambda: self.catalog.secrets)
-        self.connectors = Connectors(log, ForeignRows(lambda: self.catalog), known_secrets)
+        self.connectors = Connectors(log, ForeignRows(lambda: self.catalog), known_secrets, lambda: self.catalog)
         self._store = CatalogStore(log, executor, self.connectors, self._lock)
         try:
             self._appender.recover()

@@ -32,6 +32,18 @@ class QueryStall(Entity):
     causes: list[CauseLine]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorStall(Entity):
+    """EXPLAIN STALL CONNECTOR; what blocks stands first."""
+
+    type_name = "connector_stall"
+
+    connector: str
+    state: str
+    stalled: bool
+    causes: list[CauseLine]
+
+
 @dataclass(frozen=True, slots=True)
 class InfluenceLine:
     """One step back from `output` to `input`, both SOURCE.COLUMN. `query_id` None: both lie in one topic."""

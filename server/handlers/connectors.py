@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from ...executor.connect.connector_plugins import COMMON, ConnectorPlugin, find_
 from ...executor.connect.connector_secrets import Secrets, is_secret_name, sealed_value, secrets_of
 from ...executor.connect.connectors import ConnectorStatus, config_problems
 from ...executor.connect.secret_vault import SecretKeyMissing
+from ...executor.connect.sink_runner import topics_read
 from ...planner.connector_info import ConnectorInfo
 from ...sql.ast import (
     AlterConnector,
@@ -21,6 +23,7 @@ from ...sql.ast import (
     CreateConnector,
     Describe,
     DropConnector,
+    Explain,
     Properties,
     Resnapshot,
     Show,
@@ -39,7 +42,9 @@ from ..engine.entities import (
     Entity,
     Warned,
 )
+from ..engine.insight_entities import CauseLine, ConnectorStall
 from ..engine.request import Request
+from ..insight.connector_stall import connector_causes, connector_situation
 from ..insight.descriptions import describe_source
 from ..security.statement_secrets import without_secrets
 from .create import command_id
@@ -193,6 +198,21 @@ def describe_connector(statement: Describe, request: Request) -> Entity:
             {"id": task.number, "records": task.records, "lag": task.lag, "restarts": task.restarts}
             for task in status.tasks
         ],
+    )
+
+
+def stalled_connector(statement: Explain, request: Request) -> Entity:
+    """EXPLAIN STALL CONNECTOR name."""
+    info = found_connector(statement.connector or "", request, statement.span)
+    status = request.connectors.status(info.name)
+    topics = topics_read(info.config, request.log) if info.kind == "SINK" else []
+    causes = connector_causes(connector_situation(info, status, topics, request.log, time.time_ns() // 1_000_000))
+    return ConnectorStall(
+        statement_text=statement.text,
+        connector=info.name,
+        state=status.state,
+        stalled=any(cause.blocks for cause in causes),
+        causes=[CauseLine(each.code, each.message, each.hint, each.blocks, dict(each.figures)) for each in causes],
     )
 
 

@@ -27,7 +27,7 @@ from ..engine.request import Request
 from ..insight.descriptions import describe_query, describe_source, fields_of, window_type
 from ..insight.function_pages import function_page, over_function_page
 from ..insight.live_plan import live_figures, live_text
-from .connectors import describe_connector
+from .connectors import describe_connector, stalled_connector
 from .insight import explain_stall
 from .show import sources_of_kind
 
@@ -67,6 +67,8 @@ def _function(statement: Describe, request: Request) -> Entity:
 
 def explain(statement: Explain, request: Request) -> list[Entity]:
     """EXPLAIN of a statement that is not run, or of a running query."""
+    if statement.connector is not None:
+        return [stalled_connector(statement, request)]
     if statement.query_id is not None:
         query = request.query(statement.query_id, statement.span)
         if statement.stall:

@@ -84,8 +84,8 @@ def _list(path: str, summary: str, **more: Any) -> PathDoc:
     return _v3(path, "get", summary, "ProxyResources", **more)
 
 
-def _change(path: str, method: Any, summary: str, body: str | None = None) -> PathDoc:
-    return _v3(path, method, summary, body=body, answer_types=(), statuses=(204,))
+def _change(path: str, method: Any, summary: str, body: str | None = None, **more: Any) -> PathDoc:
+    return _v3(path, method, summary, body=body, answer_types=(), statuses=(204,), **more)
 
 
 V3_PATHS: Final = (
@@ -95,6 +95,21 @@ V3_PATHS: Final = (
     _v3(_V3_BROKER, "get", "A broker.", needs="user"),
     _list(f"{_V3_BROKER}/configs", "The settings of a broker.", needs="user"),
     _v3(f"{_V3_BROKER}/configs/{{name}}", "get", "A setting of a broker.", needs="user"),
+    _change(f"{_V3_BROKER}/configs/{{name}}", "put", "Refused: settings are in the configuration file.", "ProxyValue",
+            needs="user"),
+    _change(f"{_V3_BROKER}/configs/{{name}}", "delete", "Refused, as PUT is.", needs="user"),
+    _change(f"{_V3_BROKER}/configs:alter", "post", "Refused, as PUT is.", "ProxyChanges", needs="user"),
+    _list(f"{_CLUSTER}/brokers/-/configs", "The settings of all brokers.", needs="user"),
+    _list(f"{_CLUSTER}/broker-configs", "Settings for all brokers that were set while they run: none.", needs="user"),
+    _v3(f"{_CLUSTER}/broker-configs/{{name}}", "get", "One of them.", needs="user"),
+    _change(f"{_CLUSTER}/broker-configs/{{name}}", "put", "Refused: settings are in the configuration file.",
+            "ProxyValue", needs="user"),
+    _change(f"{_CLUSTER}/broker-configs/{{name}}", "delete", "Refused, as PUT is.", needs="user"),
+    _change(f"{_CLUSTER}/broker-configs:alter", "post", "Refused, as PUT is.", "ProxyChanges", needs="user"),
+    _list(f"{_CLUSTER}/acls", "Refused: rights are in the configuration.", needs="user"),
+    _change(f"{_CLUSTER}/acls", "post", "Refused, as GET is.", "Object", needs="user"),
+    _change(f"{_CLUSTER}/acls", "delete", "Refused, as GET is.", needs="user"),
+    _change(f"{_CLUSTER}/acls:batch", "post", "Refused, as GET is.", "Object", needs="user"),
     _list(f"{_V3_BROKER}/partition-replicas", "The replicas that a broker has.", needs="user"),
     _list(f"{_CLUSTER}/topics", "The topics that the user may see.", needs="user"),
     _v3(f"{_CLUSTER}/topics", "post", "Creates a topic.", needs="user", body="ProxyNewTopic", statuses=(200, 201)),

@@ -44,11 +44,12 @@ class InstanceReader:
         """Records as JSON has them, at least one where there is one. Raises `ProxyRefusal` for a record that the
         instance's format cannot show, where it is the first; the consumer stays before it. Raises `LogError`."""
         taken = _Taken([])
-        deadline = self._clock() + wait_ms / 1000
+        deadline, goes_on = self._clock() + wait_ms / 1000, False
         while True:
             instance.look_for_topics(self._clock())
             left_s = max(0.0, deadline - self._clock())
-            found = instance.consumer.poll(min(left_s, _STEP_S), bytes_max - taken.bytes)
+            found = instance.consumer.poll(min(left_s, _STEP_S), bytes_max - taken.bytes, goes_on=goes_on)
+            goes_on = True  # the client has not got the records of this read
             self._take(instance, found, taken, bytes_max)
             is_enough = taken.is_full or taken.bytes >= min(instance.settings.bytes_min, bytes_max)
             if (taken.records and is_enough) or self._clock() >= deadline or instance.ending.is_set():

@@ -17,6 +17,7 @@ from .v3_cluster import V3Cluster
 from .v3_groups import V3Groups
 from .v3_records import RecordProducer, V3Records
 from .v3_resources import Clusters
+from .v3_security import V3Security
 from .v3_topics import V3Topics
 
 
@@ -32,6 +33,7 @@ def rest_proxy_routes(context: HttpContext, settings: RestProxySettings) -> list
     return [
         *V2Topics(context, log, schemas, writer).routes(),
         *consumers.routes(),
+        *V3Security(context, log, clusters).routes(),  # before it: `-` is no number of a broker
         *V3Cluster(context, log, clusters).routes(),
         *V3Records(context, RecordProducer(log, schemas, writer, clusters)).routes(),
         *V3Topics(context, log, clusters).routes(),

@@ -64,7 +64,9 @@ class V3Cluster:
             node = _found(request, brokers).node
             settings = self._log.log.cluster.broker_settings(node)
             path = ("brokers", node, "configs")
-            return links.collection("KafkaBrokerConfigList", path, [_config(links, node, each) for each in settings])
+            return links.collection(
+                "KafkaBrokerConfigList", path, [broker_config(links, node, each) for each in settings]
+            )
 
         return await self._answer(request, look)
 
@@ -77,7 +79,7 @@ class V3Cluster:
             found = next((each for each in settings if each.name == name), None)
             if found is None:
                 raise ProxyRefusal(NOT_FOUND, f"Config {name[:100]} cannot be found for broker {node}.")
-            return _config(links, node, found)
+            return broker_config(links, node, found)
 
         return await self._answer(request, look)
 
@@ -123,7 +125,7 @@ def _broker(links: Links, broker: BrokerPlace) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _config(links: Links, node: int, setting: SettingValue) -> dict[str, Any]:
+def broker_config(links: Links, node: int, setting: SettingValue) -> dict[str, Any]:
     path, name = ("brokers", node, "configs", setting.name), ("broker", node, "config", setting.name)
     return links.resource("KafkaBrokerConfig", path, name, broker_id=node, **setting_members(setting))
 

@@ -68,6 +68,8 @@ def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
             yield Need("ddl", statement.name)
         case ast.ControlQuery(query_id=None):
             yield Need("admin", ANYTHING)
+        case ast.Explain(connector=str()):
+            yield Need("admin", ANYTHING)  # as DESCRIBE CONNECTOR
         case ast.ControlQuery() | ast.AlterQuery() | ast.Explain(statement=None):
             return  # whose query it is: `_check_queries`
         case ast.Explain():

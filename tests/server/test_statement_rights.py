@@ -90,6 +90,7 @@ ROWS = (
     Row(ast.Explain, f"EXPLAIN {QUERY};", f"{ONE}, read MADE, read topic-made"),
     Row(ast.Explain, f"EXPLAIN STALL {QUERY};", f"{ONE}, read MADE, read topic-made"),
     Row(ast.Explain, "EXPLAIN nowhere;", "admin"),
+    Row(ast.Explain, "EXPLAIN STALL CONNECTOR c;", "admin"),
     Row(ast.Explain, "EXPLAIN SELECT * FROM one EMIT CHANGES;", ONE),
     Row(ast.Explain, "EXPLAIN CREATE STREAM new AS SELECT * FROM one;", f"ddl NEW, insert NEW, {ONE}"),
     Row(ast.Describe, "DESCRIBE one;", ONE),

@@ -144,6 +144,8 @@ STATEMENTS: dict[str, ast.Statement] = {
     "EXPLAIN stall": ast.Explain(query_id="stall"),
     "EXPLAIN STALL CSAS_s_1": ast.Explain(query_id="CSAS_s_1", stall=True),
     "EXPLAIN STALL stall": ast.Explain(query_id="stall", stall=True),
+    "EXPLAIN STALL CONNECTOR pg": ast.Explain(connector="PG", stall=True),
+    "EXPLAIN STALL connector": ast.Explain(query_id="connector", stall=True),
     "SHOW LINEAGE OF s": ast.ShowLineage(source="S"),
     "LIST LINEAGE OF s.`a b`": ast.ShowLineage(source="S", column="a b"),
     "SHOW GRAPH": ast.ShowGraph(),

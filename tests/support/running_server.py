@@ -35,19 +35,28 @@ def millstream(
     )
 
 
-class ServerProcess:
-    """`millstream server` on free ports, ready once this is made."""
+class ServerDied(AssertionError):
+    """A server that never told its address."""
 
-    def __init__(self, data: Path, *flags: str) -> None:
+
+class ServerProcess:
+    """`millstream server` on free ports, ready once this is made. In: `failpoints`: armed from the start."""
+
+    def __init__(self, data: Path, *flags: str, failpoints: str = "") -> None:
         command = [sys.executable, "-m", "millstream", "server", "--data", str(data), "--http", "127.0.0.1:0"]
         command += ["--kafka", "127.0.0.1:0", "--executor", "duckdb", *flags]
         self.process = subprocess.Popen(
-            command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            env={**ENVIRONMENT, "MILLSTREAM_FP": failpoints},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert self.process.stdout is not None
         self.announced = [self.process.stdout.readline() for _ in range(3)]
         found = re.search(r"http://[0-9.:]+", self.announced[0])
-        assert found, f"{self.announced} {self.end()}"
+        if not found:
+            raise ServerDied(f"{self.announced} {self.end()}")
         self.url = found[0]
 
     def stop(self, number: int = signal.SIGTERM) -> int:

@@ -14,17 +14,13 @@ from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import (
-    CommitFailedError,
-    DeltaError,
-    DeltaProtocolError,
-    SchemaMismatchError,
-    TableNotFoundError,
-)
+from deltalake.exceptions import CommitFailedError, DeltaProtocolError, SchemaMismatchError, TableNotFoundError
+
+from millstream.errors import MillstreamError
 
 from ..connector import TaskInfo
-from ..connector_errors import ConnectorFailed, SystemUnavailable, one_line
 from ..connector_settings import setting
+from .lake_errors import explained
 from .lake_sink import LakeChange, LakeSettings, LakeSink
 
 _DELETED: Final = "__deleted"
@@ -72,6 +68,10 @@ class DeltaSink(LakeSink):
                 storage_options=self._settings.options,
             )
             return DeltaLakeTable(made)
+
+    def held_type(self, type_: pa.DataType) -> pa.DataType:
+        """Delta Lake has no times of day: they are milliseconds."""
+        return pa.int64() if pa.types.is_time(type_) else super().held_type(type_)
 
     def _location(self, topic: str) -> str:
         return self._settings.location.replace("${topic}", topic)
@@ -130,12 +130,27 @@ def _explained() -> Generator[None]:
     """Errors of Delta Lake as ours."""
     try:
         yield
-    except CommitFailedError as error:
-        raise SystemUnavailable(f"the table has changed meanwhile: {one_line(error)}") from None
-    except (SchemaMismatchError, DeltaProtocolError) as error:
-        raise ConnectorFailed(
-            f"the table cannot take these rows: {one_line(error)}",
-            hint="Change the table or the settings, then RESTART CONNECTOR.",
-        ) from None
-    except DeltaError as error:  # no connection, no rights, a damaged log
-        raise SystemUnavailable(f"Delta Lake cannot be written: {one_line(error)}") from None
+    except MillstreamError:
+        raise
+    except Exception as error:
+        raise explained(error, "Delta Lake", passes=_passes, final=_refuses) from error
+
+
+def _passes(error: Exception) -> str | None:
+    match error:
+        case CommitFailedError() | FileNotFoundError():  # another commit, or a table that is dropped meanwhile
+            return "the table has changed meanwhile"
+        case OSError():
+            return "the store does not answer"
+        case _:
+            return None
+
+
+def _refuses(error: Exception) -> str | None:
+    match error:
+        case TableNotFoundError():  # while one is created
+            return "the place of the table cannot be used"
+        case SchemaMismatchError() | DeltaProtocolError() | ValueError() | TypeError():
+            return "the table cannot take these rows"
+        case _:
+            return None

@@ -8,24 +8,43 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
     CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
     NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchPropertyException,
     NoSuchTableError,
-    RESTError,
+    NotInstalledError,
+    OAuthError,
+    ServerError,
+    ServiceUnavailableError,
     TableAlreadyExistsError,
+    TooManyRequestsError,
+    UnauthorizedError,
     ValidationError,
+    ValidationException,
+    WaitingForLockException,
 )
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, In, IsNull, Or
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 from pyiceberg.table import Table, TableProperties
+from requests.exceptions import RequestException
+from sqlalchemy.exc import OperationalError
+
+from millstream.errors import MillstreamError
 
 from ..connector import TaskInfo
-from ..connector_errors import ConnectorFailed, SystemUnavailable, one_line
+from ..connector_errors import ConnectorFailed, one_line
 from ..connector_settings import setting
+from .lake_errors import explained
 from .lake_sink import LakeChange, LakeSettings, LakeSink
 
 
@@ -139,15 +158,37 @@ def _all_of(key: Mapping[str, Any]) -> BooleanExpression:
 
 @contextlib.contextmanager
 def _explained() -> Generator[None]:
-    """Errors of Iceberg's catalog as ours."""
+    """Errors of Iceberg, of its catalogs and of their databases as ours."""
     try:
         yield
-    except CommitFailedException as error:
-        raise SystemUnavailable(f"the table has changed meanwhile: {one_line(error)}") from None
-    except (ValidationError, ValueError, TypeError) as error:
-        raise ConnectorFailed(
-            f"the table cannot take these rows: {one_line(error)}",
-            hint="Change the table or the settings, then RESTART CONNECTOR.",
-        ) from None
-    except (RESTError, OSError) as error:
-        raise SystemUnavailable(f"the catalog of Iceberg does not answer: {one_line(error)}") from None
+    except MillstreamError:
+        raise
+    except Exception as error:
+        raise explained(error, "Iceberg", passes=_passes, final=_refuses) from error
+
+
+def _passes(error: Exception) -> str | None:
+    if isinstance(error, CommitFailedException | NoSuchTableError | WaitingForLockException):
+        return "the table has changed meanwhile"
+    if isinstance(error, _PASSING):
+        return "the catalog of Iceberg does not answer"
+    return "the store does not answer" if isinstance(error, OSError) else None
+
+
+def _refuses(error: Exception) -> str | None:
+    if isinstance(error, OSError):  # some of requests are ValueErrors too
+        return None
+    if isinstance(error, _NO_ACCESS):
+        return "the catalog of Iceberg refuses access"
+    if isinstance(error, BadRequestError | NoSuchNamespaceError | NoSuchPropertyException | NotInstalledError):
+        return "the catalog of Iceberg refuses the request"
+    return "the table cannot take these rows" if isinstance(error, _UNFIT) else None
+
+
+_PASSING: Final = (
+    AuthorizationExpiredError, CommitStateUnknownException, OperationalError, RequestException, ServerError,
+    ServiceUnavailableError, TooManyRequestsError,
+)  # fmt: skip
+"""CommitStateUnknown: the offsets in the table say next time whether the commit was done."""
+_NO_ACCESS: Final = (ForbiddenError, OAuthError, UnauthorizedError)
+_UNFIT: Final = (TypeError, UnsupportedPyArrowTypeException, ValidationError, ValidationException, ValueError)

@@ -21,7 +21,8 @@ from ....logcore.failpoints import fp
 from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
 from ..connector_errors import ConnectorFailed
 from ..connector_settings import setting
-from .lake_values import columns_of, suggested_types
+from ..declared_columns import DeclaredColumns
+from .lake_values import SpelledNames, added_name, columns_of, grown, suggested_types
 from .record_rows import KeyedRow, last_of_each_key, row_of
 
 FULL: Final = 10_000
@@ -42,8 +43,14 @@ class LakeSettings:
         choices=("record_key", "record_value", "none"),
     )
     pk_fields: tuple[str, ...] = setting("Columns of the key; the name of a key that is one value.", default=())
-    auto_create: bool = setting("Create a table that does not exist, with types by its first records.", default=True)
-    auto_evolve: bool = setting("Add columns for fields that the table does not have.", default=False)
+    auto_create: bool = setting(
+        "Create a table that does not exist, with the types that a stream or table declares on the topic, else by the"
+        " first records.",
+        default=True,
+    )
+    auto_evolve: bool = setting(
+        "Add columns, and fields of structs, for fields that the table does not have.", default=False
+    )
     commit_interval_ms: int = setting(
         f"Time between two commits, unless {FULL} records or more were in the last one: each adds files.",
         default=10_000,
@@ -60,8 +67,8 @@ class LakeSettings:
 
 @dataclass(frozen=True, slots=True)
 class LakeChange:
-    """What one commit does: `columns` are added, `rows` are added, or replace those with the same `key`, and rows with
-    the keys of `deleted` are removed.
+    """What one commit does: `columns` are added, or get more fields; `rows` are added, or replace those with the same
+    `key`; and rows with the keys of `deleted` are removed.
 
     `key`: names of columns; empty where rows are only added, and nothing is deleted. `offsets`: next ones, by their
     names.
@@ -109,6 +116,19 @@ class LakeSink(SinkConnector):
     def create_table(self, topic: str, types: Mapping[str, pa.DataType]) -> LakeTable:
         """Without rows; one that is there meanwhile is fine."""
 
+    def held_type(self, type_: pa.DataType) -> pa.DataType:
+        """The type of a column whose declared type is this one. A TIMESTAMP is a moment, so it is one of UTC."""
+        if pa.types.is_timestamp(type_):
+            return pa.timestamp("us", "UTC")
+        if pa.types.is_list(type_):
+            return pa.list_(self.held_type(type_.value_type))
+        if pa.types.is_map(type_):
+            return pa.map_(self.held_type(type_.key_type), self.held_type(type_.item_type))
+        if pa.types.is_struct(type_):
+            fields = [(field.name, self.held_type(field.type)) for field in type_]
+            return pa.struct(fields) if fields else pa.string()
+        return type_
+
     @property
     def pause_s(self) -> float:
         return self._next_s - self._task.clock.monotonic()
@@ -126,24 +146,30 @@ class LakeSink(SinkConnector):
         settings = self._settings
         table = self.open_table(topic)
         new = [record for record in records if not self._has(table, record)]
-        rows = [row for record in new if self._counts(row := row_of(record, settings.pk_mode, settings.pk_fields))]
+        declared = self._declared(records)
+        names = SpelledNames([*({} if table is None else table.types), *declared])
+        rows = [
+            KeyedRow(names.row(row.key), None if row.values is None else names.row(row.values))
+            for record in new
+            if self._counts(row := row_of(record, settings.pk_mode, settings.pk_fields))
+        ]
         if settings.insert_mode == "upsert":
             rows = last_of_each_key(rows)
         if not rows:
             return
         values = [row.values for row in rows if row.values is not None]
         if table is None:
-            table = self._created(topic, values)
+            table = self._created(topic, values, declared)
         if table is None:
             return
-        new_types = self._types(table, topic, values)
+        new_types = self._types(table, topic, values, declared)
         types = {**table.types, **new_types}
         key = _key_of(rows, types) if settings.insert_mode == "upsert" else ()
         deleted = [row.key for row in rows if row.values is None]
         read = {_origin(record) for record in new}
         change = LakeChange(
             new_types,
-            columns_of(values, types),
+            columns_of(values, types, declared),
             key,
             columns_of(deleted, {name: types[name] for name in key}),
             {self._offset_name(at): offset for at, offset in positions.items() if at in read},
@@ -162,23 +188,61 @@ class LakeSink(SinkConnector):
         settings = self._settings
         return row.values is not None or (settings.insert_mode == "upsert" and settings.delete_enabled)
 
-    def _created(self, topic: str, values: Sequence[Mapping[str, Any]]) -> LakeTable | None:
+    def _declared(self, records: Sequence[ConnectRecord]) -> dict[str, pa.DataType]:
+        """Of the columns, by the topics of the records; what they do not agree on is not declared."""
+        found: dict[str, pa.DataType] = {}
+        disputed: set[str] = set()
+        for topic in dict.fromkeys(record.read_from or record.topic for record in records):
+            columns = self._task.declared(topic)
+            for name, type_ in {**self._declared_key(columns), **columns.value}.items():
+                held = self.held_type(type_)
+                if found.setdefault(name, held) != held:
+                    disputed.add(name)
+        return {name: type_ for name, type_ in found.items() if name not in disputed}
+
+    def _declared_key(self, columns: DeclaredColumns) -> Mapping[str, pa.DataType]:
+        """Under the names that its columns have in the table."""
+        settings = self._settings
+        if settings.pk_mode != "record_key":
+            return {}
+        if len(columns.key) == 1 and len(settings.pk_fields) == 1:
+            return dict(zip(settings.pk_fields, columns.key.values(), strict=True))
+        names = SpelledNames(columns.key)
+        wanted = settings.pk_fields or tuple(columns.key)
+        return {name: columns.key[names.of(name)] for name in wanted if name and names.of(name) in columns.key}
+
+    def _created(
+        self, topic: str, values: Sequence[Mapping[str, Any]], declared: Mapping[str, pa.DataType]
+    ) -> LakeTable | None:
         """None where nothing says yet which columns it has: nothing can be in it."""
-        types = suggested_types(values)
-        if not types:
+        suggested = suggested_types(values)
+        if not values or not (declared or suggested):
             return None
+        types = {**declared, **{name: grown(declared.get(name), type_) for name, type_ in suggested.items()}}
         if not self._settings.auto_create:
             raise ConnectorFailed(
                 f"the table of the topic {topic} does not exist", hint="Create it, or set auto.create=true."
             )
         return self.create_table(topic, types)
 
-    def _types(self, table: LakeTable, topic: str, values: Sequence[Mapping[str, Any]]) -> Mapping[str, pa.DataType]:
-        """Of the columns that the table lacks. Raises `ConnectorFailed` where it must not get them."""
-        new = {name: type_ for name, type_ in suggested_types(values).items() if name not in table.types}
+    def _types(
+        self,
+        table: LakeTable,
+        topic: str,
+        values: Sequence[Mapping[str, Any]],
+        declared: Mapping[str, pa.DataType],
+    ) -> Mapping[str, pa.DataType]:
+        """Of the columns that the table lacks, or whose structs lack fields. Raises `ConnectorFailed` where it must not
+        get them."""
+        known, new = table.types, dict[str, pa.DataType]()
+        for name, suggested in suggested_types(values).items():
+            type_ = grown(known.get(name, declared.get(name)), suggested)
+            if type_ is not known.get(name):
+                new[name] = type_
         if new and not self._settings.auto_evolve:
+            name, type_ = next(iter(new.items()))
             raise ConnectorFailed(
-                f"the table of the topic {topic} has no column {next(iter(new))}",
+                f"the table of the topic {topic} has no column {added_name(name, known.get(name), type_)}",
                 hint="Add it, leave the field out with a query or a transform, or set auto.evolve=true.",
             )
         return new

@@ -1,63 +1,150 @@
-"""JSON values as columns of Arrow: in the types that a table has, or in those that the values suggest."""
+"""JSON values as columns of Arrow, in types that hold them exactly: a value is stored as it is, or it is an error.
+
+Where nobody declares the columns, their types follow from all values of the first records. A number is a DOUBLE,
+because the next one may have a fraction, unless a DOUBLE would change one of them: whole numbers beyond 2^53 are
+BIGINT, and whatever else would lose digits is text.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
-from decimal import Context, Decimal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any, Final
 
 import pyarrow as pa
 
 from ..connector_errors import ConnectorFailed
 from ..converters import json_text
-from ..json_times import day_of, moment_of
+from ..json_times import day_of, moment_of, time_of
 
-_EXACT: Final = Context(prec=76)  # of the widest decimal of Arrow
+_EXACT: Final = Context(prec=76, traps=[Inexact, InvalidOperation])  # of the widest decimal of Arrow
+_WHOLE_IN_DOUBLE: Final = 2**53
+_SMALL_WHOLE: Final = pa.int32()
+"""Of whole numbers that a DOUBLE holds, while types are compared."""
+_LARGE_WHOLE: Final = pa.int64()
+_FRACTION: Final = pa.float64()
+_NOTHING: Final = pa.null()
 
 
 def suggested_types(rows: Iterable[Mapping[str, Any]]) -> dict[str, pa.DataType]:
-    """By column, in the order in which they come. A column without any value has none."""
+    """By column, in the order in which they come. A column without any value has none, nor has a field of a struct."""
     types: dict[str, pa.DataType] = {}
     for row in rows:
         for name, value in row.items():
-            types[name] = _either(types.get(name, pa.null()), _type_of(value))
-    return {name: type_ for name, type_ in types.items() if not _is_open(type_)}
+            types[name] = _either(types.get(name, _NOTHING), _type_of(value))
+    return {name: known for name, type_ in types.items() if (known := _known(type_)) is not None}
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType]) -> pa.Table:
-    """A value that a row lacks is NULL. Raises `ConnectorFailed` for a value that its column cannot hold."""
+def grown(type_: pa.DataType | None, suggested: pa.DataType) -> pa.DataType:
+    """The type with the fields that the other one has more, at any depth; the same object where there are none."""
+    if type_ is None:
+        return suggested
+    if pa.types.is_struct(type_) and pa.types.is_struct(suggested):
+        fields = [(field.name, field.type) for field in type_]
+        names = SpelledNames([name for name, _ in fields])
+        more = {names.of(field.name): field.type for field in suggested}
+        both = [(name, grown(old, more.pop(name, _NOTHING))) for name, old in fields]
+        if not more and all(new is old for (_, old), (_, new) in zip(fields, both, strict=True)):
+            return type_
+        return pa.struct([*both, *more.items()])
+    if _is_list(type_) and _is_list(suggested):
+        before = type_.value_type
+        item = grown(before, suggested.value_type)
+        return type_ if item is before else pa.list_(item)
+    if pa.types.is_map(type_) and pa.types.is_struct(suggested):
+        before = item = type_.item_type
+        for field in suggested:
+            item = grown(item, field.type)
+        return type_ if item is before else pa.map_(type_.key_type, item)
+    return type_
+
+
+def added_name(name: str, before: pa.DataType | None, after: pa.DataType) -> str:
+    """The first field that `grown` has added to a column, as `column.field`."""
+    if before is not None and _is_list(after):
+        return added_name(name, before.value_type, after.value_type)
+    if before is not None and pa.types.is_map(after):
+        return added_name(name, before.item_type, after.item_type)
+    if before is None or not pa.types.is_struct(after):
+        return name
+    old = {field.name: field.type for field in before}
+    for field in after:
+        if field.name not in old or old[field.name] != field.type:
+            return added_name(f"{name}.{field.name}", old.get(field.name), field.type)
+    return name
+
+
+def columns_of(
+    rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType], declared: Collection[str] = ()
+) -> pa.Table:
+    """A value that a row lacks is NULL. In: `declared`: columns whose DOUBLEs are the nearest ones of what comes.
+    Raises `ConnectorFailed` for a value that its column cannot hold."""
     columns: dict[str, pa.Array] = {}
     for name, type_ in types.items():
+        fitter = _Fitter(nearest=name in declared)
         try:
-            columns[name] = pa.array([_fitted(row.get(name), type_) for row in rows], type_)
-        except (pa.ArrowException, ValueError, TypeError, ArithmeticError, OverflowError) as error:
+            columns[name] = pa.array([fitter.fit(row.get(name), type_) for row in rows], type_)
+        except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
             raise ConnectorFailed(
-                f"the column {name} of type {type_} cannot hold a value: {error}",
-                hint="Change the table's type, or the value with a query or a transform, then RESTART CONNECTOR.",
+                f"the column {name} of type {type_} cannot hold a value: {_reason(error)}",
+                hint="Change the table's type, or the value with a query or a transform, then RESTART CONNECTOR."
+                " A new table has the types of a stream or table that is declared on the topic.",
             ) from None
     return pa.table(columns)
+
+
+class SpelledNames:
+    """Names as the columns are written: exactly, else in any case, since ksqlDB's are in upper case."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._exact = dict.fromkeys(names)
+        self._folded = {name.lower(): name for name in reversed(self._exact)}
+
+    def of(self, name: str) -> str:
+        return name if name in self._exact else self._folded.get(name.lower(), name)
+
+    def row(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Two of its names never become one."""
+        if row.keys() <= self._exact.keys():
+            return row
+        found: dict[str, Any] = {}
+        for name, value in row.items():
+            spelled = self.of(name)
+            found[name if spelled != name and (spelled in row or spelled in found) else spelled] = value
+        return found
+
+
+# The types of values
 
 
 def _type_of(value: Any) -> pa.DataType:
     match value:
         case None:
-            return pa.null()
+            return _NOTHING
         case bool():
             return pa.bool_()
         case int():
-            return pa.int64()
+            if abs(value) <= _WHOLE_IN_DOUBLE:
+                return _SMALL_WHOLE
+            return _LARGE_WHOLE if -(2**63) <= value < 2**63 else pa.string()
         case float() | Decimal():
-            return pa.float64()
+            return _FRACTION if _in_double(value) else pa.string()
         case dict():
             return pa.struct([(name, _type_of(item)) for name, item in value.items()])
         case list():
-            item_type = pa.null()
+            item_type = _NOTHING
             for item in value:
                 item_type = _either(item_type, _type_of(item))
             return pa.list_(item_type)
         case _:
             return pa.string()
+
+
+def _in_double(value: float | Decimal) -> bool:
+    """Whether it has all its digits as a DOUBLE."""
+    return isinstance(value, float) or Decimal(repr(float(value))) == value
 
 
 def _either(one: pa.DataType, other: pa.DataType) -> pa.DataType:
@@ -66,56 +153,119 @@ def _either(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return one
     if pa.types.is_null(one):
         return other
-    if {one, other} == {pa.int64(), pa.float64()}:
-        return pa.float64()
+    if _SMALL_WHOLE in (one, other):
+        wider = other if one == _SMALL_WHOLE else one
+        return wider if wider in (_LARGE_WHOLE, _FRACTION) else pa.string()
     if pa.types.is_list(one) and pa.types.is_list(other):
         return pa.list_(_either(one.value_type, other.value_type))
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         fields = {field.name: field.type for field in one}
         for field in other:
-            fields[field.name] = _either(fields.get(field.name, pa.null()), field.type)
+            fields[field.name] = _either(fields.get(field.name, _NOTHING), field.type)
         return pa.struct(list(fields.items()))
     return pa.string()
 
 
-def _is_open(type_: pa.DataType) -> bool:
-    """Whether a part of it has had no value yet, so that a table cannot have it."""
-    if pa.types.is_list(type_):
-        return _is_open(type_.value_type)
-    if pa.types.is_struct(type_):
-        return type_.num_fields == 0 or any(_is_open(field.type) for field in type_)
-    return pa.types.is_null(type_)
-
-
-def _fitted(value: Any, type_: pa.DataType) -> Any:
-    """As Arrow takes it. Times are milliseconds since 1970, dates days, or both ISO 8601; bytes are base64."""
-    if value is None:
+def _known(type_: pa.DataType) -> pa.DataType | None:
+    """As a table has it, without the fields that have had no value yet; None where nothing is left."""
+    if pa.types.is_null(type_):
         return None
-    match type_:
-        case pa.ListType() | pa.LargeListType():
-            return [_fitted(item, type_.value_type) for item in _of(value, list)]
-        case pa.StructType():
-            given = _of(value, dict)
-            return {field.name: _fitted(given.get(field.name), field.type) for field in type_}
-        case pa.MapType():
-            return [(key, _fitted(item, type_.item_type)) for key, item in _of(value, dict).items()]
-        case pa.TimestampType():
-            return moment_of(value, zoned=type_.tz is not None)
-        case pa.Decimal128Type() | pa.Decimal256Type():
-            return Decimal(str(value)).quantize(Decimal(1).scaleb(-type_.scale), context=_EXACT)
-        case _ if pa.types.is_date(type_):
-            return day_of(value)
-        case _ if pa.types.is_floating(type_):
+    if pa.types.is_list(type_):
+        item = _known(type_.value_type)
+        return None if item is None else pa.list_(item)
+    if pa.types.is_struct(type_):
+        fields = [(field.name, known) for field in type_ if (known := _known(field.type)) is not None]
+        return pa.struct(fields) if fields else None
+    return _FRACTION if type_ == _SMALL_WHOLE else type_
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return pa.types.is_list(type_) or pa.types.is_large_list(type_)
+
+
+# Values in their types
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitter:
+    """Values as Arrow takes them; each is exact, or raises. Times are milliseconds since 1970, dates days, or both ISO
+    8601; bytes are base64. `nearest`: a DOUBLE may differ from the number that comes, as wherever SQL reads one."""
+
+    nearest: bool
+
+    def fit(self, value: Any, type_: pa.DataType) -> Any:
+        if value is None:
+            return None
+        match type_:
+            case pa.ListType() | pa.LargeListType():
+                return [self.fit(item, type_.value_type) for item in _of(value, list)]
+            case pa.StructType():
+                return self._struct(_of(value, dict), type_)
+            case pa.MapType():
+                items = _of(value, dict).items()
+                return [(self.fit(key, type_.key_type), self.fit(item, type_.item_type)) for key, item in items]
+            case pa.TimestampType():
+                return moment_of(value, zoned=type_.tz is not None)
+            case pa.Decimal128Type() | pa.Decimal256Type():
+                return _EXACT.quantize(_number(value), Decimal(1).scaleb(-type_.scale))
+            case _ if pa.types.is_date(type_):
+                return day_of(value)
+            case _ if pa.types.is_time(type_):
+                return time_of(value)
+            case _ if pa.types.is_integer(type_):
+                return _whole(value)
+            case _ if pa.types.is_floating(type_):
+                return self._double(value, exact=not self.nearest and type_ == pa.float64())
+            case _ if pa.types.is_boolean(type_):
+                return _of(value, bool)
+            case _ if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+                return value if isinstance(value, str) else json_text(value)
+            case _ if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+                return base64.b64decode(value, validate=True) if isinstance(value, str) else value
+            case _:
+                return value
+
+    def _struct(self, given: dict[str, Any], type_: pa.StructType) -> dict[str, Any]:
+        names = [field.name for field in type_]
+        given = SpelledNames(names).row(given)
+        for name in given.keys() - set(names):
+            if _known(_type_of(given[name])) is not None:
+                raise ValueError(f"it has no field {name}")
+        return {field.name: self.fit(given.get(field.name), field.type) for field in type_}
+
+    def _double(self, value: Any, *, exact: bool) -> float:
+        if isinstance(value, float | str):
             return float(value)
-        case _ if pa.types.is_string(type_) or pa.types.is_large_string(type_):
-            return value if isinstance(value, str) else json_text(value)
-        case _ if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
-            return base64.b64decode(value, validate=True) if isinstance(value, str) else value
-        case _:
-            return value
+        number = float(_number(value))
+        if exact and Decimal(repr(number)) != value:
+            raise ValueError(f"a DOUBLE does not have all digits of {value}")
+        return number
+
+
+def _number(value: Any) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        raise TypeError(f"{json_text(value)} is no number")
+    return Decimal(str(value))
+
+
+def _whole(value: Any) -> int:
+    if type(value) is int:
+        return value
+    number = _number(value)
+    if number != number.to_integral_value():
+        raise ValueError(f"{value} is no whole number")
+    return int(number)
 
 
 def _of(value: Any, kind: type[Any]) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"a value of type {type(value).__name__} is no {kind.__name__}")
     return value
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, Inexact):
+        return "it would be rounded"
+    if isinstance(error, InvalidOperation):
+        return "it is out of range, or no number"
+    return str(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -13,7 +12,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from ..connector_errors import ConnectorFailed
 from ..converters import json_text
-from ..json_times import EPOCH, day_of, moment_of
+from ..json_times import day_of, moment_of, time_of
 from .record_rows import KeyedRow
 
 
@@ -132,8 +131,7 @@ def typed_value(value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
         case sa.Date():
             return day_of(value)
         case sa.Time():
-            return (EPOCH + datetime.timedelta(milliseconds=value)).time() if isinstance(value, int) else (
-                datetime.time.fromisoformat(str(value)))  # fmt: skip
+            return time_of(value)
         case sa.Float():
             return float(value)
         case sa.Numeric():

@@ -7,88 +7,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from connectors import read_topic
+from lakes import Lake
 
-from millstream.executor.connect.connector import ConnectRecord, SinkConnector, TaskInfo
+from millstream.executor.connect.connector import ConnectRecord, TaskInfo
 from millstream.executor.connect.connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
-from millstream.executor.connect.connector_plugins import find_plugin
 from millstream.executor.connect.connector_settings import read_settings
 from millstream.executor.connect.sinks.lake_sink import LakeSink
 from millstream.executor.connect.task_clock import VirtualClock
 from millstream.logcore.client import TopicPartition
 from millstream.testing import ConnectorSandbox
 
-deltalake = pytest.importorskip("deltalake")
-pytest.importorskip("pyiceberg")
-from pyiceberg.catalog import load_catalog  # noqa: E402 - where it is installed
-
 POINTS = ("sink_after_read", "lake_before_commit", "lake_after_commit", "sink_after_write", "sink_after_commit")
 UPSERT = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "id"}
-
-
-class Lake:
-    """One of the formats in a folder."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name = name
-        self._folder = folder
-        (folder / "lake").mkdir()
-        self._catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/lake"}
-
-    @property
-    def config(self) -> dict[str, str]:
-        if self.name == "delta":
-            return {"location": f"{self._folder}/lake/${{topic}}"}
-        catalog = ",".join(f"{name}={value}" for name, value in self._catalog.items())
-        return {"table": "shop.${topic}", "catalog.properties": catalog}
-
-    @property
-    def kind(self) -> type[SinkConnector]:
-        loaded = find_plugin(self.name).load()
-        assert issubclass(loaded, LakeSink)
-        return loaded
-
-    def sandbox(self, **more: str) -> ConnectorSandbox:
-        given = {name.replace("_", "."): value for name, value in more.items()}
-        return ConnectorSandbox(
-            self.kind, {"topics": "orders,refunds", "commit.interval.ms": "0", **self.config, **given}
-        )
-
-    def sink(self, task: TaskInfo, **more: str) -> SinkConnector:
-        given = {name.replace("_", "."): value for name, value in more.items()}
-        return self.kind(read_settings(self.kind.settings, {**self.config, **given}), task)
-
-    def create(self, topic: str, schema: pa.Schema) -> None:
-        if self.name == "delta":
-            deltalake.DeltaTable.create(f"{self._folder}/lake/{topic}", schema)
-            return
-        catalog = load_catalog("default", **self._catalog)
-        catalog.create_namespace_if_not_exists("shop")
-        catalog.create_table(f"shop.{topic}", schema)
-
-    def table(self, topic: str = "orders") -> pa.Table:
-        if self.name == "delta":
-            return deltalake.DeltaTable(f"{self._folder}/lake/{topic}").to_pyarrow_table()
-        return load_catalog("default", **self._catalog).load_table(f"shop.{topic}").scan().to_arrow()
-
-    def rows(self, topic: str = "orders") -> list[dict[str, Any]]:
-        return sorted(self.table(topic).to_pylist(), key=lambda row: str(row.get("id")))
-
-    def commits(self, topic: str = "orders") -> int:
-        """Those that wrote rows, one after the other."""
-        if self.name == "delta":
-            return deltalake.DeltaTable(f"{self._folder}/lake/{topic}").version()
-        return len(load_catalog("default", **self._catalog).load_table(f"shop.{topic}").history())
-
-
-@pytest.fixture(params=["delta", "iceberg"])
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    return Lake(request.param, tmp_path)
 
 
 @pytest.fixture

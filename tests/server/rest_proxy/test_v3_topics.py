@@ -245,3 +245,37 @@ def test_rights_are_those_of_the_kafka_port(tmp_path_factory: pytest.TempPathFac
                     ]
                     assert [answer.status_code != 403 for answer in answers] == [allowed] * 5, (user, name)
                 assert client.http.delete(f"{cluster}/topics/own").status_code == (204 if may_change else 403)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "says"),
+    [
+        ("GET", "acls", "Security features are disabled"),
+        ("POST", "acls", "Security features are disabled"),
+        ("DELETE", "acls?resource_type=TOPIC", "Security features are disabled"),
+        ("POST", "acls:batch", "Security features are disabled"),
+        ("PUT", "brokers/1/configs/log.retention.ms", "configuration file"),
+        ("DELETE", "brokers/1/configs/log.retention.ms", "configuration file"),
+        ("POST", "brokers/1/configs:alter", "configuration file"),
+        ("PUT", "broker-configs/log.retention.ms", "configuration file"),
+        ("DELETE", "broker-configs/log.retention.ms", "configuration file"),
+        ("POST", "broker-configs:alter", "configuration file"),
+    ],
+)
+def test_what_only_the_configuration_can_change_is_refused_and_says_so(
+    proxy: ProxyClient, cluster: str, method: str, path: str, says: str
+) -> None:
+    body = {"value": "1"} if method in ("PUT", "POST") else None
+    answer = proxy.http.request(method, f"{cluster}/{path}", json=body)
+    assert refused(answer) == (400, 40002)
+    assert says in answer.json()["message"]
+    elsewhere = proxy.http.request(method, f"/v3/clusters/other/{path}", json=body)
+    assert refused(elsewhere) == (404, 404)
+
+
+def test_the_settings_of_all_brokers_and_those_that_are_set_for_all(proxy: ProxyClient, cluster: str) -> None:
+    every = shown(proxy.get(f"{cluster}/brokers/-/configs"))
+    assert every["data"] == shown(proxy.get(f"{cluster}/brokers/1/configs"))["data"]
+    defaults = shown(proxy.get(f"{cluster}/broker-configs"))
+    assert (defaults["kind"], defaults["data"]) == ("KafkaClusterConfigList", [])
+    assert refused(proxy.get(f"{cluster}/broker-configs/log.retention.ms")) == (404, 404)

@@ -253,7 +253,7 @@ const short = (sql) => (sql.length > 160 ? `${sql.slice(0, 159)}…` : sql);
 /** @param {string} type @param {any} rest */
 function entityContent(type, rest) {
   if (type === "currentStatus") return message(rest.commandStatus.message, rest.commandStatus.status !== "ERROR");
-  if (type === "query_stall") return causes(rest.causes);
+  if (type === "query_stall" || type === "connector_stall") return causes(rest.causes);
   if (type === "queryDescription") return h("pre", { class: "text", tabindex: "0" }, pieces(rest.queryDescription.executionPlan, { lines: true }));
   if (type === "graph") return h("pre", { class: "text", tabindex: "0" }, pieces(rest.text, { lines: true }));
   if (typeof rest.message === "string") return message(rest.message, true);
