@@ -126,12 +126,13 @@ class ClusterGroups:
         return deleted.fault if deleted.fault is not GroupFault.NONE else dict(deleted.partitions)
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        return dict(self._commits(group).offsets)
+        return dict(self.commits(group).offsets)
 
     def unsettled(self, group: str) -> frozenset[TopicPartition]:
-        return self._commits(group).unsettled
+        return self.commits(group).unsettled
 
-    def _commits(self, group: str) -> GroupCommits:
+    def commits(self, group: str) -> GroupCommits:
+        """Both at once. Raises `NotNow`."""
         return self._ask(group, AskCommitted(), GroupCommits)
 
     def _ask(self, group: str, body: GroupRequest, kind: type[_Wanted]) -> _Wanted:
