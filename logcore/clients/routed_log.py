@@ -176,7 +176,7 @@ class RoutedLog:
                 first = sent = self._sender.send(where, batches[:1], None)
             if len(batches) > 1:
                 sent = self._sender.send(where, batches[1:], None)
-            turn.producer = producer._replace(base_sequence=sent.next_sequence)
+            turn.producer = BatchProducer(producer.producer_id, producer.epoch, sent.next_sequence)
             return first.first_offset
 
     def append_batches(self, topic: str, partition: int, batches: bytes | memoryview) -> int:
@@ -193,6 +193,9 @@ class RoutedLog:
         """A child that inherited this object by `fork` must not number its batches as its parent does."""
         if self._owner != os.getpid():
             self._turns, self._owner, self._turns_lock = {}, os.getpid(), threading.Lock()
+        known = self._turns.get(where)
+        if known is not None:
+            return known
         with self._turns_lock:
             return self._turns.setdefault(where, _Turn())
 

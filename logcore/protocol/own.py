@@ -58,6 +58,12 @@ class Own(Door, Protocol):
     @property
     def node(self) -> int: ...
 
+    def produce(
+        self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None, timeout_ms: int
+    ) -> ProduceResult:
+        """As `Line.produce`."""
+        ...
+
     @property
     def transactions(self) -> TransactionsHere: ...
 

@@ -222,6 +222,10 @@ class Router:
                 self._note_refusal(found, to, patience)
             patience.pause(self.clustered)
 
+    def asks_again(self, code: int, to: Target) -> bool:
+        """Whether a question with this answer is to be put again, by `put`."""
+        return self._asks_again({code}, to)
+
     def _asks_again(self, found: set[int], to: Target) -> bool:
         if found & _OF_A_CLUSTER:
             self.clustered = True
@@ -256,6 +260,18 @@ class Router:
     def leader(self, where: TopicPartition) -> Address:
         """Where the leader of a partition is. Raises `UnknownTopic`, `LogUnavailable`."""
         return self._address_of(where)
+
+    def leader_here(self, where: TopicPartition) -> Own | None:
+        """The node of this process that leads the partition, as it is known to, if there is no other node: it may be
+        asked without looking for anybody. Raises `LogClosed`, `LogUnavailable`."""
+        own = self._own
+        if own is None or not self.alone:
+            return None
+        known = self._leaders.get(where)
+        if known is None or known.doubted:
+            return None
+        own.line()
+        return own
 
     def leader_epoch(self, where: TopicPartition) -> int:
         """Of the leader that is asked, so that one who leads no more, or anew, refuses; -1 where nothing is known."""
