@@ -23,10 +23,14 @@ from .cluster.serving import ServedNode, served
 from .cluster.settings import CLUSTER_NAME, NOWHERE, ClusterSettings
 from .cluster.upgrade import upgrade_directory
 from .cores.expiry import DEFAULT, ExpiryTimes
+from .cores.group_messages import CheckCommit, GroupFault
 from .errors import CorruptLog, LogUnavailable, LogWriteFailed, NotNow, UnknownTopic
 from .failpoints import fp
 from .protocol.kafka_service import Serving
 from .protocol.layout import TopicCreation
+from .protocol.retries import RETRIABLE
+from .protocol.wire.faults import code_of, error_of
+from .records.batch import BatchProducer
 from .replication.controller.controller_messages import ElectLeader
 from .replication.machine import BROKER, NodeId
 from .replication.replica.replica_messages import PartitionId, Problem, Refused
@@ -84,6 +88,13 @@ class Log(NodeLog):
         self._own.line()
         return self.parts.log
 
+    def _new_producer(self) -> BatchProducer:
+        self._known()
+        try:
+            return BatchProducer(self.parts.serving.transactions.new_producer_id(), 0, 0)
+        except NotNow:
+            return super()._new_producer()
+
     # What is damaged or full, a code of the protocol does not say
 
     def offsets(self, topic: str, partition: int) -> Offsets:
@@ -118,7 +129,25 @@ class Log(NodeLog):
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         with self._explained(GROUPS_TOPIC):
-            super().commit_offsets(group, offsets)
+            if not self._commits_here(group, offsets):
+                super().commit_offsets(group, offsets)
+
+    def _commits_here(self, group: str, offsets: Mapping[TopicPartition, int]) -> bool:
+        """False where a message has to find out why not."""
+        served = self._known()
+        for topic, partition in offsets:
+            known = served.topic(topic)
+            if known is None or not 0 <= partition < known.partition_count:
+                return False
+        try:
+            return self._own.coordinates("group", group) and (
+                served.groups.commit(CheckCommit(group), offsets, {}) is GroupFault.NONE
+            )
+        except NotNow as error:
+            code = code_of(error)
+            if code in RETRIABLE:
+                return False
+            raise error_of(code, None, f'commit the offsets of group "{group}"') from error
 
     def forget_group(self, group: str) -> None:
         with self._explained(GROUPS_TOPIC):

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Self
 
-from kio.schema.errors import ErrorCode
-
 from ..capabilities import MILLSTREAM, LogCapabilities
 from ..client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
 from ..cores.group_messages import check_forgotten
+from ..error_codes import ErrorCode
 from ..errors import LogUnavailable, OutOfOrderSequence, UnknownTopic
 from ..protocol.lines import Line
 from ..protocol.retries import RETRIABLE

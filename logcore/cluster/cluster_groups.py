@@ -6,8 +6,6 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from typing import Final, TypeVar, assert_never
 
-from kio.schema.errors import ErrorCode
-
 from ..client import TopicPartition
 from ..cores.group_messages import (
     NO_NOTE,
@@ -29,6 +27,7 @@ from ..cores.group_messages import (
     Sync,
     Synced,
 )
+from ..error_codes import ErrorCode
 from ..errors import LogClosed, NotNow
 from ..replication.machine import BROKER
 from ..replication.machine_messages import Answer

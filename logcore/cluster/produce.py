@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
 from ..client import TopicPartition
+from ..error_codes import ErrorCode
 from ..errors import InvalidRecords, NotNow, RecordsTooLarge
 from ..protocol.connection import Answer, KafkaRequest
 from ..protocol.kafka_service import KafkaService

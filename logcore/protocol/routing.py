@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
 from ..client import TopicPartition
+from ..error_codes import ErrorCode
 from ..errors import LogUnavailable, UnknownTopic
 from .channel import Address, Timeouts
 from .lines import Door, Line, WireDoor
