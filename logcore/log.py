@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal
+
+from millstream.errors import LogError
 
 from .client import Offsets, Topic, TopicPartition
 from .clients.remote_producer import RemoteTransactionalProducer
@@ -21,9 +23,14 @@ from .cluster.serving import ServedNode, served
 from .cluster.settings import CLUSTER_NAME, NOWHERE, ClusterSettings
 from .cluster.upgrade import upgrade_directory
 from .cores.expiry import DEFAULT, ExpiryTimes
-from .errors import CorruptLog, LogUnavailable, LogWriteFailed, UnknownTopic
+from .cores.group_messages import CheckCommit, GroupFault
+from .errors import CorruptLog, LogUnavailable, LogWriteFailed, NotNow, UnknownTopic
 from .failpoints import fp
 from .protocol.kafka_service import Serving
+from .protocol.layout import TopicCreation
+from .protocol.retries import RETRIABLE
+from .protocol.wire.faults import code_of, error_of
+from .records.batch import BatchProducer
 from .replication.controller.controller_messages import ElectLeader
 from .replication.machine import BROKER, NodeId
 from .replication.replica.replica_messages import PartitionId, Problem, Refused
@@ -68,29 +75,79 @@ class Log(NodeLog):
             raise UnknownTopic(f'topic "{topic}" does not exist')
         return found.partition_count
 
+    def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
+        served = self._known()
+        try:
+            self.parts.serving.layout.create_topic(TopicCreation(name, partition_count, dict(config or {})))
+        except NotNow:
+            if served.topic(name) is None:
+                super().create_topic(name, partition_count, config)
+
     def _known(self) -> ClusterLog:
         """Raises `LogClosed`."""
         self._own.line()
         return self.parts.log
 
+    def _new_producer(self) -> BatchProducer:
+        self._known()
+        try:
+            return BatchProducer(self.parts.serving.transactions.new_producer_id(), 0, 0)
+        except NotNow:
+            return super()._new_producer()
+
     # What is damaged or full, a code of the protocol does not say
 
     def offsets(self, topic: str, partition: int) -> Offsets:
         """Asked of the log itself, for queries ask often; the end is that of all that is written, durable or not."""
-        log = self._known().led_if_open(topic, partition)
+        served = self._known()
+        log = served.led_if_open(topic, partition)
+        if log is None:  # it may rest
+            with suppress(LogError):
+                served.replica(TopicPartition(topic, partition))
+            log = served.led_if_open(topic, partition)
         if log is None:
             with self._explained(topic, partition):
                 super().offsets(topic, partition)  # which opens it, or says why not
-            log = self.served.partition(topic, partition)
+            log = served.partition(topic, partition)
         return log.offsets()
 
     def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
         with self._explained(GROUPS_TOPIC):
-            return super().committed_offsets(group)
+            settled = self._settled_offsets(group)
+            return super().committed_offsets(group) if settled is None else settled
+
+    def _settled_offsets(self, group: str) -> Mapping[TopicPartition, int] | None:
+        """None where a transaction may still commit some, or a message has to find out why they are not known."""
+        served = self._known()
+        try:
+            found = served.groups.commits(group) if self._own.coordinates("group", group) else None
+        except NotNow:
+            return None
+        if found is None or found.unsettled:
+            return None
+        return {where: committed.offset for where, committed in found.offsets.items() if committed.offset >= 0}
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         with self._explained(GROUPS_TOPIC):
-            super().commit_offsets(group, offsets)
+            if not self._commits_here(group, offsets):
+                super().commit_offsets(group, offsets)
+
+    def _commits_here(self, group: str, offsets: Mapping[TopicPartition, int]) -> bool:
+        """False where a message has to find out why not."""
+        served = self._known()
+        for topic, partition in offsets:
+            known = served.topic(topic)
+            if known is None or not 0 <= partition < known.partition_count:
+                return False
+        try:
+            return self._own.coordinates("group", group) and (
+                served.groups.commit(CheckCommit(group), offsets, {}) is GroupFault.NONE
+            )
+        except NotNow as error:
+            code = code_of(error)
+            if code in RETRIABLE:
+                return False
+            raise error_of(code, None, f'commit the offsets of group "{group}"') from error
 
     def forget_group(self, group: str) -> None:
         with self._explained(GROUPS_TOPIC):

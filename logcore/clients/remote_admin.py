@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from ..client import TopicPartition
+from ..error_codes import ErrorCode
 from ..errors import InvalidTopic, TopicExists, UnknownTopic
 from ..protocol.routing import Router
 from ..protocol.wire.apis import Api

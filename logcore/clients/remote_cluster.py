@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
+from ..error_codes import ErrorCode
 from ..errors import InvalidTopic
 from ..protocol.routing import Router
 from ..protocol.wire.apis import Api

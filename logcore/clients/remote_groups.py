@@ -9,8 +9,6 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from ..client import TopicPartition
 from ..cores.group_messages import (
     CheckCommit,
@@ -33,6 +31,7 @@ from ..cores.group_messages import (
     Sync,
     Synced,
 )
+from ..error_codes import ErrorCode
 from ..protocol.routing import CoordinatorKey, Router
 from ..protocol.wire.apis import Api
 from ..protocol.wire.faults import error_of

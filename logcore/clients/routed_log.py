@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Self
 
-from kio.schema.errors import ErrorCode
-
 from ..capabilities import MILLSTREAM, LogCapabilities
 from ..client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
 from ..cores.group_messages import check_forgotten
+from ..error_codes import ErrorCode
 from ..errors import LogUnavailable, OutOfOrderSequence, UnknownTopic
 from ..protocol.lines import Line
 from ..protocol.retries import RETRIABLE
@@ -176,7 +175,7 @@ class RoutedLog:
                 first = sent = self._sender.send(where, batches[:1], None)
             if len(batches) > 1:
                 sent = self._sender.send(where, batches[1:], None)
-            turn.producer = producer._replace(base_sequence=sent.next_sequence)
+            turn.producer = BatchProducer(producer.producer_id, producer.epoch, sent.next_sequence)
             return first.first_offset
 
     def append_batches(self, topic: str, partition: int, batches: bytes | memoryview) -> int:
@@ -193,6 +192,9 @@ class RoutedLog:
         """A child that inherited this object by `fork` must not number its batches as its parent does."""
         if self._owner != os.getpid():
             self._turns, self._owner, self._turns_lock = {}, os.getpid(), threading.Lock()
+        known = self._turns.get(where)
+        if known is not None:
+            return known
         with self._turns_lock:
             return self._turns.setdefault(where, _Turn())
 

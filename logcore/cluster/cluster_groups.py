@@ -6,8 +6,6 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from typing import Final, TypeVar, assert_never
 
-from kio.schema.errors import ErrorCode
-
 from ..client import TopicPartition
 from ..cores.group_messages import (
     NO_NOTE,
@@ -29,6 +27,7 @@ from ..cores.group_messages import (
     Sync,
     Synced,
 )
+from ..error_codes import ErrorCode
 from ..errors import LogClosed, NotNow
 from ..replication.machine import BROKER
 from ..replication.machine_messages import Answer
@@ -126,12 +125,13 @@ class ClusterGroups:
         return deleted.fault if deleted.fault is not GroupFault.NONE else dict(deleted.partitions)
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        return dict(self._commits(group).offsets)
+        return dict(self.commits(group).offsets)
 
     def unsettled(self, group: str) -> frozenset[TopicPartition]:
-        return self._commits(group).unsettled
+        return self.commits(group).unsettled
 
-    def _commits(self, group: str) -> GroupCommits:
+    def commits(self, group: str) -> GroupCommits:
+        """Both at once. Raises `NotNow`."""
         return self._ask(group, AskCommitted(), GroupCommits)
 
     def _ask(self, group: str, body: GroupRequest, kind: type[_Wanted]) -> _Wanted:

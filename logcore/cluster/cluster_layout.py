@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from ..client import Offsets, TopicPartition
+from ..error_codes import ErrorCode
 from ..errors import InvalidReplicationFactor, NotNow, OffsetOutOfRange, TopicExists, UnknownTopic
 from ..protocol.layout import (
     ANY_EPOCH,

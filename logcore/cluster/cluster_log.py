@@ -8,11 +8,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from kio.schema.errors import ErrorCode
-
 from ..client import Topic, TopicPartition
 from ..cores.expiry import ExpiryTimes
 from ..cores.transactions import TransactionDescription
+from ..error_codes import ErrorCode
 from ..errors import InvalidTopic, NotNow, UnknownTopic
 from ..log_settings import Changes
 from ..replication.controller.controller_messages import ChangeConfig, ChangeSettings, DeleteTopic

@@ -11,10 +11,9 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Final, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
+from ..error_codes import ErrorCode
 from ..errors import CorruptLog, LogClosed, NotNow
 from ..replication.broker.broker import LeaveCluster, OpenReplica, ReplicaBroker
 from ..replication.broker.lone_leaders import LoneLeaders

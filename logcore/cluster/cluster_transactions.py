@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from ..client import TopicPartition
 from ..cores.group_messages import NO_NOTE, CheckCommit, CommitNote, GroupFault
 from ..cores.transaction_records import Identity, TransactionState
 from ..cores.transactions import TransactionDescription
+from ..error_codes import ErrorCode
 from ..errors import LogClosed, NotNow
 from ..replication.broker.broker import BrokerRequest
 from ..replication.machine import BROKER, NodeId

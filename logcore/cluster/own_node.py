@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Final, TypeVar
 from millstream.errors import LogError
 
 from ..client import Isolation, TopicPartition
-from ..errors import CorruptLog, LogClosed, LogFull, LogUnavailable, NotNow
+from ..errors import CorruptLog, LogClosed, LogFull, LogUnavailable, NotNow, UnknownTopic
 from ..protocol.dispatch import HANDLERS, WAITING_HANDLERS
 from ..protocol.kafka_service import Desk, KafkaServiceSettings, Serving
+from ..protocol.layout import KeyKind
 from ..protocol.lines import Line, Look, ReadAnswer
 from ..protocol.requests.record_requests import read_all
 from ..protocol.security.peer import Peer
@@ -107,6 +108,22 @@ class OwnNode:
         """On the node's thread."""
         for look in self._looks:
             look.wake_if_there_is_news()
+
+    def leader_epoch(self, where: TopicPartition) -> int | None:
+        self.line()
+        topic = self._desk.log.topic(where.topic)
+        if topic is None or not 0 <= where.partition < topic.partition_count:
+            lacks = "does not exist" if topic is None else f"has no partition {where.partition}"
+            raise UnknownTopic(f'topic "{where.topic}" {lacks}')
+        found = self._desk.layout.partition(*where)
+        return None if found.leader != self.node else found.leader_epoch
+
+    def coordinates(self, kind: KeyKind, key: str) -> bool:
+        self.line()
+        try:
+            return self._desk.layout.coordinator(kind, key, _NOWHERE).node == self.node
+        except LogError:
+            return False
 
     def close(self) -> None:
         self._closed = True

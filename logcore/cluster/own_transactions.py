@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
 from ..client import TopicPartition
 from ..cores.group_messages import CheckCommit
 from ..cores.transaction_records import Identity
+from ..error_codes import ErrorCode
 from ..errors import NotNow
 from ..failpoints import fp
 from ..protocol.own import EndedHere

@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
 from ..client import TopicPartition
+from ..error_codes import ErrorCode
 from ..errors import InvalidRecords, NotNow, RecordsTooLarge
 from ..protocol.connection import Answer, KafkaRequest
 from ..protocol.kafka_service import KafkaService
@@ -178,21 +177,23 @@ class ClusterProduce:
     ) -> ProduceResult:
         """What a client of this process writes: a batch of its own making, so nobody looks into it again. Returns when
         the in-sync replicas have them, or after `timeout_s`: then nothing is promised. In: `here`: see `Produce`."""
-        data = ProduceData(where, [])
         try:
             id = self._log.id_of(where)
             partition = self._log.writable_at(where, id)
-            announces = transactional_id is not None
-            asked = self._to_store(partition, data, [batch], transactional_id, announces=announces, here=here)
+            if batch.header.size > _BATCH_BYTES_MAX:
+                raise _too_large_to_replicate(where, batch.header.size)
+            if partition.settings.append_time:
+                batch = stamp(batch, self._log.node.now_ms())
+            asked = ProduceBatches((batch,), _ALL, False, transactional_id, transactional_id is not None, here)
             answer = self._log.node.produce(id, asked, timeout_s)
         except NoAnswer:
-            return failed(data, _late())
+            return failed(ProduceData(where, []), _late())
         except NodeStopped:
-            return failed(data, _ended())
+            return failed(ProduceData(where, []), _ended())
         except LogError as error:
-            return failed(data, error)
+            return failed(ProduceData(where, []), error)
         if isinstance(answer, Refused):
-            return failed(data, refused(answer))
+            return failed(ProduceData(where, []), refused(answer))
         assert isinstance(answer, Produced)
         return ProduceResult(where, 0, answer.first_offset, partition.log_start_offset)
 
@@ -235,13 +236,12 @@ class ClusterProduce:
         acks: int = _ALL,
         *,
         announces: bool = False,
-        here: bool = False,
     ) -> ProduceBatches:
         """What the replica is asked for. Raises `RecordsTooLarge`, `InvalidRecords`."""
         _check_replicable(data, batches)
         if partition.settings.append_time:
             batches = [stamp(batch, self._log.node.now_ms()) for batch in batches]
-        return ProduceBatches(batches, acks, False, transactional_id, announces, here)  # pyright: ignore[reportArgumentType]
+        return ProduceBatches(batches, acks, False, transactional_id, announces)  # pyright: ignore[reportArgumentType]
 
     def _result(self, data: ProduceData, stored: _Slot | ProduceResult) -> ProduceResult:
         if isinstance(stored, ProduceResult):
@@ -270,16 +270,20 @@ def _check_replicable(data: ProduceData, batches: Sequence[EncodedBatch]) -> Non
     for batch in batches:
         largest = max(largest, batch.header.size)
     if largest > _BATCH_BYTES_MAX:
-        raise RecordsTooLarge(
-            f"a record batch of {largest} bytes is too large for {data.partition.topic}-{data.partition.partition}:"
-            f" replicas can be sent {_BATCH_BYTES_MAX} bytes",
-            hint="Cut it into several batches.",
-        )
+        raise _too_large_to_replicate(data.partition, largest)
     if len(batches) > 1 and any(batch.header.producer_id >= 0 for batch in batches):
         raise InvalidRecords(
             f"{len(batches)} batches of a producer in one request for the same partition",
             hint="Batches that are numbered go one by one, each in a request of its own.",
         )
+
+
+def _too_large_to_replicate(where: TopicPartition, size: int) -> RecordsTooLarge:
+    return RecordsTooLarge(
+        f"a record batch of {size} bytes is too large for {where.topic}-{where.partition}:"
+        f" replicas can be sent {_BATCH_BYTES_MAX} bytes",
+        hint="Cut it into several batches.",
+    )
 
 
 def _late() -> NotNow:

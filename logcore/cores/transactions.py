@@ -144,6 +144,25 @@ class Coordinator:
         partitions, groups = tuple(known.participants), tuple(known.offsets)
         return Standing(known.record, known.state, ending, partitions, groups, bool(known.unfinished))
 
+    def knows(self, transactional_id: str) -> bool:
+        """Whether it has a standing."""
+        return transactional_id in self._known
+
+    def ending_of(self, transactional_id: str) -> TransactionRecord | None:
+        """`Standing.ending` of the id. It is asked for with each request, and to make a standing takes ten calls."""
+        known = self._known.get(transactional_id)
+        return None if known is None else known.unfinished or known.aborted
+
+    def is_current(self, identity: Identity) -> bool:
+        """Whether it is `current`."""
+        known = self._known.get(identity.transactional_id)
+        if known is None:
+            return False
+        record = known.unfinished or known.record
+        if record.successor >= 0:
+            return _identity_after(record) == identity
+        return record.producer_id == identity.producer_id and record.epoch == identity.epoch
+
     def current(self, transactional_id: str) -> Identity | None:
         """Who has the id, or will when what is decided is written everywhere."""
         known = self._known.get(transactional_id)

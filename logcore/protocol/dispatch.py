@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
-from kio.schema.errors import ErrorCode
 
+from ..error_codes import ErrorCode
 from ..records.batch import Buffer
 from .connection import Answer, HangUp, KafkaRequest
 from .kafka_service import Desk, KafkaService

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
+from ..error_codes import ErrorCode
 from .wire.fetch_messages import NO_SESSION, ClientFetch, FetchedPartition, FetchPosition, PartitionKey
 
 SLOTS: Final = 1000

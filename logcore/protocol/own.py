@@ -9,6 +9,7 @@ from ..client import TopicPartition
 from ..cores.transaction_records import Identity
 from ..errors import LogFull
 from ..records.batch import EncodedBatch
+from .layout import KeyKind
 from .lines import Door
 from .wire.produce_messages import ProduceResult
 
@@ -57,8 +58,23 @@ class Own(Door, Protocol):
     @property
     def node(self) -> int: ...
 
+    def produce(
+        self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None, timeout_ms: int
+    ) -> ProduceResult:
+        """As `Line.produce`."""
+        ...
+
     @property
     def transactions(self) -> TransactionsHere: ...
+
+    def leader_epoch(self, where: TopicPartition) -> int | None:
+        """Of a node that is alone: the epoch in which it leads the partition, as metadata say it; None where nobody
+        does. Raises `UnknownTopic`."""
+        ...
+
+    def coordinates(self, kind: KeyKind, key: str) -> bool:
+        """Whether this node coordinates the group or transactional id now. Makes the topic of the coordinators."""
+        ...
 
     def full(self) -> LogFull | None:
         """What an error code does not say: that it is for want of room that the disk takes nothing now."""

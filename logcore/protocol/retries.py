@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
+from ..error_codes import ErrorCode
 
 _MOVED: Final = (
     ErrorCode.leader_not_available,

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
 from ..client import TopicPartition
+from ..error_codes import ErrorCode
 from ..errors import LogUnavailable, UnknownTopic
 from .channel import Address, Timeouts
 from .lines import Door, Line, WireDoor
@@ -222,6 +221,10 @@ class Router:
                 self._note_refusal(found, to, patience)
             patience.pause(self.clustered)
 
+    def asks_again(self, code: int, to: Target) -> bool:
+        """Whether a question with this answer is to be put again, by `put`."""
+        return self._asks_again({code}, to)
+
     def _asks_again(self, found: set[int], to: Target) -> bool:
         if found & _OF_A_CLUSTER:
             self.clustered = True
@@ -256,6 +259,18 @@ class Router:
     def leader(self, where: TopicPartition) -> Address:
         """Where the leader of a partition is. Raises `UnknownTopic`, `LogUnavailable`."""
         return self._address_of(where)
+
+    def leader_here(self, where: TopicPartition) -> Own | None:
+        """The node of this process that leads the partition, as it is known to, if there is no other node: it may be
+        asked without looking for anybody. Raises `LogClosed`, `LogUnavailable`."""
+        own = self._own
+        if own is None or not self.alone:
+            return None
+        known = self._leaders.get(where)
+        if known is None or known.doubted:
+            return None
+        own.line()
+        return own
 
     def leader_epoch(self, where: TopicPartition) -> int:
         """Of the leader that is asked, so that one who leads no more, or anew, refuses; -1 where nothing is known."""
@@ -314,6 +329,9 @@ class Router:
 
     def _learn(self, where: TopicPartition) -> None:
         """Asks one node who leads the topic's partitions. Raises `UnknownTopic`."""
+        if self.alone:
+            self._learn_here(where)
+            return
         answer = self._ask_adviser(Api.METADATA, {"topics": [{"name": where.topic}], **_NO_CREATION})
         self._take_brokers(answer)
         [topic] = answer.topics
@@ -327,6 +345,14 @@ class Router:
         if topic.partitions and where.partition not in [entry.partition_index for entry in topic.partitions]:
             raise UnknownTopic(f'topic "{where.topic}" has no partition {where.partition}')
 
+    def _learn_here(self, where: TopicPartition) -> None:
+        """Where there is no other node, the one of this process knows it without a message. It need not prove that
+        nobody has committed more before it led: nobody else ever does. Most of the time that an engine in a notebook or
+        in a test takes to open goes into first requests, and messages made three of them of each."""
+        epoch = None if self._own is None else self._own.leader_epoch(where)
+        if epoch is not None:
+            self._leaders[where] = _Leader(_HERE, epoch, None, proven=True)
+
     def _take_leader(self, where: TopicPartition, told: Any, topic_id: object) -> None:
         address, epoch = self._nodes.get(told.leader_id), getattr(told, "leader_epoch", -1)
         if told.leader_id == _NO_NODE or address is None:
@@ -337,6 +363,11 @@ class Router:
             self._leaders[where] = _Leader(address, epoch, topic_id)
 
     def _find_coordinator(self, to: CoordinatorKey) -> Address:
+        if self.alone and self._own is not None:
+            if not self._own.coordinates(*to):
+                raise LogUnavailable(f'nobody coordinates the {to.kind} "{to.key}" now')
+            self._coordinators[to] = _HERE
+            return _HERE
         kind = 0 if to.kind == "group" else 1
         answer = self._ask_adviser(
             Api.FIND_COORDINATOR, {"key": to.key, "key_type": kind, "coordinator_keys": [to.key]}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..client import RowRecords, TopicPartition
 from ..cores.transaction_records import Identity
@@ -20,8 +19,7 @@ _TIMEOUT_MS: Final = 30_000
 _CLUSTER_TIMEOUT_MS: Final = 8_000  # below what a node of a cluster may take to answer: then another one may lead
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     first_offset: int
     next_sequence: int
 
@@ -46,6 +44,11 @@ class Sender:
 
     def _write_here(self, where: TopicPartition, batch: EncodedBatch, who: Identity) -> int:
         _check_size(batch)
+        here = self._router.leader_here(where)
+        if here is not None:
+            result = here.transactions.write(who, where, batch)
+            if not (result.error_code and self._router.asks_again(result.error_code, where)):
+                return _first_offset(where, result)
         result = self._router.put_here(
             lambda here: here.write(who, where, batch), lambda result: [result.error_code], to=where
         )
@@ -64,6 +67,11 @@ class Sender:
 
     def _produce_whole(self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None) -> int:
         _check_size(batch)
+        here = self._router.leader_here(where)
+        if here is not None:
+            result = here.produce(where, batch, transactional_id, _TIMEOUT_MS)
+            if not (result.error_code and self._router.asks_again(result.error_code, where)):
+                return _first_offset(where, result)
         timeout_ms = _CLUSTER_TIMEOUT_MS if self._router.clustered else _TIMEOUT_MS
         result = self._router.put(
             lambda line: line.produce(where, batch, transactional_id, timeout_ms),

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 from crc32c import crc32c
 
-from .disk import replace_file
+from .disk import replace_file, sync_folder, write_aside
 
 _log = structlog.get_logger("millstream.logcore")
 
@@ -25,9 +25,18 @@ def write_checked_json(path: Path, content: Any, *, durable: bool) -> None:
 
 
 def write_with_copy(path: Path, content: Any, *, durable: bool) -> None:
-    """As `write_checked_json`, and once more beside it, so that one of the two may be damaged."""
-    write_checked_json(path, content, durable=durable)
-    write_checked_json(_copy_of(path), content, durable=durable)
+    """As `write_checked_json`, and once more beside it, so that one of the two may be damaged.
+
+    Both names become durable together: after a crash each file has the old content or the new one, and before that
+    nobody hears of the new one.
+    """
+    written = checked_json(content)
+    both = (path, _copy_of(path))
+    aside = [write_aside(each, written, durable=durable) for each in both]
+    for new, each in zip(aside, both, strict=True):
+        new.replace(each)
+    if durable:
+        sync_folder(path.parent)
 
 
 def read_with_copy(path: Path, *, durable: bool) -> Any:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
@@ -68,14 +69,15 @@ class Housekeeper:
         self._compaction = _Chore("compaction", self._compact, partitions, interval_s)
 
     def start(self) -> None:
-        self._retention.start()
-        self._compaction.start()
+        """Many logs are closed before the first round: notebooks' and tests'. So one thread waits for that, and only
+        then begins the other one; to start a thread costs more than to open such a log."""
+        self._retention.start(before_first=self._compaction.start)
 
     def stop(self) -> None:
         """Returns when no round is under way any more."""
         self._retention.end()
         self._compaction.end()
-        self._retention.join()
+        self._retention.join()  # first: it may be about to start the other one
         self._compaction.join()
 
     @property
@@ -141,8 +143,11 @@ class _Chore:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name=f"millstream-log-{self._name}", daemon=True)
+    def start(self, before_first: Callable[[], None] | None = None) -> None:
+        """In: `before_first`: called before the first round, on the thread of that. None: who starts it has waited, so
+        the first round comes at once."""
+        run = partial(self._run, before_first)
+        self._thread = threading.Thread(target=run, name=f"millstream-log-{self._name}", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
@@ -194,16 +199,22 @@ class _Chore:
             _log.error("housekeeping failed", chore=self._name, partition=name, error=message)
         self._problems[name] = HousekeepingProblem(name, message)
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._interval_s):
-            try:
-                _, unforeseen = self.round(_Share(self._stop).pause)
-            except _Stopped:
-                return
-            except Exception as error:
-                unforeseen = (error,)
-            for error in unforeseen:
-                _log.error("housekeeping failed", chore=self._name, exc_info=error)
+    def _run(self, before_first: Callable[[], None] | None) -> None:
+        if before_first is not None and not self._stop.wait(self._interval_s):
+            before_first()
+        while not self._stop.is_set():
+            self._one_round()
+            self._stop.wait(self._interval_s)
+
+    def _one_round(self) -> None:
+        try:
+            _, unforeseen = self.round(_Share(self._stop).pause)
+        except _Stopped:
+            return
+        except Exception as error:
+            unforeseen = (error,)
+        for error in unforeseen:
+            _log.error("housekeeping failed", chore=self._name, exc_info=error)
 
 
 class _Share:

@@ -24,26 +24,29 @@ class OpenFiles:
         self.open_max = open_max or _default_max()
         self._holders: OrderedDict[HoldsFile, None] = OrderedDict()
         self._latest: HoldsFile | None = None
+        self._latest_but_one: HoldsFile | None = None
         self._lock = threading.Lock()
 
     def used(self, holder: HoldsFile) -> None:
         """Notes that the holder has a file and uses it now."""
-        if self._latest is holder:
-            return
+        if holder is self._latest or holder is self._latest_but_one:
+            return  # an append takes turns with two: the segment, and what says how far that is durable
         oldest: HoldsFile | None = None
         with self._lock:
-            self._latest = holder
+            self._latest, self._latest_but_one = holder, self._latest
             self._holders[holder] = None
             self._holders.move_to_end(holder)
             if len(self._holders) > self.open_max:
                 oldest, _ = self._holders.popitem(last=False)
+                if oldest is self._latest_but_one:
+                    self._latest_but_one = None
         if oldest is not None:
             oldest.let_go()
 
     def forget(self, holder: HoldsFile) -> None:
         with self._lock:
             self._holders.pop(holder, None)
-            self._latest = None
+            self._latest = self._latest_but_one = None
 
     @property
     def count(self) -> int:

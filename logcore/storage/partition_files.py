@@ -192,29 +192,29 @@ class PartitionFiles(ABC):
     def _active(self) -> Segment:
         return self._segments[-1]
 
-    def _fits(self, size: int) -> bool:
+    def _fits(self, size: int, now_ms: int) -> bool:
         """Whether so many bytes go into the active segment."""
-        active = self._active
-        return not active.size or (active.size + size <= self.settings.segment_bytes and not self._is_old())
+        active = self._segments[-1]
+        return not active.size or (active.size + size <= self.settings.segment_bytes and not self._is_old(now_ms))
 
-    def _is_old(self) -> bool:
+    def _is_old(self, now_ms: int) -> bool:
         """True when the active segment has had its time."""
         settings = self.settings
         age_max = (
             min(settings.segment_ms, settings.compaction_lag_ms_max) if settings.compacted else settings.segment_ms
         )
-        return self._now_ms() - self._began_ms >= age_max
+        return now_ms - self._began_ms >= age_max
 
-    def _store(self, placed: Sequence[EncodedBatch]) -> None:
+    def _store(self, placed: Sequence[EncodedBatch], now_ms: int) -> None:
         """Writes batches whose headers say their offsets, and takes them into the state.
 
         Raises OSError; then the segment and the state are as before, but the file may be longer.
         """
         self._checkpointed = False
-        now_ms = self._now_ms()
-        if not self._active.size:
+        active = self._segments[-1]
+        if not active.size:
             self._began_ms = now_ms
-        self._active.append(placed, now_ms)
+        active.append(placed, now_ms)
         for batch in placed:
             self._state.note(batch.header, lambda batch=batch: memoryview(batch.buffers[0]), now_ms)
 

@@ -73,8 +73,9 @@ class KeptPartition(ReadablePartition):
     def roll_if_old(self, age_ms_max: int | None = None) -> None:
         """Ends the active segment where it has had its time, so that retention and compaction come to it."""
         with self._lock:
-            old = age_ms_max is not None and self._now_ms() - self._active.written_ms > age_ms_max
-            if self._active.size and (old or self._is_old()):
+            now_ms = self._now_ms()
+            old = age_ms_max is not None and now_ms - self._active.written_ms > age_ms_max
+            if self._active.size and (old or self._is_old(now_ms)):
                 self._roll()
 
     def snapshot(self) -> PartitionSnapshot:

@@ -72,8 +72,8 @@ class CatalogStore:
 
         `paused`: each waits for a RESUME; the catalog does not say so, and the next start knows nothing of it. Raises
         `CorruptLog` where commands are lost: a part of the catalog would be a wrong one."""
-        self._commands.check_whole()
-        applied, self._owed_offset = self._commands.applied_offset, self._commands.owed_offset
+        applied = self._commands.check_whole()
+        self._owed_offset = self._commands.owed_offset
         first = applied if self._owed_offset is None else min(applied, self._owed_offset)
         unfinished: list[tuple[int, Command]] = []
         for offset, command in self._commands.read_all():

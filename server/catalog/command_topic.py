@@ -51,14 +51,16 @@ class CommandTopic:
         owed = self._log.committed_offsets(OWED_GROUP).get(_PARTITION, _NOTHING)
         return None if owed == _NOTHING else owed
 
-    def check_whole(self) -> None:
-        """Raises `CorruptLog` where the topic ends before a command that was carried out."""
-        if self.applied_offset > self.next_offset:
+    def check_whole(self) -> int:
+        """Gives `applied_offset`. Raises `CorruptLog` where the topic ends before a command that was carried out."""
+        applied, end = self.applied_offset, self.next_offset
+        if applied > end:
             raise CorruptLog(
-                f'topic "{COMMAND_TOPIC}" ends at offset {self.next_offset}, but the commands up to'
-                f" {self.applied_offset} were applied: statements are lost",
+                f'topic "{COMMAND_TOPIC}" ends at offset {end}, but the commands up to {applied} were applied:'
+                " statements are lost",
                 hint="Restore the data directory from a backup.",
             )
+        return applied
 
     def mark_applied(self, next_offset: int) -> None:
         self._log.commit_offsets(APPLIED_GROUP, {_PARTITION: next_offset})

@@ -475,6 +475,23 @@ def test_housekeeping_goes_on_past_a_partition_that_cannot_be_opened_or_kept(log
     }
 
 
+def test_compaction_begins_with_the_first_round_of_retention(log: Log, clock: Clock) -> None:
+    log.create_topic("compacted", 1, {"segment.bytes": "1024", "cleanup.policy": "compact"})
+    for number in range(6):
+        log.append("compacted", 0, keyed(b"k", b"%0900d" % number))
+    clock.now_s += HOUR_S
+    targets = [HousekeepingTarget("compacted", lambda: log.served.partition("compacted", 0))]
+    keeper = Housekeeper(
+        lambda: targets, lambda: int(clock.now_s * 1000), lambda: None, producer_expiry_ms=1, interval_s=0.01
+    )
+    before = len(log.served.partition("compacted", 0).segments())
+    keeper.start()
+    try:
+        eventually(lambda: len(log.served.partition("compacted", 0).segments()) < before)
+    finally:
+        keeper.stop()
+
+
 def test_retention_does_not_wait_for_compaction(log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     compacting, go_on = threading.Event(), threading.Event()
 

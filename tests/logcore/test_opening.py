@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,23 @@ def test_a_cleaned_segment_that_is_damaged_replaces_nothing(log: Log, folder: Pa
         assert len(values_of(reopened, "c")) < len(values)
     assert not list(partition_folder(folder, "c").glob("*.cleaned"))
     assert not (partition_folder(folder, "c") / "swap.json").exists()
+
+
+def test_what_earlier_starts_have_decided_is_not_read_again_for_ever(tmp_path: Path) -> None:
+    for _ in range(80):
+        with open_log(tmp_path, sync="never") as log:
+            if log.topic("t") is None:
+                log.create_topic("t", 1)
+            log.append("t", 0, rows(b"x"))
+    assert (tmp_path / "quorum" / "quorum-log").stat().st_size < 100 * 200  # a start decides three records
+    with open_log(tmp_path, sync="never") as log:
+        assert len(values_of(log, "t")) == 80
+
+
+def test_a_log_that_is_closed_before_housekeeping_begins_has_started_two_threads(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    with open_log(tmp_path, sync="never") as log:
+        log.create_topic("t", 1)
+        log.append("t", 0, rows(b"x"))
+        names = {thread.name for thread in set(threading.enumerate()) - before}
+        assert names == {"node 1", "millstream-log-retention"}

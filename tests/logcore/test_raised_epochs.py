@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
@@ -31,6 +30,7 @@ from millstream.logcore.cores.transaction_steps import (
     Ready,
 )
 from millstream.logcore.cores.transactions import Coordinator
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.errors import NotNow, ProducerFenced
 from millstream.logcore.log import Log
 

@@ -16,10 +16,10 @@ import pytest
 from certificates import make_certificates
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from kio.schema.errors import ErrorCode
 from waiting import eventually
 
 from millstream.logcore import client as log_client
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.external.external_log import ExternalLog, ExternalLogSettings
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.channel import Address, AuthenticationFailed, Channel, Channels

@@ -6,11 +6,10 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
 from ...client import Topic, TopicPartition
+from ...error_codes import ErrorCode
 from ...log_settings import GROUP
 from ...topic_rules import COORDINATORS
 from ..kafka_service import Desk

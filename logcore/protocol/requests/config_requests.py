@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
 from ...cores.expiry import DEFAULT as USUAL_EXPIRY
 from ...cores.groups import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
+from ...error_codes import ErrorCode
 from ...errors import InvalidTopic, UnknownTopic
 from ...log_settings import ALL_BROKERS, ALL_TOPICS, of_broker, of_group
 from ...topic_settings import SETTINGS

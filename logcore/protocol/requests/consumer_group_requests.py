@@ -8,13 +8,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
 from ...client import TopicPartition
 from ...cores.group_messages import ConsumerHeartbeat, GroupDescription, GroupState, MemberDescription
 from ...cores.subscriptions import decode_assignment, topics_of
+from ...error_codes import ErrorCode
 from ...log_settings import of_group
 from ..kafka_service import Desk
 from ..other_settings import HEARTBEAT_MS, OF_GROUPS, SESSION_MS, value_of

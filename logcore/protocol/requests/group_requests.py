@@ -11,8 +11,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
 from ...client import TopicPartition
@@ -35,6 +33,7 @@ from ...cores.group_messages import (
     Synced,
 )
 from ...cores.subscriptions import CONSUMER, topics_assigned, topics_of
+from ...error_codes import ErrorCode
 from ..kafka_service import Desk
 from ..security.access import may_see_all
 from ..security.peer import Peer

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
 from ...client import Offsets, TopicPartition
 from ...cores.group_messages import NO_NOTE, CheckCommit, CommitNote, CommittedOffset
+from ...error_codes import ErrorCode
 from ...storage.timestamps import TimestampOffset, first_at_or_after, latest_timestamp
 from ..kafka_service import Desk
 from ..layout import ANY_EPOCH, KeyKind

@@ -5,10 +5,9 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
+from ...error_codes import ErrorCode
 from ..kafka_service import Desk
 from ..layout import QuorumLayout, QuorumMember
 from ..security.access import check_administrator

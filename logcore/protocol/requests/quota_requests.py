@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
+from ...error_codes import ErrorCode
 from ...log_settings import of_client
 from ..kafka_service import Desk
 from ..security.access import check_administrator

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Final
 
 import structlog
-from kio.schema.errors import ErrorCode
 
 from millstream.errors import LogError
 
 from ...client import Offsets
+from ...error_codes import ErrorCode
 from ...errors import (
     InconsistentTopicId,
     InvalidRecords,

@@ -9,8 +9,8 @@ import secrets
 from typing import TYPE_CHECKING
 
 import structlog
-from kio.schema.errors import ErrorCode
 
+from ...error_codes import ErrorCode
 from ..kafka_service import Desk
 from ..security.peer import Peer
 from ..security.sasl import PLAIN, USER, decode_plain

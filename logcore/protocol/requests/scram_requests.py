@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
+from ...error_codes import ErrorCode
 from ...log_settings import USER, of_user
 from ..kafka_service import Desk
 from ..security.access import check_administrator

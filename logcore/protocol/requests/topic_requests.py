@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
 from ...client import Topic, TopicPartition
+from ...error_codes import ErrorCode
 from ...errors import InvalidTopic, UnknownTopic
 from ...topic_rules import COORDINATORS
 from ..kafka_service import Desk

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
 from ...client import Topic, TopicPartition
@@ -15,6 +13,7 @@ from ...cores.group_messages import CheckCommit
 from ...cores.patterns import InvalidPattern, NamePattern
 from ...cores.transaction_records import Identity, TransactionState
 from ...cores.transactions import TransactionDescription
+from ...error_codes import ErrorCode
 from ..kafka_service import Desk
 from ..security.access import check_administrator, check_readable, check_writable, may_see
 from ..security.peer import Peer

@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
+from ...error_codes import ErrorCode
 from .primitives import MalformedMessage, Reader
 
 _ELEMENTS_MAX: Final = 200_000

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from millstream.errors import LogError
 
+from ...error_codes import ErrorCode
 from ...errors import (
     WAYS_OUT,
     CorruptLog,

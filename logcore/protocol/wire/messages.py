@@ -15,9 +15,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-from kio.serial import entity_writer
-
+from ...error_codes import ErrorCode
 from .apis import Api
 from .entities import read_entity
 
@@ -68,7 +66,8 @@ class _Schema(NamedTuple):
 def _schema(api: Api, version: int, side: str) -> _Schema:
     module = importlib.import_module(f"kio.schema.{api.name.lower()}.v{version}.{side}")
     entity = getattr(module, api.name.title().replace("_", "") + side.title())
-    return _Schema(entity, entity_writer(entity), _builder(entity))
+    write = importlib.import_module("kio.serial").entity_writer(entity)
+    return _Schema(entity, write, _builder(entity))
 
 
 def _read(schema: _Schema, message: memoryview, position: int) -> Any:

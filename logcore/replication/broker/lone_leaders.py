@@ -6,6 +6,11 @@ as well carry that out: he has the turn with the machines (`lone_node.py`), and 
 an append of one record, a profile showed 412 calls of functions: 105 encoded it, 60 wrote and synced it, the rest
 passed it from hand to hand, twice through each layer, as named tuples that were matched and thrown away.
 
+About 280 are left; version 0.1, which had a log of its own for a single node, made 195. Of a transaction over three
+partitions 3,900 are left, of 1,790. Less than a third of them are its appends. The rest is its end: each marker is a
+message, a write, an answer when readers see it and another one when it is durable; each log that is synced is an effect
+of its replica, one of the broker, and an input to both.
+
 So this is no other leader, and knows no rule: `Leader.store` decides what `Leader.ask` would decide, and what is
 committed follows from `Leader.advance` (R11). Whatever is not plain (a coordinator has to be asked, a batch came twice,
 the replica rests) is left to the request. A leader with followers never comes here: `ReplicaCore.alone`.

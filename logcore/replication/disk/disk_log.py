@@ -139,12 +139,13 @@ class DiskLog(KeptPartition):
             self.traffic.note_appended(self._state.end_offset - first_offset, size)
 
     def _append(self, batches: Sequence[EncodedBatch], size: int) -> None:
-        if not self._fits(size):
+        now_ms = self._now_ms()
+        if not self._fits(size, now_ms):
             self._roll()
         try:
             if self._sync_needed:
                 self._point.reserve()
-            self._store(batches)
+            self._store(batches, now_ms)
         except OSError as error:
             self._active.take_back()
             raise write_error(error, f"to {self.name}") from error

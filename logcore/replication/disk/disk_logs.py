@@ -159,16 +159,19 @@ class DiskLogs:
 
     def _for_each(self, items: Sequence[_Item], work: Callable[[_Item], _Result]) -> list[tuple[_Item, _Result]]:
         """Several at once. Each thread takes its share as a whole: to hand over a single log costs as much as to open
-        one."""
+        one. This thread takes one, too: a small engine has two or three logs, and to start a thread is what costs most
+        of closing them."""
 
         def share_done(share: Sequence[_Item]) -> list[tuple[_Item, _Result]]:
             return [(item, work(item)) for item in share]
 
+        own, *others = [items[first::_THREADS] for first in range(min(len(items), _THREADS))] or [items]
         try:
-            done = self._pool.map(share_done, filter(None, (items[first::_THREADS] for first in range(_THREADS))))
+            handed_over = self._pool.map(share_done, others)
         except RuntimeError:  # the interpreter ends, which stops pools before it calls what `atexit` was given
             return share_done(items)
-        return [pair for share in done for pair in share]
+        done = share_done(own)
+        return [*done, *(pair for share in handed_over for pair in share)]
 
     def _opened_or_why(self, partition: PartitionId) -> DiskLog | str:
         try:

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final, TypeVar, assert_never
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar, assert_never
 
 import structlog
 
@@ -52,6 +52,7 @@ _TICK_S_MAX: Final = 0.5  # where nobody has asked for anything: to wake up cost
 _FIRST_TICKS: Final = 20  # until it serves, which takes a handful of them
 _FIRST_TICK_S: Final = 0.001  # of those behind them
 _LOOK_S: Final = 0.0005
+_Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 
@@ -219,7 +220,7 @@ class LoneNode:
     def produce(self, partition: PartitionId, asked: Produce, *, timeout_s: float = ASK_S) -> Answer:
         """As `answer`, of the partition's replica. Raises as that does."""
         with self._turn:
-            stored = self._in_turn(lambda leaders: leaders.store(partition, asked))
+            stored = self._in_turn(LoneLeaders.store, partition, asked)
             if isinstance(stored, Stored):
                 self._own_syncs += 1
         if stored is None:
@@ -229,14 +230,14 @@ class LoneNode:
     def answer_now(self, asked: ForTransaction | ForGroup, *, timeout_s: float = ASK_S) -> Answer:
         """As `answer`, of a coordinator that is asked for nothing that it writes down."""
         with self._turn:
-            answer = self._in_turn(lambda leaders: leaders.answer_now(asked))
+            answer = self._in_turn(LoneLeaders.answer_now, asked)
         return self.answer(BROKER, asked, timeout_s=timeout_s) if answer is None else answer
 
     def commit(self, partitions: Sequence[PartitionId]) -> list[Answer]:
         """Returns when all that is in their logs is committed, which become durable together. Gives the answers to
         `AwaitCommitted` of those where that is not known. Raises as `answers` does."""
         with self._turn:
-            ends = self._in_turn(lambda leaders: leaders.begin_commit(partitions))
+            ends = self._in_turn(LoneLeaders.begin_commit, partitions)
             if ends is not None and self._leaders is not None:
                 self._carry_out_all(self._leaders.take_effects())
         while ends and self._leaders is not None and not self._leaders.are_committed(ends):
@@ -251,7 +252,7 @@ class LoneNode:
         stored: Stored | Answer = None
         try:
             with self._turn:
-                stored = self._in_turn(lambda leaders: leaders.store(partition, asked))
+                stored = self._in_turn(LoneLeaders.store, partition, asked)
                 if isinstance(stored, Stored):
                     self._left.append((stored, waiting))
         except NodeStopped as error:
@@ -293,7 +294,9 @@ class LoneNode:
                 waiting.set_exception(ended)
         return True
 
-    def _in_turn(self, act: Callable[[LoneLeaders], _Result]) -> _Result | None:
+    def _in_turn(
+        self, act: Callable[Concatenate[LoneLeaders, _Given], _Result], *given: _Given.args, **named: _Given.kwargs
+    ) -> _Result | None:
         """None where nothing was done: no sync is to begin. In: it is this thread's turn."""
         if self._stopped or not self._machines:
             raise NodeStopped(f"node {self.id} has ended")
@@ -301,7 +304,7 @@ class LoneNode:
             return None
         self._note_request()
         try:
-            return act(self._leaders)
+            return act(self._leaders, *given, **named)
         except Exception as error:
             self._broke(error)
             raise NodeStopped(f"node {self.id} has ended") from error

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
-from kio.schema.errors import ErrorCode
 
 from ...client import TopicPartition
 from ...coordination.group_topic import GroupTopic
@@ -31,6 +30,7 @@ from ...cores.group_messages import (
     LeaveGroup,
     Sync,
 )
+from ...error_codes import ErrorCode
 from ...records.key_values import KeyValue
 from ...topic_rules import TRANSACTIONS_TOPIC
 from ..machine import NodeId, RequestId, Send

@@ -42,12 +42,14 @@ class KeptTransactions:
     def __init__(self, kept: dict[str, KeptTransaction]) -> None:
         self._kept = kept
 
-    def add(self, who: Identity, partition: PartitionId, now_ms: int) -> None:
-        """It writes there."""
+    def add(self, who: Identity, partition: PartitionId, now_ms: int) -> bool:
+        """It writes there. True where the transaction begins with that."""
         known = self._kept.get(who.transactional_id)
-        if known is None or known.who != who:
+        begins = known is None or known.who != who
+        if known is None or begins:
             known = self._kept[who.transactional_id] = KeptTransaction(who, now_ms)
         known.partitions.add(partition)
+        return begins
 
     def of(self, transactional_id: str) -> KeptTransaction | None:
         return self._kept.get(transactional_id)

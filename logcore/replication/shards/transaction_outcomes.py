@@ -11,7 +11,7 @@ from millstream.errors import LogError
 from ...client import TopicPartition
 from ...coordination.transaction_log import decode_entry
 from ...cores.transaction_records import TransactionRecord, TransactionState
-from ...cores.transactions import EPOCH_MAX, Standing
+from ...cores.transactions import EPOCH_MAX, Coordinator, Standing
 from ...records.control import NUMBER_MAX
 from ...storage.producer_state import is_reached
 from ..replica.replica_messages import EndMarker, EndOrphan
@@ -31,10 +31,11 @@ def history_of(log: LedLog, key: str) -> Iterator[TransactionRecord]:
                 yield entry
 
 
-def may_need_id(standing: Standing | None, body: TakenRequest) -> bool:
+def may_need_id(core: Coordinator, key: str, body: TakenRequest) -> bool:
     """Whether the request may take a new producer id."""
     if not isinstance(body, InitProducer | EndTransaction):
         return False
+    standing = core.standing(key)
     return standing is None or standing.record.epoch >= EPOCH_MAX
 
 

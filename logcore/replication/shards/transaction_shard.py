@@ -184,6 +184,9 @@ class TransactionShard:
                 self._try_end_again(key)
             self._queue(key, Waiting(body, answer, self._log.now_ms + self._settings.wait_ms))
             return
+        self._act_or_refuse(key, body, answer)
+
+    def _act_or_refuse(self, key: str, body: TakenRequest, answer: Answer) -> None:
         try:
             self._act(key, body, answer)
         except ProducerFenced as error:
@@ -208,7 +211,7 @@ class TransactionShard:
                     self._current(Identity(key, producer_id, epoch))
                     self._write(self._core.forget(key))
                 answer(Included())
-            case _ if self._core.standing(key) is None:
+            case _ if not self._core.knows(key):
                 text = f'nobody has the transactional id "{key}", or it was not used for long: start a new producer'
                 answer(Refused(Problem.INVALID_PRODUCER_ID_MAPPING, text))
             case CheckProducer(producer_id, epoch):
@@ -253,16 +256,15 @@ class TransactionShard:
         """
         if isinstance(body, DescribeTransaction | CheckProducer):
             return False
-        standing = self._core.standing(key)
-        ending = standing.ending if standing is not None else None
-        if standing is not None and ending is not None and self._waits_for(standing, ending, body):
-            return True
-        return may_need_id(standing, body) and not self._has_id()
+        ending = self._core.ending_of(key)
+        waits = ending is not None and self._waits_for(key, ending, body)
+        return waits or (may_need_id(self._core, key, body) and not self._has_id())
 
-    def _waits_for(self, standing: Standing, ending: TransactionRecord, body: TakenRequest) -> bool:
+    def _waits_for(self, key: str, ending: TransactionRecord, body: TakenRequest) -> bool:
         if isinstance(body, AwaitEnd) or (isinstance(body, VerifyTransaction) and body.here):
             return not self._ends.is_seen(ending)
-        return not (isinstance(body, EndTransaction) and is_about(body, standing, ending))
+        standing = self._core.standing(key)
+        return standing is None or not (isinstance(body, EndTransaction) and is_about(body, standing, ending))
 
     def _has_id(self) -> bool:
         """Takes one from the node, if there is none left here."""
@@ -285,14 +287,13 @@ class TransactionShard:
             waiting.answer(concurrent())
 
     def _try_end_again(self, key: str) -> None:
-        if (standing := self._core.standing(key)) is not None and standing.ending is not None and self._log.alone:
-            self._ends.try_again(standing.ending)
+        if (ending := self._core.ending_of(key)) is not None and self._log.alone:
+            self._ends.try_again(ending)
 
     def _without_room(self, key: str) -> Refused | None:
         """Why the end that the id waits for is not written everywhere, where that is for want of room, and no other
         node could have some: nobody knows for how long. It is decided all the same, and written once there is room."""
-        standing = self._core.standing(key)
-        ending = standing.ending if standing is not None else None
+        ending = self._core.ending_of(key)
         text = self._ends.why_refused(ending) if ending is not None and self._log.alone else None
         return Refused(Problem.STORAGE_ERROR, text) if text is not None else None
 
@@ -365,8 +366,8 @@ class TransactionShard:
     def _keep(self, identity: Identity, partition: PartitionId) -> Included:
         """Raises `ProducerFenced`."""
         self._check_current(identity)
-        self._kept.add(identity, partition, self._log.now_ms)
-        if (standing := self._core.standing(identity.transactional_id)) is not None:
+        begins = self._kept.add(identity, partition, self._log.now_ms)
+        if begins and (standing := self._core.standing(identity.transactional_id)) is not None:
             self._due_ms = min(self._due_ms, self._log.now_ms + standing.record.timeout_ms)
         return Included()
 
@@ -374,12 +375,12 @@ class TransactionShard:
         """What is kept of the id's transaction becomes a part of the record that is about to be written. In: nothing of
         the id is ending."""
         kept = self._kept.of(key)
-        if kept is not None and self._core.current(key) == kept.who:
+        if kept is not None and self._core.is_current(kept.who):
             self._core.step(Include(kept.who, participants(sorted(kept.partitions))))
 
     def _check_current(self, identity: Identity) -> None:
         """Raises `ProducerFenced`."""
-        if self._core.current(identity.transactional_id) != identity:
+        if not self._core.is_current(identity):
             raise fenced(identity)
 
     def _current(self, identity: Identity) -> Standing:
@@ -399,7 +400,7 @@ class TransactionShard:
                 answer(ProducerGiven(asked.producer_id, asked.epoch) if ends else ended_otherwise())
                 return
         offsets = self._sent_offsets(key, asked)
-        if self._core.current(key) == identity:  # else it is asked for again, or in vain
+        if self._core.is_current(identity):  # else it is asked for again, or in vain
             self._bring_in(key)
         raises = asked.raises_epoch
         ready = self._core.step(Commit(identity, raises, offsets) if asked.committed else Abort(identity, raises))
@@ -431,8 +432,7 @@ class TransactionShard:
 
     def _begin_end(self, outcome: Outcome) -> None:
         """Unless it was asked for twice, and has ended since."""
-        standing = self._core.standing(outcome.record.transactional_id)
-        ending = standing.ending if standing is not None else None
+        ending = self._core.ending_of(outcome.record.transactional_id)
         if ending is not None and ending.number == outcome.record.number:
             self._ends.begin(outcome)
 
@@ -503,7 +503,7 @@ class TransactionShard:
         assert not isinstance(asked, CheckCommit), "groups are asked for of their own coordinators"
         answers: list[TransactionAnswer] = []
         if not self._has_to_wait(key, asked):
-            self._take(key, asked, answers.append)
+            self._act_or_refuse(key, asked, answers.append)
         return answers[0] if answers else None
 
     def _tell_outcome(self, sender: NodeId, asked: AskOutcome) -> None:

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 from waiting import eventually
 
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.protocol.wire.apis import Api
 
 from .asking import Asking

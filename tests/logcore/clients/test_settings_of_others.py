@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from kio.schema.errors import ErrorCode
 from waiting import eventually
 
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.protocol.wire.apis import Api
 
 from .asking import BROKER, GROUP, Asking

@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from kio.schema.errors import ErrorCode
 from waiting import eventually
 
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.records.codec import encode
 

@@ -11,11 +11,11 @@ from datetime import timedelta
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kio.schema.errors import ErrorCode
 from waiting import eventually
 
 from millstream.logcore.client import TopicPartition as Place
 from millstream.logcore.cluster import produce as cluster_produce
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.protocol.wire import messages
 from millstream.logcore.protocol.wire import produce_messages as produce
 from millstream.logcore.protocol.wire.apis import Api

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from kio.schema.errors import ErrorCode
 from waiting import eventually
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.cluster.cluster_layout import ClusterLayout
 from millstream.logcore.cluster.cluster_log import ClusterLog
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.errors import NotNow
 from millstream.logcore.protocol.layout import ANY_EPOCH
 from millstream.logcore.remote import RemoteLog

@@ -302,3 +302,26 @@ def test_a_producer_that_another_one_has_replaced_is_not_forgotten(tmp_path: Pat
         with pytest.raises(NotNow, match="another producer"):
             log.parts.transactions.forget(Identity("q", old.producer_id, old.epoch))
         assert [found.identity.transactional_id for found in log.served.transactions()] == ["q"]
+
+
+_SMALL_ENGINE = """
+import sys, tempfile
+import pyarrow as pa
+from millstream.logcore.client import RowRecords, TopicPartition
+from millstream.logcore.log import open_log
+
+rows = RowRecords(pa.table({"timestamp": [1], "key": [b"k"], "value": [b"v"]}))
+with tempfile.TemporaryDirectory() as folder, open_log(folder, sync="never") as log:
+    log.create_topic("t", 1)
+    log.append("t", 0, rows)
+    log.commit_offsets("g", {TopicPartition("t", 0): 1})
+    assert log.committed_offsets("g") == {("t", 0): 1}
+    assert log.fetch("t", 0, 0).next_offset == 1
+print([name for name in sys.modules if name.split(".")[0] == "kio"])
+"""
+
+
+def test_messages_of_kafka_are_not_loaded_before_one_is_needed() -> None:
+    """That takes as long as a quarter of the start of an engine."""
+    done = subprocess.run([sys.executable, "-c", _SMALL_ENGINE], check=True, stdout=subprocess.PIPE, text=True)
+    assert done.stdout == "[]\n"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from kio.schema.errors import ErrorCode
 from waiting import eventually, inside
 
 from millstream.logcore.client import FetchedRows, RowRecords, TopicPartition
 from millstream.logcore.cluster.cluster_layout import ClusterLayout
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.errors import LogUnavailable, NotNow, ProducerFenced, TopicExists, UnknownTopic
 from millstream.logcore.protocol.layout import LeaderOffsets
 from millstream.logcore.remote import RemoteLog

@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import crc32c
-from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from millstream.logcore.client import TopicPartition
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.protocol.wire import fetch_messages as fetch
 from millstream.logcore.protocol.wire import messages
 from millstream.logcore.protocol.wire import produce_messages as produce

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from kio.schema.errors import ErrorCode
 
 from millstream.logcore.client import RowRecords
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.errors import InvalidRecords
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.channel import Address, Channels

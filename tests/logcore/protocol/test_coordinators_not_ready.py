@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.cluster.cluster_groups import ClusterGroups
 from millstream.logcore.cores.group_messages import CheckCommit, ConsumerHeartbeat, GroupFault
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.errors import LogClosed, NotNow
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.channel import Address, Channels

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kio.schema.errors import ErrorCode
-
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.protocol.wire.messages import read_response, write_response
 

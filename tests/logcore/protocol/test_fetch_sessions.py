@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from millstream.logcore.client import TopicPartition
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.channel import Address, Channels
 from millstream.logcore.protocol.fetch_sessions import IDLE_S, FetchSessions

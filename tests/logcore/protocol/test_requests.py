@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from millstream.logcore.client import TopicPartition
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.channel import Address, AuthenticationFailed, Channel, Channels
 from millstream.logcore.protocol.security.access import NotAllowed

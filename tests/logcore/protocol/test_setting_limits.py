@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.protocol import setting_limits
 from millstream.logcore.protocol.wire.apis import Api

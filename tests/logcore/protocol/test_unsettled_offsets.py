@@ -5,10 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from kio.schema.errors import ErrorCode
-
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.cores.group_messages import CommittedOffset
+from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.protocol.requests.offset_requests import offset_fetch
 
 T0 = TopicPartition("t", 0)

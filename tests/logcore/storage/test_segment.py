@@ -237,6 +237,18 @@ def test_few_files_are_open_at_once(tmp_path: Path) -> None:
     assert segments[0].file is not handles[0], "it was closed for the third, and opened again"
 
 
+def test_a_file_that_was_closed_for_another_one_counts_when_it_is_opened_again(tmp_path: Path) -> None:
+    files = OpenFiles(1)
+    segments: list[Segment] = []
+    for offset in range(2):
+        write_segment(tmp_path, offset, [batch(offset)])
+        segments.append(Segment(tmp_path, offset, files))
+    handles = [segments[number].file for number in (0, 1, 0)]
+    assert handles[2] is not handles[0]
+    assert segments[1].file is not handles[1], "it was closed for the first"
+    assert files.count == 1
+
+
 # ------------------------------------------------------------------ the index
 
 
