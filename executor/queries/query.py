@@ -164,6 +164,12 @@ class QueryRuntime:
         """Whether `step` may have something to do though nothing came: time passes."""
         return self._settings.idle_ms > 0
 
+    @property
+    def has_more(self) -> bool:
+        """Whether `step` is known to have something to do, by what the last one has seen."""
+        under_way = self._ahead is not None or bool(self._writing) or self._recovered is None
+        return under_way or self._reader.has_more
+
     def step(self, max_bytes: int = MAX_BATCH_BYTES) -> bool:
         """Processes one batch; False if there was nothing to read. Where more is waiting, the batch may not be written
         yet: what then goes wrong, the next call raises.

@@ -171,7 +171,8 @@ class QueryWorker:
         with self._access.owner(lets_guests_first_s=LOOK_S):
             if self._runtime.step():
                 self._quiet_since_s = math.inf
-                return AT_ONCE
+                if self._runtime.has_more:
+                    return AT_ONCE
             return self._wait(self._runtime)
 
     def _wait(self, runtime: QueryRuntime) -> Due:

@@ -119,6 +119,11 @@ class SourceReader:
         """Where the next batch begins; what it passes over before that holds no records."""
         return {at: lane.position for at, lane in zip(self._lanes_at, self._lanes, strict=True)}
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something is pending, or was there and not fetched when a fetch looked last."""
+        return any(feed.has_more for feed in self._feeds)
+
     def read(
         self, max_bytes: int, ends: Mapping[TopicPartition, int] | None = None, max_records: int | None = None
     ) -> ReadBatch | None:
@@ -180,7 +185,7 @@ class SourceReader:
             byte_count=sum(piece.byte_count for piece in pieces),
             errors=_errors(pieces),
             headers=_headers(pieces, places, self._stride),
-            more=any(feed.has_more for feed in self._feeds),
+            more=self.has_more,
             topics={source.id: feed.topic for feed in self._feeds for source in feed.sources},
             times=_by_place([piece.times for piece in pieces], places),
             sequence_stride=self._stride,

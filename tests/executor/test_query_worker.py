@@ -38,6 +38,7 @@ class Runtime:
         self.positions: dict[object, int] = {}
         self.close_with: Exception | None = None
         self.looked: list[bool] = []
+        self.has_more = True
 
     def open(self) -> QueryRuntime:
         self.calls.append("open")
@@ -97,7 +98,7 @@ def runtime() -> Runtime:
 class Silent:
     """A log in which nothing comes."""
 
-    def listen(self, _: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, _: Callable[[TopicPartition], None]) -> Callable[[], None]:
         return lambda: None
 
     def offsets(self, topic: str, partition: int) -> Offsets:
@@ -439,3 +440,14 @@ def test_who_looks_after_an_error_does_not_look_into_closed_files(worker: QueryW
     brought_to(worker, runtime, WorkerState.FAILED)
     assert worker.figures() is not None
     assert runtime.looked == [False]
+
+
+def test_a_batch_that_took_all_there_was_is_followed_by_no_look_for_more(worker: QueryWorker, runtime: Runtime) -> None:
+    runtime.has_more = False
+    worker.start()
+    runtime.begins()
+    runtime.ends(True)
+    with pytest.raises(queue.Empty):
+        runtime.began.get(timeout=query_worker.QUIET_S / 2)
+    runtime.begins()  # it comes to rest
+    runtime.ends(False)
