@@ -7,7 +7,6 @@ depends on that row only, the rows of a large batch are divided, and computed si
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 import duckdb
@@ -82,7 +81,7 @@ class Stateless(Operator):
         if self._explodes:
             rows = with_columns(rows, {"_sub": pa.array(number_within(ints(rows, "_seq")))})
         if self._rekey is None:
-            return replace(batch, rows=rows)
+            return batch.with_rows(rows)
         return ChangeBatch(self._repartition(self._rekey, rows), elapsed_ms=batch.elapsed_ms)
 
     def _run(self, rows: pa.Table) -> pa.Table:
