@@ -179,10 +179,11 @@ class QueryWorker:
         """For records. Once it is quiet, the state comes to rest."""
         now = time.monotonic()
         self._quiet_since_s = min(self._quiet_since_s, now)
-        is_quiet = now - self._quiet_since_s >= QUIET_S
-        if is_quiet:
+        at_s = max(self._quiet_since_s + QUIET_S, runtime.rest_due_s)
+        if now >= at_s:
             runtime.rest()
-        return Due(runtime.fetch_positions, math.inf if is_quiet and not runtime.moves_by_itself else now + QUIET_S)
+            at_s = math.inf
+        return Due(runtime.fetch_positions, min(at_s, now + QUIET_S) if runtime.moves_by_itself else at_s)
 
     def _back_off(self) -> Due:
         if time.monotonic() < self._retries_at_s:

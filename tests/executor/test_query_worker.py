@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
+from waiting import eventually
 
 from millstream.executor.executor import QueryMetrics
 from millstream.executor.figures import QueryFigures
@@ -39,6 +41,7 @@ class Runtime:
         self.close_with: Exception | None = None
         self.looked: list[bool] = []
         self.has_more = True
+        self.rest_due_s = 0.0
 
     def open(self) -> QueryRuntime:
         self.calls.append("open")
@@ -451,3 +454,15 @@ def test_a_batch_that_took_all_there_was_is_followed_by_no_look_for_more(worker:
         runtime.began.get(timeout=query_worker.QUIET_S / 2)
     runtime.begins()  # it comes to rest
     runtime.ends(False)
+
+
+def test_a_query_with_little_to_write_comes_to_rest_later(worker: QueryWorker, runtime: Runtime) -> None:
+    runtime.has_more = False
+    runtime.rest_due_s = time.monotonic() + 3 * query_worker.QUIET_S
+    worker.start()
+    for outcome in (True, False):  # the second turn is due when it may rest
+        runtime.begins()
+        assert "rest" not in runtime.calls
+        runtime.ends(outcome)
+    eventually(lambda: "rest" in runtime.calls, PATIENCE_S)
+    assert time.monotonic() >= runtime.rest_due_s
