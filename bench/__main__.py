@@ -31,11 +31,13 @@ from .planning import planning_lines
 from .replication import ReplicationOptions, replication_lines
 from .report import Line, as_text, latency_line, rate_line
 from .serving import serving_lines
+from .small_batches import small_batch_lines
 from .state_growth import state_lines
 
 PARTS: Final = ("duckdb", "latency", "spark")
 ON_DEMAND: Final = (
-    "nexmark", "cores", "idle", "planning", "partitions", "kafka", "serving", "replication", "state", "checkouts",
+    "nexmark", "cores", "idle", "planning", "partitions", "kafka", "serving", "replication", "state", "small",
+    "checkouts",
 )  # fmt: skip
 """The first takes many minutes, the next compares one core with two, the others are not about the rows of queries."""
 _PARTITIONS_OPENED: Final = 10_000
@@ -71,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(as_text(planning_lines(options.rounds)) + "\n")
     if "state" in options.parts:
         sys.stdout.write(as_text(state_lines()) + "\n")
+    if "small" in options.parts:
+        sys.stdout.write(as_text(small_batch_lines(50 if options.rounds == 1 else 300, options.rounds)) + "\n")
     if "partitions" in options.parts:
         sys.stdout.write(as_text(partition_lines(_PARTITIONS_OPENED)) + "\n")
     if "kafka" in options.parts:

@@ -37,3 +37,7 @@ class ChangeBatch:
     rows: pa.Table
     stream_time_ms: dict[int, int] = field(default_factory=dict)
     elapsed_ms: int = 0
+
+    def with_rows(self, rows: pa.Table) -> ChangeBatch:
+        """Other rows of the same input."""
+        return ChangeBatch(rows, self.stream_time_ms, self.elapsed_ms)

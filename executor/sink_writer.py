@@ -127,15 +127,16 @@ class SinkWriter:
         never is: its row of NULLs is a row like any other."""
         columns = len(self._sink.schema.key)
         if columns == 0:
-            return pa.nulls(count, pa.bool_()).fill_null(True)
+            return pa.array(np.ones(count, np.bool_))
         if self._sink.kind == "TABLE" or (columns > 1 and self._sink.computed_key):
-            return pa.nulls(count, pa.bool_()).fill_null(False)
+            return pa.array(np.zeros(count, np.bool_))
         return None
 
     def _null_rows(self, rows: pa.Table) -> pa.BooleanArray:
         null_rows = _array(rows, "_null")
         if self._sink.kind == "TABLE":
-            return pc.or_(null_rows, pc.less(_array(rows, "_weight"), 0))
+            taken_back = rows["_weight"].to_numpy() < 0
+            return pc.or_(null_rows, pa.array(taken_back)) if taken_back.any() else null_rows
         return null_rows
 
     def _window(self, rows: pa.Table) -> tuple[pa.Array | None, pa.Array | None]:

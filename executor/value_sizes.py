@@ -26,13 +26,15 @@ def too_large(column: pa.Array | pa.ChunkedArray, bounds: CallBounds) -> np.ndar
 
 def without_large_values(rows: pa.Table, failures: Failures) -> pa.Table:
     """The rows with NULL in the place of values that are too large; those are noted."""
-    for index, name in enumerate(rows.column_names):
+    for index, field in enumerate(rows.schema):
+        if pa.types.is_primitive(field.type):  # numbers, times and booleans
+            continue
         found = too_large(rows.column(index), failures.bounds)
         if found is None:
             continue
         failures.note_too_large(int(found.sum()))
         kept = pc.if_else(pa.array(~found), rows.column(index), pa.scalar(None, rows.column(index).type))
-        rows = rows.set_column(index, rows.schema.field(name), kept)
+        rows = rows.set_column(index, field, kept)
     return rows
 
 

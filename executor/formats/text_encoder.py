@@ -85,7 +85,8 @@ class TextEncoder:
         count = _row_count(columns, null_rows)
         present = np.ones(count, np.uint8)
         if null_rows is not None:
-            present &= 1 - null_rows.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint8)
+            known = null_rows.fill_null(False) if null_rows.null_count else null_rows
+            present &= 1 - known.to_numpy(zero_copy_only=False).astype(np.uint8)
         elif self._is_key:
             present &= np.maximum.reduce([valid_flags(array) for array in arrays])
         if self._is_key and null_rows is not None:

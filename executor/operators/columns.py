@@ -43,11 +43,13 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     if table.schema.equals(schema):
         return table
     columns = []
+    places = {name: place for place, name in enumerate(table.column_names)}
     for field in schema:
-        if field.name not in table.column_names:
+        place = places.get(field.name)
+        if place is None:
             columns.append(pa.chunked_array([pa.nulls(len(table), field.type)]))
             continue
-        column = table.column(field.name)
+        column = table.column(place)
         columns.append(column if column.type.equals(field.type) else column.cast(field.type))
     return pa.table(columns, schema=schema)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -30,6 +30,10 @@ class JoinNode:
     extra: tuple[str, ...]
     columns: Sequence[str] | None
     meter: OperatorMeter
+    _given: pa.Schema = field(init=False)  # of the pairs
+
+    def __post_init__(self) -> None:
+        self._given = batch_schema(self.schema, self.extra, self.columns)
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
         left, right = self.left.evaluate(inputs), self.right.evaluate(inputs)
@@ -39,7 +43,7 @@ class JoinNode:
             ends = {"_we": pa.array(window_ends(starts, self.window.size_ms, self.window.timezone))}
             right = replace(right, rows=with_columns(right.rows, ends))
         joined = self.joiner.process(left, right)
-        rows = conform(joined.rows, batch_schema(self.schema, self.extra, self.columns))
+        rows = conform(joined.rows, self._given)
         self.meter.add(left.rows.num_rows + right.rows.num_rows, rows, since)
         return ChangeBatch(rows, joined.stream_time_ms, left.elapsed_ms)
 

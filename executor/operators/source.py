@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -30,18 +30,24 @@ class SourceNode:
     columns: Sequence[str] | None
     operators: Sequence[Operator]
     meter: OperatorMeter
+    _given: pa.Schema = field(init=False)  # of the batches that the operators begin with
+
+    def __post_init__(self) -> None:
+        extra = [name for name in self.extra if name != "_st"]
+        self._given = batch_schema(self.schema, extra, self.columns)
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
         since = time.perf_counter_ns()
-        given = [name for name in self.extra if name != "_st"]
-        schema = batch_schema(self.schema, given, self.columns)
         batch = inputs.get(self.source.id)
         count = 0 if batch is None else batch.rows.num_rows
-        batch = ChangeBatch(schema.empty_table()) if batch is None else replace(batch, rows=conform(batch.rows, schema))
+        if batch is None:
+            batch = ChangeBatch(self._given.empty_table())
+        else:
+            batch = batch.with_rows(conform(batch.rows, self._given))
         for operator in self.operators:
             batch = operator.process(batch)
         if self.source.kind == "TABLE" and not self.source.materialized:
-            batch = replace(batch, rows=_as_changes(batch.rows))
+            batch = batch.with_rows(_as_changes(batch.rows))
         self.meter.add(count, batch.rows, since)
         return batch
 

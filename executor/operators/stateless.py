@@ -2,12 +2,16 @@
 
 Row order is DuckDB's insertion order, which plain projections, filters and UNNEST preserve. Since the result for a row
 depends on that row only, the rows of a large batch are divided, and computed side by side.
+
+The SELECT reads only what its expressions need, and gives only what they compute. A column that is passed on as it is
+never goes through DuckDB: of 136,000 bids a filter takes 6.7 ms instead of 7.8 to 8.6, a projection of five columns 20
+instead of 24; of one record, where each column that is handed over costs as much as a predicate, a little as well.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 import duckdb
@@ -27,10 +31,24 @@ from ..building import Building, ChainNode, Operator, Partitioner, builds
 from ..state.connection import SideConnections
 from ..value_sizes import without_large_values
 from ..work_pool import slices, work_pool
-from .columns import batch_schema, conform, ints, is_null, key_names, number_within, value_names, with_columns
+from .columns import (
+    Ints,
+    batch_schema,
+    conform,
+    ints,
+    is_null,
+    key_names,
+    number_within,
+    take,
+    value_names,
+    with_columns,
+)
 from .statement import BatchStatement
 
 StatelessStep = Filter | Project | Explode | Rekey
+
+_ROW = "_row"  # the place of a row in the input
+_WORD = re.compile(r"\w+")
 
 
 class Stateless(Operator):
@@ -57,19 +75,28 @@ class Stateless(Operator):
         self._partitioner = partitioner
         if self._rekey is not None and self._rekey.partition_count > 1:
             assert partitioner is not None, "a repartition needs a partitioner"
-        names = self._input_schema.names
+        given, names = schema, self._input_schema.names
         self._renamed = renamed(steps, self._input_schema)
-        sql = f"SELECT {', '.join(names)} FROM {{input}}"
+        sources = _sources(steps, self._input_schema)
         for step in steps:
-            sql, names, schema = _render(step, sql, names, schema)
+            _, names, schema = _render(step, "", names, schema)
         self.extra = tuple(name for name in extra if name in names)
         pruned = [name for name in names if name[0] in "kv"]
         self.columns = None if len(pruned) == len(schema.columns) else pruned
         self.schema = schema
         self._output_schema = batch_schema(schema, self.extra, self.columns)
         self._failures = failures_of(connection)
-        self._sql, self._side = sql, side
-        self._statements = [BatchStatement(connection, sql, {"input": self._input_schema})]
+        self._chooses = self._explodes or any(map(_leaves_out, steps))
+        self._passed = {name: source for name in self._output_schema.names if (source := sources[name]) is not None}
+        self._statements: list[BatchStatement] = []
+        if self._renamed is None:
+            row = [_ROW] if self._chooses else []
+            computed = [name for name in self._output_schema.names if name not in self._passed]
+            self._sql, read = _statement(steps, self._input_schema, given, [*computed, *row])
+            fields = [field for field in self._input_schema if field.name in read]
+            self._read_schema = pa.schema([*fields, *(pa.field(name, pa.int64()) for name in row)])
+            self._statements.append(BatchStatement(connection, self._sql, {"input": self._read_schema}))
+        self._side = side
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         if not len(batch.rows):
@@ -77,13 +104,26 @@ class Stateless(Operator):
         elif self._renamed is not None:
             rows = self._only_renamed(conform(batch.rows, self._input_schema), self._renamed)
         else:
-            rows = self._run(conform(batch.rows, self._input_schema))
-            rows = without_large_values(conform(rows, self._output_schema), self._failures)
+            rows = self._computed(conform(batch.rows, self._input_schema))
+            rows = without_large_values(rows, self._failures)
         if self._explodes:
             rows = with_columns(rows, {"_sub": pa.array(number_within(ints(rows, "_seq")))})
         if self._rekey is None:
-            return replace(batch, rows=rows)
+            return batch.with_rows(rows)
         return ChangeBatch(self._repartition(self._rekey, rows), elapsed_ms=batch.elapsed_ms)
+
+    def _computed(self, rows: pa.Table) -> pa.Table:
+        """Where the statement leaves out rows, or gives several for one, it also says which they come from."""
+        read = rows.select(self._read_schema.names[: -1 if self._chooses else None])
+        if self._chooses:
+            read = read.append_column(_ROW, pa.array(np.arange(len(rows), dtype=np.int64)))
+        given = self._run(read)
+        kept = rows.select(list(dict.fromkeys(self._passed.values())))
+        if self._chooses:
+            kept = _chosen(kept, ints(given, _ROW), ordered=not self._explodes)
+        columns = {name: kept.column(source) for name, source in self._passed.items()}
+        columns |= {name: given.column(name) for name in given.column_names if name != _ROW}
+        return conform(pa.table(columns), self._output_schema)
 
     def _run(self, rows: pa.Table) -> pa.Table:
         parts = slices(len(rows)) if self._side is not None else []
@@ -91,7 +131,7 @@ class Stateless(Operator):
             return self._statements[0].run(input=rows)
         assert self._side is not None
         for connection in self._side.first(len(parts) - 1)[len(self._statements) - 1 :]:
-            self._statements.append(BatchStatement(connection, self._sql, {"input": self._input_schema}))
+            self._statements.append(BatchStatement(connection, self._sql, {"input": self._read_schema}))
         calls = [
             partial(statement.run, input=rows.slice(begin, end - begin))
             for statement, (begin, end) in zip(self._statements, parts, strict=False)
@@ -121,25 +161,93 @@ class Stateless(Operator):
 
 def renamed(steps: Sequence[StatelessStep], schema: pa.Schema) -> dict[str, str] | None:
     """Output column → input column where the chain does nothing but name and leave out columns: then no SELECT is
-    needed, which would copy every one of them. GROUP BY of a column of the stream is such a chain."""
-    names = {name: name for name in schema.names}
+    needed. GROUP BY of a column of the stream is such a chain."""
+    if any(isinstance(step, Filter | Explode) for step in steps):
+        return None
+    found = _sources(steps, schema)
+    names = {name: source for name, source in found.items() if source is not None}
+    return names if len(names) == len(found) else None
+
+
+def _sources(steps: Sequence[StatelessStep], schema: pa.Schema) -> dict[str, str | None]:
+    """Output column → the input column that it is, row by row, whichever rows are left; None where it is computed."""
+    names: dict[str, str | None] = {name: name for name in schema.names}
     for step in steps:
-        if isinstance(step, Filter | Explode):
-            return None
-        keys = step.key or ()
-        values = step.values if isinstance(step, Project) else ()
-        chosen = dict(zip((f"k{i}" for i in range(len(keys))), keys, strict=True))
-        chosen |= dict(zip((f"v{i}" for i in range(len(values))), values, strict=True))
-        kept = [name for name in names if name[0] == "_" or (name not in chosen and _stays(step, name))]
-        following = {name: names[name] for name in kept if not (name == "_st" and isinstance(step, Rekey))}
-        for name, expression in chosen.items():
-            source = names.get(expression.sql.strip('"'))
-            same = source is not None and schema.field(source).type.equals(expression.type.arrow)
-            if source is None or not same or (expression.type == DOUBLE and isinstance(step, Rekey)):
-                return None
-            following[name] = source
-        names = following
+        if isinstance(step, Filter):
+            if step.retract_failed:
+                names |= {name: None for name in names if name in ("_weight", "_null") or name[0] == "v"}
+        elif isinstance(step, Explode):
+            values = value_names(step.schema)
+            names |= dict.fromkeys(values[len(values) - len(step.arrays) :])
+        else:
+            names = _chosen_sources(step, names, schema)
     return names
+
+
+def _chosen_sources(step: Project | Rekey, names: Mapping[str, str | None], schema: pa.Schema) -> dict[str, str | None]:
+    chosen = _chosen_columns(step)
+    kept = [name for name in names if name[0] == "_" or (name not in chosen and _stays(step, name))]
+    following = {name: names[name] for name in kept if not (name == "_st" and isinstance(step, Rekey))}
+    for name, expression in chosen.items():
+        source = names.get(expression.sql.strip('"'))
+        same = source is not None and schema.field(source).type.equals(expression.type.arrow)
+        following[name] = source if same and not (expression.type == DOUBLE and isinstance(step, Rekey)) else None
+    return following
+
+
+def _chosen_columns(step: Project | Rekey) -> dict[str, SqlExpression]:
+    keys, values = step.key or (), step.values if isinstance(step, Project) else ()
+    chosen = {f"k{i}": key for i, key in enumerate(keys)}
+    return chosen | {f"v{i}": value for i, value in enumerate(values)}
+
+
+def _leaves_out(step: StatelessStep) -> bool:
+    return (isinstance(step, Filter) and not step.retract_failed) or (isinstance(step, Rekey) and step.drop_null_key)
+
+
+def _statement(
+    steps: Sequence[StatelessStep], input_schema: pa.Schema, schema: Schema, wanted: Sequence[str]
+) -> tuple[str, set[str]]:
+    """The chain as SQL that gives the `wanted` columns, and which columns of the input it reads."""
+    live = [set(wanted)]  # behind each step, the last one first
+    for step in reversed(steps):
+        live.append(_read_by(step, live[-1]))
+    names = [name for name in [*input_schema.names, _ROW] if name in live[-1]]
+    sql = f"SELECT {', '.join(names)} FROM {{input}}"
+    for step, needed in zip(steps, reversed(live[:-1]), strict=True):
+        sql, names, schema = _render(step, sql, names, schema, needed)
+    read = live[-1] & set(input_schema.names)
+    return f"SELECT {', '.join(wanted)} FROM ({sql})", read
+
+
+def _read_by(step: StatelessStep, live: set[str]) -> set[str]:
+    """What the step reads of the columns that it is given, where those of its own that are `live` are asked for."""
+    match step:
+        case Filter():
+            return live | {"_weight", "_null", *_names_in(step.predicate)}
+        case Explode():
+            return live | {"_null", *_names_in(*step.arrays)}
+        case Project() | Rekey():
+            chosen = _chosen_columns(step)
+            drops = isinstance(step, Rekey) and step.drop_null_key
+            asked = [each for name, each in chosen.items() if name in live or (drops and name[0] == "k")]
+            return (live - chosen.keys()) | {"_null", *_names_in(*asked)}
+
+
+def _names_in(*expressions: SqlExpression) -> list[str]:
+    """All words of their texts: what is no column is not in any schema."""
+    return [word for each in expressions for word in _WORD.findall(each.sql)]
+
+
+def _chosen(rows: pa.Table, places: Ints, *, ordered: bool) -> pa.Table:
+    """The rows at these places. `ordered`: each once at most, in their order."""
+    if not ordered:
+        return take(rows, places)
+    if len(places) == len(rows):
+        return rows
+    kept = np.zeros(len(rows), np.bool_)
+    kept[places] = True
+    return rows.filter(pa.array(kept))
 
 
 def _stays(step: Project | Rekey, name: str) -> bool:
@@ -147,16 +255,22 @@ def _stays(step: Project | Rekey, name: str) -> bool:
     return name[0] == "v" if isinstance(step, Rekey) else name[0] == "k" and step.key is None
 
 
-def _render(step: StatelessStep, source: str, names: Sequence[str], schema: Schema) -> tuple[str, list[str], Schema]:
-    """The step as SQL over `source`, the columns it gives, and their schema."""
+def _render(
+    step: StatelessStep, source: str, names: Sequence[str], schema: Schema, needed: set[str] | None = None
+) -> tuple[str, list[str], Schema]:
+    """The step as SQL over `source`, which has the columns `names`; the columns it gives, and their schema. In:
+    `needed`: the columns that are asked for; None is all."""
     match step:
         case Filter():
             return _filter(step, source, names), list(names), schema
         case Project():
             keys = key_names(schema) if step.key is None else key_names(step.schema)
             columns = {name: name for name in names if name.startswith("_")}
-            columns |= {name: name for name in keys} if step.key is None else _typed(keys, step.key)
+            columns |= {name: name for name in keys if name in names} if step.key is None else _typed(keys, step.key)
             columns |= _value_columns(value_names(step.schema), step.values)
+            columns = {
+                name: sql for name, sql in columns.items() if needed is None or name in needed or name == "_null"
+            }
             return _select(columns, source), list(columns), step.schema
         case Explode():
             values = value_names(step.schema)
@@ -170,6 +284,8 @@ def _render(step: StatelessStep, source: str, names: Sequence[str], schema: Sche
             kept = [name for name in names if name.startswith("_") and name != "_st"]
             columns = {name: name for name in kept} | keys
             columns |= {name: name for name in names if name[0] == "v"}
+            kept = {*(columns if needed is None else needed), *(keys if step.drop_null_key else ())}
+            columns = {name: sql for name, sql in columns.items() if name in kept}
             sql = _select(columns, source)
             if step.drop_null_key:
                 sql = f"SELECT * FROM ({sql}) WHERE {' OR '.join(f'{key} IS NOT NULL' for key in keys)}"

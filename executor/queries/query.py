@@ -18,6 +18,11 @@ what more cores give. Shares are of the processor time over eight partitions, ev
 So eight cores give at most five to six times the rate of one. Once a second all wait for the state file's commit (2 %
 of the aggregate). Shards of state by key would take the operators' share, at a price: dividing 125,000 rows and
 bringing their results into order again takes 9 ms of processor time, where all of the aggregate's operators take 16.
+
+Of a batch of one record the price is calls: 3,500 of Python's, of which none takes 3 % but DuckDB's statement. Of 3.6
+ms through a filter the transaction takes 1.3 (commit 1.0, its syncs 0.2; a third of all calls are coordinators' and
+replicas'), reading 0.9 (fetch 0.3, decoding 0.3, one ChangeBatch 0.2), the operators 0.8 (the statement 0.5, of which
+`SELECT 1` takes a third), encoding 0.3. Parameters in place of Arrow tables double the statement: it is planned again.
 """
 
 from __future__ import annotations
@@ -164,6 +169,12 @@ class QueryRuntime:
         """Whether `step` may have something to do though nothing came: time passes."""
         return self._settings.idle_ms > 0
 
+    @property
+    def has_more(self) -> bool:
+        """Whether `step` is known to have something to do, by what the last one has seen."""
+        under_way = self._ahead is not None or bool(self._writing) or self._recovered is None
+        return under_way or self._reader.has_more
+
     def step(self, max_bytes: int = MAX_BATCH_BYTES) -> bool:
         """Processes one batch; False if there was nothing to read. Where more is waiting, the batch may not be written
         yet: what then goes wrong, the next call raises.
@@ -197,6 +208,11 @@ class QueryRuntime:
         their own; else each transaction of what the query reads might bring two of the query's own."""
         reached = self._reader.positions
         self._passed = {at: offset for at, offset in reached.items() if offset > self._positions.get(at, offset)}
+
+    @property
+    def rest_due_s(self) -> float:
+        """Before then (`time.monotonic`) a query that is quiet need not come to rest: it has little to write."""
+        return 0.0 if self._recovered is None else self._recovered.commits.due_s
 
     def rest(self) -> None:
         """Returns once everything is written that was computed, the committed offsets are where the next batch begins,

@@ -171,17 +171,19 @@ class QueryWorker:
         with self._access.owner(lets_guests_first_s=LOOK_S):
             if self._runtime.step():
                 self._quiet_since_s = math.inf
-                return AT_ONCE
+                if self._runtime.has_more:
+                    return AT_ONCE
             return self._wait(self._runtime)
 
     def _wait(self, runtime: QueryRuntime) -> Due:
         """For records. Once it is quiet, the state comes to rest."""
         now = time.monotonic()
         self._quiet_since_s = min(self._quiet_since_s, now)
-        is_quiet = now - self._quiet_since_s >= QUIET_S
-        if is_quiet:
+        at_s = max(self._quiet_since_s + QUIET_S, runtime.rest_due_s)
+        if now >= at_s:
             runtime.rest()
-        return Due(runtime.fetch_positions, math.inf if is_quiet and not runtime.moves_by_itself else now + QUIET_S)
+            at_s = math.inf
+        return Due(runtime.fetch_positions, min(at_s, now + QUIET_S) if runtime.moves_by_itself else at_s)
 
     def _back_off(self) -> Due:
         if time.monotonic() < self._retries_at_s:

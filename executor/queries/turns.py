@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -64,9 +65,9 @@ class TakesTurns(Protocol):
 
 @runtime_checkable
 class Announcing(Protocol):
-    """A log that says when there is news."""
+    """A log that says of which partition there is news."""
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]: ...
+    def listen(self, listener: Callable[[TopicPartition], None]) -> Callable[[], None]: ...
 
 
 class _State(Enum):
@@ -91,7 +92,7 @@ class Turns:
         self._pool = pool
         self._changed = threading.Condition()  # guards all below; whoever holds it calls neither the log nor a query
         self._entries: dict[TakesTurns, _Entry] = {}
-        self._readers = 0  # how many wait for records
+        self._awaited: Counter[TopicPartition] = Counter()  # by how many that wait for its records; never 0
         self._looking = False  # a look is on its way
         self._late = False  # there was news since it began, or before the time for the next one
         self._look_from_s = 0.0
@@ -160,7 +161,7 @@ class Turns:
                 self._changed.notify_all()
                 return False
             entry.state, entry.due = _State.WAITING, due
-            self._readers += bool(due.positions)
+            self._awaited.update(due.positions.keys())
             self._watch_at(due.at_s)
             if self._unlisten is None:
                 self._changed.notify_all()
@@ -176,7 +177,10 @@ class Turns:
 
     def _leave(self, entry: _Entry) -> None:
         """It waits no more. With the lock."""
-        self._readers -= bool(entry.due.positions)
+        for at in entry.due.positions:
+            self._awaited[at] -= 1
+            if not self._awaited[at]:
+                del self._awaited[at]
         entry.state, entry.due = _State.QUEUED, WHEN_WOKEN
 
     def _look(self) -> None:
@@ -213,9 +217,10 @@ class Turns:
 
     # -------------------------------------------------------------- news
 
-    def _advanced(self) -> None:
-        """Called by the log, with locks of its own held."""
-        if self._late or not self._readers:
+    def _advanced(self, where: TopicPartition) -> None:
+        """Called by the log, with locks of its own held. A batch of one record advances five partitions or so, and most
+        of them nobody reads: to look each time cost more than to compute the batch."""
+        if self._late or where not in self._awaited:
             return
         with self._changed:
             if self._looking or time.monotonic() < self._look_from_s:
@@ -247,7 +252,7 @@ class Turns:
                 now = time.monotonic()
                 if now >= look_at_s:
                     look_at_s = now + LOOK_EVERY_S
-                self._late = self._late and bool(self._readers)  # who begins to wait looks for himself
+                self._late = self._late and bool(self._awaited)  # who begins to wait looks for himself
                 self._wakes_at_s = self._next_s(now, look_at_s)
                 if not self._closed:
                     self._changed.wait(self._wakes_at_s - now)
@@ -258,7 +263,7 @@ class Turns:
                 for entry in timed:
                     self._leave(entry)
                 looks = now >= look_at_s or (self._late and now >= self._look_from_s)
-                looks = looks and bool(self._readers) and not self._looking and self._unlisten is not None
+                looks = looks and bool(self._awaited) and not self._looking and self._unlisten is not None
                 self._looking = self._looking or looks
             for entry in timed:
                 self._queue(entry)

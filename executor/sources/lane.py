@@ -93,7 +93,8 @@ class Lane:
                 size += run.table.nbytes
                 offsets = run.table["offset"].to_numpy()
                 count = len(offsets) if end is None else int(np.searchsorted(offsets, end))
-                pieces.append(self._of_rows(offsets[:count], run.table.slice(0, count)))
+                table = run.table if count == len(offsets) else run.table.slice(0, count)
+                pieces.append(self._of_rows(offsets[:count], table))
             else:
                 size += run.batch.nbytes
                 offsets = run.row_offsets

@@ -97,6 +97,7 @@ class SourceDecoder:
         self._value_needed = [self._is_needed(column) for column in self._encoded]
         self._key_needed = [self._is_needed(column) for column in schema.key]
         self._header_columns = {index for index, column in enumerate(schema.value) if column.role == "HEADERS"}
+        self._listed = [(f"v{i}", i, column, self._is_needed(column)) for i, column in enumerate(schema.value)]
         self._key_decoder = self._decoder_of_key()
         self._value_decoder = self._decoder_of_value()
         self._timestamp = _TimestampExpression(source.timestamp) if source.timestamp else None
@@ -179,10 +180,10 @@ class SourceDecoder:
     ) -> dict[str, pa.Array]:
         names: dict[str, pa.Array] = {}
         remaining = iter(encoded)
-        for index, column in enumerate(self._source.schema.value):
+        for name, index, column, needed in self._listed:
             array = None if index in self._header_columns else next(remaining)
-            if self._is_needed(column):
-                names[f"v{index}"] = _header_column(column, headers, rows) if array is None else array
+            if needed:
+                names[name] = _header_column(column, headers, rows) if array is None else array
         return names
 
     def _with_times(

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +76,8 @@ class ReadBatch:
         return "", -1, -1
 
 
+_Number = TypeVar("_Number", bound=np.generic)
+
 Taken = Sequence[Sequence[LanePiece]]
 """The records that a batch takes of each lane of a feed."""
 
@@ -118,6 +121,11 @@ class SourceReader:
     def positions(self) -> dict[TopicPartition, int]:
         """Where the next batch begins; what it passes over before that holds no records."""
         return {at: lane.position for at, lane in zip(self._lanes_at, self._lanes, strict=True)}
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something is pending, or was there and not fetched when a fetch looked last."""
+        return any(feed.has_more for feed in self._feeds)
 
     def read(
         self, max_bytes: int, ends: Mapping[TopicPartition, int] | None = None, max_records: int | None = None
@@ -180,7 +188,7 @@ class SourceReader:
             byte_count=sum(piece.byte_count for piece in pieces),
             errors=_errors(pieces),
             headers=_headers(pieces, places, self._stride),
-            more=any(feed.has_more for feed in self._feeds),
+            more=self.has_more,
             topics={source.id: feed.topic for feed in self._feeds for source in feed.sources},
             times=_by_place([piece.times for piece in pieces], places),
             sequence_stride=self._stride,
@@ -213,7 +221,7 @@ class SourceReader:
         for feed in self._feeds:
             end = begin + len(feed.lanes)
             pieces = [piece for of_lane in taken[begin:end] for piece in of_lane]
-            numbers = np.concatenate(places[begin:end]) * self._stride
+            numbers = _joined(places[begin:end]) * self._stride
             for index, source in enumerate(feed.sources):
                 inputs[source.id] = _change_batch(source, index, pieces, numbers + index)
             begin = end
@@ -244,7 +252,7 @@ def _headers(pieces: Sequence[LanePiece], places: npt.NDArray[np.int64], stride:
 
 def _by_place(times: list[Times], places: npt.NDArray[np.int64]) -> Times:
     found = np.full(int(places.max(initial=-1)) + 1, -1, np.int64)
-    found[places] = np.concatenate(times)
+    found[places] = _joined(times)
     return found
 
 
@@ -265,10 +273,10 @@ def _change_batch(
         return ChangeBatch(empty_rows(source))
     decoded = [piece.decoded[index] for piece in pieces]
     whole = decoded[0].table if len(decoded) == 1 else pa.concat_tables([part.table for part in decoded])
-    times = np.concatenate([part.times for part in decoded])
+    times = _joined([part.times for part in decoded])
     partitions = np.repeat(np.array([piece.partition for piece in pieces], np.int32), [len(piece) for piece in pieces])
-    offsets = np.concatenate([piece.offsets for piece in pieces])
-    ok = np.concatenate([part.ok for part in decoded])
+    offsets = _joined([piece.offsets for piece in pieces])
+    ok = _joined([part.ok for part in decoded])
     chosen = None if ok.all() else np.flatnonzero(ok)
     if len(numbers) > 1 and not (np.diff(numbers) > 0).all():
         order = _by_number(numbers)
@@ -295,6 +303,11 @@ def _change_batch(
         }
     )
     return ChangeBatch(table, _largest_times(pieces, decoded))
+
+
+def _joined(parts: list[npt.NDArray[_Number]]) -> npt.NDArray[_Number]:
+    """Of a small batch there is one, which is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _by_number(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ...logcore.client import Fetched, LogClient, TopicPartition
 from ...planner.steps.source import Source
+from ..operators.columns import flat
 from ..work_pool import work_pool
 from .lane import Lane, LanePiece
 from .same_topic import SameTopic
@@ -209,7 +210,7 @@ def _headers(records: Records) -> pa.Array | None:
     """None where no record has any."""
     if records.rows is None or "headers" not in records.rows.column_names:
         return None
-    headers = records.rows["headers"].combine_chunks()
+    headers = flat(records.rows, "headers")
     if headers.null_count == len(headers) or len(headers.flatten()) == 0:
         return None
     return headers

@@ -39,7 +39,7 @@ class ClusterLog:
         self.groups = ClusterGroups(node)
         self.transactions: Callable[[], list[TransactionDescription]] = list
         self._guard = threading.Lock()
-        self._listeners: tuple[Callable[[], None], ...] = ()
+        self._listeners: tuple[Callable[[TopicPartition], None], ...] = ()
         node.advanced = self._advanced
         self._topics: tuple[object, object, dict[str, Topic]] = (None, None, {})
         self._names: tuple[object, dict[bytes, str]] = (None, {})
@@ -185,8 +185,8 @@ class ClusterLog:
 
     # News
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls `listener`, on the node's thread, whenever a replica of this node has more to read."""
+    def listen(self, listener: Callable[[TopicPartition], None]) -> Callable[[], None]:
+        """Calls `listener`, on the node's thread, with each partition whose replica on this node has more to read."""
         with self._guard:
             self._listeners = (*self._listeners, listener)
 
@@ -196,9 +196,11 @@ class ClusterLog:
 
         return end
 
-    def _advanced(self) -> None:
+    def _advanced(self, partition: PartitionId) -> None:
+        topic = self.node.image.topics.get(partition.topic)
+        where = TopicPartition(partition.topic if topic is None else topic.name, partition.number)
         for listener in self._listeners:
-            listener()
+            listener(where)
 
 
 def _topic(image: MetadataImage, id: str) -> Topic:

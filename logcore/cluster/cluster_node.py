@@ -87,8 +87,8 @@ class ClusterNode:
         self.settings = settings
         self._clock = clock
         self.failure: str | None = None
-        self.advanced: Callable[[], None] = lambda: None
-        """Is called, on the node's thread, when a replica of this node has more to read."""
+        self.advanced: Callable[[PartitionId], None] = lambda partition: None
+        """Is called, on the node's thread, when this replica of this node has more to read."""
         self.expires: Callable[[str], bool] = lambda group: not group.startswith("_millstream")
         """Whether offsets of this group may expire. Called on the node's thread."""
         self._panicked = panicked
@@ -108,7 +108,7 @@ class ClusterNode:
                 settings.name,
                 opens_late=settings.alone,
                 others=len(settings.members) > 1,
-                on_advance=lambda: self.advanced(),
+                on_advance=lambda partition: self.advanced(partition),
                 now_ms=self.now_ms,
                 expiry=settings.expiry,
                 durable=settings.durable,

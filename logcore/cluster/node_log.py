@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
+from ..client import TopicPartition
 from ..clients.routed_log import RoutedLog
 from ..cores.transaction_records import Identity
 from ..protocol.routing import CoordinatorKey, Router
@@ -36,8 +37,8 @@ class NodeLog(RoutedLog):
         self._own = served.door()
         super().__init__(Router((), login, tls, patience_s, own=self._own, alone=alone), bootstrap)
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls `listener`, on any thread and with locks held, whenever a replica of this node has more to read.
+    def listen(self, listener: Callable[[TopicPartition], None]) -> Callable[[], None]:
+        """Calls `listener`, on any thread and with locks held, with each partition whose replica here has more to read.
 
         Returns what ends it.
         """

@@ -104,10 +104,11 @@ class OwnNode:
         with self._guard:
             self._looks = tuple(other for other in self._looks if other is not look)
 
-    def _advanced(self) -> None:
+    def _advanced(self, where: TopicPartition) -> None:
         """On the node's thread."""
         for look in self._looks:
-            look.wake_if_there_is_news()
+            if where in look.offsets:
+                look.wake_if_there_is_news()
 
     def leader_epoch(self, where: TopicPartition) -> int | None:
         self.line()
@@ -189,13 +190,13 @@ class _OwnLook:
 
     def __init__(self, own: OwnNode, offsets: Mapping[TopicPartition, int]) -> None:
         self._own = own
-        self._offsets = dict(offsets)
+        self.offsets = dict(offsets)
         self._guard = threading.Lock()
         self._woken = self._left = False
         self._reading, self._writing = os.pipe()
 
     def wake_if_there_is_news(self) -> None:
-        if not self._woken and any(self._own.has_news(*found) for found in self._offsets.items()):
+        if not self._woken and any(self._own.has_news(*found) for found in self.offsets.items()):
             with self._guard:
                 if not self._woken and not self._left:
                     self._woken = True
@@ -205,7 +206,7 @@ class _OwnLook:
         return self._reading
 
     def finish(self) -> list[FetchedPartition]:
-        positions = [FetchPosition(where, offset, 0) for where, offset in self._offsets.items()]
+        positions = [FetchPosition(where, offset, 0) for where, offset in self.offsets.items()]
         return self._own.look(positions, "read_committed", 0)
 
     def leave(self) -> None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
+from ..client import TopicPartition
 from ..topic_rules import belongs_to_millstream
 from .connection import Answer, HangUp, KafkaRequest
 from .fetch_sessions import SLOTS, FetchSessions
@@ -181,7 +182,7 @@ class KafkaService(Desk):
         self._awaited = True
         return self._advance
 
-    def _advanced(self) -> None:
+    def _advanced(self, _: TopicPartition) -> None:
         if self._awaited and not self._waking:
             self._waking = True
             with suppress(RuntimeError):  # the loop was closed meanwhile

@@ -19,6 +19,7 @@ from millstream.executor.errors import ForeignState
 from millstream.executor.pipeline import Pipeline
 from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.queries.query_log import offset_group
+from millstream.executor.state import state_commits
 from millstream.executor.state.state_commits import StateCommits
 from millstream.logcore.client import ColumnarRecords, FetchedColumns, LogClient, TopicPartition
 from millstream.logcore.errors import ProducerFenced
@@ -387,3 +388,20 @@ def test_a_columnar_batch_with_times_that_are_none_leaves_out_its_rows_only(clie
     runtime = run(count_plan(topic="columnar", value_format=ARROW), client)
     assert values(client, "counts") == [{"N": 1, "S": 1}]
     assert runtime.metrics.rows_failed == 1
+
+
+def test_a_state_that_changed_little_is_committed_later(
+    client: LogClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = QueryRuntime(count_plan(), client, tmp_path / "state")
+    assert runtime.rest_due_s == 0, "there is nothing to commit"
+    client.append("input", 0, rows([("a", value(1), 10)]))
+    drain(runtime)
+    little, changed = runtime.rest_due_s, 1
+    monkeypatch.setattr(state_commits, "_FEW_ROWS", changed + 1)
+    assert runtime.rest_due_s == little
+    monkeypatch.setattr(state_commits, "_FEW_ROWS", changed)
+    assert little - runtime.rest_due_s == pytest.approx(9.0)
+    runtime.rest()
+    assert runtime.rest_due_s == 0
+    runtime.close()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
+from waiting import eventually
 
 from millstream.executor.executor import QueryMetrics
 from millstream.executor.figures import QueryFigures
@@ -38,6 +40,8 @@ class Runtime:
         self.positions: dict[object, int] = {}
         self.close_with: Exception | None = None
         self.looked: list[bool] = []
+        self.has_more = True
+        self.rest_due_s = 0.0
 
     def open(self) -> QueryRuntime:
         self.calls.append("open")
@@ -97,7 +101,7 @@ def runtime() -> Runtime:
 class Silent:
     """A log in which nothing comes."""
 
-    def listen(self, _: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, _: Callable[[TopicPartition], None]) -> Callable[[], None]:
         return lambda: None
 
     def offsets(self, topic: str, partition: int) -> Offsets:
@@ -439,3 +443,26 @@ def test_who_looks_after_an_error_does_not_look_into_closed_files(worker: QueryW
     brought_to(worker, runtime, WorkerState.FAILED)
     assert worker.figures() is not None
     assert runtime.looked == [False]
+
+
+def test_a_batch_that_took_all_there_was_is_followed_by_no_look_for_more(worker: QueryWorker, runtime: Runtime) -> None:
+    runtime.has_more = False
+    worker.start()
+    runtime.begins()
+    runtime.ends(True)
+    with pytest.raises(queue.Empty):
+        runtime.began.get(timeout=query_worker.QUIET_S / 2)
+    runtime.begins()  # it comes to rest
+    runtime.ends(False)
+
+
+def test_a_query_with_little_to_write_comes_to_rest_later(worker: QueryWorker, runtime: Runtime) -> None:
+    runtime.has_more = False
+    runtime.rest_due_s = time.monotonic() + 3 * query_worker.QUIET_S
+    worker.start()
+    for outcome in (True, False):  # the second turn is due when it may rest
+        runtime.begins()
+        assert "rest" not in runtime.calls
+        runtime.ends(outcome)
+    eventually(lambda: "rest" in runtime.calls, PATIENCE_S)
+    assert time.monotonic() >= runtime.rest_due_s

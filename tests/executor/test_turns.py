@@ -188,17 +188,39 @@ def test_a_look_that_takes_long_is_not_repeated_at_once(client: LogClient, monke
 
     monkeypatch.setattr(client, "offsets", slowly)
     turns = Turns(client, WorkPool(1))
-    query = Query(Due({AT: 0}), WHEN_WOKEN)
+    query = Query(Due({AT: 200}), WHEN_WOKEN)
     turns.wake(query)
     assert query.had(1)
     began = time.monotonic()
     for count in range(200):
-        client.append("input", 1, rows([("a", None, count)]))
+        client.append("input", 0, rows([("a", None, count)]))
         time.sleep(0.002)
     assert looks <= 3 + (time.monotonic() - began) / 0.06
     client.append("input", 0, rows([("a", None, 1)]))
     assert query.had(2)
     turns.close()
+
+
+def test_news_of_other_partitions_costs_no_look(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+    offsets = client.offsets
+
+    def noted(topic: str, partition: int) -> object:
+        asked.append((topic, partition))
+        return offsets(topic, partition)
+
+    monkeypatch.setattr(module, "LOOK_EVERY_S", PATIENCE_S)
+    monkeypatch.setattr(client, "offsets", noted)
+    turns = Turns(client, WorkPool(1))
+    query = Query(Due({AT: 0}), Due({AT: 1}), WHEN_WOKEN)
+    turns.wake(query)
+    eventually(lambda: asked == [AT], PATIENCE_S)  # who begins to wait looks himself
+    for count in range(20):
+        client.append("input", 1, rows([("a", None, count)]))
+    client.append("input", 0, rows([("a", None, 1)]))
+    assert query.had(2)
+    turns.close()
+    assert len(asked) <= 3
 
 
 def test_news_that_nobody_waits_for_any_more_costs_nothing(client: LogClient) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import queue
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,14 +68,13 @@ def test_batches_that_do_not_follow_are_refused(local: Log) -> None:
 
 
 def test_listeners_hear_that_there_is_more_to_read_until_they_stop(local: Log) -> None:
-    heard = threading.Event()
-    stop = local.listen(heard.set)
+    heard: queue.Queue[TopicPartition] = queue.Queue()
+    stop = local.listen(heard.put)
     local.append("t", 0, rows(b"a"))
-    assert heard.wait(60)
+    assert heard.get(timeout=60) == TopicPartition("t", 0)
     stop()
-    heard.clear()
     local.append("t", 0, rows(b"b"))
-    assert not heard.is_set()
+    assert heard.empty()
 
 
 def test_what_is_kept_too_long_by_the_clock_of_the_log_goes_with_housekeeping(local: Log, clock: Clock) -> None:

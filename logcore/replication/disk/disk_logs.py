@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -67,14 +68,14 @@ class DiskLogs:
         *,
         opens_late: bool = False,
         others: bool = False,
-        on_advance: Callable[[], None] = lambda: None,
+        on_advance: Callable[[PartitionId], None] = lambda partition: None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         expiry: ExpiryTimes = DEFAULT,
         durable: bool = True,
     ) -> None:
         """In: `path`: of the node's data directory, which is made where it is missing; `opens_late`: the node is alone,
         so each log is opened when it is asked for; `others`: there are other nodes; `on_advance`: called in the node's
-        thread whenever readers of some log see more; `now_ms`: the time of day; `durable`: whether a sync waits for the
+        thread whenever readers of a log see more; `now_ms`: the time of day; `durable`: whether a sync waits for the
         disk. Raises `LogError`."""
         self._directory = NodeDirectory(path, node, cluster, alone=opens_late, others=others, durable=durable)
         self.disk, self.incarnation = self._directory.disk, self._directory.incarnation
@@ -93,10 +94,11 @@ class DiskLogs:
         self.failed = False
         self.cuts = 0
         """How often records that were in a log were taken away again, because another node leads it."""
+        self._on_advance = on_advance
         self._context = PartitionContext(
             OpenFiles(),
             now_ms,
-            on_advance,
+            lambda: None,
             durable=durable,
             on_failure=self._note_failure,
             on_cut=self._note_cut,
@@ -239,8 +241,9 @@ class DiskLogs:
 
     def _opened(self, partition: PartitionId) -> DiskLog:
         settings = self._configuration(partition).settings
+        context = replace(self._context, on_advance=partial(self._on_advance, partition))
         return DiskLog(
-            self._name(partition), self._path(partition), settings, self._context, self.room, alone=self.opens_late
+            self._name(partition), self._path(partition), settings, context, self.room, alone=self.opens_late
         )
 
     def _name(self, partition: PartitionId) -> str:

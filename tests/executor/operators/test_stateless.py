@@ -176,3 +176,65 @@ def test_pseudo_columns_that_come_in_go_on() -> None:
     for step in (Filter("f", SOURCE, expression("v0 > 1", BIGINT)), projected):
         assert Stateless(duckdb.connect(), [step], SOURCE.schema, ["_offset"], None).extra == ("_offset",)
         assert Stateless(duckdb.connect(), [step], SOURCE.schema, [], None).extra == ()
+
+
+# ------------------------------------------------------------------ columns that pass
+
+
+def passing(*steps: Any, columns: int = 3) -> tuple[Stateless, pa.Table]:
+    """An operator over `columns` numbers, v0…, and three rows for it: v0 is 1, 2, 3, v1 is 10, 20, 30 and so on."""
+    given = schema([STRING], [BIGINT] * columns)
+    made = Stateless(duckdb.connect(), steps, given, (), None)
+    data: dict[str, Any] = {"k0": ["a", "b", "c"], "_seq": [0, 1, 2], "_weight": [1, 1, 1], "_null": [False] * 3}
+    data |= {f"v{i}": [10**i * n for n in (1, 2, 3)] for i in range(columns)}
+    fields = batch_schema(given)
+    return made, pa.table([pa.array(data.get(field.name, [0] * 3), field.type) for field in fields], schema=fields)
+
+
+def address(table: pa.Table, name: str) -> int:
+    return table[name].chunk(0).buffers()[1].address
+
+
+def test_a_filter_reads_what_it_asks_for_and_passes_on_the_rest_without_a_copy() -> None:
+    operator, rows = passing(Filter("f", SOURCE, expression("v1 > 0", BIGINT)))
+    assert operator._read_schema.names == ["_weight", "_null", "v1", "_row"]
+    out = operator.process(ChangeBatch(rows)).rows
+    assert out.equals(rows)
+    assert all(address(out, name) == address(rows, name) for name in rows.column_names)
+
+
+def test_rows_that_are_left_keep_their_columns_in_pieces_too() -> None:
+    operator, rows = passing(Filter("f", SOURCE, expression("v1 <> 20", BIGINT)))
+    pieces = pa.concat_tables([rows.slice(0, 2), rows.slice(2)])
+    out = operator.process(ChangeBatch(pieces)).rows
+    assert out.equals(rows.take([0, 2]))
+
+
+def test_what_only_dropped_columns_need_is_not_read() -> None:
+    first = Project("p", SOURCE, (expression("v0 + 1", BIGINT), expression("v2", BIGINT)), None,
+                    schema([STRING], [BIGINT, BIGINT]))  # fmt: skip
+    last = Project("q", first, (expression("v1", BIGINT), expression("k0 || '!'", STRING)), None,
+                   schema([STRING], [BIGINT, STRING]))  # fmt: skip
+    operator, rows = passing(first, last)
+    assert operator._read_schema.names == ["_null", "k0"]
+    out = operator.process(ChangeBatch(rows)).rows
+    assert out["v0"].to_pylist() == [100, 200, 300] and address(out, "v0") == address(rows, "v2")
+    assert out["v1"].to_pylist() == ["a!", "b!", "c!"]
+
+
+def test_a_table_function_gives_its_rows_though_nobody_asks_for_its_column() -> None:
+    exploded = Explode("e", SOURCE, (expression("[v0, v1]", Array(BIGINT)),), schema([STRING], [BIGINT] * 3))
+    dropped = Project("p", exploded, (expression("v1", BIGINT),), None, schema([STRING], [BIGINT]))
+    operator, rows = passing(exploded, dropped, columns=2)
+    out = operator.process(ChangeBatch(rows)).rows
+    assert out["v0"].to_pylist() == [10, 10, 20, 20, 30, 30]
+    assert out["k0"].to_pylist() == ["a", "a", "b", "b", "c", "c"]
+    assert out["_sub"].to_pylist() == [0, 1] * 3
+
+
+def test_a_new_key_that_is_computed_leaves_out_rows_without_one() -> None:
+    key = (expression("nullif(v0, 2)", BIGINT),)
+    rekey = Rekey("r", SOURCE, key, schema([BIGINT], [BIGINT] * 3), JSON, 1, drop_null_key=True)
+    operator, rows = passing(rekey)
+    out = operator.process(ChangeBatch(rows)).rows
+    assert out["k0"].to_pylist() == [1, 3] and out["v2"].to_pylist() == [100, 300]

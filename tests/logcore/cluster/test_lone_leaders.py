@@ -151,7 +151,7 @@ def test_a_topic_that_goes_during_a_sync_leaves_the_log_usable(log: Log, monkeyp
 def test_records_of_an_open_transaction_become_durable_by_themselves(log: Log) -> None:
     """Readers of uncommitted records wait for that."""
     producer, seen = log.transactional_producer("q"), threading.Event()
-    end = log.listen(lambda: seen.set() if log.offsets("t", 0).high_watermark == 2 else None)
+    end = log.listen(lambda _: seen.set() if log.offsets("t", 0).high_watermark == 2 else None)
     try:
         producer.begin()
         producer.append("t", 0, rows(b"a"))

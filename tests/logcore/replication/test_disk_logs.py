@@ -305,13 +305,13 @@ def test_a_segment_that_cannot_begin_refuses_and_the_log_goes_on(tmp_path: Path)
 
 
 def test_readers_see_what_is_published_and_hear_of_it(path: Path) -> None:
-    heard: list[None] = []
-    logs = DiskLogs(path, 1, "c", on_advance=lambda: heard.append(None))
+    heard: list[PartitionId] = []
+    logs = DiskLogs(path, 1, "c", on_advance=heard.append)
     stored(logs, 1, 1, 1)
     log = logs.open(PARTITION)
     assert log.offsets().high_watermark == 0 and not log.view(0, 1000, "read_uncommitted").files
     log.publish(2, 1)
-    assert len(heard) == 1
+    assert heard == [PARTITION]
     assert log.view(0, 1000, "read_uncommitted").limit_offset == 2
     assert log.view(0, 1000, "read_committed").limit_offset == 1
     assert log.offsets() == Offsets(0, 1, 2, 3)

@@ -1,0 +1,13 @@
+"""The measurement of small batches runs. What they cost, no test asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.small_batches import SHAPES, Shape, measure
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_each_query_gives_a_result_for_each_record(shape: Shape) -> None:
+    found = measure(shape, records=3, rounds=1)
+    assert found.append_ms > 0
