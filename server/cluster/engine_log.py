@@ -100,8 +100,11 @@ class EngineLog:
         self._failed = False  # the last transaction did: the lease has to be renewed
         self._given_up = threading.Event()
         self._number = uuid.uuid4().int >> 66  # an offset, and no other engine's
+        claims = outlasts and log.topic(COMMAND_TOPIC) is not None
+        if claims:  # before the lease is taken, so that who has it now does not take it back
+            log.commit_offsets(ENGINE_ID, {_NUMBER_AT: self._number})
         self._lease = log.transactional_producer(ENGINE_ID)
-        if outlasts and log.topic(COMMAND_TOPIC) is not None:
+        if claims:  # again: of engines that begin at the same time, the number of the one that has the lease stays
             self._claim()
 
     @property

@@ -126,6 +126,21 @@ def test_an_engine_that_another_one_follows_in_the_outage_ends(brokers: Brokers)
     follower.close()
 
 
+def _use(engine: EngineLog) -> None:
+    while True:
+        engine.check_lease()
+
+
+def test_an_engine_that_begins_is_not_driven_out_by_a_busy_one(brokers: Brokers) -> None:
+    commands_on(brokers.engine("0"))
+    for number in range(1, 6):
+        using = brokers.pool.submit(_use, brokers.engine(str(number)))
+        follower = brokers.engine("follower")
+        with pytest.raises(ProducerFenced):
+            using.result(30)
+        follower.check_lease()
+
+
 def test_an_engine_that_ends_waits_for_no_brokers(brokers: Brokers) -> None:
     engine = brokers.engine("one")
     commands = commands_on(engine)
