@@ -333,6 +333,11 @@ class EngineLog:
     def wait(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:
         return self._log.wait(positions, timeout_s)
 
+    def advanced(
+        self, positions: Mapping[TopicPartition, int], timeout_s: float
+    ) -> Mapping[TopicPartition, int | None]:
+        return self._log.advanced(positions, timeout_s)
+
     def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
         return self._log.committed_offsets(group)
 
