@@ -21,6 +21,7 @@ from . import latency, references, throughput
 from .bids import bids, write_ndjson
 from .checkouts.lines import CheckoutsOptions, checkouts_lines
 from .cores import CoresOptions, cores_lines
+from .external_rates import ExternalOptions, external_lines
 from .idle import idle_lines
 from .log_speed.lines import KafkaOptions, kafka_lines
 from .measuring import Measured, machine
@@ -37,7 +38,7 @@ from .state_growth import state_lines
 PARTS: Final = ("duckdb", "latency", "spark")
 ON_DEMAND: Final = (
     "nexmark", "cores", "idle", "planning", "partitions", "kafka", "serving", "replication", "state", "small",
-    "checkouts",
+    "checkouts", "external",
 )  # fmt: skip
 """The first takes many minutes, the next compares one core with two, the others are not about the rows of queries."""
 _PARTITIONS_OPENED: Final = 10_000
@@ -79,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(as_text(partition_lines(_PARTITIONS_OPENED)) + "\n")
     if "kafka" in options.parts:
         _print_kafka(options)
+    if "external" in options.parts:
+        chosen = ExternalOptions(options.rows, options.rounds, options.warm, options.partitions, options.seed)
+        sys.stdout.write(as_text(external_lines(chosen)) + "\n")
     if "replication" in options.parts:
         _print_replication(options)
     if "serving" in options.parts:

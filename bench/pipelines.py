@@ -47,7 +47,11 @@ class Pipelines:
     after its turn, and the append is inside the measured time.
     """
 
-    def __init__(self, engine: EmbeddedEngine, executor: ExecutorKind, partitions: int) -> None:
+    def __init__(
+        self, engine: EmbeddedEngine, executor: ExecutorKind, partitions: int, *, look_s: float = _LOOK_S
+    ) -> None:
+        """In: `look_s`: how often it is looked whether a query is done; on brokers elsewhere a look is dear."""
+        self._look_s = look_s
         self._engine = engine
         self._session = Session()
         self.executor = executor
@@ -92,7 +96,7 @@ class Pipelines:
         while not _is_done(self.status(query_id)):
             if time.monotonic() > deadline:
                 raise QueryBroke(f"query {query_id} is not done after {_PATIENCE_S:.0f} s")
-            time.sleep(_LOOK_S)
+            time.sleep(self._look_s)
 
     def status(self, query_id: str) -> QueryStatus:
         """Raises `QueryBroke` where it has failed."""

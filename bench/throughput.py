@@ -56,7 +56,7 @@ def spark_rates(run: Pipelines, rows: int, rounds: int, warm: int, seed: int) ->
             begin += rows
         rates[name] = median(runs)
         run.execute(f"TERMINATE {query_id};")
-    _check_aggregate(run, "AGGREGATED", begin)
+    check_aggregate(run, "AGGREGATED", begin)
     return rates
 
 
@@ -78,13 +78,13 @@ def _check(run: Pipelines, appended: int) -> None:
     if written != appended:
         raise WrongResult(f"topic COLUMNAR has {written} records for {appended} bids")
     for topic in ("AGGREGATED", "COLUMNAR_AGGREGATED"):
-        _check_aggregate(run, topic, appended)
+        check_aggregate(run, topic, appended)
     filtered, columnar = run.records_in("FILTERED"), run.records_in("COLUMNAR_FILTERED")
     if filtered != columnar or not 0 < filtered < appended:
         raise WrongResult(f"the filters wrote {filtered} and {columnar} records of {appended}")
 
 
-def _check_aggregate(run: Pipelines, topic: str, appended: int) -> None:
+def check_aggregate(run: Pipelines, topic: str, appended: int) -> None:
     """A table's topic is compacted while it is written, so its records are not counted: its results are added up."""
     counted = run.counted_in(topic)
     if counted != appended:

@@ -246,6 +246,13 @@ class LogClient(Protocol):
         """Waits until a partition has a committed record at or after its position; False after `timeout_s`."""
         ...
 
+    def advanced(
+        self, positions: Mapping[TopicPartition, int], timeout_s: float
+    ) -> Mapping[TopicPartition, int | None]:
+        """Waits as `wait` does, and gives the last stable offsets of the partitions that have such a record; None where
+        a partition cannot be waited for: who reads it finds out why."""
+        ...
+
     def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
         """The group's committed offsets; empty for an unknown group."""
         ...

@@ -30,19 +30,25 @@ def engine_on_brokers(
     properties: dict[str, str],
     parts: contextlib.ExitStack,
     panicked: Callable[[str], None],
-) -> Engine:
-    """An engine that runs; `parts` ends it and its connections. In: `panicked`: called with the reason when another
-    server has taken the lease. Raises `LogError`."""
+) -> tuple[Engine, Callable[[], None]]:
+    """An engine that runs, and what is called before it ends: a statement that waits for the brokers then waits no
+    more. `parts` ends it and its connections. In: `panicked`: called with the reason when another server has taken the
+    lease. Raises `LogError`."""
     external = ExternalLog(settings)
     parts.callback(external.close)
     ending = _Ending(settings.names.service_id, panicked)
     parts.callback(ending.expected)
-    log = EngineLog(external, ending.lost)
+    log = EngineLog(external, ending.lost, outlasts=True)
     _log.info("log is external", brokers=", ".join(map(str, settings.properties.addresses())),
               prefix=settings.names.prefix, columnar=external.capabilities.columnar)  # fmt: skip
     engine = engine_on(log, configuration.data, properties, external.bootstrap, paused=configuration.paused)
     parts.callback(engine.close)
-    return engine
+
+    def give_up() -> None:
+        ending.expected()
+        log.give_up()
+
+    return engine, give_up
 
 
 def open_engine_on_brokers(
@@ -78,6 +84,6 @@ class _Ending:
     def lost(self) -> None:
         if not self._expected:
             self._panicked(
-                f'another server with ksql.service.id "{self._service_id}" has taken over its queries, or it is not '
-                "known whether a statement is in the log: see the log lines above. Run one server per ksql.service.id"
+                f'another server with ksql.service.id "{self._service_id}" has taken over its queries: see the log '
+                "lines above. Run one server per ksql.service.id"
             )

@@ -250,12 +250,13 @@ class Service:
         parts: contextlib.ExitStack,
     ) -> None:
         properties = self.configuration.engine_properties_at(self._http)
-        engine = engine_on_brokers(settings, self.configuration, properties, parts, self._panicked)
+        engine, give_up = engine_on_brokers(settings, self.configuration, properties, parts, self._panicked)
         self._engine = engine
         context = HttpContext(engine, cluster_id(settings), self.configuration.body_bytes_max)
         access = self.configuration.access
         known = None if access is None or users is None else KafkaUsers(access, users)
         self._answer(context, listener, users, registry, pg, known, parts)
+        parts.callback(give_up)
 
     def _answer(
         self,

@@ -14,8 +14,9 @@ import pyarrow as pa
 from millstream.executor.executor import QueryStatus
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
 from millstream.server.engine.session import Session
+from millstream.server.external_engine import open_engine_on_brokers
 
-from .events import Events
+from .events import STREAMS, Events
 from .queries import NexmarkQuery
 from .results import final_rows
 from .topics import ValueFormat, declare, produce
@@ -63,7 +64,16 @@ class Market:
 
     def rows(self, query: NexmarkQuery, connection: duckdb.DuckDBPyConnection) -> pa.Table:
         """What the query has given in the end."""
-        return final_rows(self._engine.log, self._engine.catalog.source(query.name.upper()), connection)
+        source = self._engine.catalog.source(query.name.upper())
+        while not self._is_decided(source.topic):
+            time.sleep(_LOOK_S)
+        return final_rows(self._engine.log, source, connection)
+
+    def _is_decided(self, topic: str) -> bool:
+        """Whether all transactions are visible: brokers acknowledge a commit before that."""
+        count = self._engine.log.partition_count(topic)
+        ends = [self._engine.log.offsets(topic, partition) for partition in range(count)]
+        return all(end.last_stable_offset == end.log_end_offset for end in ends)
 
     def clear(self) -> None:
         """Ends all queries, and drops what they made, topics included."""
@@ -72,6 +82,11 @@ class Market:
         made = [source for source in self._engine.catalog.sources.values() if source.name not in self._declared]
         for source in reversed(made):
             self._engine.execute(f"DROP {source.kind} {source.name} DELETE TOPIC;", self._session)
+
+    def delete_topics(self) -> None:
+        """On a log that outlives the market. Nothing can be started afterwards."""
+        for topic in (*STREAMS, "side_input"):
+            self._engine.log.delete_topic(topic)
 
     def _status(self, query_id: str) -> QueryStatus:
         status = self._engine.executor.status(query_id)
@@ -82,11 +97,22 @@ class Market:
 
 @contextlib.contextmanager
 def market(
-    folder: Path, events: Events, format: ValueFormat, properties: Mapping[str, str] | None = None, *, sync: bool = True
+    folder: Path,
+    events: Events,
+    format: ValueFormat,
+    properties: Mapping[str, str] | None = None,
+    *,
+    sync: bool = True,
+    brokers: str | None = None,
 ) -> Generator[Market]:
-    """In: `folder`: for the engine's log. `sync`: every append is synced, as in earnest."""
+    """In: `folder`: for the engine's log. `sync`: every append is synced, as in earnest. `brokers`: the log is theirs;
+    the properties give the service id."""
     settings = {"millstream.executor": "duckdb", "auto.offset.reset": "earliest", **(properties or {})}
-    with open_engine(folder, settings, sync="always" if sync else "never") as engine:
+    if brokers is None:
+        opened = open_engine(folder, settings, sync="always" if sync else "never")
+    else:
+        opened = open_engine_on_brokers({"bootstrap.servers": brokers}, folder, settings)
+    with opened as engine:
         yield Market(engine, events, format)
 
 

@@ -2,8 +2,9 @@
 
 A turn is a batch. A query that has more to do queues behind the others, so none starves while another catches up. One
 that has nothing to read waits here, and costs nothing, until a partition that it reads has a record for it, its time
-has come, or somebody wakes it. A log in this process says when a partition advanced; for any other, a thread for each
-query asks.
+has come, or somebody wakes it. A log in this process says when a partition advanced; any other is asked, by a few
+threads for all queries. One that begins to wait is asked for at once, by a thread that does not ask yet: so queries
+that have had nothing to read for a while share long questions, and those with news have short ones.
 
 | state   | what happens to the query       | next                                                     |
 | ------- | ------------------------------- | -------------------------------------------------------- |
@@ -21,7 +22,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
@@ -38,7 +39,9 @@ LOOK_EVERY_S = 0.2
 """For what nobody announces: a topic that was deleted, a partition of which this node of a cluster has no replica."""
 
 PATIENCE_S = 0.1  # a turn that waits for a thread for so long gets one more
-ASK_S = 0.2  # how long a log elsewhere is asked at once
+ASK_S = 0.5  # how long a log elsewhere is asked at once
+_ASKERS_MAX = 4
+_LAST_ASK_S = 0.02  # by the last asker that was free: who begins to wait meanwhile waits for it
 _LOOK_SHARE = 2  # a look at the log is followed by so many times its own length without one
 
 
@@ -99,6 +102,9 @@ class Turns:
         self._wakes_at_s = 0.0  # the watcher, by itself
         self._watcher: threading.Thread | None = None
         self._closed = False
+        self._unasked: dict[_Entry, None] = {}  # wait for records, and nobody asks for these yet
+        self._askers = self._idle_askers = 0
+        self._last_asks = False  # briefly, again and again; who has come back meanwhile leaves it to take all
         self._unlisten = client.listen(self._advanced) if isinstance(client, Announcing) else None
 
     def wake(self, query: TakesTurns) -> None:
@@ -107,7 +113,7 @@ class Turns:
             entry = self._entries.get(query)
             if entry is None:
                 entry = self._entries[query] = _Entry(query)
-                self._begin_watching(entry)
+                self._begin_watching()
             if entry.state is _State.RUNNING:
                 entry.woken = True
             if entry.state is not _State.WAITING:
@@ -158,13 +164,13 @@ class Turns:
                 return True
             if due.over:
                 del self._entries[entry.query]
-                self._changed.notify_all()
                 return False
             entry.state, entry.due = _State.WAITING, due
             self._awaited.update(due.positions.keys())
             self._watch_at(due.at_s)
-            if self._unlisten is None:
-                self._changed.notify_all()
+            if self._unlisten is None and due.positions:
+                self._unasked[entry] = None
+                self._begin_asking()
         return self._unlisten is not None and self._is_due(due, {}) and self._claim(entry, due)
 
     def _claim(self, entry: _Entry, due: Due) -> bool:
@@ -181,6 +187,7 @@ class Turns:
             self._awaited[at] -= 1
             if not self._awaited[at]:
                 del self._awaited[at]
+        self._unasked.pop(entry, None)
         entry.state, entry.due = _State.QUEUED, WHEN_WOKEN
 
     def _look(self) -> None:
@@ -236,13 +243,11 @@ class Turns:
         if at_s < self._wakes_at_s:
             self._changed.notify_all()
 
-    def _begin_watching(self, entry: _Entry) -> None:
+    def _begin_watching(self) -> None:
         """With the lock."""
         if self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, name="millstream-turns", daemon=True)
             self._watcher.start()
-        if self._unlisten is None:
-            threading.Thread(target=self._ask, args=(entry,), name="millstream-news", daemon=True).start()
 
     def _watch(self) -> None:
         """For times that come, and turns that wait too long for a thread."""
@@ -278,20 +283,47 @@ class Turns:
         times += [now + PATIENCE_S] if self._pool.others_wait else []
         return max(now, min(times))
 
-    def _ask(self, entry: _Entry) -> None:
-        """Waits for the query's records where the log announces none: on a thread of the query's own."""
+    def _begin_asking(self) -> None:
+        """With the lock."""
+        if self._idle_askers == 0 and self._askers < _ASKERS_MAX:
+            self._askers += 1
+            self._idle_askers += 1
+            threading.Thread(target=self._ask, name="millstream-news", daemon=True).start()
+        self._changed.notify_all()
+
+    def _ask(self) -> None:
+        """Waits for records where the log announces none."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_gone(entry) or bool(entry.due.positions))
-                if self._is_gone(entry):
+                self._changed.wait_for(lambda: self._closed or bool(self._unasked and not self._last_asks))
+                if self._closed:
                     return
-                due = entry.due
-            try:
-                came = self._client.wait(due.positions, ASK_S)
-            except Exception:  # the query finds out why
-                came = True
-            if came and self._claim(entry, due):
-                self._queue(entry)
+                asked = [(entry, entry.due) for entry in self._unasked]
+                self._unasked.clear()
+                self._idle_askers -= 1
+                is_last = self._last_asks = self._idle_askers == 0 and self._askers == _ASKERS_MAX
+            found = self._asked_for([due for _, due in asked], _LAST_ASK_S if is_last else ASK_S)
+            for entry, due in asked:
+                if _has_come(due, found) and self._claim(entry, due):
+                    self._queue(entry)
+            with self._changed:
+                self._idle_askers += 1
+                self._last_asks = self._last_asks and not is_last
+                self._unasked.update({entry: None for entry, due in asked if entry.due is due})
 
-    def _is_gone(self, entry: _Entry) -> bool:
-        return self._closed or self._entries.get(entry.query) is not entry
+    def _asked_for(self, dues: Sequence[Due], wait_s: float) -> Mapping[TopicPartition, int | None]:
+        """Where the partitions end that have what one of these waits for; None: the query finds out why."""
+        positions: dict[TopicPartition, int] = {}
+        for due in dues:
+            for at, position in due.positions.items():
+                positions[at] = min(position, positions.get(at, position))
+        try:
+            return self._client.advanced(positions, wait_s)
+        except Exception:
+            time.sleep(_LAST_ASK_S)
+            return dict.fromkeys(positions)
+
+
+def _has_come(due: Due, ends: Mapping[TopicPartition, int | None]) -> bool:
+    """Whether a partition has what it waits for."""
+    return any(at in ends and ((end := ends[at]) is None or end > position) for at, position in due.positions.items())

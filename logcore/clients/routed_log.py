@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Self
@@ -30,7 +30,7 @@ from .remote_admin import OF_THE_BROKER, RemoteAdmin, check
 from .remote_cluster import RemoteCluster
 from .remote_groups import RemoteGroups
 from .remote_producer import TRANSACTION_TIMEOUT, RemoteTransactionalProducer, offset_topics
-from .remote_wait import by_leader, first_answers
+from .remote_wait import answers_of_each, by_leader, first_answers
 
 _TIMEOUT: Final = timedelta(seconds=30)
 _WAIT_S_MAX: Final = 30.0  # at a time: firewalls forget connections on which nothing happens
@@ -68,11 +68,13 @@ class RoutedLog:
         replication_factor: int = OF_THE_BROKER,
         transaction_timeout: timedelta = TRANSACTION_TIMEOUT,
         shrinks: bool = False,
+        wait_bytes: int = 0,
     ) -> None:
         """In: `bootstrap`: where other processes of ours find the log, as `RemoteLog` takes it. `replication_factor`:
         of new topics. `transaction_timeout`: after which the log aborts a transaction that is still open. `shrinks`:
-        partitions may become shorter, and a `wait` for what lies behind their end then is over."""
-        self._shrinks = shrinks
+        partitions may become shorter, and a `wait` for what lies behind their end then is over. `wait_bytes`: a `wait`
+        asks for so much of the records: Apache Kafka answers a question for none at the end of its time only."""
+        self._shrinks, self._wait_bytes = shrinks, wait_bytes
         self.bootstrap = bootstrap
         self._router = router
         self._sender = Sender(router)
@@ -272,12 +274,49 @@ class RoutedLog:
             if left_s <= 0 or not asked:
                 return False
 
+    def advanced(
+        self, positions: Mapping[TopicPartition, int], timeout_s: float
+    ) -> Mapping[TopicPartition, int | None]:
+        deadline = time.monotonic() + timeout_s
+        asked = {TopicPartition(*where): offset for where, offset in positions.items()}
+        while True:
+            left_s = max(0.0, deadline - time.monotonic())
+            if self._router.clustered:
+                answers, unknown = answers_of_each(self._router, asked, min(left_s, _WAIT_S_MAX), self._wait_bytes)
+            else:
+                answers, unknown = self._look(asked, "read_committed", min(left_s, _WAIT_S_MAX)), []
+            found = dict.fromkeys(unknown) | self._ends(answers, positions, asked)
+            if found or left_s <= 0 or not asked:
+                return found
+            if not answers or any(fetched.error_code for fetched in answers):
+                time.sleep(min(left_s, _PAUSE_S))
+
+    def _ends(
+        self,
+        answers: Sequence[FetchedPartition],
+        positions: Mapping[TopicPartition, int],
+        asked: dict[TopicPartition, int],
+    ) -> dict[TopicPartition, int | None]:
+        """Of the partitions that have advanced, or cannot be read. `asked`: where to ask for the others next."""
+        found: dict[TopicPartition, int | None] = {}
+        for fetched in answers:
+            where, code = fetched.partition, fetched.error_code
+            if self._router.clustered and code in _FROM_ANOTHER_LEADER:
+                self._router.doubt(where)
+            elif code and (code != _OUT_OF_RANGE or self._shrinks):
+                found[where] = None
+            elif fetched.last_stable_offset > positions[where]:
+                found[where] = fetched.last_stable_offset
+            elif code and fetched.high_watermark >= 0:  # the log has to come to the position first
+                asked[where] = fetched.last_stable_offset
+        return found
+
     def _next(self, asked: Mapping[TopicPartition, int], wait_s: float) -> list[FetchedPartition]:
         """What one node says of its partitions, or the first of several."""
         if not self._router.clustered:
             return self._look(asked, "read_committed", wait_s)
         try:
-            return first_answers(self._router, by_leader(self._router, list(asked)), asked, wait_s)
+            return first_answers(self._router, by_leader(self._router, list(asked)), asked, wait_s, self._wait_bytes)
         except LogUnavailable:
             for where in asked:
                 self._router.doubt(where)

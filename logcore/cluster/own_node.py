@@ -91,7 +91,7 @@ class OwnNode:
             raise LogUnavailable("this node does not serve yet", hint="It has to reach the cluster's controller first.")
         return self._as_line
 
-    def begin_look(self, offsets: Mapping[TopicPartition, int], wait_s: float) -> Look:
+    def begin_look(self, offsets: Mapping[TopicPartition, int], wait_s: float, bytes_max: int = 0) -> Look:
         del wait_s  # who asks stops waiting by itself
         self.line()
         look = _OwnLook(self, offsets)

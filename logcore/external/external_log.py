@@ -77,6 +77,7 @@ class ExternalLog:
             settings.address,
             replication_factor=properties.number(REPLICATION_FACTOR, -1, -1),
             shrinks=True,
+            wait_bytes=1,
             transaction_timeout=timedelta(milliseconds=properties.number(TRANSACTION_TIMEOUT_MS, 60_000, 1_000)),
         )
         self.groups = ExternalGroups(self._log.groups, settings.names)
@@ -178,6 +179,13 @@ class ExternalLog:
         """Also ends where a partition became shorter than its position: it is another one then, or has lost records,
         and whoever reads finds out."""
         return self._log.wait(self._there(positions), timeout_s)
+
+    def advanced(
+        self, positions: Mapping[TopicPartition, int], timeout_s: float
+    ) -> Mapping[TopicPartition, int | None]:
+        there = {TopicPartition(self._names.topic(at.topic), at.partition): at for at in positions}
+        found = self._log.advanced({physical: positions[at] for physical, at in there.items()}, timeout_s)
+        return {there[physical]: end for physical, end in found.items()}
 
     # Groups and transactions
 

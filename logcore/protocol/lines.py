@@ -6,6 +6,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from millstream.errors import LogError
@@ -79,8 +80,8 @@ class Door(Protocol):
         """Raises `LogUnavailable` where there can be none; then nothing was asked."""
         ...
 
-    def begin_look(self, offsets: Mapping[TopicPartition, int], wait_s: float) -> Look:
-        """As `Line.look`, of committed records. Raises `LogUnavailable`."""
+    def begin_look(self, offsets: Mapping[TopicPartition, int], wait_s: float, bytes_max: int = 0) -> Look:
+        """As `Line.look`, of committed records. In: `bytes_max`: of records that come, too. Raises `LogUnavailable`."""
         ...
 
     def close(self) -> None: ...
@@ -102,10 +103,12 @@ class WireDoor:
             raise
         self._channels.give_back(channel)
 
-    def begin_look(self, offsets: Mapping[TopicPartition, int], wait_s: float) -> Look:
+    def begin_look(self, offsets: Mapping[TopicPartition, int], wait_s: float, bytes_max: int = 0) -> Look:
         channel = self._channels.take()
-        positions = [FetchPosition(where, offset, 0) for where, offset in offsets.items()]
+        positions = [FetchPosition(where, offset, bytes_max) for where, offset in offsets.items()]
         request = _look_request(positions, "read_committed", wait_s)
+        if bytes_max:
+            request = replace(request, bytes_max=bytes_max)
         channel.begin(Api.FETCH, lambda version: fetch_messages.write_request(request, version))
         return _WireLook(self._channels, channel)
 

@@ -124,8 +124,8 @@ class CatalogStore:
         self._owed.close()
 
     def _mark_applied(self) -> None:
-        """Where there is no room for the marks, the next ones say it, too."""
-        with contextlib.suppress(LogFull):
+        """Where there is no room for the marks, or nobody to take them, the next ones say it, too."""
+        with contextlib.suppress(LogFull, LogUnavailable):
             if self._owed.first_offset != self._owed_offset:
                 self._commands.mark_owed(self._owed.first_offset)
                 self._owed_offset = self._owed.first_offset

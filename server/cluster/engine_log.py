@@ -6,6 +6,12 @@ in its transactions, so the cluster refuses those of an engine that was suspende
 over. Operations outside of transactions (creating and deleting topics, acquiring transactional ids of queries) are
 preceded by a check of the lease. Topics are deleted by an id that was read before that check, so that a late deletion
 never deletes a newer topic.
+
+On brokers of others nobody replaces the engine, so it outlasts their outages. After one, a record of its own may be in
+doubt: written and not acknowledged. The engine then waits until the lease is renewed, which decides the transaction,
+and reads the topic from where the record would be. A lease that is refused was taken by another engine, or the brokers
+have fenced a transaction that they timed out: each engine commits a random number at its start, and the number that is
+there says which.
 """
 
 from __future__ import annotations
@@ -15,9 +21,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import structlog
+
+from millstream.errors import LogError
 
 from ...executor.sources.schemas_topic import SCHEMAS_TOPIC
 from ...logcore.capabilities import LogCapabilities
@@ -41,11 +49,15 @@ from ...logcore.errors import InvalidTransactionState, LogUnavailable, ProducerF
 from ..catalog.command_topic import COMMAND_TOPIC
 
 ENGINE_ID: Final = "_millstream-engine"
+_NUMBER_AT: Final = TopicPartition(COMMAND_TOPIC, 0)  # where `ENGINE_ID`, as a group, has the engine's number
 _OWN_TOPICS: Final = (COMMAND_TOPIC, SCHEMAS_TOPIC)
 _FOUND_S: Final = 30.0
 _LOOK_S: Final = 0.2
+_LAST_RECORD_S: Final = 3.0
 
 _log = structlog.get_logger("millstream.server")
+
+_Answer = TypeVar("_Answer")
 
 
 class RenewableProducer(TransactionalProducer, Protocol):
@@ -74,18 +86,26 @@ class EngineLog:
 
     In: `on_loss` is called once, from any thread, when this engine has lost its lease, or cannot know what became of
     something that it wrote: it must end, and the next one reads what is true. Raises `ProducerFenced` from then on.
-    `outlasts`: an outage of the log alone ends no lease, unless a record of the engine's is in doubt: for an engine
-    that nobody else replaces. It goes on where nobody has taken the lease meanwhile.
+    `outlasts`: no outage ends the lease: for an engine that nobody else replaces. It goes on where no other engine has
+    taken the lease meanwhile.
     """
 
     def __init__(self, log: LeasedLog, on_loss: Callable[[], None], *, outlasts: bool = False) -> None:
         self._log = log
         self._on_loss = on_loss
         self._outlasts = outlasts
+        self._writing = threading.Lock()  # so at most one record is in doubt
         self._lock = threading.Lock()  # of the lease's transactions
         self._lost = False
-        self._failed = False  # in an outage: the lease has to be renewed
+        self._failed = False  # the last transaction did: the lease has to be renewed
+        self._given_up = threading.Event()
+        self._number = uuid.uuid4().int >> 66  # an offset, and no other engine's
+        claims = outlasts and log.topic(COMMAND_TOPIC) is not None
+        if claims:  # before the lease is taken, so that who has it now does not take it back
+            log.commit_offsets(ENGINE_ID, {_NUMBER_AT: self._number})
         self._lease = log.transactional_producer(ENGINE_ID)
+        if claims:  # again: of engines that begin at the same time, the number of the one that has the lease stays
+            self._claim()
 
     @property
     def capabilities(self) -> LogCapabilities:
@@ -99,24 +119,75 @@ class EngineLog:
     # What the lease guards
 
     def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> int:
+        """To a topic of the engine's own: waits as long as it is in doubt whether the record is there."""
         if topic not in _OWN_TOPICS:
             return self._log.append(topic, partition, records)
-        begin = self._log.offsets(topic, partition).log_end_offset
-        with self._transaction(of_records=True) as lease:
-            lease.append(topic, partition, records)
-        return self._first_offset(TopicPartition(topic, partition), begin)
+        with self._writing:
+            return self._append_own(TopicPartition(topic, partition), records)
 
-    def _first_offset(self, where: TopicPartition, begin: int) -> int:
+    def _append_own(self, where: TopicPartition, records: RowRecords | ColumnarRecords) -> int:
+        begin, begun = self._log.offsets(*where).log_end_offset, False
+        try:
+            with self._transaction() as lease:
+                begun = True
+                lease.append(*where, records)
+        except LogError as error:
+            if self._lost or not begun:
+                raise
+            return self._offset_after(error, where, begin)
+        found = self._waited_out(lambda: self._first_offset(where, begin, written=True))
+        assert found is not None
+        return found
+
+    def _offset_after(self, failure: LogError, where: TopicPartition, begin: int) -> int:
+        """Of the record, where it is there in spite of the failure. Raises where it is not."""
+        _log.warning("record is in doubt", topic=where.topic, error=str(failure))
+        self._waited_out(self.check_lease)
+        found = self._waited_out(lambda: self._first_offset(where, begin, written=False))
+        _log.info("record is no longer in doubt", topic=where.topic, written=found is not None)
+        if found is not None:
+            return found
+        if not isinstance(failure, LogUnavailable | InvalidTransactionState):
+            raise failure
+        raise LogUnavailable(
+            f"nothing was written: the brokers were away meanwhile ({failure.message})", hint="Send it again."
+        ) from failure
+
+    def _first_offset(self, where: TopicPartition, begin: int, *, written: bool) -> int | None:
         """Of the only committed record at or after `begin`: nobody else writes here, but an older engine whose records
-        are aborted may have."""
+        are aborted may have. In: `written`: it is there; else None where it is not."""
         deadline = time.monotonic() + _FOUND_S
         while time.monotonic() < deadline:
+            end = self._log.offsets(*where).log_end_offset
             for run in (fetched := self._log.fetch(*where, begin)).runs:
                 return _first_of(run)
             begin = max(begin, fetched.next_offset)
+            if begin >= end and not written:
+                return None
             self._log.wait({where: begin}, _LOOK_S)
         self._lose("its record is not visible")
         raise LogUnavailable(f"what was written to {where.topic} is not visible yet")
+
+    def _waited_out(self, ask: Callable[[], _Answer]) -> _Answer:
+        """The answer, once the log gives one: without it the engine cannot go on."""
+        try:
+            while True:
+                try:
+                    return ask()
+                except (LogUnavailable, InvalidTransactionState):
+                    if self._lost or not self._outlasts or self._given_up.wait(_LOOK_S):
+                        raise
+        except BaseException as error:
+            self._lose(str(error))
+            raise
+
+    def give_up(self) -> None:
+        """The engine is about to end: a record that is being written waits for the brokers only a little longer."""
+        self._given_up.set()
+        if self._writing.acquire(timeout=_LAST_RECORD_S):
+            self._writing.release()
+        else:
+            self._log.close()
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         with self._transaction() as lease:
@@ -133,6 +204,8 @@ class EngineLog:
     def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
         self.check_lease()
         self._log.create_topic(name, partition_count, config)
+        if self._outlasts and name == COMMAND_TOPIC:
+            self._claim()
 
     def delete_topic(self, name: str) -> None:
         topic_id = self._log.topic_id(name)
@@ -146,17 +219,15 @@ class EngineLog:
         return _QueryProducer(self._log.transactional_producer(transactional_id), self)
 
     @contextlib.contextmanager
-    def _transaction(self, *, of_records: bool = False) -> Generator[TransactionalProducer]:
-        """In: `of_records`: it writes what must not be there twice, or without anybody's knowledge."""
+    def _transaction(self) -> Generator[TransactionalProducer]:
         with self._lock:
             if self._lost:
                 raise ProducerFenced("another engine of the cluster has taken over, or is about to")
-            with self._ending_the_lease(in_doubt=False):
+            with self._ending_the_lease():
                 if self._failed:
-                    self._lease.renew()
-                    self._failed = False
+                    self._renew()
                 self._begin()
-            with self._ending_the_lease(in_doubt=of_records):
+            with self._ending_the_lease():
                 yield self._lease
                 self._lease.commit()
 
@@ -166,24 +237,55 @@ class EngineLog:
         except ProducerFenced:
             if not self._outlasts:
                 raise
-            self._lease.renew()  # refused if another engine has the id; the log forgets ids that are not used for days
+            self._renew()
             self._lease.begin()
 
+    def _renew(self) -> None:
+        """Decides what is open. Raises `ProducerFenced` where another engine has begun; the log may also have forgotten
+        the id, which it does if it is not used for days, or have timed a transaction out."""
+        try:
+            self._lease.renew()
+        except ProducerFenced:
+            self._check_number()
+            self._lease = self._log.transactional_producer(ENGINE_ID)
+            self._check_number()  # of an engine that began meanwhile, and is fenced now: it has a newer catalog
+        self._failed = False
+
+    def _claim(self) -> None:
+        with self._transaction() as lease:
+            lease.send_offsets(ENGINE_ID, {_NUMBER_AT: self._number})
+
+    def _check_number(self) -> None:
+        if self._log.committed_offsets(ENGINE_ID).get(_NUMBER_AT) != self._number:
+            raise ProducerFenced("another engine has taken over")
+
     @contextlib.contextmanager
-    def _ending_the_lease(self, *, in_doubt: bool) -> Generator[None]:
-        """What fails in here ends the lease, unless it is an outage, or the log has aborted what took too long, and no
-        records are in doubt."""
+    def _ending_the_lease(self) -> Generator[None]:
+        """What fails in here ends the lease of an engine that outlasts no outages; of another one only that somebody
+        else has taken it."""
         try:
             yield
         except BaseException as error:
-            if self._outlasts and not in_doubt and isinstance(error, LogUnavailable | InvalidTransactionState):
-                self._failed = True
-            else:
+            if not self._outlasts or not isinstance(error, LogError):
                 self._lose(str(error))
+                raise
+            self._failed = True
+            if not isinstance(error, ProducerFenced):
+                raise
+            self._renew_after(error)
+            raise LogUnavailable("the brokers have ended a transaction that took too long") from error
+
+    def _renew_after(self, fenced: ProducerFenced) -> None:
+        try:
+            self._renew()
+        except ProducerFenced:
+            self._lose(str(fenced))
             raise
+        except LogError as error:
+            _log.warning("lease is not renewed yet", error=str(error))
 
     def _lose(self, why: str) -> None:
-        """After a failure nobody knows what of it is in the log."""
+        """For good."""
         if not self._lost:
             self._lost = True
             _log.warning("engine loses its lease", reason=why)
@@ -231,6 +333,11 @@ class EngineLog:
     def wait(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:
         return self._log.wait(positions, timeout_s)
 
+    def advanced(
+        self, positions: Mapping[TopicPartition, int], timeout_s: float
+    ) -> Mapping[TopicPartition, int | None]:
+        return self._log.advanced(positions, timeout_s)
+
     def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
         return self._log.committed_offsets(group)
 
@@ -244,6 +351,7 @@ class EngineLog:
         return self._log.delete_records(topic, partition, offset)
 
     def close(self) -> None:
+        self._given_up.set()
         self._log.close()
 
 

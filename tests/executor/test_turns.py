@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import cast
@@ -39,8 +39,10 @@ class Elsewhere:
     def __init__(self, client: LogClient) -> None:
         self._client = client
 
-    def wait(self, positions: dict[TopicPartition, int], timeout_s: float) -> bool:
-        return self._client.wait(positions, timeout_s)
+    def advanced(
+        self, positions: Mapping[TopicPartition, int], timeout_s: float
+    ) -> Mapping[TopicPartition, int | None]:
+        return self._client.advanced(positions, timeout_s)
 
 
 @pytest.fixture(params=["announced", "asked for"])
@@ -173,6 +175,43 @@ def test_no_news_is_lost(client: LogClient, turns: Turns) -> None:
             client.append("input", partition, rows([("a", None, count)]))
         if random.random() < 0.1:
             eventually(lambda count=count: seen == [count, count, count], PATIENCE_S, pause_s=0.001)
+
+
+def test_many_queries_on_a_log_elsewhere_wait_with_few_threads(client: LogClient) -> None:
+    turns = Turns(cast(LogClient, Elsewhere(client)), WorkPool(1))
+    before = threading.active_count()
+    client.create_topic("many", 30)
+    queries = [Query(Due({TopicPartition("many", n): 0, AT: 0}), WHEN_WOKEN) for n in range(30)]
+    for query in queries:
+        turns.wake(query)
+    assert all(query.had(1) for query in queries)
+    assert threading.active_count() <= before + 6
+    time.sleep(0.6)  # all are asked for together
+    for chosen in (3, 17, 29):
+        began = time.monotonic()
+        client.append("many", chosen, rows([("a", None, 1)]))
+        assert queries[chosen].had(2)
+        assert time.monotonic() - began < 2.0
+    assert sum(query.count for query in queries) == 33
+    client.append("input", 0, rows([("a", None, 1)]))
+    assert all(query.had(2) for query in queries)
+    turns.close()
+
+
+def test_a_query_that_begins_to_wait_is_asked_for_at_once(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the others are waited for, and for long."""
+    monkeypatch.setattr(module, "ASK_S", PATIENCE_S)
+    turns = Turns(cast(LogClient, Elsewhere(client)), WorkPool(1))
+    queries = [Query(Due({TopicPartition("input", number % 2): 0}), WHEN_WOKEN) for number in range(8)]
+    for query in queries:
+        turns.wake(query)
+        assert query.had(1)
+        time.sleep(0.05)
+    began = time.monotonic()
+    client.append("input", 1, rows([("a", None, 1)]))
+    assert queries[-1].had(2)
+    assert time.monotonic() - began < PATIENCE_S / 2
+    turns.close()
 
 
 def test_a_look_that_takes_long_is_not_repeated_at_once(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:

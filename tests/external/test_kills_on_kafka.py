@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -128,6 +129,68 @@ def test_the_broker_is_killed_and_each_result_is_there_once(
         add_events(kafka, service_id, 1)
         check_results(kafka, service_id, 2)
         assert server.process.poll() is None, "it waits the outage out"
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
+def test_the_broker_is_killed_under_statements_and_each_answer_is_true(
+    kafka: ApacheKafka, service_id: str, tmp_path: Path, kills: int
+) -> None:
+    """Statements follow each other at once, so the outcome of one is in doubt each time."""
+    chance = random.Random(11)
+    done: list[str] = []
+    with running(tmp_path / "server", kafka, service_id) as server:
+        for kill in range(kills):
+            statements = _Statements(server, f"t{kill}")
+            time.sleep(chance.uniform(0.3, 1.0))
+            kafka.kill()
+            time.sleep(chance.uniform(0.1, 2.0))
+            kafka.start_again()
+            done += statements.ended()
+            assert server.process.poll() is None, server.output.read_text()[-2000:]
+            assert types_of(server) == sorted(done)
+        server.execute("CREATE TYPE last_one AS STRUCT<x INT>;")
+        server.kill()
+        server.start()
+        assert types_of(server) == sorted([*done, "LAST_ONE"])
+
+
+def types_of(server: Server) -> list[str]:
+    client = connect(server.url)
+    try:
+        [types] = client.execute("SHOW TYPES;")
+        return sorted(types["types"])
+    finally:
+        client.close()
+
+
+class _Statements:
+    """One after the other, on a thread, until one fails or some came after the outage. State: those that went well."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        self._server, self._name = server, name
+        self._done: list[str] = []
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def ended(self) -> list[str]:
+        self._enough.set()
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+        return self._done
+
+    def _run(self) -> None:
+        number = 0
+        while not self._enough.is_set():
+            name = f"{self._name}_{number}".upper()
+            try:
+                self._server.execute(f"CREATE TYPE {name} AS STRUCT<x INT>;")
+            except Exception as error:
+                if "nothing was written" not in str(error):
+                    return
+            else:
+                self._done.append(name)
+            number += 1
 
 
 def test_a_second_server_with_the_service_id_ends_the_first(

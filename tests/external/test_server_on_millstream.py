@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from frame_relay import FrameRelay
 from running_server import service_in
 from waiting import eventually
 
 import millstream
 from millstream.logcore.client import FetchedColumns, FetchedRows, LogClient, RowRecords
+from millstream.logcore.errors import LogError
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.server import LogServer
 from millstream.server.engine.session import Session
 from millstream.server.service import Service
@@ -110,3 +115,38 @@ def test_the_second_server_with_a_service_id_ends_the_first(log: Log, address: s
             produce(log, "clicks", ("a", '{"N": 1}'))
             eventually(lambda: values(log, "sums") == ['{"N":1}'])
             second.engine.execute("CREATE TYPE point AS STRUCT<x INT>;", Session())
+
+
+def test_a_statement_that_is_in_doubt_is_answered_when_the_brokers_are_back(log: Log, tmp_path: Path) -> None:
+    relay, ended = FrameRelay(), list[str]()
+    advertised = ("127.0.0.1", relay.port)
+    with ThreadPoolExecutor(1) as pool, LogServer(log, port=0, advertised=advertised) as brokers:
+        relay.lead_to(brokers.port)
+        first = server(tmp_path / "one", relay.address, ended.append)
+        first.start()
+
+        def create(name: str) -> None:
+            first.engine.execute(f"CREATE TYPE {name} AS STRUCT<x INT>;", Session())
+
+        relay.lose_answer_of(Api.END_TXN)
+        statement = pool.submit(create, "acknowledgement_lost")
+        assert relay.gone.wait(30)
+        time.sleep(0.5)
+        relay.come_back()
+        statement.result(60)
+        create("after_it")
+        assert first.engine.catalog.types.keys() == {"ACKNOWLEDGEMENT_LOST", "AFTER_IT"}
+        assert not ended
+
+        relay.lose_answer_of(Api.END_TXN)
+        statement = pool.submit(create, "at_the_end")
+        assert relay.gone.wait(30)
+        began = time.monotonic()
+        first.stop()
+        assert time.monotonic() - began < 30
+        with pytest.raises(LogError):
+            statement.result(1)
+        relay.come_back()
+        with server(tmp_path / "two", relay.address) as second:
+            assert second.engine.catalog.types.keys() == {"ACKNOWLEDGEMENT_LOST", "AFTER_IT", "AT_THE_END"}
+    relay.close()

@@ -11,6 +11,8 @@ from external_topics import create_topic
 from millstream.logcore.client import FetchedRows, LogClient, RowRecords
 from millstream.logcore.errors import InvalidTransactionState, LogUnavailable
 from millstream.logcore.external.external_log import ExternalLog, ExternalLogSettings
+from millstream.server.catalog.command_topic import COMMAND_TOPIC, CommandTopic
+from millstream.server.catalog.commands import RemoveType
 from millstream.server.cluster.engine_log import EngineLog
 
 from .conftest import GuardedKafka
@@ -55,6 +57,25 @@ def test_a_transaction_that_the_broker_has_timed_out_is_begun_again(kafka: Guard
         while values_of(log, topic) != [b"kept"]:
             assert time.monotonic() < deadline, values_of(log, topic)
             time.sleep(0.05)
+        assert not lost
+
+
+def test_a_lease_that_the_broker_has_fenced_for_its_slowness_goes_on(kafka: GuardedKafka, service_id: str) -> None:
+    lost: list[str] = []
+    with ExternalLog(settings(kafka, service_id)) as external:
+        log = EngineLog(external, lambda: lost.append("lease"), outlasts=True)
+        commands = CommandTopic(log)
+
+        def write_slowly() -> None:
+            with log._transaction() as lease:  # pyright: ignore[reportPrivateUsage]
+                lease.append(COMMAND_TOPIC, 0, rows(b"gone"))
+                time.sleep(2.5)
+
+        with pytest.raises((LogUnavailable, InvalidTransactionState)):
+            write_slowly()
+        command = RemoveType(statement="", name="A")
+        commands.append(command)
+        assert [found for _, found in commands.read_all()] == [command]
         assert not lost
 
 
