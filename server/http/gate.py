@@ -25,6 +25,9 @@ HEADER_BYTES_MAX: Final = 16 * 1024
 _REFUSED_PAUSE_S: Final = 0.5  # after a wrong password
 _CHECKS_MAX: Final = 4  # scrypts at a time: each takes 16 MB
 _POLICY_VIOLATION: Final = 1008
+_REST_BYTES_MAX: Final = 64 * 1024
+_REST_S_MAX: Final = 0.5
+_REFUSALS_FROM: Final = 300
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 
 _log = structlog.get_logger("millstream.http")
@@ -73,9 +76,13 @@ class Gate:
                 message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", number.encode())]}
             await send(message)
 
+        answer: Send = numbered
+        if scope["type"] == "http":
+            request = _WholeRequest(scope, receive, numbered)
+            receive, answer = request.receive, request.send
         with structlog.contextvars.bound_contextvars(request_id=number):
             try:
-                await self._admitted(scope, receive, numbered)
+                await self._admitted(scope, receive, answer)
             finally:
                 self._record(scope, status, time.perf_counter() - began)
 
@@ -122,6 +129,50 @@ class Gate:
         # What a request says is never written down: statements and headers have secrets in them.
         tell = _log.info if status >= 400 else _log.debug
         tell("request", method=method, path=scope["path"][:200], status=status, milliseconds=round(seconds * 1000, 1))
+
+
+class _WholeRequest:
+    """A request and its answer. `receive` and `send` take the place of the two that it is made of.
+
+    hypercorn closes a connection of HTTP/1 whose request was not read to its end, and does not say so: a client that
+    keeps its connections sends its next request into a closed one. So the rest of a short body is read first, which is
+    on its way in most cases; before the end of a long one the answer says that the connection closes (RFC 9112, 9.6).
+    An answer of success to a request that is being read begins at once: rows that are inserted are acknowledged while
+    more of them come.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._open = scope["http_version"].startswith("1") and any(
+            name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+            for name, value in scope["headers"]
+        )
+        self._read = False  # somebody reads it
+
+    async def receive(self) -> Message:
+        self._read = True
+        message = await self._receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            self._open = False
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and self._open:
+            if message["status"] >= _REFUSALS_FROM or not self._read:
+                await self._read_rest()
+                if self._open:
+                    message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+        await self._send(message)
+
+    async def _read_rest(self) -> None:
+        read = 0
+        try:
+            async with asyncio.timeout(_REST_S_MAX):
+                while self._open and read <= _REST_BYTES_MAX:
+                    read += len((await self.receive()).get("body", b""))
+        except TimeoutError:
+            return
 
 
 def _with_role(user: User) -> User:

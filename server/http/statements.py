@@ -93,6 +93,4 @@ def error_response(error: BaseException, text: str | None = None, done: list[Ent
     response = json_response(error_body(error, text, done), error_code_of(error) // 100)
     if response.status_code == _UNAVAILABLE and error_code_of(error) != ENGINE_MOVED:  # that may have done it
         response.headers["retry-after"] = str(RETRY_AFTER_S)
-    if isinstance(error, RequestRefused):
-        response.headers["connection"] = "close"  # the rest of the request may still be on its way
     return response

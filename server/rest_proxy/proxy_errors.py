@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from millstream.errors import LogError, ServerError, StatementError
@@ -54,7 +53,6 @@ INVALID_BATCH: Final = 42208
 KAFKA_ERROR: Final = 50002
 RETRIABLE: Final = 50003
 
-_WITH_BODY: Final = ("POST", "PUT", "PATCH")
 _RETRIABLE: Final = (LogUnavailable, NotNow, LogClosed, LogFull, LogWriteFailed)
 
 
@@ -112,12 +110,10 @@ def body_of(error: BaseException) -> dict[str, object]:
     return {"error_code": number_of(error), "message": text_of_error(error)}
 
 
-def refusal(error: BaseException, media_type: str, request: Request) -> Response:
+def refusal(error: BaseException, media_type: str) -> Response:
     """In: `media_type` of the version that was asked."""
     body = body_of(error)
     response = json_response(body, status_of(number_of(error)), media_type)
-    if isinstance(error, RequestRefused | NotPermitted) or request.method in _WITH_BODY:
-        response.headers["connection"] = "close"  # the rest of the request may still be on its way
     if isinstance(error, RequestRefused) and error_code_of(error) == TOO_MANY_REQUESTS:
         response.headers["retry-after"] = str(RETRY_AFTER_S)
     return response

@@ -48,9 +48,9 @@ def v2_answer(answer: Answer) -> Answer:
         try:
             return await answer(request)
         except UnknownTopic:
-            return refusal(no_topic(), V2_JSON, request)
+            return refusal(no_topic(), V2_JSON)
         except Exception as error:
-            return refusal(error, V2_JSON, request)
+            return refusal(error, V2_JSON)
 
     return route
 

@@ -30,11 +30,11 @@ def v3_answer(answer: Answer) -> Answer:
         try:
             return await answer(request)
         except UnknownTopic:
-            return refusal(no_such_partition(), JSON, request)
+            return refusal(no_such_partition(), JSON)
         except ProxyRefusal as error:
-            return refusal(no_such_partition() if error.number == TOPIC_NOT_FOUND else error, JSON, request)
+            return refusal(no_such_partition() if error.number == TOPIC_NOT_FOUND else error, JSON)
         except Exception as error:
-            return refusal(error, JSON, request)
+            return refusal(error, JSON)
 
     return route
 

@@ -165,3 +165,41 @@ def test_streams_that_are_taken_back_at_once_end_their_connection(service: Servi
             ended = True
         assert ended
     eventually(lambda: http.get("/healthcheck").status_code == 200)
+
+
+ANSWERED_UNREAD = pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (b"POST /info/", b"307"),
+        (b"POST /nowhere", b"404"),
+        (b"DELETE /ksql", b"405"),
+        (b"GET /info", b"200"),
+        (b"HEAD /topics", b"200"),
+        (b"POST /topics/nothing/partitions/0", b"4"),
+    ],
+)
+
+
+@ANSWERED_UNREAD
+def test_a_body_that_nobody_reads_ends_no_connection(service: Service, line: bytes, status: bytes) -> None:
+    head = line + b" HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n"
+    with socket.create_connection((service.http_address.host, service.http_address.port), timeout=60) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(head)
+        select.select([connection], [], [], 0.1)
+        connection.sendall(b"0123456789")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 " + status)
+        connection.sendall(b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        rest = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert rest.count(b"HTTP/1.1 200") == 1
+
+
+@ANSWERED_UNREAD
+def test_a_connection_whose_request_is_not_read_to_its_end_says_that_it_closes(
+    service: Service, line: bytes, status: bytes
+) -> None:
+    head = line + b" HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000000\r\n\r\n"
+    for body in (b"", bytes(200_000)):
+        answer = said(service, head + body)
+        assert answer.startswith(b"HTTP/1.1 " + status)
+        assert b"\r\nconnection: close\r\n" in answer.partition(b"\r\n\r\n")[0] + b"\r\n"
