@@ -83,7 +83,7 @@ def live(data: Path, lake: Lake, chance: random.Random, begin: int, first: bool)
 
 
 @pytest.mark.timeout(5400)
-@pytest.mark.parametrize("kills", [5, pytest.param(of_soak(), marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [3, pytest.param(of_soak(), marks=pytest.mark.soak)])
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
 def test_each_record_is_a_row_once_after_many_kills(tmp_path: Path, format: str, kills: int) -> None:
     chance, data, lake = random.Random(7), tmp_path / "data", Lake(format, tmp_path)
