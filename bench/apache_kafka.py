@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
 import subprocess
@@ -139,13 +140,20 @@ def classpath() -> str:
 _LOGGING: Final = "org.slf4j:slf4j-simple:1.7.36"  # to standard error; without one Kafka does not say what is wrong
 
 
+_FIRST_PORT: Final = 20_000
+_WORKERS: Final = 8
+_PORTS: Final = 1_500  # of each; those from 32,000 on are the system's
+
+
 def free_ports(count: int) -> list[int]:
     """Nobody listens at them now, and the system gives none of them to outgoing connections: these would be in the way
-    of a server that starts late or comes back."""
+    of a server that starts late or comes back. Each worker of pytest-xdist has its own: between this look and the start
+    of a server another one would find the same port free."""
+    first = _FIRST_PORT + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % _WORKERS * _PORTS
     chance = random.SystemRandom()  # tests seed the others, and would all find the same ports
     ports: list[int] = []
     while len(ports) < count:
-        port = chance.randrange(20_000, 32_000)
+        port = chance.randrange(first, first + _PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             if port not in ports:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from waiting import eventually
+
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.protocol.channel import Address, Channels
 from millstream.logcore.protocol.wire import messages
@@ -60,6 +62,8 @@ class Asking:
     ) -> str:
         made = self.try_to_create(name or unique("t"), partitions, config)
         assert made.error_code == 0, made
+        # Kafka's controller answers; the broker that is asked next hears of the topic a moment later.
+        eventually(lambda: self._described(TOPIC, made.name, synonyms=False).error_code == 0)
         return made.name
 
     def try_to_create(self, name: str, partitions: int = 1, config: Mapping[str, str | None] | None = None) -> Any:
@@ -92,11 +96,14 @@ class Asking:
             time.sleep(0.05)
 
     def settings(self, kind: int, name: str, *, synonyms: bool = False) -> dict[str, Any]:
-        asked = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
-        answer = self.ask(Api.DESCRIBE_CONFIGS, {"resources": [asked], "include_synonyms": synonyms})
-        (found,) = answer.results
+        found = self._described(kind, name, synonyms=synonyms)
         assert found.error_code == 0, found
         return {entry.name: entry for entry in found.configs}
+
+    def _described(self, kind: int, name: str, *, synonyms: bool) -> Any:
+        asked = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+        (found,) = self.ask(Api.DESCRIBE_CONFIGS, {"resources": [asked], "include_synonyms": synonyms}).results
+        return found
 
     def change(self, kind: int, name: str, changes: Mapping[str, str | None]) -> Any:
         """None takes a setting back."""
