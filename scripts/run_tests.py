@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 FAILED: Final = 1  # pytest's exit code where tests ran, and some of them failed
-REPEATED_MAX: Final = 3  # more than so many failures are no accident
+REPEATED_MAX: Final = 5  # more than so many failures are no accident
 
 
 def main(arguments: Sequence[str]) -> int:
