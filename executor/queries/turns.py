@@ -30,6 +30,8 @@ from typing import Protocol, runtime_checkable
 
 import structlog
 
+from millstream.errors import LogError
+
 from ...logcore.client import LogClient, TopicPartition
 from ..work_pool import WorkPool
 
@@ -319,7 +321,9 @@ class Turns:
                 positions[at] = min(position, positions.get(at, position))
         try:
             return self._client.advanced(positions, wait_s)
-        except Exception:
+        except Exception as error:
+            if not isinstance(error, LogError):
+                log.exception("a log could not be asked for records")
             time.sleep(_LAST_ASK_S)
             return dict.fromkeys(positions)
 

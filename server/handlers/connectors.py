@@ -42,12 +42,13 @@ from ..engine.entities import (
     Entity,
     Warned,
 )
-from ..engine.insight_entities import CauseLine, ConnectorStall
+from ..engine.insight_entities import ConnectorStall
 from ..engine.request import Request
 from ..insight.connector_stall import connector_causes, connector_situation
 from ..insight.descriptions import describe_source
 from ..security.statement_secrets import without_secrets
 from .create import command_id
+from .insight import cause_lines
 
 PLUGIN_VERSION = "1.0"
 _DONE = {"PAUSE": "paused", "RESUME": "resumed", "RESTART": "restarted"}
@@ -212,7 +213,7 @@ def stalled_connector(statement: Explain, request: Request) -> Entity:
         connector=info.name,
         state=status.state,
         stalled=any(cause.blocks for cause in causes),
-        causes=[CauseLine(each.code, each.message, each.hint, each.blocks, dict(each.figures)) for each in causes],
+        causes=cause_lines(causes),
     )
 
 

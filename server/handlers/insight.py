@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from millstream.errors import InvalidStatement, UnknownColumn, did_you_mean
 
 from ...executor.errors import UnknownQuery
@@ -33,8 +35,12 @@ def explain_stall(statement: Explain, query: PersistentQuery, request: Request) 
         query_id=query.id,
         state=status.shown_state,
         stalled=any(cause.blocks for cause in causes),
-        causes=[CauseLine(each.code, each.message, each.hint, each.blocks, dict(each.figures)) for each in causes],
+        causes=cause_lines(causes),
     )
+
+
+def cause_lines(causes: Sequence[Cause]) -> list[CauseLine]:
+    return [CauseLine(each.code, each.message, each.hint, each.blocks, dict(each.figures)) for each in causes]
 
 
 def stall_causes(seen: Situation) -> list[Cause]:

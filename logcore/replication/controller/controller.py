@@ -153,16 +153,17 @@ class Controller:
             self._out.append(self._waiting.popleft().effect)
         before = 0 if committed.image is not None else self._since_snapshot
         self._since_snapshot = before + sum(map(_weight, committed.records))
-        if self._since_snapshot >= self._snapshot_after and self.image.index == self.quorum.commit:
+        if self.image.index == self.quorum.commit and self._snapshot_is_due():
             if self.image.index > self.quorum.log.snapshot.index:  # else the leader's snapshot of this index has come
                 self.quorum.compact(self.image.index, self.image)
             self._since_snapshot = 0
 
-    @property
-    def _snapshot_after(self) -> int:
-        """So many records. A snapshot of many topics waits for as many records: else to make them all would take time
-        that grows with the square of their number."""
-        return max(self.settings.snapshot_every, len(self.image.topics))
+    def _snapshot_is_due(self) -> bool:
+        """A snapshot of many partitions waits for as many records: else to make them all would take time that grows
+        with the square of their number."""
+        if self._since_snapshot < self.settings.snapshot_every:
+            return False
+        return self._since_snapshot >= sum(len(topic.partitions) for topic in self.image.topics.values())
 
     def _begin(self) -> None:
         """This node decides from now on. What was begun and not finished is looked for."""
