@@ -21,6 +21,7 @@ from ..replication.broker.registration import BrokerIdentity
 from ..replication.controller.controller import Controller
 from ..replication.controller.controller_messages import Done, NotController, Refused
 from ..replication.controller.controller_requests import DecidedRequest, LeaderAnswer, LeaderRequest
+from ..replication.controller.metadata_codec import LaterRecord
 from ..replication.controller.metadata_image import ImageCodec, MetadataImage
 from ..replication.controller.metadata_records import Endpoints
 from ..replication.controller.operations_messages import QuorumDescription
@@ -58,6 +59,12 @@ class CannotListenToNodes(LogError):
     """The address at which the nodes of a cluster speak to this one cannot be listened at."""
 
     code = "CANNOT_LISTEN_TO_NODES"
+
+
+class WrittenByLaterRelease(LogError):
+    """The cluster of this directory uses a version that this release does not know."""
+
+    code = "WRITTEN_BY_LATER_RELEASE"
 
 
 def _check_whole(logs: Path, metadata: Path) -> None:
@@ -123,6 +130,11 @@ class ClusterNode:
         folder = DiskFolder(settings.folder / "quorum", durable=settings.durable)
         try:
             return QuorumFiles(folder, settings.voters, ImageCodec(), disk=self.logs.disk, durable=settings.durable)
+        except LaterRecord as error:
+            raise WrittenByLaterRelease(
+                f"the metadata in {settings.folder / 'quorum'} were written by a later release: {error}",
+                hint="Start that release. To go back to an earlier one, restore a backup that was taken with it.",
+            ) from error
         except QuorumDamaged as error:
             anew = "take this node out of the cluster and let it in with an empty directory"
             raise CorruptLog(
@@ -156,6 +168,7 @@ class ClusterNode:
         }
         node = self._node_of(machines, self._broker)
         self.listen(PeerFollower(settings.members, node.set_peer, listed=settings.addresses_listed))
+        self.listen(lambda image: node.use_version(image.version))
         try:
             node.start()
         except OSError as error:

@@ -14,12 +14,14 @@ from typing import Final, Protocol
 from millstream.errors import LogError
 
 from ..errors import NotNow
+from ..replication.cluster_version import VERSIONS
 from ..replication.controller.controller_messages import (
     AddNode,
     ChangeConfig,
     ChangeVoters,
     Done,
     ElectLeader,
+    RaiseVersion,
     Reassign,
     Refused,
     RemoveBroker,
@@ -252,6 +254,12 @@ class Operations:
 
         self._change_voters(change)
         self._do(RemoveBroker(node))
+
+    def raise_version(self) -> int:
+        """The cluster uses the newest version that this release speaks, which every node has to speak by now. Raises
+        `OperationRefused`, `NoController`."""
+        self._do(RaiseVersion(VERSIONS.newest))
+        return VERSIONS.newest
 
     def _check_removable(self, node: NodeId, image: MetadataImage) -> None:
         if node not in nodes_of(image):

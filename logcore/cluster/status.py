@@ -41,6 +41,7 @@ class NodeStatus:
     heard_ms_ago: int | None
     replicas: int
     leads: int
+    newest_version: int | None  # of the cluster, that it speaks
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """`controller` None: nobody decides, and all the rest is as the asked node knew it last."""
+    """`controller` None: nobody decides, and all the rest is as the asked node knew it last. `version`: that the
+    cluster uses: see `cluster_version.py`."""
 
     cluster: str
     controller: NodeId | None
@@ -100,6 +102,7 @@ class ClusterStatus:
     commit: int
     last_index: int
     throttle: int | None  # bytes per second
+    version: int
     nodes: tuple[NodeStatus, ...]
     partitions: tuple[PartitionStatus, ...]
 
@@ -121,6 +124,7 @@ def status_of(
         quorum.commit,
         quorum.last_index,
         throttled_rate(image),
+        image.version,
         tuple(_nodes(quorum, image, voters)),
         tuple(_partitions(image, led)),
     )
@@ -152,6 +156,7 @@ def _nodes(
             heard_ms_ago=seen.heard_ms_ago if seen else None,
             replicas=replicas[node],
             leads=leads[node],
+            newest_version=seen.newest_version if seen else None,
         )
 
 

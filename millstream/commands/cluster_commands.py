@@ -31,7 +31,7 @@ class WrongClusterUsage(ServerError):
 
 def cluster_app() -> typer.Typer:
     return command_group(
-        "Cluster: status, replicas, leaders and nodes.",
+        "Cluster: status, replicas, leaders, nodes and upgrades.",
         {
             "status": status,
             "reassign": reassign,
@@ -40,6 +40,7 @@ def cluster_app() -> typer.Typer:
             "elect": elect,
             "add-node": add_node,
             "remove-node": remove_node,
+            "upgrade": upgrade,
         },
     )
 
@@ -207,6 +208,15 @@ def remove_node(
         voters = [found for found in client.cluster()["nodes"] if found["role"] == "voter"]
         if len(voters) % 2 == 0:
             typer.echo(f"{len(voters)} voters survive the loss of no more nodes than {len(voters) - 1} do", err=True)
+
+
+def upgrade(server: ServerOption = DEFAULT_SERVER) -> None:
+    """Finish a rolling upgrade: use what the new release brings, once every node has been started with it.
+
+    It cannot be undone: a node of an earlier release is refused from then on.
+    """
+    with one_sentence_errors():
+        typer.echo(f"the cluster uses version {_client(server).cluster('upgrade', {})['version']}")
 
 
 def _drained(client: HttpClient, node: int, throttle: float | None) -> bool:

@@ -26,6 +26,7 @@ _MEGA: Final = 1_000_000
 def status_lines(status: Status, *, every_partition: bool = False) -> Iterator[str]:
     """The nodes, and the partitions that somebody should look at, or all."""
     yield _headline(status)
+    yield from _versions(status)
     if status["throttle"] is not None:
         yield f"replicas that catch up are copied at {status['throttle'] / _MEGA:g} MB/s per node at most"
     yield ""
@@ -63,6 +64,21 @@ def _headline(status: Status) -> str:
         )
     metadata = f"term {status['term']}, {status['commit']} records of metadata"
     return f"cluster {name}: node {status['controller']} decides ({metadata})"
+
+
+def _versions(status: Status) -> Iterator[str]:
+    """What an upgrade still lacks. A server of an earlier release says nothing of versions."""
+    used = status.get("version", 1)
+    speaks = {node["id"]: node.get("newestVersion") or 1 for node in status["nodes"] if node["state"] != "added"}
+    newest = max(speaks.values(), default=used)
+    older = [str(node) for node, version in speaks.items() if version < newest]
+    if newest <= used:
+        return
+    if older:
+        nodes = f"node {older[0]} does" if len(older) == 1 else f"nodes {', '.join(older)} do"
+        yield f"it uses version {used}: {nodes} not say yet to speak version {newest}"
+    else:
+        yield f"it uses version {used}, and every node speaks version {newest}: `millstream cluster upgrade` raises it"
 
 
 def _node_row(node: Mapping[str, Any]) -> list[object]:

@@ -65,6 +65,7 @@ def cluster_routes(operations: Operations | None, workers: Workers, body_bytes_m
         Route("/cluster/demote-node", write(_demote_node), methods=["POST"]),
         Route("/cluster/replication", write(_replication), methods=["POST"]),
         Route("/cluster/remove-node", write(_remove_node), methods=["POST"]),
+        Route("/cluster/upgrade", write(_upgrade), methods=["POST"]),
     ]
 
 
@@ -200,6 +201,11 @@ def _remove_node(operations: Operations, body: Mapping[str, Any]) -> dict[str, A
     """{"node": number}."""
     operations.remove_node(_node(body, "node"))
     return {}
+
+
+def _upgrade(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
+    """{}: the cluster uses the newest version that this node speaks."""
+    return {"version": operations.raise_version()}
 
 
 # What is asked

@@ -86,6 +86,7 @@ PATHS: Final = (
           ("promote-node", "Makes a learner a voter: {node}."),
           ("demote-node", "Makes a voter a learner: {node}."),
           ("remove-node", "Removes a stopped node without replicas: {node}."),
+          ("upgrade", "Has the cluster use the newest version that all its nodes speak: {}."),
       )),
     PathDoc("/v1/snapshots", "get", "This node, and where the other nodes of its cluster answer.", needs="admin",
             tag="backup"),

@@ -22,7 +22,7 @@ from typing import Any, Final
 import httpx
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from bench.clusters import local_places, millstream
+from bench.clusters import Wrap, local_places, millstream
 
 WINDOW_MS: Final = 10_000
 _KEYS: Final = 20
@@ -58,10 +58,14 @@ class Result:
 class EngineRun:
     """Three processes, one of which runs the query. In: `kills`: how many nodes are killed, one after the other."""
 
-    def __init__(self, folder: Path, *, seed: int, kills: int, session_ms: int = 2_000) -> None:
+    def __init__(
+        self, folder: Path, *, seed: int, kills: int, session_ms: int = 2_000, wrap: Wrap | None = None
+    ) -> None:
         self._chance = random.Random(seed)
         self._kills = kills
-        self._cluster = millstream(local_places(3, folder / "data"), folder / "output", session_ms=session_ms)
+        self._cluster = millstream(
+            local_places(3, folder / "data"), folder / "output", session_ms=session_ms, wrap=wrap
+        )
         self._sent: list[tuple[str, int, int]] = []  # key, time, value
         self._refused: list[str] = []
 
@@ -73,7 +77,7 @@ class EngineRun:
             producer = Producer(
                 {"bootstrap.servers": cluster.brokers, "enable.idempotence": True, "message.timeout.ms": 600_000}
             )
-            moves = self._kill_nodes(producer)
+            moves = self._suffer(producer)
             assert producer.flush(60) == 0, "records were not acknowledged"
             for node in cluster.nodes:
                 if not cluster.runs(node):
@@ -84,7 +88,7 @@ class EngineRun:
 
     # Faults
 
-    def _kill_nodes(self, producer: Producer) -> int:
+    def _suffer(self, producer: Producer) -> int:
         """Sends records all the while. Returns how often the node that ran the engine was killed."""
         moves = 0
         self._send_for(producer, 2.0)

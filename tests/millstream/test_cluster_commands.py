@@ -14,8 +14,9 @@ from typer.testing import CliRunner, Result
 from millstream.cli import app
 from millstream.commands import cluster_commands
 from millstream.logcore.cluster.operations import Operations
+from millstream.logcore.replication.cluster_version import VERSIONS
 from millstream.logcore.replication.machine import NodeId
-from millstream.repl.text.cluster_text import is_well
+from millstream.repl.text.cluster_text import is_well, status_lines
 from millstream.server import client as server_client
 from millstream.server.client import HttpClient, RemoteError
 from millstream.server.cluster.admin import cluster_routes
@@ -182,6 +183,43 @@ def test_preferred_leaders_are_elected(hand: HandCluster, run: Run) -> None:
         hand.pass_time(5_000)
     assert run("status", "--wait", 20).exit_code == 0
     assert "clicks-0" in run("elect", "clicks").stdout
+
+
+# Upgrades
+
+
+def test_a_cluster_of_one_release_has_nothing_to_raise(hand: HandCluster, run: Run) -> None:
+    assert "version" not in run("status").stdout
+    assert run("upgrade").stdout == f"the cluster uses version {VERSIONS.newest}\n"
+
+
+@pytest.mark.parametrize(
+    ("used", "spoken", "said"),
+    [
+        (1, {1: 2, 2: 1, 3: 2}, "it uses version 1: node 2 does not say yet to speak version 2"),
+        (1, {1: 1, 2: None, 3: 2}, "it uses version 1: nodes 1, 2 do not say yet to speak version 2"),
+        (1, {1: 2, 2: 2}, "it uses version 1, and every node speaks version 2: `millstream cluster upgrade` raises it"),
+        (2, {1: 2, 2: 1}, None),
+        (1, {1: 1, 2: None}, None),
+    ],
+)
+def test_status_says_what_an_upgrade_lacks(
+    hand: HandCluster, run: Run, used: int, spoken: dict[int, int | None], said: str | None
+) -> None:
+    status = json.loads(run("status", "--json").stdout)
+    like = status["nodes"][0]
+    status["nodes"] = [{**like, "id": node, "newestVersion": version} for node, version in spoken.items()]
+    status["version"] = used
+    assert [line for line in status_lines(status) if line.startswith("it uses")] == ([] if said is None else [said])
+
+
+def test_status_of_a_server_of_an_earlier_release_is_shown(hand: HandCluster, run: Run) -> None:
+    status = json.loads(run("status", "--json").stdout)
+    del status["version"]
+    for node in status["nodes"]:
+        del node["newestVersion"]
+    assert len(list(status_lines(status))) > len(status["nodes"])
+    assert not [line for line in status_lines(status) if line.startswith("it uses")]
 
 
 # Mistakes

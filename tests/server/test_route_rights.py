@@ -69,7 +69,7 @@ ROWS: dict[str, Row] = {
     "/cluster": Row(),
     **{f"/cluster/{name}": Row({}) for name in (
         "plan", "reassign", "cancel", "replication", "throttle", "elect",
-        "add-node", "promote-node", "demote-node", "remove-node")},
+        "add-node", "promote-node", "demote-node", "remove-node", "upgrade")},
     "/v1/snapshots": Row({}),
     **{f"/v1/snapshots/{{id}}/{name}": Row({}) for name in ("release", "remove", "hashes", "chunk")},
     "/connectors": Row({"name": "none", "config": {}}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ..cluster_version import VERSIONS
 from ..controller.controller_messages import (
     BrokerAccepted,
     BrokerHeartbeat,
@@ -91,7 +92,8 @@ class Registration:
         self._speaks_at_ms = self._now_ms + (wait_ms // 4 if self.lease.is_unanswered else wait_ms)
         self.lease.sent(self._beats, self._now_ms)
         who = self._identity
-        self.say(BrokerHeartbeat(who.cluster, who.node, epoch, self._beats, applied_index, bool(self._leaving)))
+        leaves, newest = bool(self._leaving), VERSIONS.newest
+        self.say(BrokerHeartbeat(who.cluster, who.node, epoch, self._beats, applied_index, leaves, newest))
         if wanted_ids:
             self.say(ReserveProducerIds(who.cluster, who.node, epoch, self._beats, wanted_ids))
 

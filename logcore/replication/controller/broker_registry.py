@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..cluster_version import VERSIONS
 from ..machine import BROKER, NodeId, Send
 from .controller_messages import BrokerAccepted, BrokerHeartbeat, BrokerRefused, HeartbeatAnswer, RegisterBroker
 from .metadata_image import BrokerImage, LifeRule
@@ -23,6 +24,7 @@ class _Life:
     heard_ms: int
     number: int = -1
     leaving: bool = False
+    newest_version: int = VERSIONS.oldest
 
 
 class BrokerRegistry:
@@ -37,9 +39,16 @@ class BrokerRegistry:
         now_ms = self._controller.now_ms
         self._lives = {broker.id: _Life(broker.epoch, now_ms) for broker in self._controller.ahead.brokers.values()}
 
-    def seen(self) -> list[tuple[NodeId, int, bool]]:
-        """Each broker, when it was heard last, and whether it is about to end."""
-        return [(node, life.heard_ms, life.leaving) for node, life in sorted(self._lives.items())]
+    def seen(self) -> list[tuple[NodeId, int, bool, int]]:
+        """Each broker, when it was heard last, whether it is about to end, and the newest version that it speaks."""
+        return [(node, life.heard_ms, life.leaving, life.newest_version) for node, life in sorted(self._lives.items())]
+
+    def without_version(self, version: int) -> list[NodeId]:
+        """The members of the cluster that have not said, to this controller, that they speak the version."""
+        controller = self._controller
+        members = {*controller.ahead.brokers, *controller.quorum.log.voters.members()}
+        speak = {node for node, life in self._lives.items() if life.newest_version >= version}
+        return sorted(members - speak)
 
     # Registration
 
@@ -104,6 +113,7 @@ class BrokerRegistry:
             return  # an old copy
         controller.admit(beat.broker)
         life.number, life.heard_ms, life.leaving = beat.number, controller.now_ms, beat.leaving
+        life.newest_version = beat.newest_version
         if beat.leaving and not known.fenced:
             self._let_go(beat.broker)
         elif known.fenced and not beat.leaving and self._has_caught_up(beat, known):

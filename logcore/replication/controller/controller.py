@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
+from ..cluster_version import VERSIONS
 from ..machine import (
     BROKER,
     CONTROLLER,
@@ -43,7 +44,7 @@ from .controller_messages import (
 )
 from .controller_requests import MIN_ISR, LeaderRequest, answered, min_isr_of
 from .metadata_image import MetadataImage, fold, folded
-from .metadata_records import PartitionState, ProducerIdsReserved, SingleRecord, Together
+from .metadata_records import PartitionState, ProducerIdsReserved, SingleRecord, Together, VersionRaised
 from .operations_messages import DescribeQuorumHere
 from .partition_rows import PartitionRow
 from .partition_rules import (
@@ -174,7 +175,13 @@ class Controller:
             self.ahead = fold(self.ahead, index, entry.record)
         self.brokers.begin()
         self._balance_at_ms = self.now_ms + self.settings.balance_ms
+        if self._has_no_older_node() and self.ahead.version < VERSIONS.newest:
+            self.propose([VersionRaised(VERSIONS.newest)])
         self.propose(self.elections())
+
+    def _has_no_older_node(self) -> bool:
+        """Of a cluster that begins, and of a node that is its only one: they have the newest version at once."""
+        return not self.ahead.brokers or self.quorum.log.voters.members() == (self.quorum.id,)
 
     def _resign(self) -> None:
         """Somebody else decides, or nobody: those who wait ask again."""

@@ -22,8 +22,8 @@ def quorum_described(controller: Controller) -> QuorumDescription:
         quorum.log.voters,
         tuple(MemberLag(node, index, max(0, now_ms - heard_ms)) for node, index, heard_ms in quorum.members()),
         tuple(
-            BrokerSeen(node, max(0, now_ms - heard_ms), leaving)
-            for node, heard_ms, leaving in controller.brokers.seen()
+            BrokerSeen(node, max(0, now_ms - heard_ms), leaving, newest)
+            for node, heard_ms, leaving, newest in controller.brokers.seen()
         ),
         controller.image,
     )

@@ -63,6 +63,7 @@ class BrokerHeartbeat(NamedTuple):
     number: int
     applied_index: int
     leaving: bool = False  # about to end: hand over what it leads, and fence it
+    newest_version: int = 1  # of the cluster, that this node speaks
 
 
 class HeartbeatAnswer(NamedTuple):
@@ -176,6 +177,12 @@ class RemoveBroker(NamedTuple):
 
 class ChangeVoters(NamedTuple):
     wanted: VotersChanged
+
+
+class RaiseVersion(NamedTuple):
+    """The cluster uses this version from now on, if all its nodes speak it; see `cluster_version.py`."""
+
+    version: int
 
 
 class Trouble(Enum):

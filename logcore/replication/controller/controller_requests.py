@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from ...log_settings import ALL_BROKERS
 from ...topic_rules import COORDINATORS
+from ..cluster_version import VERSIONS
 from ..machine import NodeId
 from ..replica.throttle import THROTTLED_RATE
 from .controller_description import quorum_described
@@ -20,6 +21,7 @@ from .controller_messages import (
     Done,
     ElectLeader,
     NotController,
+    RaiseVersion,
     Reassign,
     Refused,
     RemoveBroker,
@@ -27,7 +29,15 @@ from .controller_messages import (
     Trouble,
 )
 from .metadata_image import ALL, TopicImage
-from .metadata_records import BrokerRemoved, ConfigChanged, NodeAdded, PartitionState, TopicCreated, TopicDeleted
+from .metadata_records import (
+    BrokerRemoved,
+    ConfigChanged,
+    NodeAdded,
+    PartitionState,
+    TopicCreated,
+    TopicDeleted,
+    VersionRaised,
+)
 from .operations_messages import DescribeQuorum, DescribeQuorumHere, QuorumDescription, QuorumHere
 from .partition_rules import (
     changed,
@@ -58,6 +68,7 @@ DecidedRequest = (
     | SetThrottle
     | RemoveBroker
     | ChangeVoters
+    | RaiseVersion
 )
 """What is answered once it is committed."""
 
@@ -265,6 +276,22 @@ def _change_voters(controller: Controller, asked: ChangeVoters) -> LeaderAnswer:
     return Done(controller.quorum.log.last_index)
 
 
+def _raise_version(controller: Controller, asked: RaiseVersion) -> LeaderAnswer:
+    now = controller.ahead.version
+    if asked.version <= now:
+        return Done(controller.ahead.index)
+    if asked.version > VERSIONS.newest:
+        what = f"version {asked.version} is of a later release: this one knows {VERSIONS}"
+        return Refused(Trouble.INVALID_REQUEST, what)
+    older = controller.brokers.without_version(asked.version)
+    if older:
+        nodes = f"node {older[0]}" if len(older) == 1 else f"nodes {', '.join(map(str, older))}"
+        does = "does" if len(older) == 1 else "do"
+        why = f"{nodes} {does} not say to speak version {asked.version}: start each of them with the new release first"
+        return Refused(Trouble.INVALID_REQUEST, why)
+    return _done(controller.propose([VersionRaised(asked.version)]))
+
+
 def _topic(controller: Controller, name: str) -> TopicImage | None:
     return controller.ahead.topics.get(controller.ahead.topic_ids.get(name, ""))
 
@@ -313,5 +340,7 @@ def answered(controller: Controller, asked: LeaderRequest) -> LeaderAnswer:
             return _remove_broker(controller, asked)
         case ChangeVoters():
             return _change_voters(controller, asked)
+        case RaiseVersion():
+            return _raise_version(controller, asked)
         case _:
             assert_never(asked)

@@ -6,10 +6,21 @@ from typing import Any, Final, get_args
 
 import orjson
 
+from ..cluster_version import VERSIONS
 from ..raft.quorum_messages import LogRecord
-from .metadata_records import SingleRecord, Together
+from .metadata_records import SingleRecord, Together, VersionRaised
 
 _KINDS: Final[dict[str, type[LogRecord]]] = {kind.__name__: kind for kind in get_args(LogRecord)}
+
+
+class LaterRecord(ValueError):
+    """A metadata record, or an image, that a later release has written."""
+
+
+def check_known(version: int) -> None:
+    """Of a cluster. Raises `LaterRecord`."""
+    if version > VERSIONS.newest:
+        raise LaterRecord(f"the cluster uses version {version}, and this release knows {VERSIONS}")
 
 
 def encode_record(record: LogRecord) -> bytes:
@@ -18,7 +29,7 @@ def encode_record(record: LogRecord) -> bytes:
 
 
 def decode_record(content: bytes) -> LogRecord:
-    """Raises ValueError for what no version before this one can have written."""
+    """Raises `LaterRecord` for what no release up to this one can have written, ValueError for what none can have."""
     return _record(orjson.loads(content))
 
 
@@ -34,13 +45,15 @@ def _plain(record: LogRecord) -> list[Any]:
 def _record(content: list[Any]) -> LogRecord:
     kind = _KINDS.get(content[0])
     if kind is None:
-        raise ValueError(f"metadata record of an unknown kind: {content[0]}")
+        raise LaterRecord(f"a metadata record of an unknown kind, {content[0]}")
     if kind is Together:
         return Together(tuple(_single(each) for each in content[1:]))
+    if kind is VersionRaised:
+        check_known(content[1])
     try:
         return kind(*map(tuples, content[1:]))
     except TypeError as error:
-        raise ValueError(f"metadata record of another version: {error}") from error
+        raise LaterRecord(f"a metadata record with other fields: {error}") from error
 
 
 def _single(content: list[Any]) -> SingleRecord:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, assert_never
 
 from ...log_settings import ALL_TOPICS, with_changes
+from ..cluster_version import VERSIONS
 from ..machine import Committed, NodeId
 from ..raft.quorum_messages import LeaderStarted, LogRecord, VotersChanged
 from ..replica.replica_messages import PartitionId
-from .metadata_codec import tuples
+from .metadata_codec import check_known, tuples
 from .metadata_records import (
     BrokerFenced,
     BrokerRegistered,
@@ -26,6 +27,7 @@ from .metadata_records import (
     Together,
     TopicCreated,
     TopicDeleted,
+    VersionRaised,
 )
 from .partition_rows import PartitionRow, PartitionRows
 from .partition_rules import leads_alone, with_life_of, without, without_unclean
@@ -68,6 +70,7 @@ class MetadataImage:
     topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])  # by name
     configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])  # by resource
     next_producer_id: int = 0
+    version: int = VERSIONS.oldest  # of the cluster
 
     def partition(self, id: PartitionId) -> PartitionState | None:
         topic = self.topics.get(id.topic)
@@ -156,6 +159,8 @@ def _with_record(image: MetadataImage, index: int, record: SingleRecord) -> Meta
             return _config(image, record)
         case ProducerIdsReserved():
             return _producer_ids(image, record)
+        case VersionRaised(version):
+            return replace(image, version=max(image.version, version))
         case _:
             assert_never(record)
 
@@ -257,11 +262,13 @@ class ImageCodec:
             "topics": [[topic.id, topic.name, _plain(topic.partitions)] for topic in image.topics.values()],
             "configs": image.configs,
             "next_producer_id": image.next_producer_id,
+            "version": image.version,
         }
         return json.dumps(content, separators=(",", ":")).encode()
 
     def decode(self, content: bytes) -> MetadataImage:
         read = json.loads(content)
+        check_known(version := read.get("version", VERSIONS.oldest))
         topics = [TopicImage(id, name, PartitionRows(map(_row, partitions))) for id, name, partitions in read["topics"]]
         brokers = [BrokerImage(*map(tuples, fields)) for fields in read["brokers"]]
         return MetadataImage(
@@ -272,6 +279,7 @@ class ImageCodec:
             topic_ids={topic.name: topic.id for topic in topics},
             configs=read["configs"],
             next_producer_id=read["next_producer_id"],
+            version=version,
         )
 
 

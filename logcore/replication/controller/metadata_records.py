@@ -97,6 +97,12 @@ class ProducerIdsReserved(NamedTuple):
     next_id: int
 
 
+class VersionRaised(NamedTuple):
+    """All nodes speak this version of the cluster (`cluster_version.py`), and from now on it is used."""
+
+    version: int
+
+
 SingleRecord = (
     BrokerRegistered
     | BrokerFenced
@@ -108,6 +114,7 @@ SingleRecord = (
     | PartitionState
     | ConfigChanged
     | ProducerIdsReserved
+    | VersionRaised
 )
 
 

@@ -29,6 +29,7 @@ class BrokerSeen(NamedTuple):
     node: NodeId
     heard_ms_ago: int
     leaving: bool
+    newest_version: int = 1  # of the cluster, that it speaks
 
 
 class QuorumDescription(NamedTuple):

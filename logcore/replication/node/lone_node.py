@@ -189,6 +189,9 @@ class LoneNode:
     def set_peer(self, node: NodeId, address: PeerAddress | None) -> None:
         """It speaks to nobody: to let others in, it is started with an address of its own."""
 
+    def use_version(self, version: int) -> None:
+        """There is nobody who might not speak it."""
+
     # What it is asked
 
     def ask(self, machine: str, body: Request, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Answer]:

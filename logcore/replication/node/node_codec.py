@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, get_args
 
 from ...records.batch import HEADER_SIZE, Buffer, EncodedBatch, checksum_of, read_header
+from ..cluster_version import VERSIONS
 from ..controller import controller_messages, metadata_records, operations_messages
 from ..controller.metadata_image import ImageCodec, MetadataImage
 from ..machine_messages import Message
@@ -27,6 +28,7 @@ from ..shards import coordination_messages, transaction_messages
 from ..shards.transaction_messages import ForCoordinators
 from . import node_messages
 from .node_messages import NodeMessage
+from .spoken_versions import fields_spoken
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -78,10 +80,11 @@ class Frame(NamedTuple):
     message: Message | NodeMessage
 
 
-def encode_frame(frame: Frame) -> list[Buffer]:
-    """Raises TypeError for a message of a kind that nodes do not send, `FrameTooLarge`."""
+def encode_frame(frame: Frame, version: int = VERSIONS.newest) -> list[Buffer]:
+    """In: `version`: of the cluster, that is spoken here. Raises TypeError for a message of a kind that nodes do not
+    send, `Unspoken` for one that came with a later version, `FrameTooLarge`."""
     batches: list[EncodedBatch] = []
-    value = _plain(frame.message, batches)
+    value = _plain(frame.message, batches, version)
     sizes = [batch.header.size for batch in batches]
     text = _ENCODER.encode([frame.machine, value, sizes]).encode()
     size = _LENGTH.size + len(text) + sum(sizes)
@@ -113,7 +116,7 @@ def decode_frame(content: memoryview) -> Frame:
         raise InvalidFrame(f"a frame that cannot be read: {error}") from error
 
 
-def _plain(value: Any, batches: list[EncodedBatch]) -> Any:
+def _plain(value: Any, batches: list[EncodedBatch], version: int) -> Any:
     if value is None or value.__class__ in (bool, int, str):
         return value
     if isinstance(value, EncodedBatch):
@@ -126,7 +129,8 @@ def _plain(value: Any, batches: list[EncodedBatch]) -> Any:
         raise TypeError(f"not part of a message: {value!r}")
     if isinstance(value, Enum):
         return [name, value.value]
-    return [name, *(_plain(part, batches) for part in value)]
+    parts = value if version == VERSIONS.newest else fields_spoken(value, version)
+    return [name, *(_plain(part, batches, version) for part in parts)]
 
 
 def _value(plain: Any, batches: list[EncodedBatch]) -> Any:

@@ -2,8 +2,9 @@
 
 Whoever connects has the other side show that it knows the cluster's secret, and shows it, before anything is read: each
 answers the other's random challenge with an HMAC of both, of who connects to whom, and of which of the two it is, so
-that no answer is of use anywhere else. What is sent may be lost at any time (a peer that is away, a queue that is
-full): the machines say again what matters.
+that no answer is of use anywhere else. Both say which versions of the cluster they speak, and use the newest that is
+common to them; without one there is no connection. What is sent may be lost at any time (a peer that is away, a queue
+that is full): the machines say again what matters.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from ..cluster_version import UNSAID, VERSIONS, ClusterVersions
 from ..complaints import Complaints
 from ..machine import NodeId
 from .node_codec import FRAME_BYTES_MAX, Frame, FrameTooLarge, InvalidFrame, decode_frame, encode_frame
+from .spoken_versions import Unspoken
 
 _log: Final = structlog.get_logger(__name__)
 _CHALLENGE_BYTES: Final = 32
@@ -82,6 +85,7 @@ class NodeLinks:
         self._tasks: dict[NodeId, asyncio.Task[None]] = {}
         self._shown: dict[NodeId, asyncio.Event] = {}  # set when the peer connects: it is worth trying then
         self._complaints = Complaints()
+        self.versions = VERSIONS  # that this node speaks: none that is older than the cluster's
         self._readers: dict[asyncio.Task[None], NodeId | None] = {}  # who sends, once that is known
 
     async def start(self) -> PeerAddress:
@@ -160,12 +164,15 @@ class NodeLinks:
         _give_up_early(writer)
         try:
             async with asyncio.timeout(_HELLO_S):
-                await self._introduce(reader, writer, node)
+                version = await self._introduce(reader, writer, node)
             traffic.connected = True
             while True:
                 frame = await queue.get()
                 try:
-                    buffers = encode_frame(frame)
+                    buffers = encode_frame(frame, version)
+                except Unspoken as error:  # to a node of an earlier release
+                    _log.debug("a message is not sent", node=node, machine=frame.machine, reason=str(error))
+                    continue
                 except (TypeError, FrameTooLarge) as error:  # a mistake of ours; it must not cut the node off
                     _log.error("a message cannot be sent", node=node, machine=frame.machine, error=str(error))
                     continue
@@ -177,14 +184,33 @@ class NodeLinks:
             writer.close()
             self._lost(node)
 
-    async def _introduce(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, node: NodeId) -> None:
+    async def _introduce(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, node: NodeId) -> int:
+        """Gives the version that is spoken."""
         peers, challenge = self._peers, os.urandom(_CHALLENGE_BYTES).hex()
-        _write_hello(writer, {"cluster": peers.cluster, "from": peers.node, "to": node, "challenge": challenge})
+        hello = {"cluster": peers.cluster, "from": peers.node, "to": node, "challenge": challenge}
+        _write_hello(writer, {**hello, "versions": self.versions})
         answer = await _read_hello(reader)
         meeting = _Meeting(peers.cluster, peers.node, node, challenge, str(answer.get("challenge")))
         meeting.check(answer.get("proof"), peers.secret, _SERVES)
+        version = self._spoken_with(node, answer)
         _write_hello(writer, {"proof": meeting.proof(peers.secret, _CONNECTS)})
         await writer.drain()
+        return version
+
+    def _spoken_with(self, node: NodeId, hello: Mapping[str, object]) -> int:
+        """Raises `InvalidFrame`."""
+        said = hello.get("versions", UNSAID)
+        if not isinstance(said, list | tuple) or [type(each) for each in said] != [int, int]:
+            raise InvalidFrame(f"node {node} says that it speaks the versions {said!r}")
+        theirs = ClusterVersions(*said)
+        version = self.versions.shared_with(theirs)
+        if version is None:
+            older = f"node {node}" if theirs < self.versions else "this node"
+            spoken = f"this node speaks {self.versions}, node {node} {theirs}"
+            raise InvalidFrame(
+                f"{older} runs a release that is too old for this cluster: install a newer one; {spoken}"
+            )
+        return version
 
     # In
 
@@ -237,8 +263,10 @@ class NodeLinks:
                 f"node {hello.get('from')} of cluster {hello.get('cluster')!r} is none of this cluster's"
             )
         meeting = _Meeting(peers.cluster, sender, peers.node, str(hello.get("challenge")), challenge)
-        _write_hello(writer, {"proof": meeting.proof(peers.secret, _SERVES), "challenge": challenge})
+        proof = meeting.proof(peers.secret, _SERVES)
+        _write_hello(writer, {"proof": proof, "challenge": challenge, "versions": self.versions})
         meeting.check((await _read_hello(reader)).get("proof"), peers.secret, _CONNECTS)
+        self._spoken_with(sender, hello)
         return sender
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar, assert_n
 
 import structlog
 
+from ..cluster_version import VERSIONS, ClusterVersions
 from ..machine import (
     BROKER,
     Asked,
@@ -237,6 +238,10 @@ class NodeRuntime:
         with self._lock:
             if not self._stopped:
                 self._loop.call_soon_threadsafe(self._links.set_peer, node, address)
+
+    def use_version(self, version: int) -> None:
+        """The cluster uses this version: who speaks older ones only is not spoken to."""
+        self._links.versions = ClusterVersions(max(VERSIONS.oldest, version), VERSIONS.newest)
 
     def hold(self, look: Callable[[], _Result]) -> _Result:
         """As `LoneNode.hold`, on the node's thread. Raises `NodeStopped`, too."""

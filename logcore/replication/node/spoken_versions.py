@@ -1,0 +1,47 @@
+"""What of the messages between nodes came with a version of the cluster after the first: an older node hears nothing of
+it.
+
+A new field stands behind all others and has a default: who does not know it does without. What an older node could not
+do without is a message of a new kind, and is said once the cluster has its version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ..cluster_version import VERSIONS
+from ..controller.controller_messages import BrokerHeartbeat, RaiseVersion
+from ..controller.metadata_records import VersionRaised
+from ..controller.operations_messages import BrokerSeen
+from ..machine_messages import Message
+
+KINDS: Final[Mapping[type[object], int]] = {RaiseVersion: 2, VersionRaised: 2}
+"""By kind of message or record: the version that it came with."""
+
+FIELDS: Final[Mapping[type[Message | BrokerSeen], Mapping[str, int]]] = {
+    BrokerHeartbeat: {"newest_version": 2},
+    BrokerSeen: {"newest_version": 2},
+}
+"""The same of fields of kinds that were there before."""
+
+_COUNTS: Final[Mapping[type[object], Mapping[int, int]]] = {
+    kind: {
+        version: sum(fields.get(name, 1) <= version for name in kind._fields)
+        for version in range(VERSIONS.oldest, VERSIONS.newest)
+    }
+    for kind, fields in FIELDS.items()
+}
+
+
+class Unspoken(TypeError):
+    """The other node is of a release that does not know the message."""
+
+
+def fields_spoken(value: tuple[object, ...], version: int) -> Sequence[object]:
+    """The fields of a message or a part of one, as a node hears them that speaks this version. Raises `Unspoken`."""
+    kind = value.__class__
+    if KINDS.get(kind, 1) > version:
+        raise Unspoken(f"{kind.__name__} came with version {KINDS[kind]} of the cluster, and {version} is spoken here")
+    counts = _COUNTS.get(kind)
+    return value if counts is None else value[: counts[version]]
