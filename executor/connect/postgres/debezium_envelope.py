@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
+from ..cdc_records import ENVELOPE_VERSION, change_record, topic_of
 from ..connector import ConnectRecord
 from .pg_values import Reader, ValueModes, value_reader
 from .pgoutput import RowChange, TableRelation, TupleValues, Unchanged
-
-_NOT_IN_A_TOPIC: Final = re.compile(r"[^a-zA-Z0-9._-]")
-_VERSION: Final = "1.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +32,6 @@ class ChangeOrigin:
     commit_lsn: int = 0
     order: int | None = None
     incremental: bool = False
-
-
-def topic_of(prefix: str, schema: str, table: str) -> str:
-    return _NOT_IN_A_TOPIC.sub("_", f"{prefix}.{schema}.{table}")
 
 
 class TableEnvelope:
@@ -103,7 +95,7 @@ class TableEnvelope:
     ) -> ConnectRecord:
         snapshot = origin.order is None
         source = {
-            "version": _VERSION,
+            "version": ENVELOPE_VERSION,
             "connector": "postgresql",
             "name": self._settings.prefix,
             "ts_ms": origin.commit_ms,
@@ -119,8 +111,4 @@ class TableEnvelope:
         transaction = None
         if not snapshot:
             transaction = {"id": f"{origin.xid}:{origin.commit_lsn}", "total_order": origin.order}
-        value = {
-            "before": before, "after": after, "source": source, "transaction": transaction, "op": op,
-            "ts_ms": time.time_ns() // 1_000_000,
-        }  # fmt: skip
-        return ConnectRecord(self.topic, key, value, origin.commit_ms)
+        return change_record(self.topic, key, op, before, after, source, transaction)

@@ -8,11 +8,11 @@ import psycopg
 
 from millstream.errors import did_you_mean
 
+from ..cdc_records import is_named, topic_of
 from ..connector import SourceColumn, SourceTable
 from ..connector_errors import UnknownSourceTable
-from .debezium_envelope import topic_of
 from .pg_connections import explained
-from .pg_tables import captured_table, is_named
+from .pg_tables import captured_table
 from .pg_values import ARRAYS, ValueModes
 from .postgres_settings import PostgresSettings
 

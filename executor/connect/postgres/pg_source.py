@@ -24,9 +24,10 @@ import structlog
 
 from millstream.errors import MillstreamError, did_you_mean
 
+from ..cdc_records import is_named, topic_of
 from ..connector import Chunk, ConnectRecord, Position, SourceConnector, SourceTable, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemUnavailable, UnknownSourceTable
-from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope, topic_of
+from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
 from .pg_backfill import Backfill
 from .pg_changes import PostgresChanges
 from .pg_connections import ReplicationStream, connect, explained, lsn_of, lsn_text
@@ -38,7 +39,6 @@ from .pg_tables import (
     check_slot,
     drop_slot,
     ensure_publication,
-    is_named,
     published_tables,
     slot_exists,
 )

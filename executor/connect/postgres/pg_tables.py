@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import psycopg
 import structlog
 
+from ..cdc_records import is_named
 from ..connector_errors import ConnectorFailed
 from .pg_connections import explained, lsn_of, lsn_text, quoted, slot_lost
 from .pgoutput import RelationColumn, TableRelation
@@ -98,15 +98,6 @@ def _wanted(
             hint="Add a primary key, ALTER TABLE … REPLICA IDENTITY FULL, or name it in table.exclude.list.",
         )
     return [(schema, table) for schema, table, _ in chosen]
-
-
-def is_named(table: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
-    """Whether the patterns of the settings name `schema.table`."""
-
-    def among(patterns: Sequence[str]) -> bool:
-        return any(re.fullmatch(pattern, table) for pattern in patterns)
-
-    return (not include or among(include)) and not among(exclude)
 
 
 def published_tables(connection: psycopg.Connection[Any], publication: str) -> list[str] | None:
