@@ -1,0 +1,215 @@
+"""The rows of tables that the stream has the changes of: read chunk by chunk while writes go on.
+
+A chunk is read in the order of the primary key, in a snapshot whose place in the binary log is known, and given out
+when the stream gets there. MariaDB says the place exactly: what the stream has given before is in the chunk, what comes
+behind is newer. Of MySQL two places are known, before and after: rows that a transaction between them changes come from
+the stream only. A chunk whose place is before what the stream has already given is read again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from ..connector import ConnectRecord
+from ..connector_errors import ConnectorFailed
+from ..converters import json_text
+from .gtids import Gtids, gtids_of
+from .mysql_connections import BinlogPlace, explained, quoted, rows_of
+from .mysql_envelope import BinlogOrigin, MySqlEnvelopeSettings, MySqlTableEnvelope
+from .mysql_server import ServerFacts, described_table, selected
+from .mysql_snapshot import consistent_snapshot, executed_gtids
+from .mysql_values import MySqlColumn
+
+_AGAIN_S: Final = 0.05
+_BY_NUMBER: Final = ("enum", "set", "bit")
+_log = structlog.get_logger("millstream.connect")
+
+
+@dataclass(slots=True)
+class StreamPlace:
+    """Where the stream is. `last`: the end of its last transaction; `seen`: up to where there was nothing more."""
+
+    gtids: Gtids
+    last: tuple[int, int]
+    seen: tuple[int, int]
+
+
+@dataclass(slots=True)
+class _BinlogWindow:
+    """`rows`: of the chunk, by key. `low`, `high`: sets of MySQL's transactions before and after it; `order`: the place
+    of MariaDB. `last`: the values of the key of its last row; None where the table has no more."""
+
+    topic: str
+    order: tuple[int, int]
+    low: Gtids | None
+    high: Gtids | None
+    rows: dict[str, ConnectRecord]
+    last: list[Any] | None
+
+
+class MySqlBackfill:
+    """State: the tables whose rows the topics have or get, those that are not read to their end, and the open window.
+
+    In: `pending`: tables and the keys behind which they are not read.
+    """
+
+    def __init__(
+        self,
+        connection: Any,
+        facts: ServerFacts,
+        envelope: MySqlEnvelopeSettings,
+        chunk_rows: int,
+        pending: Iterable[Mapping[str, Any]],
+        tables: Sequence[str],
+    ) -> None:
+        self._connection = connection
+        self._facts = facts
+        self._envelope = envelope
+        self._chunk_rows = chunk_rows
+        self._pending: list[Mapping[str, Any]] = list(pending)
+        self.tables = list(tables)
+        self._window: _BinlogWindow | None = None
+        self._next_attempt = 0.0
+        self.moved = False
+        """Whether the position has moved since somebody has last set this to False."""
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """The part of the source's position that is about this."""
+        return {"tables": self.tables, **({"backfill": self._pending} if self._pending else {})}
+
+    def knows(self, table: str) -> None:
+        """The stream has had all its changes since it was created."""
+        if table not in self.tables:
+            self.tables.append(table)
+            self.moved = True
+
+    def reads_again(self, table: str) -> None:
+        self.knows(table)
+        if self._pending and self._pending[0]["table"] == table:
+            self._window = None
+        self._pending = [entry for entry in self._pending if entry["table"] != table]
+        self._pending.append({"table": table, "after": None})
+        self.moved = True
+
+    # What the stream gives
+
+    def changed(self, records: Iterable[ConnectRecord], gtid: str | None) -> None:
+        window = self._window
+        if window is None or window.low is None or (gtid is not None and window.low.holds(gtid)):
+            return
+        for record in records:
+            if record.topic == window.topic:
+                window.rows.pop(json_text(record.key), None)
+
+    def emptied(self, topics: Iterable[str], gtid: str | None) -> None:
+        window = self._window
+        if window is not None and window.topic in topics and window.low is not None:
+            if gtid is None or not window.low.holds(gtid):
+                window.rows.clear()
+
+    def ends(self, place: StreamPlace) -> bool:
+        """Whether the stream has got to the open window."""
+        window = self._window
+        if window is None:
+            return False
+        return place.seen >= window.order if window.high is None else place.gtids.covers(window.high)
+
+    def close_window(self) -> list[ConnectRecord]:
+        """The rows of the chunk that are still right."""
+        window, self._window = self._window, None
+        assert window is not None
+        first, *others = self._pending
+        if window.last is None:
+            _log.info("table read", table=first["table"])
+            self._pending = others
+        else:
+            self._pending = [{"table": first["table"], "after": window.last}, *others]
+        self.moved = True
+        return list(window.rows.values())
+
+    # What is read
+
+    def step(self, place: StreamPlace) -> None:
+        """Reads the next chunk, where there is one to read, and it can be read now."""
+        if self._window is not None or not self._pending or time.monotonic() < self._next_attempt:
+            return
+        if not self._facts.has_gtids:
+            raise ConnectorFailed(
+                "tables cannot be read while the stream goes on, because this server has no transaction ids",
+                hint="Set gtid_mode = ON, or RESNAPSHOT CONNECTOR, which reads all tables.",
+            )
+        self._next_attempt = time.monotonic() + _AGAIN_S
+        name, after = self._pending[0]["table"], self._pending[0]["after"]
+        is_mysql = self._facts.flavor == "mysql"
+        with consistent_snapshot(self._connection, self._facts, locks=False, needs_gtids=is_mysql) as low:
+            if not self._sees(low, place):
+                return
+            window = self._read(name, after, low)
+        if window is None:
+            _log.warning("a table without a primary key, or that is gone, cannot be read in chunks", table=name)
+            self._pending, self.moved = self._pending[1:], True
+            return
+        if is_mysql:
+            window.low = gtids_of("mysql", low.gtids)
+            window.high = gtids_of("mysql", executed_gtids(self._connection))
+        self._window, self._next_attempt = window, 0.0
+
+    def _sees(self, low: BinlogPlace, place: StreamPlace) -> bool:
+        """Whether everything that the stream has given is in the snapshot."""
+        if self._facts.flavor == "mysql":
+            return gtids_of("mysql", low.gtids).covers(place.gtids)
+        return low.order >= place.last
+
+    def _read(self, name: str, after: Sequence[Any] | None, low: BinlogPlace) -> _BinlogWindow | None:
+        database, _, table_name = name.partition(".")
+        table = described_table(self._connection, database, table_name)
+        if table is None or not table.key:
+            return None
+        envelope = MySqlTableEnvelope(table, self._envelope, logged=False)
+        key = [column for column in table.columns if column.name in table.key]
+        places = [_sortable(column) for column in key]
+        where = ""
+        if after is not None and len(after) == len(key):  # another key: from the beginning
+            where = f" WHERE {self._behind(places, after)}"
+        asked = ", ".join([*(selected(column) for column in envelope.asked), *places])
+        source = f"{quoted(database)}.{quoted(table_name)}"
+        query = f"SELECT {asked} FROM {source}{where} ORDER BY {', '.join(places)} LIMIT {self._chunk_rows}"
+        origin = BinlogOrigin(int(time.time()), low.file, low.pos, incremental=True)
+        with explained(f"a chunk of {name}"):
+            found = rows_of(self._connection, query)
+        records = [envelope.queried_row(row[: len(envelope.asked)], origin) for row in found]
+        last = [_kept(value) for value in found[-1][len(envelope.asked) :]] if len(found) == self._chunk_rows else None
+        rows = {json_text(record.key): record for record in records}
+        return _BinlogWindow(envelope.topic, low.order, None, None, rows, last)
+
+    def _behind(self, places: Sequence[str], after: Sequence[Any]) -> str:
+        """`(a > 1) OR (a = 1 AND b > 2)`, which an index can be used for."""
+        values = [self._literal(value) for value in after]
+        either = [
+            "(" + " AND ".join([*(f"{places[j]} = {values[j]}" for j in range(i)), f"{place} > {values[i]}"]) + ")"
+            for i, place in enumerate(places)
+        ]
+        return f"{places[0]} >= {values[0]} AND ({' OR '.join(either)})"
+
+    def _literal(self, value: Any) -> str:
+        if isinstance(value, Mapping):
+            return f"X'{value['hex']}'"
+        return value if isinstance(value, str) and value.isdecimal() else self._connection.escape(value)
+
+
+def _sortable(column: MySqlColumn) -> str:
+    """What orders a column and is compared alike: an ENUM is ordered by numbers and compared as text."""
+    if column.kind in _BY_NUMBER:
+        return f"({quoted(column.name)} + 0)"
+    return selected(column)
+
+
+def _kept(value: Any) -> Any:
+    """As the position has it."""
+    return {"hex": value.hex()} if isinstance(value, bytes) else value
