@@ -126,4 +126,6 @@ def snapshot_rows(
                     yield [envelope.queried_row(row, origin) for row in rows]
             except BaseException:
                 connection._force_close()  # or closing the cursor reads all rows that are left
+                if cursor._result is not None:
+                    cursor._result.unbuffered_active = False
                 raise

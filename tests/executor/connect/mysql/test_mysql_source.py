@@ -97,6 +97,7 @@ def test_a_snapshot_that_ends_early_does_not_read_what_is_left(sql: Sql, start: 
     running = start(max_batch_size="10")
     running.step(0)
     began = time.process_time()
+    running._source._snapshot.close()  # type: ignore[attr-defined]
     running.close()
     assert time.process_time() - began < 0.05
     running = start()
