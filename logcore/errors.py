@@ -90,6 +90,12 @@ class RecordsTooLarge(LogError):
     code = "RECORDS_TOO_LARGE"
 
 
+class ReadOnlyTopic(LogError):
+    """A mirror writes the topic, and nobody else."""
+
+    code = "READ_ONLY_TOPIC"
+
+
 class OffsetOutOfRange(LogError):
     """A fetch before the log start offset or after the log end offset."""
 
@@ -165,6 +171,7 @@ class UnsupportedDataDirectory(LogError):
 
 
 WAYS_OUT: Final[dict[type[LogError], str]] = {
+    ReadOnlyTopic: "PROMOTE MIRROR makes the topics of a mirror writable; SHOW MIRRORS lists the mirrors.",
     LogFull: "Free disk space, delete topics that are no longer needed, or raise the quota; then append again.",
     LogWriteFailed: ("Check the disk and the system's log. The records were not stored and can be appended again."),
 }

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-from .errors import InvalidSetting
+from .errors import InvalidSetting, ReadOnlyTopic
 
-OWN_SETTINGS: Final = frozenset({"arrow.passthrough", "millstream.value.format"})
+MIRROR: Final = "millstream.mirror"
+MIRRORED_ID: Final = "millstream.mirror.topic.id"
+OWN_SETTINGS: Final = frozenset({"arrow.passthrough", "millstream.value.format", MIRROR, MIRRORED_ID})
 """Which Kafka does not know."""
 TIME_BEFORE: Final = "message.timestamp.before.max.ms"
 TIME_AFTER: Final = "message.timestamp.after.max.ms"
@@ -110,6 +112,9 @@ SETTINGS: Final[Mapping[str, TopicSetting]] = {
                 "Kafka clients get columnar batches as they are stored, not as rows.", _boolean),
         TopicSetting("millstream.value.format", "string", "JSON",
                 "The format in which Kafka clients get the values of columnar batches.", _one_of("JSON", "DELIMITED")),
+        TopicSetting(MIRROR, "string", "", "The mirror that writes the topic; nobody else does.",
+                _anything),
+        TopicSetting(MIRRORED_ID, "string", "", "The id of the topic that the mirror copies.", _anything),
         TopicSetting("compression.type", "string", "producer", "Records are stored as they are sent.",
                 _one_of(*_COMPRESSIONS), heeded=False),
         TopicSetting("compression.gzip.level", "int", "-1", "", whole_number(-1), heeded=False),
@@ -138,7 +143,7 @@ SETTINGS: Final[Mapping[str, TopicSetting]] = {
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """The settings that the log heeds, as values; None where there is no bound."""
+    """The settings that the log heeds, as values; None where there is no bound, or no mirror."""
 
     compacted: bool
     deleting: bool
@@ -154,6 +159,15 @@ class TopicSettings:
     dirty_share_min: float
     compaction_lag_ms_min: int
     compaction_lag_ms_max: int
+    mirror: str | None = None
+
+    def check_writer(self, topic: str, mirror: str | None) -> None:
+        """In: `mirror`: the one whose records come; None: they are of somebody else. Raises `ReadOnlyTopic`."""
+        if mirror == self.mirror:
+            return
+        if self.mirror is None:
+            raise ReadOnlyTopic(f'topic "{topic}" is not a copy that mirror "{mirror}" writes any more')
+        raise ReadOnlyTopic(f'topic "{topic}" is read-only: the mirror "{self.mirror}" writes it')
 
     def times(self, now_ms: int) -> tuple[int, int] | None:
         """The earliest and the latest time that a record may have which is appended now; None where any is taken."""
@@ -209,6 +223,7 @@ def _settings(items: tuple[tuple[str, str], ...]) -> TopicSettings:
         dirty_share_min=float(value("min.cleanable.dirty.ratio")),
         compaction_lag_ms_min=int(value("min.compaction.lag.ms")),
         compaction_lag_ms_max=int(value("max.compaction.lag.ms")),
+        mirror=value(MIRROR) or None,
     )
 
 

@@ -23,7 +23,7 @@ from ..protocol.routing import CoordinatorKey, Router
 from ..protocol.sender import Sender
 from ..protocol.wire.apis import Api
 from ..protocol.wire.fetch_messages import FetchedPartition, FetchPosition
-from ..records.batch import BatchProducer
+from ..records.batch import BatchProducer, EncodedBatch
 from ..records.codec import encode
 from ..records.whole import checked_batches
 from .remote_admin import OF_THE_BROKER, RemoteAdmin, check
@@ -189,6 +189,10 @@ class RoutedLog:
         where, found = TopicPartition(topic, partition), checked_batches(memoryview(batches))
         first_offsets = [self._sender.send(where, [batch], None).first_offset for batch in found]
         return first_offsets[0] if first_offsets else self.offsets(topic, partition).log_end_offset
+
+    def append_copies(self, topic: str, partition: int, batches: Sequence[EncodedBatch], mirror: str) -> None:
+        """As `MirrorLog` says."""
+        self._sender.send_copies(TopicPartition(topic, partition), batches, mirror)
 
     def _turn(self, where: TopicPartition) -> _Turn:
         """A child that inherited this object by `fork` must not number its batches as its parent does."""

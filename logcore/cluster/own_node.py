@@ -17,7 +17,7 @@ from ..errors import CorruptLog, LogClosed, LogFull, LogUnavailable, NotNow, Unk
 from ..protocol.dispatch import HANDLERS, WAITING_HANDLERS
 from ..protocol.kafka_service import Desk, KafkaServiceSettings, Serving
 from ..protocol.layout import KeyKind
-from ..protocol.lines import Line, Look, ReadAnswer
+from ..protocol.lines import Line, Look, ReadAnswer, TopicIds
 from ..protocol.requests.record_requests import read_all
 from ..protocol.security.peer import Peer
 from ..protocol.wire import messages
@@ -37,6 +37,7 @@ _VERSIONS: Final = {api: min(known.newest, NAMING_TOPICS.get(api, known.newest))
 
 _Result = TypeVar("_Result")
 _Write = Callable[[TopicPartition, EncodedBatch, str | None, float], ProduceResult]
+_WriteCopies = Callable[[TopicPartition, Sequence[EncodedBatch], str, float], ProduceResult]
 
 
 class _OwnDesk(Desk):
@@ -56,6 +57,7 @@ class OwnNode:
         self,
         serving: Serving,
         write: _Write,
+        write_copies: _WriteCopies,
         transactions: OwnTransactions,
         failure: Callable[[], str | None],
         full: Callable[[], LogFull | None],
@@ -65,6 +67,7 @@ class OwnNode:
         self.node = serving.layout.node
         self._desk = _OwnDesk(serving, KafkaServiceSettings())
         self._write = write
+        self._write_copies = write_copies
         self.transactions = transactions
         self._is_ready = serving.is_ready
         self._failure = failure
@@ -91,8 +94,10 @@ class OwnNode:
             raise LogUnavailable("this node does not serve yet", hint="It has to reach the cluster's controller first.")
         return self._as_line
 
-    def begin_look(self, offsets: Mapping[TopicPartition, int], wait_s: float, bytes_max: int = 0) -> Look:
-        del wait_s  # who asks stops waiting by itself
+    def begin_look(
+        self, offsets: Mapping[TopicPartition, int], wait_s: float, bytes_max: int = 0, ids: TopicIds | None = None
+    ) -> Look:
+        del wait_s, ids  # who asks stops waiting by itself, and knows the topics
         self.line()
         look = _OwnLook(self, offsets)
         with self._guard:
@@ -146,6 +151,11 @@ class OwnNode:
         self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None, timeout_ms: int
     ) -> ProduceResult:
         return self._write(where, batch, transactional_id, timeout_ms / 1000)
+
+    def produce_copies(
+        self, where: TopicPartition, batches: Sequence[EncodedBatch], mirror: str, timeout_ms: int
+    ) -> ProduceResult:
+        return self._write_copies(where, batches, mirror, timeout_ms / 1000)
 
     def read(self, position: FetchPosition, isolation: Isolation) -> ReadAnswer:
         """What is read counts only if this node led the partition all the time (T-L4)."""

@@ -31,6 +31,7 @@ from ..protocol.security.peer import Peer
 from ..protocol.wire import produce_messages as produce
 from ..protocol.wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
 from ..records.batch import Buffer, EncodedBatch, stamp
+from ..records.whole import checked_batches as whole_batches
 from ..replication.disk.disk_log import DiskLog
 from ..replication.machine import BROKER
 from ..replication.machine_messages import Answer as MachineAnswer
@@ -182,9 +183,30 @@ class ClusterProduce:
             partition = self._log.writable_at(where, id)
             if batch.header.size > _BATCH_BYTES_MAX:
                 raise _too_large_to_replicate(where, batch.header.size)
+            partition.settings.check_writer(where.topic, None)
             if partition.settings.append_time:
                 batch = stamp(batch, self._log.node.now_ms())
             asked = ProduceBatches((batch,), _ALL, False, transactional_id, transactional_id is not None, here)
+            answer = self._log.node.produce(id, asked, timeout_s)
+        except NoAnswer:
+            return failed(ProduceData(where, []), _late())
+        except NodeStopped:
+            return failed(ProduceData(where, []), _ended())
+        except LogError as error:
+            return failed(ProduceData(where, []), error)
+        if isinstance(answer, Refused):
+            return failed(ProduceData(where, []), refused(answer))
+        assert isinstance(answer, Produced)
+        return ProduceResult(where, 0, answer.first_offset, partition.log_start_offset)
+
+    def write_copies(
+        self, where: TopicPartition, batches: Sequence[EncodedBatch], mirror: str, timeout_s: float
+    ) -> ProduceResult:
+        """What a mirror writes: batches that a source has stored, whose headers say where they belong."""
+        try:
+            id = self._log.id_of(where)
+            partition = self._log.writable_at(where, id)
+            asked = _copies(partition, where, batches, mirror)
             answer = self._log.node.produce(id, asked, timeout_s)
         except NoAnswer:
             return failed(ProduceData(where, []), _late())
@@ -217,6 +239,12 @@ class ClusterProduce:
             check_writable(peer, data.partition.topic)
             partition = self._log.writable(*data.partition)
             self._layout.check_leads(data.partition)
+            if asked.mirror is not None and peer.trusted:
+                copies = [batch for records in data.records for batch in whole_batches(memoryview(records))]
+                return _ToStore(
+                    self._log.id_of(data.partition), _copies(partition, data.partition, copies, asked.mirror)
+                )
+            partition.settings.check_writer(data.partition.topic, None)
             batches = checked_write(partition, asked.transactional_id, data, peer, self._log.node.now_ms())
             id = self._log.id_of(data.partition)
             check_same_topic(self._log, data.partition.topic, data.topic_id)
@@ -276,6 +304,15 @@ def _check_replicable(data: ProduceData, batches: Sequence[EncodedBatch]) -> Non
             f"{len(batches)} batches of a producer in one request for the same partition",
             hint="Batches that are numbered go one by one, each in a request of its own.",
         )
+
+
+def _copies(partition: DiskLog, where: TopicPartition, batches: Sequence[EncodedBatch], mirror: str) -> ProduceBatches:
+    """Raises `ReadOnlyTopic`, `RecordsTooLarge`, `InvalidRecords`."""
+    partition.settings.check_writer(where.topic, mirror)
+    if not batches:
+        raise InvalidRecords("a mirror has sent no record batch")
+    _check_replicable(ProduceData(where, []), batches)
+    return ProduceBatches(batches, base_offset=batches[0].header.base_offset)
 
 
 def _too_large_to_replicate(where: TopicPartition, size: int) -> RecordsTooLarge:

@@ -32,9 +32,14 @@ class ServedNode(NamedTuple):
 
     def door(self) -> OwnNode:
         """For one client in this process."""
-        node = self.node
+        node, produce = self.node, self.produce
         return OwnNode(
-            self.serving, self.produce.write, self.transactions, lambda: node.failure, node.logs.room.refusal
+            self.serving,
+            produce.write,
+            produce.write_copies,
+            self.transactions,
+            lambda: node.failure,
+            node.logs.room.refusal,
         )
 
 

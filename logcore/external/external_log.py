@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Self
@@ -15,7 +15,9 @@ from ..clients.features import capabilities_of
 from ..clients.remote_cluster import RemoteCluster
 from ..clients.remote_producer import RemoteTransactionalProducer
 from ..clients.routed_log import RoutedLog
+from ..mirrors.mirror_errors import InvalidMirror
 from ..protocol.routing import Router
+from ..records.batch import EncodedBatch
 from ..topic_settings import OWN_SETTINGS
 from .external_groups import ExternalGroups
 from .kafka_properties import (
@@ -96,7 +98,7 @@ class ExternalLog:
     def capabilities(self) -> LogCapabilities:
         """Of the brokers; but names are never protected here."""
         if self._capabilities is None:
-            self._capabilities = replace(capabilities_of(self._router), protects_names=False, shared=True)
+            self._capabilities = replace(capabilities_of(self._router), protects_names=False, shared=True, copies=False)
         return self._capabilities
 
     # Topics
@@ -157,6 +159,10 @@ class ExternalLog:
 
     def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> int:
         return self._log.append(self._names.topic(topic), partition, records)
+
+    def append_copies(self, topic: str, partition: int, batches: Sequence[EncodedBatch], mirror: str) -> None:
+        """Raises `InvalidMirror`: see `LogCapabilities.copies`."""
+        raise InvalidMirror(f'the brokers of others take no copies: topic "{topic}" of mirror "{mirror}"')
 
     def fetch(
         self,

@@ -106,6 +106,8 @@ class Channel:
         self._bytes_max = _ANSWER_BYTES_MAX
         served = {entry.api_key: entry for entry in answer.api_keys}
         versions: dict[Api, int] = {}
+        fetch = served.get(Api.FETCH)
+        self.fetches_by_id = fetch is not None and fetch.max_version > NAMING_TOPICS[Api.FETCH]
         for api, known in KNOWN.items():
             entry = served.get(api)
             if entry is not None and entry.max_version >= known.oldest and entry.min_version <= known.newest:
@@ -158,9 +160,10 @@ class Channel:
         self.begin(api, body)
         return self.finish(wait_s)
 
-    def begin(self, api: Api, body: Callable[[int], list[Buffer]]) -> None:
-        """Sends a request; `finish` gives its response. Nothing else may be asked meanwhile."""
-        version = self._versions.get(api)
+    def begin(self, api: Api, body: Callable[[int], list[Buffer]], *, by_id: bool = False) -> None:
+        """Sends a request; `finish` gives its response. Nothing else may be asked meanwhile. In: `by_id`: topics go by
+        their ids, which the server understands."""
+        version = NAMING_TOPICS[api] + 1 if by_id else self._versions.get(api)
         if version is None:
             raise LogUnavailable(
                 f"the server at {self._address} does not understand {api.name.lower()} requests as this client sends"

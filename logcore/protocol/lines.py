@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from millstream.errors import LogError
@@ -25,6 +26,10 @@ from .wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
 from .wire.received import decode
 
 _ALL: Final = -1
+
+TopicIds = Mapping[str, bytes]
+"""By name."""
+_NO_IDS: Final[TopicIds] = MappingProxyType({})
 
 _Answer = TypeVar("_Answer")
 
@@ -48,6 +53,12 @@ class Line(Protocol):
     def produce(
         self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None, timeout_ms: int
     ) -> ProduceResult: ...
+
+    def produce_copies(
+        self, where: TopicPartition, batches: Sequence[EncodedBatch], mirror: str, timeout_ms: int
+    ) -> ProduceResult:
+        """Of a mirror, to a node of this version: each batch says at which offset it is to stand."""
+        ...
 
     def read(self, position: FetchPosition, isolation: Isolation) -> ReadAnswer:
         """Records of one partition; waits for none."""
@@ -80,8 +91,11 @@ class Door(Protocol):
         """Raises `LogUnavailable` where there can be none; then nothing was asked."""
         ...
 
-    def begin_look(self, offsets: Mapping[TopicPartition, int], wait_s: float, bytes_max: int = 0) -> Look:
-        """As `Line.look`, of committed records. In: `bytes_max`: of records that come, too. Raises `LogUnavailable`."""
+    def begin_look(
+        self, offsets: Mapping[TopicPartition, int], wait_s: float, bytes_max: int = 0, ids: TopicIds = _NO_IDS
+    ) -> Look:
+        """As `Line.look`, of committed records. In: `bytes_max`: of records that come, too; `ids`: of the topics that
+        are meant, so that another one of the same name is none of them. Raises `LogUnavailable`."""
         ...
 
     def close(self) -> None: ...
@@ -103,14 +117,21 @@ class WireDoor:
             raise
         self._channels.give_back(channel)
 
-    def begin_look(self, offsets: Mapping[TopicPartition, int], wait_s: float, bytes_max: int = 0) -> Look:
+    def begin_look(
+        self, offsets: Mapping[TopicPartition, int], wait_s: float, bytes_max: int = 0, ids: TopicIds = _NO_IDS
+    ) -> Look:
         channel = self._channels.take()
-        positions = [FetchPosition(where, offset, bytes_max) for where, offset in offsets.items()]
+        by_id = channel.fetches_by_id and all(where.topic in ids for where in offsets)
+        names = {ids[where.topic]: where.topic for where in offsets} if by_id else {}
+        positions = [
+            FetchPosition(where, offset, bytes_max, topic_id=ids[where.topic] if by_id else b"")
+            for where, offset in offsets.items()
+        ]
         request = _look_request(positions, "read_committed", wait_s)
         if bytes_max:
             request = replace(request, bytes_max=bytes_max)
-        channel.begin(Api.FETCH, lambda version: fetch_messages.write_request(request, version))
-        return _WireLook(self._channels, channel)
+        channel.begin(Api.FETCH, lambda version: fetch_messages.write_request(request, version), by_id=by_id)
+        return _WireLook(self._channels, channel, names)
 
     def close(self) -> None:
         self._channels.close()
@@ -121,8 +142,9 @@ class _WireLook:
 
     grace_s: ClassVar[float] = 0.2
 
-    def __init__(self, channels: Channels, channel: Channel) -> None:
-        self._channels, self._channel = channels, channel
+    def __init__(self, channels: Channels, channel: Channel, names: Mapping[bytes, str]) -> None:
+        """In: `names`: of the topics that were asked for by their ids."""
+        self._channels, self._channel, self._names = channels, channel, names
         self._ended = False
 
     def fileno(self) -> int:
@@ -133,7 +155,15 @@ class _WireLook:
         response = self._channel.finish()
         self._channels.give_back(self._channel)
         with understanding(self._channels.address):
-            return _fetched(response)
+            return [self._named(fetched) for fetched in _fetched(response)]
+
+    def _named(self, fetched: FetchedPartition) -> FetchedPartition:
+        if not fetched.topic_id:
+            return fetched
+        name = self._names.get(fetched.topic_id)
+        if name is None:
+            raise LogUnavailable("the server answered for a topic that nobody asked for")
+        return replace(fetched, partition=fetched.partition._replace(topic=name))
 
     def leave(self) -> None:
         """The connection owes an answer, and is of use again when that has come."""
@@ -159,11 +189,18 @@ class WireLine:
     def produce(
         self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None, timeout_ms: int
     ) -> ProduceResult:
-        request = ProduceRequest(transactional_id, _ALL, timeout_ms, [ProduceData(where, batch.buffers)])
+        return self._produce(ProduceRequest(transactional_id, _ALL, timeout_ms, [ProduceData(where, batch.buffers)]))
 
+    def produce_copies(
+        self, where: TopicPartition, batches: Sequence[EncodedBatch], mirror: str, timeout_ms: int
+    ) -> ProduceResult:
+        buffers = [buffer for batch in batches for buffer in batch.buffers]
+        return self._produce(ProduceRequest(None, _ALL, timeout_ms, [ProduceData(where, buffers)], mirror=mirror))
+
+    def _produce(self, request: ProduceRequest) -> ProduceResult:
         def read(response: Response) -> ProduceResult:
             results = produce.read_response(response.message, response.position, response.version)
-            if [result.partition for result in results] != [where]:
+            if [result.partition for result in results] != [data.partition for data in request.data]:
                 raise LogUnavailable("the server did not answer for the partition")
             return results[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ..client import RowRecords, TopicPartition
@@ -35,6 +36,17 @@ class Sender:
         first_offsets = [self._produce(where, batch, transactional_id) for batch in batches]
         last = batches[-1].header
         return Sent(first_offsets[0], next_sequence(last.base_sequence, last.last_offset_delta + 1))
+
+    def send_copies(self, where: TopicPartition, batches: Sequence[EncodedBatch], mirror: str) -> None:
+        """Of a mirror: returns when they are at their offsets. Raises `OffsetOutOfRange` where the partition ends
+        elsewhere, also where they are there already; `ReadOnlyTopic` where the mirror does not write the topic."""
+        timeout_ms = _CLUSTER_TIMEOUT_MS if self._router.clustered else _TIMEOUT_MS
+        result = self._router.put(
+            lambda line: line.produce_copies(where, batches, mirror, timeout_ms),
+            lambda result: [result.error_code],
+            to=where,
+        )
+        _first_offset(where, result)
 
     def send_here(self, where: TopicPartition, batches: list[EncodedBatch], who: Identity) -> Sent:
         """The same to a node of this process that is alone. Returns when all are in its log."""

@@ -20,7 +20,7 @@ import contextlib
 import threading
 import time
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 import structlog
@@ -46,6 +46,7 @@ from ...logcore.client import (
 from ...logcore.clients.client_groups import GroupClient
 from ...logcore.clients.remote_cluster import RemoteCluster
 from ...logcore.errors import InvalidTransactionState, LogUnavailable, ProducerFenced, UnknownTopic
+from ...logcore.records.batch import EncodedBatch
 from ..catalog.command_topic import COMMAND_TOPIC
 
 ENGINE_ID: Final = "_millstream-engine"
@@ -79,6 +80,8 @@ class LeasedLog(LogClient, LogAdmin, Protocol):
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None: ...
 
     def transactional_producer(self, transactional_id: str) -> RenewableProducer: ...
+
+    def append_copies(self, topic: str, partition: int, batches: Sequence[EncodedBatch], mirror: str) -> None: ...
 
 
 class EngineLog:
@@ -312,6 +315,10 @@ class EngineLog:
 
     def partition_count(self, topic: str) -> int:
         return self._log.partition_count(topic)
+
+    def append_copies(self, topic: str, partition: int, batches: Sequence[EncodedBatch], mirror: str) -> None:
+        """An engine without a lease can only append the same records at the same offsets: see `exact_mirror.py`."""
+        self._log.append_copies(topic, partition, batches, mirror)
 
     def fetch(
         self,

@@ -18,6 +18,7 @@ from ..fetch_sessions import SLOTS
 from ..kafka_service import IDLE_MS, Desk
 from ..other_settings import OF_BROKERS, OF_GROUPS, check_changes
 from ..security.access import NotAllowed, check_administrable, check_administrator, may_see
+from ..security.mirrored_topics import check_no_mirror_named
 from ..security.peer import Peer
 from ..setting_limits import NAME_BYTES_MAX, check_room, is_too_long
 from ..setting_origins import SettingOrigin, described, fixed, unknown, without_synonyms
@@ -260,7 +261,9 @@ def _change(broker: Desk, asked: _Asked, peer: Peer, change: _Change[_Asked], *,
             topic = broker.log.topics().get(name)
             if topic is None:
                 raise UnknownTopic(f'topic "{name}" does not exist')
-            broker.log.alter_topic(name, change(asked, topic.config), only_check=only_check)
+            changed = change(asked, topic.config)
+            check_no_mirror_named(topic.config, changed, peer)
+            broker.log.alter_topic(name, changed, only_check=only_check)
             return
         case Resource.BROKER:
             check_administrator(peer)

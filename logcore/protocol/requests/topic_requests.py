@@ -16,6 +16,7 @@ from ...topic_rules import COORDINATORS
 from ..kafka_service import Desk
 from ..layout import NOBODY, TopicCreation
 from ..security.access import check_administrable, may_see
+from ..security.mirrored_topics import check_no_mirror_named, check_not_mirrored
 from ..security.peer import Peer
 from ..wire.apis import ADVERTISED_FROM, FEATURES, KNOWN
 from ..wire.faults import code_of, message_of
@@ -149,6 +150,7 @@ def _created(broker: Desk, asked: CreateTopicsTopic, peer: Peer, *, only_check: 
     def create() -> None:
         nonlocal partition_count
         check_administrable(peer, asked.name)
+        check_no_mirror_named({}, config, peer)
         assignment = _assignment(asked)
         partition_count = len(assignment) or partition_count
         new = TopicCreation(asked.name, partition_count, config, asked.replication_factor, assignment)
@@ -211,6 +213,7 @@ def create_partitions(broker: Desk, request: CreatePartitionsRequest, peer: Peer
     def created(asked: CreatePartitionsTopic) -> Fields:
         def create() -> None:
             check_administrable(peer, asked.name)
+            check_not_mirrored(broker.log, asked.name, peer)
             placed = [tuple(assignment.broker_ids) for assignment in asked.assignments or ()]
             broker.layout.add_partitions(asked.name, asked.count, placed, only_check=request.validate_only)
 
@@ -231,6 +234,7 @@ def delete_records(broker: Desk, request: DeleteRecordsRequest, peer: Peer) -> F
         def delete() -> None:
             nonlocal low_watermark
             check_administrable(peer, topic)
+            check_not_mirrored(broker.log, topic, peer)
             where, offset = TopicPartition(topic, asked.partition_index), asked.offset
             if offset == _HIGH_WATERMARK:
                 offset = broker.layout.offsets(where).offsets.high_watermark

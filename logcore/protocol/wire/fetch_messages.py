@@ -252,13 +252,13 @@ def read_response(message: memoryview, position: int, version: int) -> tuple[int
         reader.int32()
     fetched: list[FetchedPartition] = []
     for _ in range(reader.count(2)):
-        topic = reader.string()
+        topic = reader.uuid() if version >= _IDS_FROM else reader.string()
         fetched += [_read_fetched(reader, topic, version) for _ in range(reader.count(20))]
         reader.tags()
     return error_code, fetched
 
 
-def _read_fetched(reader: Reader, topic: str, version: int) -> FetchedPartition:
+def _read_fetched(reader: Reader, topic: str | bytes, version: int) -> FetchedPartition:
     partition, error_code = reader.int32(), reader.int16()
     high_watermark, last_stable_offset = reader.int64(), reader.int64()
     log_start_offset = reader.int64() if version >= _LOG_START_FROM else -1
@@ -269,8 +269,9 @@ def _read_fetched(reader: Reader, topic: str, version: int) -> FetchedPartition:
     preferred_replica = reader.int32() if version >= _RACK_FROM else -1
     records = reader.nullable_bytes()
     reader.tags()
+    name, id = (topic, b"") if isinstance(topic, str) else ("", topic)
     return FetchedPartition(
-        TopicPartition(topic, partition),
+        TopicPartition(name, partition),
         error_code,
         high_watermark,
         last_stable_offset,
@@ -278,6 +279,7 @@ def _read_fetched(reader: Reader, topic: str, version: int) -> FetchedPartition:
         aborted,
         [] if records is None else [records],
         preferred_replica,
+        id,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 INT8: Final = struct.Struct(">b")
@@ -14,6 +16,7 @@ FLOAT64: Final = struct.Struct(">d")
 
 _STRING_BYTES_MAX: Final = 0x7FFF
 _VARINT_BYTES_MAX: Final = 5
+_NONE: Final[Mapping[int, bytes]] = MappingProxyType({})
 
 
 class MalformedMessage(Exception):
@@ -133,6 +136,12 @@ class Reader:
             self.varint()
             self.take(self.varint())
 
+    def tagged(self) -> dict[int, memoryview]:
+        """What a peer has added to a struct, by its tags."""
+        if not self.flexible:
+            return {}
+        return {self.varint(): self.take(self.varint()) for _ in range(self.varint())}
+
 
 class Writer:
     """Puts values together. Large byte fields stay buffers of their own: `buffers()` gives all in order."""
@@ -190,7 +199,12 @@ class Writer:
         else:
             self._current += layout.pack(length)
 
-    def tags(self) -> None:
-        """No tagged fields."""
-        if self.flexible:
-            self._current.append(0)
+    def tags(self, fields: Mapping[int, bytes] = _NONE) -> None:
+        """The tagged fields of a struct, most often none, by their tags in order."""
+        if not self.flexible:
+            return
+        self.varint(len(fields))
+        for tag, value in fields.items():
+            self.varint(tag)
+            self.varint(len(value))
+            self._current += value

@@ -14,6 +14,7 @@ _RECORD_ERRORS_FROM = 8
 _ANNOUNCES_FROM = 12
 _LOG_START_FROM = 5
 _IDS_FROM = 13
+_MIRROR_TAG = 10_000  # of ours: Kafka's own tags are small numbers
 
 
 class ProduceData(NamedTuple):
@@ -29,13 +30,15 @@ class ProduceData(NamedTuple):
 
 class ProduceRequest(NamedTuple):
     """`acks`: 0 wants no answer, 1 or -1 (all) wants one when the records are durable. `announces`: a transaction
-    writes to partitions that it did not name before."""
+    writes to partitions that it did not name before. `mirror`: the mirror whose copies these are: each batch says at
+    which offset it is to stand."""
 
     transactional_id: str | None
     acks: int
     timeout_ms: int
     data: Sequence[ProduceData]
     announces: bool = False
+    mirror: str | None = None
 
     @property
     def topic_ids(self) -> list[bytes]:
@@ -70,8 +73,10 @@ def read_request(message: memoryview, position: int, version: int) -> ProduceReq
             data.append(ProduceData(TopicPartition(topic, partition), [] if records is None else [records], id))
             reader.tags()
         reader.tags()
-    reader.tags()
-    return ProduceRequest(transactional_id, acks, timeout_ms, data, version >= _ANNOUNCES_FROM)
+    mirror = reader.tagged().get(_MIRROR_TAG)
+    announces = version >= _ANNOUNCES_FROM
+    name = None if mirror is None else bytes(mirror).decode(errors="replace")
+    return ProduceRequest(transactional_id, acks, timeout_ms, data, announces, name)
 
 
 def write_request(request: ProduceRequest, version: int) -> list[Buffer]:
@@ -89,7 +94,7 @@ def write_request(request: ProduceRequest, version: int) -> list[Buffer]:
             writer.bytes_of(list(entry.records))
             writer.tags()
         writer.tags()
-    writer.tags()
+    writer.tags({} if request.mirror is None else {_MIRROR_TAG: request.mirror.encode()})
     return writer.buffers()
 
 

@@ -211,6 +211,9 @@ class Leader:
                 Problem.NOT_ENOUGH_REPLICAS,
                 f"{len(self.in_sync.committed)} replicas are in sync, min.insync.replicas is {self._view.min_isr}",
             )
+        if asked.base_offset not in (None, self._core.log.end_offset):
+            text = f"the records belong to offset {asked.base_offset}, and the log ends at {self._core.log.end_offset}"
+            return Refused(Problem.OFFSET_OUT_OF_RANGE, text)
         if len(self._for_commit) + len(self._for_disk) >= self._core.settings.waiting_max:
             return Refused(Problem.NOT_ENOUGH_REPLICAS, "too many requests wait for the followers")
         return None

@@ -147,6 +147,8 @@ class Produce(NamedTuple):
 
     `here`: of a producer in the process of a node that is alone. It is answered as soon as the records are in the log,
     and asks `AwaitCommitted` before it commits.
+
+    `base_offset`: of a copier, who knows where the first batch belongs: elsewhere it is refused.
     """
 
     batches: Sequence[EncodedBatch]
@@ -155,6 +157,7 @@ class Produce(NamedTuple):
     transactional_id: str | None = None
     announces: bool = False
     here: bool = False
+    base_offset: int | None = None
 
 
 class Produced(NamedTuple):

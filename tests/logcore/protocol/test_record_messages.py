@@ -120,6 +120,29 @@ def test_fetch_responses_round_trip(version: int) -> None:
         assert (found.high_watermark, found.last_stable_offset) == (entry.high_watermark, entry.last_stable_offset)
 
 
+def test_a_mirror_is_named_in_a_tag_that_others_pass_over() -> None:
+    message = joined(produce.write_request(PRODUCE_REQUEST._replace(mirror="shop"), BY_NAME))
+    read = produce.read_request(memoryview(message), 0, BY_NAME)
+    assert (read.mirror, len(read.data)) == ("shop", len(PRODUCE_REQUEST.data))
+    assert (
+        produce.read_request(memoryview(joined(produce.write_request(PRODUCE_REQUEST, BY_NAME))), 0, BY_NAME).mirror
+        is None
+    )
+
+
+def test_topics_that_go_by_their_ids_are_fetched_so() -> None:
+    id, by_id = b"0123456789abcdef", BY_NAME + 1
+    positions = [FetchPosition(TopicPartition("a", number), 5, 4096, topic_id=id) for number in range(2)]
+    message = joined(fetch.write_request(ClientFetch(500, 1, 1 << 20, "read_committed", positions), by_id))
+    entity = by_kio(message, "fetch", by_id, "request")
+    assert [topic.topic_id.bytes for topic in entity.topics] == [id]
+    answered = [FetchedPartition(TopicPartition("a", 1), 0, 9, 8, 1, [], [b"x"], topic_id=id)]
+    message = joined(fetch.write_response(answered, by_id))
+    by_kio(message, "fetch", by_id, "response")
+    [read] = fetch.read_response(memoryview(message), 0, by_id)[1]
+    assert (read.topic_id, read.partition.partition, joined(read.records)) == (id, 1, b"x")
+
+
 @pytest.mark.parametrize("version", [3, 9])
 def test_a_produce_request_that_is_cut_off_is_malformed_at_every_byte(version: int) -> None:
     message = memoryview(joined(produce.write_request(PRODUCE_REQUEST, version)))
