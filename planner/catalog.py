@@ -16,6 +16,7 @@ from millstream.errors import InvalidStatement, Span, UnknownSource, did_you_mea
 from ..sql.functions.users.user_functions import UserFunction
 from ..sql.types import SqlType
 from .connector_info import ConnectorInfo, SecretInfo
+from .mirror_info import MirrorInfo
 from .physical import PhysicalPlan
 from .source_info import SourceInfo
 
@@ -47,6 +48,7 @@ class Catalog:
     functions: Mapping[str, UserFunction] = field(default_factory=_frozen)
     connectors: Mapping[str, ConnectorInfo] = field(default_factory=_frozen)
     secrets: Mapping[str, SecretInfo] = field(default_factory=_frozen)
+    mirrors: Mapping[str, MirrorInfo] = field(default_factory=_frozen)
 
     def source(self, name: str, span: Span | None = None) -> SourceInfo:
         """Raises `UnknownSource`."""
@@ -84,6 +86,12 @@ class Catalog:
 
     def without_connector(self, name: str) -> Catalog:
         return replace(self, connectors=_without(self.connectors, name))
+
+    def with_mirror(self, mirror: MirrorInfo) -> Catalog:
+        return replace(self, mirrors=MappingProxyType({**self.mirrors, mirror.name: mirror}))
+
+    def without_mirror(self, name: str) -> Catalog:
+        return replace(self, mirrors=_without(self.mirrors, name))
 
     def with_secret(self, secret: SecretInfo) -> Catalog:
         return replace(self, secrets=MappingProxyType({**self.secrets, secret.name: secret}))

@@ -422,6 +422,29 @@ class Resnapshot(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateMirror(Statement):
+    """CREATE MIRROR name FROM 'brokers' TOPICS 'names' WITH (…). `topics`: names, in which * stands for anything."""
+
+    name: str
+    brokers: str
+    topics: tuple[str, ...]
+    properties: Properties = field(default_factory=dict)
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropMirror(Statement):
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlMirror(Statement):
+    action: Literal["PAUSE", "RESUME", "PROMOTE"]
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateSecret(Statement):
     """CREATE SECRET. `values`: in clear, so neither they nor `text` may be kept, shown or logged."""
 
@@ -446,7 +469,7 @@ class Show(Statement):
 
     what: Literal[
         "STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "CONNECTORS", "CONNECTOR PLUGINS", "TYPES",
-        "PROPERTIES", "VARIABLES", "SECRETS",
+        "PROPERTIES", "VARIABLES", "SECRETS", "MIRRORS",
     ]  # fmt: skip
     extended: bool = False
     all_topics: bool = False
@@ -473,20 +496,21 @@ class ShowGraph(Statement):
 class Describe(Statement):
     """DESCRIBE what [name] [EXTENDED]; `what` STREAMS or TABLES means all of them and has no name."""
 
-    what: Literal["SOURCE", "FUNCTION", "CONNECTOR", "STREAMS", "TABLES"]
+    what: Literal["SOURCE", "FUNCTION", "CONNECTOR", "MIRROR", "STREAMS", "TABLES"]
     name: str | None = None
     extended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain(Statement):
-    """Exactly one of the three is set. `stall`: EXPLAIN STALL, why nothing comes out of the query; `connector`: the
-    same of a connector."""
+    """Exactly one of the four is set. `stall`: EXPLAIN STALL, why nothing comes out of the query; `connector`,
+    `mirror`: the same of those."""
 
     statement: Statement | None = None
     query_id: str | None = None
     stall: bool = False
     connector: str | None = None
+    mirror: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

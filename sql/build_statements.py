@@ -18,7 +18,7 @@ COLUMNS_MAX = 2_000
 
 _KEYWORDS_OF_SHOW = (
     "STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "CONNECTORS", "TYPES", "PROPERTIES", "VARIABLES",
-    "SECRETS",
+    "SECRETS", "MIRRORS",
 )  # fmt: skip
 
 
@@ -77,6 +77,17 @@ class StatementRules(FunctionRules):
             **_place(children),
         )
 
+    def create_mirror(self, children: list[Any]) -> ast.CreateMirror:
+        _, _, if_not_exists, name, _, brokers, _, *topics, properties = children
+        return ast.CreateMirror(
+            name=name.name,
+            brokers=string_value(brokers),
+            topics=tuple(string_value(each) for each in topics if each.type == "STRING_LITERAL"),
+            properties=_properties(properties),
+            if_not_exists=if_not_exists is not None,
+            **_place(children),
+        )
+
     def create_secret(self, children: list[Any]) -> ast.CreateSecret:
         *_, if_not_exists, name, values = children
         return ast.CreateSecret(
@@ -118,6 +129,12 @@ class StatementRules(FunctionRules):
     def resnapshot(self, children: list[Any]) -> ast.Resnapshot:
         table = string_value(children[4]) if len(children) > 3 else None
         return ast.Resnapshot(name=children[2].name, table=table, **_place(children))
+
+    def drop_mirror(self, children: list[Any]) -> ast.DropMirror:
+        return ast.DropMirror(name=children[3].name, if_exists=children[2] is not None, **_place(children))
+
+    def control_mirror(self, children: list[Any]) -> ast.ControlMirror:
+        return ast.ControlMirror(action=children[0].type, name=children[2].name, **_place(children))
 
     def drop_type(self, children: list[Any]) -> ast.DropType:
         return ast.DropType(name=children[3].name, if_exists=children[2] is not None, **_place(children))
@@ -281,6 +298,8 @@ class StatementRules(FunctionRules):
 
     def explain(self, children: list[Any]) -> ast.Explain:
         explained = children[-1]
+        if has(children, "MIRROR"):
+            return ast.Explain(mirror=explained.name, stall=True, **_place(children))
         if has(children, "CONNECTOR"):
             return ast.Explain(connector=explained.name, stall=True, **_place(children))
         if isinstance(explained, Part):

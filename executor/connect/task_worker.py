@@ -29,6 +29,7 @@ from ...logcore.errors import (
 )
 from .connector_errors import ConnectorFailed, InvalidConnector, SystemFault, SystemUnavailable
 from .connector_secrets import Secrets
+from .mirror_settings import InvalidMirrorSetting
 
 TaskState = Literal["RUNNING", "PAUSED", "FAILED", "STOPPED"]
 
@@ -41,7 +42,7 @@ _STOP_S: Final = 10.0
 _LAG_S: Final = 1.0
 _FOR_PEOPLE: Final = (
     ConnectorFailed, InvalidConnector, CorruptLog, LogClosed, ProducerFenced, InvalidTopic, InvalidRecords,
-    RecordsTooLarge,
+    RecordsTooLarge, InvalidMirrorSetting,
 )  # fmt: skip
 """What waiting does not change."""
 _log = structlog.get_logger("millstream.connect")

@@ -8,6 +8,7 @@ from typing import Any
 
 from .connector_text import created_lines, described_lines, dropped_lines
 from .insight_text import graph_lines, lineage_lines, stall_lines
+from .mirror_text import mirror_lines, mirror_table
 from .tables import cell_text, printable, render_table
 
 Entity = Mapping[str, Any]
@@ -85,6 +86,7 @@ _TABLES: dict[str, TableOf] = {
     "connector_plugins_list": _columns(
         "connectorPlugins", Class="className", Type="type", Version="version", Meaning="description"
     ),
+    "mirror_list": mirror_table,
     "secret_list": _columns("secrets", Secret="name"),
     "function_names": _columns("functions", Function="name", Type="type", Category="category"),
     "properties": _columns("properties", Property="name", Value="value", Level="level", Meaning="description"),
@@ -211,7 +213,9 @@ _TEXTS: dict[str, Callable[[Entity, int | None], Lines]] = {
     "connector_info": created_lines,
     "connector_description": described_lines,
     "drop_connector": dropped_lines,
+    "mirror_description": mirror_lines,
     "query_stall": stall_lines,
+    "mirror_stall": stall_lines,
     "connector_stall": stall_lines,
     "lineage": lineage_lines,
     "graph": graph_lines,

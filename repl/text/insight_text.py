@@ -14,7 +14,8 @@ def stall_lines(entity: Entity, width_max: int | None) -> list[str]:
     """What blocks is marked; below each sentence stands its hint."""
     del width_max
     verdict = "is held back" if entity["stalled"] else "is not held back"
-    kind, name = ("Query", entity["queryId"]) if "queryId" in entity else ("Connector", entity["connector"])
+    kinds = {"queryId": "Query", "connector": "Connector", "mirror": "Mirror"}
+    kind, name = next((kind, entity[field]) for field, kind in kinds.items() if field in entity)
     lines = [f"{kind} {printable(str(name))} ({entity['state']}) {verdict}:"]
     for cause in entity["causes"]:
         lines.append(f"{'✗' if cause['blocks'] else '·'} {printable(str(cause['message']))}")

@@ -15,6 +15,7 @@ from typing import assert_never
 
 from ...executor.connect.connector_secrets import secrets_of
 from ...executor.connect.connectors import Connectors
+from ...executor.connect.mirrors import Mirrors
 from ...executor.executor import Executor
 from ...executor.queries.query_log import begin_anew, empty_topic
 from ...logcore.client import LogClient
@@ -30,11 +31,13 @@ from .commands import (
     PauseQuery,
     PutConnector,
     PutFunction,
+    PutMirror,
     PutSecret,
     PutSource,
     PutType,
     RemoveConnector,
     RemoveFunction,
+    RemoveMirror,
     RemoveSecret,
     RemoveSource,
     RemoveType,
@@ -50,11 +53,17 @@ class CatalogStore:
     """Not for several threads at once: the engine holds `lock`."""
 
     def __init__(
-        self, log: LogClient, executor: Executor, connectors: Connectors, lock: AbstractContextManager[object]
+        self,
+        log: LogClient,
+        executor: Executor,
+        connectors: Connectors,
+        mirrors: Mirrors,
+        lock: AbstractContextManager[object],
     ) -> None:
         self._log = log
         self._executor = executor
         self._connectors = connectors
+        self._mirrors = mirrors
         self._commands = CommandTopic(log)
         self._owed = OwedEffects(self._carry_out_late, self._mark_applied, lock)
         self.catalog = Catalog()
@@ -94,6 +103,8 @@ class CatalogStore:
             self._executor.start(replace(query, paused=True) if paused else query)
         for connector in self.catalog.connectors.values():
             self._connectors.start(replace(connector, paused=True) if paused else connector)
+        for mirror in self.catalog.mirrors.values():
+            self._mirrors.become(replace(mirror, state="PAUSED") if paused and mirror.state == "RUNNING" else mirror)
 
     def submit(self, command: Command) -> int:
         """Makes the command true everywhere and returns its offset. Raises `InvalidTopic`, `TopicExists` before
@@ -164,7 +175,14 @@ class CatalogStore:
                     self._connectors.pause(command.name)
                 else:
                     self._connectors.resume(command.name)
+            case PutMirror():
+                self._mirrors.become(command.mirror)
+            case RemoveMirror():
+                self._mirrors.drop(command.name)
             case PutSecret():
+                for mirror in self.catalog.mirrors.values():
+                    if command.secret.name in secrets_of(mirror.config):
+                        self._mirrors.begin_anew(mirror)
                 for connector in self.catalog.connectors.values():
                     if command.secret.name in secrets_of(connector.config):
                         self._connectors.start(connector)
@@ -243,9 +261,12 @@ class CatalogStore:
             case RemoveConnector():
                 if command.name not in self.catalog.connectors:
                     self._connectors.drop_positions(command.name)
+            case RemoveMirror():
+                if command.name not in self.catalog.mirrors:
+                    self._mirrors.drop(command.name)
             case PauseQuery() | PutType() | RemoveType() | PutFunction() | RemoveFunction() | RemoveSecret():
                 pass
-            case PutConnector() | PauseConnector() | PutSecret():
+            case PutConnector() | PauseConnector() | PutSecret() | PutMirror():
                 pass  # those of the catalog are started when it is complete
             case _:
                 assert_never(command)

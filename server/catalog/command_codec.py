@@ -13,6 +13,7 @@ from millstream.errors import ServerError
 
 from ...planner.catalog import PersistentQuery
 from ...planner.connector_info import ConnectorInfo, SecretInfo
+from ...planner.mirror_info import MirrorInfo
 from ...planner.planning import NewTopic
 from ...planner.serde import (
     function_from_json,
@@ -30,11 +31,13 @@ from .commands import (
     PauseQuery,
     PutConnector,
     PutFunction,
+    PutMirror,
     PutSecret,
     PutSource,
     PutType,
     RemoveConnector,
     RemoveFunction,
+    RemoveMirror,
     RemoveSecret,
     RemoveSource,
     RemoveType,
@@ -62,6 +65,8 @@ _KINDS: dict[type, str] = {
     PauseConnector: "pause_connector",
     PutSecret: "put_secret",
     RemoveSecret: "drop_secret",
+    PutMirror: "put_mirror",
+    RemoveMirror: "drop_mirror",
 }
 
 
@@ -124,7 +129,9 @@ def _fields(command: Command) -> dict[str, Any]:
             return {"name": command.name, "paused": command.paused}
         case PutSecret():
             return {"secret": {"name": command.secret.name, "sealed": command.secret.sealed}}
-        case RemoveType() | RemoveFunction() | RemoveConnector() | RemoveSecret():
+        case PutMirror():
+            return {"mirror": _mirror_json(command.mirror)}
+        case RemoveType() | RemoveFunction() | RemoveConnector() | RemoveSecret() | RemoveMirror():
             return {"name": command.name}
 
 
@@ -170,6 +177,11 @@ def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
             return PutSecret(**common, secret=SecretInfo(**record["secret"]))
         case "drop_secret":
             return RemoveSecret(**common, name=record["name"])
+        case "put_mirror":
+            mirror = MirrorInfo(**record["mirror"])
+            return PutMirror(**common, mirror=replace(mirror, topics=tuple(mirror.topics)))
+        case "drop_mirror":
+            return RemoveMirror(**common, name=record["name"])
         case kind:
             raise UnreadableCommand(f'a command has the unknown kind "{kind}"')
 
@@ -216,6 +228,17 @@ def _connector_json(connector: ConnectorInfo) -> dict[str, Any]:
         "config": dict(connector.config),
         "statement": connector.statement,
         "paused": connector.paused,
+    }
+
+
+def _mirror_json(mirror: MirrorInfo) -> dict[str, Any]:
+    return {
+        "name": mirror.name,
+        "brokers": mirror.brokers,
+        "topics": list(mirror.topics),
+        "config": dict(mirror.config),
+        "statement": mirror.statement,
+        "state": mirror.state,
     }
 
 

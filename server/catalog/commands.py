@@ -12,6 +12,7 @@ from typing import assert_never
 
 from ...planner.catalog import Catalog, PersistentQuery
 from ...planner.connector_info import ConnectorInfo, SecretInfo
+from ...planner.mirror_info import MirrorInfo
 from ...planner.planning import NewTopic
 from ...planner.source_info import SourceInfo
 from ...sql.functions.users.user_functions import UserFunction
@@ -130,6 +131,18 @@ class RemoveSecret(CommandBase):
     name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutMirror(CommandBase):
+    """CREATE MIRROR, PAUSE, RESUME or PROMOTE: the mirror as it is from now on."""
+
+    mirror: MirrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveMirror(CommandBase):
+    name: str
+
+
 Command = (
     PutSource
     | StartQuery
@@ -146,6 +159,8 @@ Command = (
     | PauseConnector
     | PutSecret
     | RemoveSecret
+    | PutMirror
+    | RemoveMirror
 )
 
 
@@ -187,5 +202,9 @@ def apply_command(catalog: Catalog, command: Command) -> Catalog:
             return catalog.with_secret(command.secret)
         case RemoveSecret():
             return catalog.without_secret(command.name)
+        case PutMirror():
+            return catalog.with_mirror(command.mirror)
+        case RemoveMirror():
+            return catalog.without_mirror(command.name)
         case _:
             assert_never(command)

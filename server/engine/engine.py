@@ -18,6 +18,7 @@ from millstream.errors import InvalidStatement, MillstreamError, StatementError
 
 from ...executor.answers.keyed_rows import TooManyKeys
 from ...executor.connect.connectors import Connectors
+from ...executor.connect.mirrors import Mirrors
 from ...executor.connect.secret_vault import KnownSecrets, SecretVault
 from ...executor.executor import Executor
 from ...logcore.client import LogClient
@@ -99,7 +100,8 @@ class Engine:
         self._appender = Appender(log, now_ms)
         known_secrets = KnownSecrets(vault or SecretVault(), lambda: self.catalog.secrets)
         self.connectors = Connectors(log, ForeignRows(lambda: self.catalog), known_secrets, lambda: self.catalog)
-        self._store = CatalogStore(log, executor, self.connectors, self._lock)
+        self.mirrors = Mirrors(log, known_secrets)
+        self._store = CatalogStore(log, executor, self.connectors, self.mirrors, self._lock)
         try:
             self._appender.recover()
             with self._lock:
@@ -107,6 +109,7 @@ class Engine:
             self._create_processing_log_stream()
         except BaseException:
             self._store.close()
+            self.mirrors.close()
             self.connectors.close()
             executor.close()
             raise
@@ -224,6 +227,7 @@ class Engine:
     def close(self) -> None:
         """Stops all queries; the next engine on this log goes on with them."""
         self._store.close()
+        self.mirrors.close()
         self.connectors.close()
         self.executor.close()
         self._materializations.close()
@@ -246,6 +250,7 @@ class Engine:
             log=self.log,
             executor=self.executor,
             connectors=self.connectors,
+            mirrors=self.mirrors,
             constants=self._constants,
             server_properties=self.properties,
             server=self.settings,

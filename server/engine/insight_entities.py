@@ -44,6 +44,18 @@ class ConnectorStall(Entity):
     causes: list[CauseLine]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorStall(Entity):
+    """EXPLAIN STALL MIRROR; what blocks stands first."""
+
+    type_name = "mirror_stall"
+
+    mirror: str
+    state: str
+    stalled: bool
+    causes: list[CauseLine]
+
+
 @dataclass(frozen=True, slots=True)
 class InfluenceLine:
     """One step back from `output` to `input`, both SOURCE.COLUMN. `query_id` None: both lie in one topic."""

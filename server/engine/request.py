@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from millstream.errors import Span
 
 from ...executor.connect.connectors import Connectors
+from ...executor.connect.mirrors import Mirrors
 from ...executor.executor import Executor
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog, PersistentQuery
@@ -36,6 +37,7 @@ class Request:
     log: LogClient
     executor: Executor
     connectors: Connectors
+    mirrors: Mirrors
     constants: ConstantEvaluator
     server_properties: Mapping[str, str]
     server: ServerSettings

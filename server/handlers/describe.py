@@ -29,6 +29,7 @@ from ..insight.function_pages import function_page, over_function_page
 from ..insight.live_plan import live_figures, live_text
 from .connectors import describe_connector, stalled_connector
 from .insight import explain_stall
+from .mirrors import describe_mirror, stalled_mirror
 from .show import sources_of_kind
 
 
@@ -50,6 +51,8 @@ def describe(statement: Describe, request: Request) -> list[Entity]:
             return [_function(statement, request)]
         case "CONNECTOR":
             return [describe_connector(statement, request)]
+        case "MIRROR":
+            return [describe_mirror(statement, request)]
 
 
 def _function(statement: Describe, request: Request) -> Entity:
@@ -69,6 +72,8 @@ def explain(statement: Explain, request: Request) -> list[Entity]:
     """EXPLAIN of a statement that is not run, or of a running query."""
     if statement.connector is not None:
         return [stalled_connector(statement, request)]
+    if statement.mirror is not None:
+        return [stalled_mirror(statement, request)]
     if statement.query_id is not None:
         query = request.query(statement.query_id, statement.span)
         if statement.stall:

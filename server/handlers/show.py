@@ -29,6 +29,7 @@ from ..engine.entities import (
 from ..engine.request import Request
 from ..insight.descriptions import describe_query, describe_source, query_line, source_line, type_info
 from .connectors import show_connectors, show_plugins
+from .mirrors import show_mirrors
 from .secrets import show_secrets
 
 
@@ -56,6 +57,8 @@ def show(statement: Show, request: Request) -> list[Entity]:
             return [show_connectors(statement, request)]
         case "SECRETS":
             return [show_secrets(statement, request)]
+        case "MIRRORS":
+            return [show_mirrors(statement, request)]
         case "CONNECTOR PLUGINS":
             return [show_plugins(statement)]
 

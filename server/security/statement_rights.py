@@ -68,15 +68,15 @@ def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
             yield Need("ddl", statement.name)
         case ast.ControlQuery(query_id=None):
             yield Need("admin", ANYTHING)
-        case ast.Explain(connector=str()):
+        case ast.Explain(connector=str()) | ast.Explain(mirror=str()):
             yield Need("admin", ANYTHING)  # as DESCRIBE CONNECTOR
         case ast.ControlQuery() | ast.AlterQuery() | ast.Explain(statement=None):
             return  # whose query it is: `_check_queries`
         case ast.Explain():
             assert statement.statement is not None
             yield from needs(statement.statement, around)
-        case ast.Show(what="CONNECTORS" | "SECRETS") | ast.Describe(what="CONNECTOR"):
-            yield Need("admin", ANYTHING)  # a connector reaches everything that the server does
+        case ast.Show(what="CONNECTORS" | "SECRETS" | "MIRRORS") | ast.Describe(what="CONNECTOR" | "MIRROR"):
+            yield Need("admin", ANYTHING)  # a connector or a mirror reaches everything that the server does
         case ast.Describe(what="SOURCE"):
             yield from on_source("read", str(statement.name), catalog)
         case ast.ShowLineage() | ast.AssertValues():
@@ -93,7 +93,7 @@ def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
             | ast.DefineVariable() | ast.UndefineVariable()
         ):  # fmt: skip
             return
-        case _:  # functions and connectors are code; and what is not known here is not for everybody
+        case _:  # functions, connectors and mirrors can do anything; and what is not known here is not for everybody
             yield Need("admin", ANYTHING)
 
 

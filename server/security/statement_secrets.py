@@ -55,7 +55,7 @@ def _says_secret(error: MillstreamError, text: str) -> bool:
 
 def _secrets(text: str, connector_class: str | None = None) -> list[tuple[int, int, str]]:
     """Where secret values are, and what stands in their place."""
-    if "CONNECTOR" not in text.upper():
+    if not any(kind in text.upper() for kind in ("CONNECTOR", "MIRROR")):
         return []
     classes = {found[1] for found in _CLASS.finditer(text)} | ({connector_class} if connector_class else set())
     shown_by = [shown_names(each) for each in classes]

@@ -11,7 +11,7 @@ REFERENCE: Final = re.compile(r"\$\{(file|env|secret|sealed):([^}]*)\}")
 """To a secret that is kept elsewhere, or that is encrypted in its place."""
 _SECRET_NAME: Final = re.compile(
     r"pass?w(?:or)?[dt]|passphrase|pwd|secret|token|credential|private[._-]?key|api[._-]?key|access[._-]?key|jaas"
-    r"|authorization|headers?$",
+    r"|authorization|headers?$|keystore\.key$",
     re.IGNORECASE,
 )
 _ASSIGNED: Final = re.compile(r"(?:(?P<quote>['\"`])(?P<name>[\w.-]+)(?P=quote)\s*=?|\b(?P<bare>\w+)\s*=)\s*'")
@@ -19,7 +19,7 @@ _ASSIGNED: Final = re.compile(r"(?:(?P<quote>['\"`])(?P<name>[\w.-]+)(?P=quote)\
 _END: Final = re.compile(r"'(?=\s*(?:,\s*(?:['\"`][\w.-]+['\"`]\s*=?|\w+\s*=)|\)|;|$))")
 """Of a secret, which may have a quote in it that should have been doubled."""
 _LITERAL_END: Final = re.compile(r"[^']*(?:''[^']*)*'")
-_MAY_HOLD: Final = re.compile(r"\b(?:CONNECTOR|SET|DEFINE|SYSTEM)\b", re.IGNORECASE)
+_MAY_HOLD: Final = re.compile(r"\b(?:CONNECTOR|MIRROR|SET|DEFINE|SYSTEM)\b", re.IGNORECASE)
 
 
 def is_secret_name(name: str) -> bool:

@@ -32,6 +32,7 @@ TESTED = {
     "tests/docs/test_explain_page.py": ("explain",),
     "tests/docs/test_mcp_page.py": ("mcp",),
     "tests/docs/test_mysql_page.py": ("mysql",),
+    "tests/docs/test_mirrors_page.py": ("mirrors",),
     "tests/docs/test_pages.py": ("configuration", "http", "kafka", "migrations", "schema-registry", "shell"),
     "tests/docs/test_postgres_page.py": ("postgres",),
     "tests/docs/test_rest_proxy_page.py": ("rest-proxy",),

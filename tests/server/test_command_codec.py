@@ -9,6 +9,7 @@ import pytest
 
 from millstream.planner.catalog import PersistentQuery
 from millstream.planner.connector_info import ConnectorInfo, SecretInfo
+from millstream.planner.mirror_info import MirrorInfo
 from millstream.planner.physical import PhysicalPlan
 from millstream.planner.planning import NewTopic
 from millstream.planner.schema import Column, Schema
@@ -22,10 +23,12 @@ from millstream.server.catalog.commands import (
     PauseConnector,
     PauseQuery,
     PutConnector,
+    PutMirror,
     PutSecret,
     PutSource,
     PutType,
     RemoveConnector,
+    RemoveMirror,
     RemoveSecret,
     RemoveSource,
     RemoveType,
@@ -52,6 +55,8 @@ COMMANDS: list[Command] = [
     PauseQuery(query_id="CSAS_T_1", paused=True),
     PutType(name="A", type=Struct((Field("x y", Map(STRING, INTEGER)), Field("D", Decimal(3, 1))))),
     RemoveType(name="A"),
+    PutMirror(mirror=MirrorInfo("M", "h:9092", ("a*", "b"), {"mode": "exact"}, "CREATE …", "PROMOTED")),
+    RemoveMirror(name="M"),
     PutConnector(connector=ConnectorInfo("PG", "SOURCE", {"connector.class": "file"}, "CREATE …", paused=True)),
     PauseConnector(name="PG", paused=False),
     RemoveConnector(name="PG"),

@@ -121,6 +121,25 @@ STATEMENTS: dict[str, ast.Statement] = {
     "CREATE STREAM IF NOT EXISTS s FROM CONNECTOR pg TABLE 'b'": ast.CreateFromConnector(
         kind="STREAM", name="S", connector="PG", table="b", if_not_exists=True
     ),
+    "CREATE MIRROR m FROM 'a:9092,b:9092' TOPICS 'orders*'": ast.CreateMirror(
+        name="M", brokers="a:9092,b:9092", topics=("orders*",)
+    ),
+    "CREATE MIRROR IF NOT EXISTS m FROM 'a:9092' TOPICS 'o', 'p' WITH (MODE='exact', 'groups'='g')": ast.CreateMirror(
+        name="M",
+        brokers="a:9092",
+        topics=("o", "p"),
+        properties={"MODE": "exact", "groups": "g"},
+        if_not_exists=True,
+    ),
+    "DROP MIRROR IF EXISTS m": ast.DropMirror(name="M", if_exists=True),
+    "PAUSE MIRROR m": ast.ControlMirror(action="PAUSE", name="M"),
+    "RESUME MIRROR m": ast.ControlMirror(action="RESUME", name="M"),
+    "PROMOTE MIRROR `m`": ast.ControlMirror(action="PROMOTE", name="m"),
+    "SHOW MIRRORS": ast.Show(what="MIRRORS"),
+    "DESCRIBE MIRROR m": ast.Describe(what="MIRROR", name="M"),
+    "EXPLAIN STALL MIRROR m": ast.Explain(mirror="M", stall=True),
+    "PAUSE mirror": ast.ControlQuery(action="PAUSE", query_id="mirror"),
+    "DESCRIBE mirror": ast.Describe(what="SOURCE", name="MIRROR"),
     "RESNAPSHOT CONNECTOR pg": ast.Resnapshot(name="PG"),
     "RESNAPSHOT CONNECTOR pg TABLE 'a.b'": ast.Resnapshot(name="PG", table="a.b"),
     "SHOW SECRETS": ast.Show(what="SECRETS"),

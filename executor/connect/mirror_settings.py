@@ -1,0 +1,114 @@
+"""What a mirror's WITH may say: how to reach the source, as Kafka's clients have it, and what to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from millstream.errors import StatementError, did_you_mean
+
+from ...logcore.external.kafka_properties import (
+    BOOTSTRAP,
+    IN_SYNC_MIN,
+    PROCESSING_LOG_RETENTION_MS,
+    REPLICATION_FACTOR,
+    TRANSACTION_TIMEOUT_MS,
+    InvalidKafkaProperty,
+    KafkaProperties,
+    documented,
+)
+from ...logcore.mirrors.mirror_source import TopicFilter
+from ...planner.mirror_info import MirrorInfo
+
+MirrorMode = Literal["exact"]
+
+MODE: Final = "mode"
+EXCLUDED: Final = "topics.exclude"
+GROUPS: Final = "groups"
+GROUPS_EXCLUDED: Final = "groups.exclude"
+EXISTING: Final = "existing.topics"
+LOOK_MS: Final = "refresh.interval.ms"
+_LOOK_MS_MIN: Final = 100
+
+DOCS: Final[Mapping[str, str]] = {
+    MODE: "exact (default): the same names and offsets.",
+    EXCLUDED: "Topics that are not copied, as in TOPICS, separated by commas.",
+    GROUPS: "Consumer groups whose committed offsets are copied, in the same way. Default: *; empty for none.",
+    GROUPS_EXCLUDED: "Groups that are not copied.",
+    EXISTING: "refuse (default), or adopt: a topic that is here already is taken over where it is a beginning of the"
+    " source's.",
+    LOOK_MS: "How often topics, settings and groups of the source are looked at. Default 3000.",
+}
+_NOT_OF_A_SOURCE: Final = (
+    BOOTSTRAP, TRANSACTION_TIMEOUT_MS, REPLICATION_FACTOR, IN_SYNC_MIN, PROCESSING_LOG_RETENTION_MS,
+)  # fmt: skip
+
+
+class InvalidMirrorSetting(StatementError):
+    """A setting of a mirror that is unknown or wrong."""
+
+    code = "INVALID_MIRROR_SETTING"
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSettings:
+    """`name`: of the mirror."""
+
+    name: str
+    mode: MirrorMode
+    source: KafkaProperties
+    topics: TopicFilter
+    groups: TopicFilter
+    adopts: bool
+    look_ms: int
+
+
+def kafka_settings() -> list[str]:
+    """Names of the properties of Kafka's clients that WITH takes."""
+    return [name for name in documented() if name not in _NOT_OF_A_SOURCE]
+
+
+def mirror_settings(info: MirrorInfo, config: Mapping[str, str]) -> MirrorSettings:
+    """In: `config`: that of the mirror, with references to secrets resolved. Raises `InvalidMirrorSetting`."""
+    kafka = kafka_settings()
+    for name in config:
+        if name not in DOCS and name not in kafka:
+            hint = did_you_mean(name, [*DOCS, *kafka]) or f"There are {', '.join([*DOCS, *kafka])}."
+            raise InvalidMirrorSetting(f'a mirror has no setting "{name}"', hint=hint)
+    chosen = tuple(name for text in info.topics for name in _names(text))
+    if not chosen:
+        raise InvalidMirrorSetting("a mirror of no topics", hint="TOPICS '*' copies all that are not internal.")
+    try:
+        source = KafkaProperties({BOOTSTRAP: info.brokers, **{name: config[name] for name in kafka if name in config}})
+        source.tls()
+    except InvalidKafkaProperty as error:
+        raise InvalidMirrorSetting(error.message, hint=error.hint) from None
+    return MirrorSettings(
+        info.name,
+        _one_of(config, MODE, "exact"),
+        source,
+        TopicFilter(chosen, _names(config.get(EXCLUDED, ""))),
+        TopicFilter(_names(config.get(GROUPS, "*")), _names(config.get(GROUPS_EXCLUDED, ""))),
+        _one_of(config, EXISTING, "refuse", "adopt") == "adopt",
+        _look_ms(config),
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _one_of(config: Mapping[str, str], name: str, *values: str) -> str:
+    """The first is the default."""
+    value = config.get(name, values[0]).lower()
+    if value not in values:
+        raise InvalidMirrorSetting(f'{name} is "{value}"', hint=f"It is {' or '.join(values)}.")
+    return value
+
+
+def _look_ms(config: Mapping[str, str]) -> int:
+    text = config.get(LOOK_MS, "3000")
+    if not text.isdecimal() or int(text) < _LOOK_MS_MIN:
+        raise InvalidMirrorSetting(f'{LOOK_MS} is "{text}"', hint=f"It is a number, at least {_LOOK_MS_MIN}.")
+    return int(text)

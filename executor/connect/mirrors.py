@@ -1,0 +1,167 @@
+"""The mirrors of the catalog, while they run in this process: each is a task as a connector has, on a thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from millstream.errors import MillstreamError
+
+from ...logcore.client import LogClient
+from ...logcore.clients.routed_log import RoutedLog
+from ...logcore.mirrors.exact_mirror import ExactMirror, ExactMirrorSettings
+from ...logcore.mirrors.mirror_board import MirrorBoard
+from ...logcore.mirrors.mirror_errors import InvalidMirror
+from ...logcore.mirrors.mirror_source import MirrorSource
+from ...logcore.mirrors.mirror_target import MirrorLog
+from ...logcore.mirrors.mirrored_topics import release_topics
+from ...planner.mirror_info import MirrorInfo
+from .connector_secrets import Secrets
+from .mirror_settings import MirrorSettings, mirror_settings
+from .secret_vault import KnownSecrets
+from .task_worker import TaskState, TaskStatus, TaskWorker
+
+_LAST_PASS_S: Final = 10.0
+_STEP_S: Final = 0.1
+_log = structlog.get_logger("millstream.connect")
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorStatus:
+    """`board`: partitions, lag and throughput since the start here. `task`: None where it does not run."""
+
+    state: TaskState
+    board: MirrorBoard
+    task: TaskStatus | None
+
+    @property
+    def error(self) -> str | None:
+        """What keeps all of it, or else what keeps a part of it."""
+        return (self.task.error if self.task is not None else None) or self.board.error
+
+
+class Mirrors:
+    """Any thread may call any method; those that change one mirror are called one after the other."""
+
+    def __init__(self, log: LogClient, known_secrets: KnownSecrets) -> None:
+        self.known_secrets = known_secrets
+        self._log = log
+        self._running: dict[str, _RunningMirror] = {}
+        self._guard = threading.Lock()
+
+    def become(self, info: MirrorInfo) -> None:
+        """Runs, waits or has ended, as the catalog says from now on. Raises `LogError`."""
+        if info.state == "PROMOTED":
+            self.drop(info.name)
+            return
+        running = self._found(info.name)
+        if running is None:
+            self.begin_anew(info)
+        elif info.state == "PAUSED":
+            running.worker.pause()
+        else:
+            running.worker.resume()
+            running.worker.restart()
+
+    def begin_anew(self, info: MirrorInfo) -> None:
+        """With what its settings refer to now."""
+        self._stop(info.name)
+        if info.state == "PROMOTED":
+            return
+        running = _RunningMirror(self._log, info, Secrets(self.known_secrets))
+        with self._guard:
+            self._running[info.name] = running
+        running.worker.start()
+
+    def last_pass(self, info: MirrorInfo) -> str | None:
+        """Stops the mirror after all that the source has now, offsets of groups included, is here. What was left, where
+        the source does not answer or does not stop being written to."""
+        self._stop(info.name)
+        board, secrets = MirrorBoard(), Secrets(self.known_secrets)
+        try:
+            mirror = _opened(self._log, info, secrets, board)
+        except MillstreamError as error:
+            return secrets.scrub(error.message)
+        try:
+            deadline = time.monotonic() + _LAST_PASS_S
+            while not mirror.is_level():
+                mirror.step(_STEP_S)
+                if time.monotonic() > deadline:
+                    return f"{board.lag} offsets of the source were not here after {_LAST_PASS_S:.0f} s"
+            mirror.look()
+        except MillstreamError as error:
+            return secrets.scrub(error.message)
+        finally:
+            mirror.close()
+        return board.error
+
+    def drop(self, name: str) -> None:
+        """Also of one that does not run: everybody may write its topics from now on. Raises `LogError`."""
+        self._stop(name)
+        if self._log.capabilities.copies:
+            released = release_topics(mirror_log(self._log), name)
+            if released:
+                _log.info("mirror has let go of topics", mirror=name, topics=", ".join(released))
+
+    def status(self, info: MirrorInfo) -> MirrorStatus:
+        running = self._found(info.name)
+        if running is None:
+            return MirrorStatus("STOPPED", MirrorBoard(), None)
+        task = running.worker.status()
+        return MirrorStatus(task.state, running.board, task)
+
+    def close(self) -> None:
+        """They go on where they stopped when they are started again."""
+        with self._guard:
+            running, self._running = list(self._running.values()), {}
+        for each in running:
+            each.worker.ask_to_stop()
+        for each in running:
+            each.worker.stop()
+
+    def _stop(self, name: str) -> None:
+        with self._guard:
+            running = self._running.pop(name, None)
+        if running is not None:
+            running.worker.stop()
+
+    def _found(self, name: str) -> _RunningMirror | None:
+        with self._guard:
+            return self._running.get(name)
+
+
+class _RunningMirror:
+    """One mirror: its task, and what it shows."""
+
+    def __init__(self, log: LogClient, info: MirrorInfo, secrets: Secrets) -> None:
+        self.board = MirrorBoard()
+        self.worker = TaskWorker(
+            info.name, 0, self._opening(log, info, secrets), secrets, paused=info.state == "PAUSED"
+        )
+
+    def _opening(self, log: LogClient, info: MirrorInfo, secrets: Secrets) -> Callable[[], ExactMirror]:
+        return lambda: _opened(log, info, secrets, self.board)
+
+
+def settings_of_mirror(info: MirrorInfo, secrets: Secrets) -> MirrorSettings:
+    """Raises `InvalidMirrorSetting`, `InvalidConnector` where a reference cannot be resolved."""
+    return mirror_settings(info, secrets.resolve(info.config))
+
+
+def mirror_log(log: LogClient) -> MirrorLog:
+    """The log as copies are written to it. Raises `InvalidMirror` where it takes none."""
+    if not log.capabilities.copies:
+        raise InvalidMirror("this log takes no copies: it belongs to others")
+    assert hasattr(log, "append_copies") or isinstance(log, RoutedLog), "a log of a kind that takes no copies"
+    return log  # pyright: ignore[reportReturnType]
+
+
+def _opened(log: LogClient, info: MirrorInfo, secrets: Secrets, board: MirrorBoard) -> ExactMirror:
+    settings = settings_of_mirror(info, secrets)
+    wanted = ExactMirrorSettings(info.name, settings.topics, settings.groups, settings.adopts, settings.look_ms)
+    return ExactMirror(mirror_log(log), MirrorSource(settings.source), wanted, board)

@@ -1,0 +1,192 @@
+"""Statements about mirrors."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Final
+
+from millstream.errors import InvalidStatement, Span, StatementError, did_you_mean
+
+from ...executor.connect.connector_secrets import Secrets, is_secret_name, sealed_value, shown_value
+from ...executor.connect.mirrors import settings_of_mirror
+from ...executor.connect.secret_vault import SecretKeyMissing
+from ...planner.mirror_info import MirrorInfo
+from ...sql.ast import ControlMirror, CreateMirror, Describe, DropMirror, Explain, Show
+from ..catalog.commands import PutMirror, RemoveMirror
+from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
+from ..engine.insight_entities import MirrorStall
+from ..engine.mirror_entities import MirrorDescribed, MirroredPartitionLine, MirrorLine, MirrorList
+from ..engine.request import Request
+from ..insight.mirror_stall import mirror_causes
+from ..security.statement_secrets import without_secrets
+from .create import command_id
+from .insight import cause_lines
+
+_DONE: Final = {"PAUSE": "paused", "RESUME": "resumed"}
+
+
+class UnknownMirror(StatementError):
+    """No mirror has this name."""
+
+    code = "UNKNOWN_MIRROR"
+
+
+class MirrorExists(StatementError):
+    """A mirror has this name already."""
+
+    code = "MIRROR_EXISTS"
+
+
+def create_mirror(statement: CreateMirror, request: Request) -> list[Entity]:
+    """CREATE MIRROR [IF NOT EXISTS] name FROM 'brokers' TOPICS 'names' [WITH (…)]."""
+    text = without_secrets(statement.text)
+    if statement.name in request.catalog.mirrors:
+        message = f"Mirror {statement.name} already exists"
+        if statement.if_not_exists:
+            return [Warned(statement_text=text, message=message)]
+        hint = "DROP MIRROR removes it; its topics stay."
+        raise MirrorExists(message, span=statement.span, hint=hint)
+    if not request.log.capabilities.copies:
+        raise InvalidStatement(
+            "a mirror needs a log of Millstream's own: the brokers of others give records other offsets",
+            span=statement.span,
+            hint="Run a Millstream with an embedded log, and mirror to that.",
+        )
+    config = {
+        name.lower(): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in statement.properties.items()
+        if value is not None
+    }
+    info = MirrorInfo(statement.name, statement.brokers, statement.topics, config, text)
+    settings_of_mirror(info, Secrets(request.mirrors.known_secrets))
+    kept, warnings = _kept(info, request)
+    offset = request.store.submit(PutMirror(mirror=kept, statement=text))
+    message = f"Mirror {info.name} copies from {info.brokers}."
+    return [_done(text, info.name, "create", message, offset, warnings)]
+
+
+def drop_mirror(statement: DropMirror, request: Request) -> list[Entity]:
+    """DROP MIRROR [IF EXISTS] name. Its topics stay, and everybody may write them."""
+    if statement.if_exists and statement.name not in request.catalog.mirrors:
+        return [Warned(statement_text=statement.text, message=f"Mirror '{statement.name}' does not exist.")]
+    known = _found(statement.name, request, statement.span)
+    offset = request.store.submit(RemoveMirror(name=known.name, statement=statement.text))
+    return [_done(statement.text, known.name, "drop", f"Mirror {known.name} dropped; its topics stay.", offset)]
+
+
+def control_mirror(statement: ControlMirror, request: Request) -> list[Entity]:
+    """PAUSE|RESUME|PROMOTE MIRROR name."""
+    known = _found(statement.name, request, statement.span)
+    if known.state == "PROMOTED":
+        raise InvalidStatement(
+            f"Mirror {known.name} is promoted: its topics are written here, and it copies nothing any more",
+            span=statement.span,
+            hint="To copy again, DROP MIRROR, and CREATE MIRROR with 'existing.topics'='adopt'.",
+        )
+    warnings: list[str] = []
+    if statement.action == "PROMOTE":
+        left = request.mirrors.last_pass(known)
+        changed, message = replace(known, state="PROMOTED"), f"Mirror {known.name} promoted: its topics can be written."
+        if left is not None:
+            warnings.append(f"Not all of the source may be here: {left}")
+    else:
+        changed = replace(known, state="PAUSED" if statement.action == "PAUSE" else "RUNNING")
+        message = f"Mirror {known.name} {_DONE[statement.action]}."
+    offset = request.store.submit(PutMirror(mirror=changed, statement=statement.text))
+    return [_done(statement.text, known.name, statement.action.lower(), message, offset, warnings)]
+
+
+def show_mirrors(statement: Show, request: Request) -> Entity:
+    """SHOW MIRRORS."""
+    lines = [_line(info, request) for _, info in sorted(request.catalog.mirrors.items())]
+    return MirrorList(statement_text=statement.text, mirrors=lines)
+
+
+def describe_mirror(statement: Describe, request: Request) -> Entity:
+    """DESCRIBE MIRROR name."""
+    info = _found(statement.name or "", request, statement.span)
+    status = request.mirrors.status(info)
+    board = status.board
+    return MirrorDescribed(
+        statement_text=statement.text,
+        mirror=_line(info, request),
+        partitions=[
+            MirroredPartitionLine(*where, found.end_offset, found.lag, found.phase, found.error)
+            for where, found in sorted(board.partitions.items())
+        ],
+        refused=dict(board.refused),
+        records=board.records,
+        bytes=board.bytes,
+        group_offsets=board.offsets_of_groups,
+        restarts=0 if status.task is None else status.task.restarts,
+        config={name: shown_value(name, value) for name, value in info.config.items()},
+    )
+
+
+def stalled_mirror(statement: Explain, request: Request) -> Entity:
+    """EXPLAIN STALL MIRROR name."""
+    info = _found(statement.mirror or "", request, statement.span)
+    causes = mirror_causes(info, request.mirrors.status(info), time.time_ns() // 1_000_000)
+    return MirrorStall(
+        statement_text=statement.text,
+        mirror=info.name,
+        state=_line(info, request).state,
+        stalled=any(cause.blocks for cause in causes),
+        causes=cause_lines(causes),
+    )
+
+
+def _found(name: str, request: Request, span: Span | None) -> MirrorInfo:
+    known = request.catalog.mirrors.get(name)
+    if known is None:
+        hint = did_you_mean(name, request.catalog.mirrors) or "SHOW MIRRORS lists them."
+        raise UnknownMirror(f"Mirror {name} does not exist", span=span, hint=hint)
+    return known
+
+
+def _line(info: MirrorInfo, request: Request) -> MirrorLine:
+    status = request.mirrors.status(info)
+    board, partitions = status.board, status.board.partitions
+    state = info.state if info.state == "PROMOTED" else str(status.state)
+    if state == "RUNNING" and (board.refused or any(each.phase == "STOPPED" for each in partitions.values())):
+        state = "DEGRADED"
+    return MirrorLine(
+        info.name,
+        state,
+        info.config.get("mode", "exact").lower(),
+        info.brokers,
+        list(info.topics),
+        len(partitions),
+        board.lag,
+        round(board.bytes_per_s),
+        status.error,
+    )
+
+
+def _kept(info: MirrorInfo, request: Request) -> tuple[MirrorInfo, list[str]]:
+    """The mirror as the command topic may have it, secrets sealed, and a warning for each that was written out."""
+    vault, kept, warnings = request.mirrors.known_secrets.vault, dict(info.config), list[str]()
+    for name, value in info.config.items():
+        try:
+            kept[name], where = sealed_value(name, value, vault, secret=False), "It was sealed"
+        except SecretKeyMissing as error:
+            where = f"It is in the command topic, readable, because {error.message}"
+        if kept[name] != value or (where != "It was sealed" and is_secret_name(name)):
+            warnings.append(
+                f"{name} is written out in the statement. {where}. CREATE SECRET keeps a value out of statements;"
+                " '${secret:name}' refers to it."
+            )
+    return replace(info, config=kept), warnings
+
+
+def _done(
+    text: str, name: str, action: str, message: str, offset: int, warnings: list[str] | None = None
+) -> CurrentStatus:
+    return CurrentStatus(
+        statement_text=text,
+        command_id=command_id("mirror", name, action),
+        command_status=CommandState("SUCCESS", message),
+        command_sequence_number=offset,
+        warnings=list(warnings or ()),
+    )
