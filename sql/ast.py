@@ -433,15 +433,10 @@ class CreateMirror(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropMirror(Statement):
+class ControlMirror(Statement):
+    action: Literal["PAUSE", "RESUME", "PROMOTE", "DROP"]
     name: str
     if_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlMirror(Statement):
-    action: Literal["PAUSE", "RESUME", "PROMOTE"]
-    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -503,8 +498,7 @@ class Describe(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain(Statement):
-    """Exactly one of the four is set. `stall`: EXPLAIN STALL, why nothing comes out of the query; `connector`,
-    `mirror`: the same of those."""
+    """Exactly one is set but for `stall`: EXPLAIN STALL, why nothing comes out of the query, connector or mirror."""
 
     statement: Statement | None = None
     query_id: str | None = None

@@ -130,8 +130,9 @@ class StatementRules(FunctionRules):
         table = string_value(children[4]) if len(children) > 3 else None
         return ast.Resnapshot(name=children[2].name, table=table, **_place(children))
 
-    def drop_mirror(self, children: list[Any]) -> ast.DropMirror:
-        return ast.DropMirror(name=children[3].name, if_exists=children[2] is not None, **_place(children))
+    def drop_mirror(self, children: list[Any]) -> ast.ControlMirror:
+        exists = children[2] is not None
+        return ast.ControlMirror(action="DROP", name=children[3].name, if_exists=exists, **_place(children))
 
     def control_mirror(self, children: list[Any]) -> ast.ControlMirror:
         return ast.ControlMirror(action=children[0].type, name=children[2].name, **_place(children))

@@ -23,7 +23,7 @@ from .from_connector import create_from_connector
 from .functions import create_function, drop_function
 from .insert_values import insert_values
 from .insight import show_graph, show_lineage
-from .mirrors import control_mirror, create_mirror, drop_mirror
+from .mirrors import control_mirror, create_mirror
 from .places import in_its_place
 from .secrets import create_secret, drop_secret
 from .settings import define_variable, set_property, undefine_variable, unset_property
@@ -56,7 +56,6 @@ HANDLERS: Mapping[type[ast.Statement], Handler] = {
     ast.ControlConnector: control_connector,
     ast.Resnapshot: resnapshot,
     ast.CreateMirror: create_mirror,
-    ast.DropMirror: drop_mirror,
     ast.ControlMirror: control_mirror,
     ast.Show: show,
     ast.ShowLineage: show_lineage,

@@ -12,7 +12,7 @@ from ...executor.connect.connector_secrets import Secrets, is_secret_name, seale
 from ...executor.connect.mirrors import settings_of_mirror
 from ...executor.connect.secret_vault import SecretKeyMissing
 from ...planner.mirror_info import MirrorInfo
-from ...sql.ast import ControlMirror, CreateMirror, Describe, DropMirror, Explain, Show
+from ...sql.ast import ControlMirror, CreateMirror, Describe, Explain, Show
 from ..catalog.commands import PutMirror, RemoveMirror
 from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
 from ..engine.insight_entities import MirrorStall
@@ -66,17 +66,10 @@ def create_mirror(statement: CreateMirror, request: Request) -> list[Entity]:
     return [_done(text, info.name, "create", message, offset, warnings)]
 
 
-def drop_mirror(statement: DropMirror, request: Request) -> list[Entity]:
-    """DROP MIRROR [IF EXISTS] name. Its topics stay, and everybody may write them."""
-    if statement.if_exists and statement.name not in request.catalog.mirrors:
-        return [Warned(statement_text=statement.text, message=f"Mirror '{statement.name}' does not exist.")]
-    known = _found(statement.name, request, statement.span)
-    offset = request.store.submit(RemoveMirror(name=known.name, statement=statement.text))
-    return [_done(statement.text, known.name, "drop", f"Mirror {known.name} dropped; its topics stay.", offset)]
-
-
 def control_mirror(statement: ControlMirror, request: Request) -> list[Entity]:
-    """PAUSE|RESUME|PROMOTE MIRROR name."""
+    """PAUSE|RESUME|PROMOTE|DROP MIRROR name."""
+    if statement.action == "DROP":
+        return _drop_mirror(statement, request)
     known = _found(statement.name, request, statement.span)
     if known.state == "PROMOTED":
         raise InvalidStatement(
@@ -95,6 +88,15 @@ def control_mirror(statement: ControlMirror, request: Request) -> list[Entity]:
         message = f"Mirror {known.name} {_DONE[statement.action]}."
     offset = request.store.submit(PutMirror(mirror=changed, statement=statement.text))
     return [_done(statement.text, known.name, statement.action.lower(), message, offset, warnings)]
+
+
+def _drop_mirror(statement: ControlMirror, request: Request) -> list[Entity]:
+    """DROP MIRROR [IF EXISTS] name. Its topics stay, and everybody may write them."""
+    if statement.if_exists and statement.name not in request.catalog.mirrors:
+        return [Warned(statement_text=statement.text, message=f"Mirror '{statement.name}' does not exist.")]
+    known = _found(statement.name, request, statement.span)
+    offset = request.store.submit(RemoveMirror(name=known.name, statement=statement.text))
+    return [_done(statement.text, known.name, "drop", f"Mirror {known.name} dropped; its topics stay.", offset)]
 
 
 def show_mirrors(statement: Show, request: Request) -> Entity:

@@ -115,7 +115,7 @@ ROWS = (
     Row(ast.CreateConnector, "CREATE SOURCE CONNECTOR c WITH ('connector.class'='x', 'topic'='topic-one');", "admin"),
     Row(ast.Resnapshot, "RESNAPSHOT CONNECTOR c;", "admin"),
     Row(ast.CreateMirror, "CREATE MIRROR m FROM 'h:9092' TOPICS '*';", "admin"),
-    Row(ast.DropMirror, "DROP MIRROR m;", "admin"),
+    Row(ast.ControlMirror, "DROP MIRROR m;", "admin"),
     Row(ast.ControlMirror, "PROMOTE MIRROR m;", "admin"),
     Row(ast.Show, "SHOW MIRRORS;", "admin"),
     Row(ast.Describe, "DESCRIBE MIRROR m;", "admin"),

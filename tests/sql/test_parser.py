@@ -131,7 +131,7 @@ STATEMENTS: dict[str, ast.Statement] = {
         properties={"MODE": "exact", "groups": "g"},
         if_not_exists=True,
     ),
-    "DROP MIRROR IF EXISTS m": ast.DropMirror(name="M", if_exists=True),
+    "DROP MIRROR IF EXISTS m": ast.ControlMirror(action="DROP", name="M", if_exists=True),
     "PAUSE MIRROR m": ast.ControlMirror(action="PAUSE", name="M"),
     "RESUME MIRROR m": ast.ControlMirror(action="RESUME", name="M"),
     "PROMOTE MIRROR `m`": ast.ControlMirror(action="PROMOTE", name="m"),

@@ -18,8 +18,8 @@ from ..fetch_sessions import SLOTS
 from ..kafka_service import IDLE_MS, Desk
 from ..other_settings import OF_BROKERS, OF_GROUPS, check_changes
 from ..security.access import NotAllowed, check_administrable, check_administrator, may_see
-from ..security.mirrored_topics import check_no_mirror_named
 from ..security.peer import Peer
+from ..security.read_only_topics import check_no_mirror_named
 from ..setting_limits import NAME_BYTES_MAX, check_room, is_too_long
 from ..setting_origins import SettingOrigin, described, fixed, unknown, without_synonyms
 from ..wire.faults import code_of, message_of

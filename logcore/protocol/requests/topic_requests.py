@@ -16,8 +16,8 @@ from ...topic_rules import COORDINATORS
 from ..kafka_service import Desk
 from ..layout import NOBODY, TopicCreation
 from ..security.access import check_administrable, may_see
-from ..security.mirrored_topics import check_no_mirror_named, check_not_mirrored
 from ..security.peer import Peer
+from ..security.read_only_topics import check_no_mirror_named, check_not_mirrored
 from ..wire.apis import ADVERTISED_FROM, FEATURES, KNOWN
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
