@@ -25,6 +25,7 @@ from .external_rates import ExternalOptions, external_lines
 from .idle import idle_lines
 from .log_speed.lines import KafkaOptions, kafka_lines
 from .measuring import Measured, machine
+from .mirroring import MirroringOptions, mirroring_lines
 from .nexmark.measure import NexmarkOptions, nexmark_lines
 from .partitions import partition_lines
 from .pipelines import pipelines
@@ -38,7 +39,7 @@ from .state_growth import state_lines
 PARTS: Final = ("duckdb", "latency", "spark")
 ON_DEMAND: Final = (
     "nexmark", "cores", "idle", "planning", "partitions", "kafka", "serving", "replication", "state", "small",
-    "checkouts", "external",
+    "checkouts", "external", "mirroring",
 )  # fmt: skip
 """The first takes many minutes, the next compares one core with two, the others are not about the rows of queries."""
 _PARTITIONS_OPENED: Final = 10_000
@@ -83,6 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "external" in options.parts:
         chosen = ExternalOptions(options.rows, options.rounds, options.warm, options.partitions, options.seed)
         sys.stdout.write(as_text(external_lines(chosen)) + "\n")
+    if "mirroring" in options.parts:
+        chosen = MirroringOptions(options.rows, options.rounds, 6, options.seed)
+        sys.stdout.write(as_text(mirroring_lines(chosen)) + "\n")
     if "replication" in options.parts:
         _print_replication(options)
     if "serving" in options.parts:

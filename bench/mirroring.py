@@ -1,0 +1,100 @@
+"""How fast a mirror catches up: records of an Apache Kafka beside it, fetched only, and copied."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from millstream.logcore.client import RowRecords, TopicPartition
+from millstream.logcore.external.external_log import ExternalLog, ExternalLogSettings
+from millstream.logcore.external.kafka_properties import KafkaProperties
+from millstream.logcore.log import open_log
+from millstream.logcore.mirrors.exact_mirror import ExactMirror, ExactMirrorSettings
+from millstream.logcore.mirrors.mirror_source import MirrorSource, TopicFilter
+from millstream.logcore.mirrors.source_fetcher import SourceFetcher
+
+from .apache_kafka import AS_SHIPPED, VERSION, ApacheKafka, Unavailable
+from .bids import bids
+from .measuring import Measured, Stopwatch, median
+from .report import Line, rate_line
+
+_TOPIC: Final = "bids"
+_CHUNK: Final = 200_000
+_STEP_S: Final = 0.2
+_EVERYTHING: Final = TopicFilter(("*",))
+
+
+@dataclass(frozen=True, slots=True)
+class MirroringOptions:
+    rows: int
+    rounds: int
+    partitions: int
+    seed: int
+
+
+def mirroring_lines(options: MirroringOptions) -> list[Line]:
+    """Fetches and copies take turns; each copy goes into a new log on disk, with fsync."""
+    with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
+        try:
+            kafka = ApacheKafka(Path(folder, "kafka"), java_options=AS_SHIPPED)
+        except Unavailable as reason:
+            return [Line(f"Apache Kafka: not measured, {reason}")]
+        with kafka:
+            sys.stderr.write(f"bench: a mirror of Apache Kafka, {options.partitions} partitions …\n")
+            _fill(kafka.address, options)
+            fetched: list[Measured] = []
+            copied: list[Measured] = []
+            for number in range(options.rounds + 1):  # the first warms both up
+                fetched.append(_timed(options, lambda: _fetch(kafka.address, options)))
+                copied.append(_timed(options, lambda: _copy(kafka.address, Path(folder, f"copy-{number}"))))  # noqa: B023
+            fetch, copy = median(fetched[1:]), median(copied[1:])
+            of = f"Apache Kafka {VERSION}, {options.partitions} partitions"
+            return [
+                rate_line(f"{of}: fetched", fetch),
+                rate_line(f"{of}: copied by a mirror", copy, of=fetch, base="fetched", wanted="≥ 0.7"),
+            ]
+
+
+def _timed(options: MirroringOptions, work: Callable[[], None]) -> Measured:
+    watch = Stopwatch(options.rows, children=False)
+    with watch.running():
+        work()
+    return watch.measured
+
+
+def _fill(address: str, options: MirroringOptions) -> None:
+    with ExternalLog(ExternalLogSettings.of({"bootstrap.servers": address}, "bench_")) as log:
+        log.create_topic(_TOPIC, options.partitions)
+        for place, first in enumerate(range(0, options.rows, _CHUNK)):
+            table = bids(min(_CHUNK, options.rows - first), options.seed, first)
+            for start in range(0, table.num_rows, 5_000):
+                log.append(_TOPIC, place % options.partitions, RowRecords(table.slice(start, 5_000)))
+
+
+def _fetch(address: str, options: MirroringOptions) -> None:
+    source = MirrorSource(KafkaProperties({"bootstrap.servers": address}))
+    places = [TopicPartition(_TOPIC, number) for number in range(options.partitions)]
+    left = {place: source.ends(place).high_watermark for place in places}
+    fetcher = SourceFetcher(source.router)
+    for place in places:
+        fetcher.seek(place, 0)
+    while left:
+        for answer in fetcher.take(_STEP_S):
+            if not (answer.fetched and answer.fetched.records) and answer.offset >= left.get(answer.where, 0):
+                left.pop(answer.where, None)
+    fetcher.close()
+    source.close()
+
+
+def _copy(address: str, folder: Path) -> None:
+    with open_log(folder) as log:
+        source = MirrorSource(KafkaProperties({"bootstrap.servers": address}))
+        mirror = ExactMirror(log, source, ExactMirrorSettings("bench", _EVERYTHING, _EVERYTHING, look_ms=60_000))
+        mirror.step(_STEP_S)
+        while mirror.lag() or not mirror.board.records:
+            mirror.step(_STEP_S)
+        mirror.close()
