@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .clients.admin import Admin as Admin
     from .clients.consumer import Consumer as Consumer
     from .clients.producer import Producer as Producer
+    from .records.batch import EncodedBatch
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 
@@ -146,6 +147,10 @@ class TransactionalProducer(Protocol):
 
     def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> None:
         """Writes records that nobody with `read_committed` sees before `commit`."""
+        ...
+
+    def append_batch(self, topic: str, partition: int, batch: EncodedBatch) -> int:
+        """The same of a batch that somebody else has encoded. Returns its first offset."""
         ...
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -21,18 +22,25 @@ from ...logcore.external.kafka_properties import (
 from ...logcore.mirrors.mirror_source import TopicFilter
 from ...planner.mirror_info import MirrorInfo
 
-MirrorMode = Literal["exact"]
+MirrorMode = Literal["exact", "renamed"]
 
 MODE: Final = "mode"
+ALIAS: Final = "alias"
+TARGET_ALIAS: Final = "target.alias"
+COMMITS: Final = "sync.group.offsets.enabled"
 EXCLUDED: Final = "topics.exclude"
 GROUPS: Final = "groups"
 GROUPS_EXCLUDED: Final = "groups.exclude"
 EXISTING: Final = "existing.topics"
 LOOK_MS: Final = "refresh.interval.ms"
 _LOOK_MS_MIN: Final = 100
+_ALIAS: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 DOCS: Final[Mapping[str, str]] = {
-    MODE: "exact (default): the same names and offsets.",
+    MODE: "exact (default): the same names and offsets. renamed: names as MirrorMaker 2 gives them.",
+    ALIAS: "Of the source, in mode renamed: its topic t is alias.t here. Letters, digits, _ and -.",
+    TARGET_ALIAS: "Of this log, in mode renamed: topics that came from it are not copied back. Default millstream.",
+    COMMITS: "true (default), or false: in mode renamed, offsets of groups are told in checkpoints only.",
     EXCLUDED: "Topics that are not copied, as in TOPICS, separated by commas.",
     GROUPS: "Consumer groups whose committed offsets are copied, in the same way. Default: *; empty for none.",
     GROUPS_EXCLUDED: "Groups that are not copied.",
@@ -62,6 +70,9 @@ class MirrorSettings:
     groups: TopicFilter
     adopts: bool
     look_ms: int
+    alias: str = ""
+    target: str = ""
+    commits: bool = True
 
 
 def kafka_settings() -> list[str]:
@@ -76,6 +87,7 @@ def mirror_settings(info: MirrorInfo, config: Mapping[str, str]) -> MirrorSettin
         if name not in DOCS and name not in kafka:
             hint = did_you_mean(name, [*DOCS, *kafka]) or f"There are {', '.join([*DOCS, *kafka])}."
             raise InvalidMirrorSetting(f'a mirror has no setting "{name}"', hint=hint)
+    mode: MirrorMode = "renamed" if _one_of(config, MODE, "exact", "renamed") == "renamed" else "exact"
     chosen = tuple(name for text in info.topics for name in _names(text))
     if not chosen:
         raise InvalidMirrorSetting("a mirror of no topics", hint="TOPICS '*' copies all that are not internal.")
@@ -86,12 +98,15 @@ def mirror_settings(info: MirrorInfo, config: Mapping[str, str]) -> MirrorSettin
         raise InvalidMirrorSetting(error.message, hint=error.hint) from None
     return MirrorSettings(
         info.name,
-        _one_of(config, MODE, "exact"),
+        mode,
         source,
         TopicFilter(chosen, _names(config.get(EXCLUDED, ""))),
         TopicFilter(_names(config.get(GROUPS, "*")), _names(config.get(GROUPS_EXCLUDED, ""))),
         _one_of(config, EXISTING, "refuse", "adopt") == "adopt",
         _look_ms(config),
+        _alias(config, ALIAS, "") if mode == "renamed" else "",
+        _alias(config, TARGET_ALIAS, "millstream") if mode == "renamed" else "",
+        _one_of(config, COMMITS, "true", "false") == "true",
     )
 
 
@@ -105,6 +120,16 @@ def _one_of(config: Mapping[str, str], name: str, *values: str) -> str:
     if value not in values:
         raise InvalidMirrorSetting(f'{name} is "{value}"', hint=f"It is {' or '.join(values)}.")
     return value
+
+
+def _alias(config: Mapping[str, str], name: str, otherwise: str) -> str:
+    """No dot: it ends where the first one stands."""
+    text = config.get(name, otherwise)
+    if not _ALIAS.fullmatch(text):
+        raise InvalidMirrorSetting(
+            f'{name} is "{text}"', hint="It has letters, digits, _ and - only, and is not empty."
+        )
+    return text
 
 
 def _look_ms(config: Mapping[str, str]) -> int:

@@ -20,6 +20,7 @@ from ...logcore.mirrors.mirror_errors import InvalidMirror
 from ...logcore.mirrors.mirror_source import MirrorSource
 from ...logcore.mirrors.mirror_target import MirrorLog
 from ...logcore.mirrors.mirrored_topics import release_topics
+from ...logcore.mirrors.renamed_mirror import RenamedMirror, RenamedMirrorSettings
 from ...planner.mirror_info import MirrorInfo
 from .connector_secrets import Secrets
 from .mirror_settings import MirrorSettings, mirror_settings
@@ -28,6 +29,8 @@ from .task_worker import TaskState, TaskStatus, TaskWorker
 
 _LAST_PASS_S: Final = 10.0
 _STEP_S: Final = 0.1
+
+Mirror = ExactMirror | RenamedMirror
 _log = structlog.get_logger("millstream.connect")
 
 
@@ -144,7 +147,7 @@ class _RunningMirror:
             info.name, 0, self._opening(log, info, secrets), secrets, paused=info.state == "PAUSED"
         )
 
-    def _opening(self, log: LogClient, info: MirrorInfo, secrets: Secrets) -> Callable[[], ExactMirror]:
+    def _opening(self, log: LogClient, info: MirrorInfo, secrets: Secrets) -> Callable[[], Mirror]:
         return lambda: _opened(log, info, secrets, self.board)
 
 
@@ -161,7 +164,14 @@ def mirror_log(log: LogClient) -> MirrorLog:
     return log  # pyright: ignore[reportReturnType]
 
 
-def _opened(log: LogClient, info: MirrorInfo, secrets: Secrets, board: MirrorBoard) -> ExactMirror:
+def _opened(log: LogClient, info: MirrorInfo, secrets: Secrets, board: MirrorBoard) -> Mirror:
     settings = settings_of_mirror(info, secrets)
-    wanted = ExactMirrorSettings(info.name, settings.topics, settings.groups, settings.adopts, settings.look_ms)
-    return ExactMirror(mirror_log(log), MirrorSource(settings.source), wanted, board)
+    target, source = mirror_log(log), MirrorSource(settings.source)
+    name, topics, groups = settings.name, settings.topics, settings.groups
+    if settings.mode == "exact":
+        exact = ExactMirrorSettings(name, topics, groups, settings.adopts, settings.look_ms)
+        return ExactMirror(target, source, exact, board)
+    renamed = RenamedMirrorSettings(
+        name, settings.alias, settings.target, topics, groups, settings.commits, settings.look_ms
+    )
+    return RenamedMirror(target, source, renamed, board)

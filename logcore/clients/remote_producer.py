@@ -16,7 +16,7 @@ from ..protocol.routing import CoordinatorKey, Router
 from ..protocol.sender import Sender
 from ..protocol.wire.apis import Api
 from ..protocol.wire.messages import Fields
-from ..records.batch import NO_PRODUCER, BatchProducer
+from ..records.batch import NO_PRODUCER, BatchProducer, EncodedBatch, in_the_name_of
 from ..records.codec import encode
 
 TRANSACTION_TIMEOUT: Final = timedelta(minutes=15)
@@ -90,10 +90,22 @@ class RemoteTransactionalProducer:
         self._check_open()
         where = TopicPartition(topic, partition)
         self._announce(where)
-        sequence = self._sequences.get(where, 0)
-        batches = encode(records, BatchProducer(self.producer_id, self.epoch, sequence, transactional=True))
-        if not batches:
-            return
+        batches = encode(records, self._place(where))
+        if batches:
+            self._send(where, batches)
+
+    def append_batch(self, topic: str, partition: int, batch: EncodedBatch) -> int:
+        """Writes a batch as somebody else has encoded it, in this producer's name, and returns its first offset."""
+        self._check_open()
+        where = TopicPartition(topic, partition)
+        self._announce(where)
+        return self._send(where, [in_the_name_of(self._place(where), batch)])
+
+    def _place(self, where: TopicPartition) -> BatchProducer:
+        return BatchProducer(self.producer_id, self.epoch, self._sequences.get(where, 0), transactional=True)
+
+    def _send(self, where: TopicPartition, batches: list[EncodedBatch]) -> int:
+        """The first offset."""
         in_doubt, self._in_doubt = self._in_doubt, True
         if self._has_coordinator_here:
             self._partitions.add(where)
@@ -103,6 +115,7 @@ class RemoteTransactionalProducer:
         self._sequences[where] = sent.next_sequence
         self._in_doubt = in_doubt
         fp("txn.data_written")
+        return sent.first_offset
 
     def _announce(self, where: TopicPartition) -> None:
         """Not to a node of this process that is alone: there the write itself does that."""

@@ -248,6 +248,9 @@ class ExternalProducer:
     def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> None:
         self._producer.append(self._names.topic(topic), partition, records)
 
+    def append_batch(self, topic: str, partition: int, batch: EncodedBatch) -> int:
+        return self._producer.append_batch(self._names.topic(topic), partition, batch)
+
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         self._producer.send_offsets(self._names.group(group), _on_brokers(self._names, offsets))
 

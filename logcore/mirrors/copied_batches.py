@@ -9,12 +9,12 @@ from ..protocol.wire.fetch_messages import AbortedTransaction, FetchedPartition
 from ..records.batch import (
     HEADER_SIZE,
     NO_PRODUCER,
-    TRANSACTIONAL,
+    NOBODY,
     BatchHeader,
     EncodedBatch,
     checksum_of,
+    in_the_name_of,
     read_header,
-    reseal,
 )
 from ..records.control import marker_commits
 from ..records.thinning import fillers
@@ -104,7 +104,4 @@ def _of_nobody(header: BatchHeader, batch: memoryview) -> EncodedBatch:
     copied = bytearray(batch)
     if header.producer_id == NO_PRODUCER and not header.transactional:
         return EncodedBatch([copied], header)
-    stripped = header._replace(
-        attributes=header.attributes & ~TRANSACTIONAL, producer_id=NO_PRODUCER, producer_epoch=-1, base_sequence=-1
-    )
-    return reseal([copied], stripped)
+    return in_the_name_of(NOBODY, EncodedBatch([copied], header))

@@ -33,7 +33,7 @@ from .mirror_board import MirrorBoard
 from .mirror_errors import DivergedMirror
 from .mirror_source import MirrorSource, PartitionEnds, TopicFilter
 from .mirror_target import MirrorLog
-from .mirrored_groups import MirroredGroups
+from .mirrored_groups import MirroredGroups, Translated
 from .mirrored_topics import MirroredTopics
 from .source_fetcher import SourceAnswer, SourceFetcher
 
@@ -110,9 +110,14 @@ class ExactMirror:
         for topic, why in found.stopped.items():
             for where in [where for where in self._copies if where.topic == topic]:
                 self._stop(where, why)
-        ends = {where: copy.end_offset for where, copy in self._copies.items()}
-        self.board.offsets_of_groups += self._groups.copy(ends)
+        self.board.offsets_of_groups += self._groups.copy(self._translate)
         self._next_look = time.monotonic() + self._settings.look_ms / 1000
+
+    def _translate(self, where: TopicPartition, offset: int) -> Translated | None:
+        """Offsets mean the same at both logs. Nobody is sent beyond the end of the copy: what comes there later would
+        be skipped."""
+        copy = self._copies.get(where)
+        return None if copy is None else Translated(where, min(offset, copy.end_offset))
 
     def lag(self) -> int | None:
         return self.board.lag

@@ -1,9 +1,10 @@
-"""Committed offsets of consumer groups, copied one to one: offsets mean the same at both logs."""
+"""Committed offsets of consumer groups, as they are in the copies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 from millstream.errors import LogError
 
@@ -15,6 +16,26 @@ from .mirror_target import MirrorLog
 _IDLE: Final = (GroupState.EMPTY, GroupState.DEAD)
 
 
+class Translated(NamedTuple):
+    """An offset of the source, as it is here."""
+
+    where: TopicPartition
+    offset: int
+
+
+class GroupOffset(NamedTuple):
+    """`offset`: here; `upstream`: at the source."""
+
+    offset: int
+    upstream: int
+    metadata: str
+
+
+GroupOffsets = dict[TopicPartition, GroupOffset]
+Translate = Callable[[TopicPartition, int], Translated | None]
+"""None where a partition is not copied, or what stands there is not known."""
+
+
 class MirroredGroups:
     """State: what was committed here last, so that a commit of somebody else is seen and stays."""
 
@@ -22,26 +43,30 @@ class MirroredGroups:
         self._log, self._source, self._wanted = log, source, wanted
         self._written: dict[tuple[str, TopicPartition], int] = {}
 
-    def copy(self, ends: Mapping[TopicPartition, int]) -> int:
-        """In: `ends`: of the copies. Returns how many offsets were committed. A group that reads here is left alone."""
-        return sum(self._copy(group, ends) for group in self._source.groups.names() if self._is_wanted(group))
+    def copy(self, translate: Translate) -> int:
+        """Returns how many offsets were committed. A group that reads here is left alone."""
+        return sum(self._commit(group, there) for group, there in self.translated(translate))
+
+    def translated(self, translate: Translate) -> Iterator[tuple[str, GroupOffsets]]:
+        """The groups at the source that have committed something, and what that is here."""
+        for group in self._source.groups.names():
+            if not self._is_wanted(group):
+                continue
+            with suppress(LogError):  # one that is deleted, or is of a kind that commits nothing
+                found: GroupOffsets = {}
+                for at, committed in self._source.groups.committed(group).items():
+                    place = translate(at, committed.offset)
+                    if place is not None:
+                        found[place.where] = GroupOffset(place.offset, committed.offset, committed.metadata)
+                if found:
+                    yield group, found
 
     def _is_wanted(self, group: str) -> bool:
         return bool(group) and not group.startswith("_millstream") and self._wanted.matches(group)
 
-    def _copy(self, group: str, ends: Mapping[TopicPartition, int]) -> int:
-        try:
-            there = {at: found for at, found in self._source.groups.committed(group).items() if at in ends}
-        except LogError:  # one that is deleted, or is of a kind that commits nothing
-            return 0
-        if not there:
-            return 0
+    def _commit(self, group: str, there: GroupOffsets) -> int:
         here = self._log.groups.committed(group)
-        news = {
-            at: min(found.offset, ends[at])
-            for at, found in there.items()
-            if self._is_news(group, at, found, here, ends)
-        }
+        news = {at: found.offset for at, found in there.items() if self._is_news(group, at, found.offset, here)}
         if not news or not self._is_idle(group):
             return 0
         notes = {at: CommitNote(there[at].metadata) for at in news}
@@ -51,16 +76,10 @@ class MirroredGroups:
         return len(news)
 
     def _is_news(
-        self,
-        group: str,
-        at: TopicPartition,
-        there: CommittedOffset,
-        here: Mapping[TopicPartition, CommittedOffset],
-        ends: Mapping[TopicPartition, int],
+        self, group: str, at: TopicPartition, offset: int, here: Mapping[TopicPartition, CommittedOffset]
     ) -> bool:
-        """Nobody is sent beyond the end of the copy: what comes there later would be skipped. Forward always; back only
-        what this mirror has committed itself."""
-        offset, known = min(there.offset, ends[at]), here.get(at)
+        """Forward always; back only what this mirror has committed itself."""
+        known = here.get(at)
         if known is None or offset > known.offset:
             return True
         return offset < known.offset == self._written.get((group, at))

@@ -160,6 +160,18 @@ def reseal(buffers: Sequence[Buffer], header: BatchHeader) -> EncodedBatch:
     return _sealed(buffers, header[:4], header[5:])
 
 
+def in_the_name_of(producer: BatchProducer, batch: EncodedBatch) -> EncodedBatch:
+    """The batch as one of this producer, written into its first buffer."""
+    attributes = batch.header.attributes & ~TRANSACTIONAL
+    header = batch.header._replace(
+        attributes=attributes | TRANSACTIONAL if producer.transactional else attributes,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=producer.base_sequence,
+    )
+    return reseal(batch.buffers, header)
+
+
 def _sealed(buffers: Sequence[Buffer], before: tuple[int, ...], behind: tuple[int, ...]) -> EncodedBatch:
     """In: the fields of the header before the checksum, and those behind it."""
     first = memoryview(buffers[0])

@@ -390,6 +390,10 @@ class _QueryProducer:
         with self._explained():
             self._producer.append(topic, partition, records)
 
+    def append_batch(self, topic: str, partition: int, batch: EncodedBatch) -> int:
+        with self._explained():
+            return self._producer.append_batch(topic, partition, batch)
+
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         with self._explained():
             self._producer.send_offsets(group, offsets)

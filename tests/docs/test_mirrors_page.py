@@ -33,6 +33,7 @@ def test_the_statements_run_in_their_order(tmp_path: Path) -> None:
             for block in others:
                 engine.execute(block, Session())
             assert not engine.catalog.mirrors
+            assert "orders" in engine.log.topics()
             assert {"orders_test", "others"}.isdisjoint(engine.log.topics())
             engine.log.append("orders", 0, rows(b"mine"))
 

@@ -62,7 +62,7 @@ def read_there(kafka: GuardedKafka, topic: str, partition: int, end_offset: int)
     found: Read = []
     deadline = time.monotonic() + _WAITS_S
     while time.monotonic() < deadline:
-        message = consumer.poll(0.5)
+        message: Any = consumer.poll(0.5)
         if message is None:
             continue
         if message.error() is not None:

@@ -163,6 +163,14 @@ def test_what_is_not_copied_is_told(engine: EmbeddedEngine, there: Log, address:
     assert [cause["code"] for cause in stall["causes"] if cause["blocks"]] == ["TOPIC_NOT_COPIED"]
 
 
+def test_a_renamed_mirror_has_the_names_of_mirrormaker(engine: EmbeddedEngine, there: Log, address: str) -> None:
+    create(engine, address, ", MODE='renamed', 'alias'='eu'")
+    eventually(lambda: engine.log.committed_offsets("group") == {TopicPartition("eu.orders", 0): 1})
+    assert [record[2] for record in records_of(engine.log, "eu.orders")] == [b'{"N": 1}', b'{"N": 2}']
+    assert (line(engine)["mode"], line(engine)["state"]) == ("renamed", "RUNNING")
+    engine.log.append("eu.orders", 0, rows(b"mine"))
+
+
 def test_secrets_of_a_mirror_are_shown_to_nobody(engine: EmbeddedEngine, address: str) -> None:
     settings = ", 'sasl.username'='ana', 'sasl.password'='hunter2', 'security.protocol'='SASL_PLAINTEXT'"
     (created,) = create(engine, address, settings)
@@ -178,6 +186,7 @@ def test_secrets_of_a_mirror_are_shown_to_nobody(engine: EmbeddedEngine, address
         ("CREATE MIRROR n FROM 'nowhere' TOPICS 'x';", InvalidMirrorSetting, "nowhere"),
         ("CREATE MIRROR n FROM 'h:9092' TOPICS ' ';", InvalidMirrorSetting, "a mirror of no topics"),
         ("CREATE MIRROR n FROM 'h:9092' TOPICS '*' WITH (MODE='close');", InvalidMirrorSetting, 'mode is "close"'),
+        ("CREATE MIRROR n FROM 'h:9092' TOPICS '*' WITH (MODE='renamed');", InvalidMirrorSetting, 'alias is ""'),
         ("CREATE MIRROR n FROM 'h:9092' TOPICS '*' WITH ('group'='x');", InvalidMirrorSetting, 'no setting "group"'),
         (
             "CREATE MIRROR n FROM 'h:9092' TOPICS '*' WITH ('refresh.interval.ms'='soon');",

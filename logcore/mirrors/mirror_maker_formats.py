@@ -1,0 +1,123 @@
+"""The names and records of MirrorMaker 2 (KIP-382, KIP-690), which its clients read."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+SEPARATOR: Final = "."
+HEARTBEATS: Final = "heartbeats"
+INTERNAL: Final = (".internal", "-internal", ".replica", "-replica")
+
+_LENGTH: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_OFFSETS: Final = struct.Struct(">qq")
+_VERSION: Final = struct.Struct(">h")
+_TIME: Final = struct.Struct(">q")
+_V0: Final = 0
+
+
+def remote_topic(alias: str, topic: str) -> str:
+    """
+    >>> remote_topic("a", "orders")
+    'a.orders'
+    """
+    return f"{alias}{SEPARATOR}{topic}"
+
+
+def offset_syncs_topic(source: str) -> str:
+    """At the target, which is where a mirror keeps it."""
+    return f"mm2-offset-syncs.{source}.internal"
+
+
+def checkpoints_topic(source: str) -> str:
+    return f"{source}.checkpoints.internal"
+
+
+def heartbeats_topic(source: str) -> str:
+    return remote_topic(source, HEARTBEATS)
+
+
+def sources_of(topic: str) -> Iterator[str]:
+    """The aliases of the logs through which the topic has come, the nearest first; perhaps a topic's own dots.
+
+    >>> list(sources_of("b.a.orders"))
+    ['b', 'a']
+    """
+    *aliases, _ = topic.split(SEPARATOR)
+    yield from aliases
+
+
+def is_copied(topic: str, target: str) -> bool:
+    """Not what came from here, or what is of MirrorMaker's or Connect's own.
+
+    >>> [is_copied(topic, "here") for topic in ("orders", "there.orders", "here.orders", "a.checkpoints.internal")]
+    [True, True, False, False]
+    """
+    return target not in sources_of(topic) and not topic.endswith(INTERNAL) and not topic.startswith("mm2-")
+
+
+class OffsetSync(NamedTuple):
+    """The record at `upstream` of a partition of the source is the one at `downstream` here."""
+
+    topic: str
+    partition: int
+    upstream: int
+    downstream: int
+
+    @property
+    def key(self) -> bytes:
+        return _string(self.topic) + _INT32.pack(self.partition)
+
+    @property
+    def value(self) -> bytes:
+        return _OFFSETS.pack(self.upstream, self.downstream)
+
+    @classmethod
+    def read(cls, key: bytes, value: bytes) -> OffsetSync:
+        """Raises ValueError for other bytes."""
+        try:
+            (length,) = _LENGTH.unpack_from(key)
+            (partition,) = _INT32.unpack_from(key, 2 + length)
+            return cls(key[2 : 2 + length].decode(), partition, *_OFFSETS.unpack(value))
+        except struct.error as error:
+            raise ValueError(f"not an offset sync: {error}") from error
+
+
+class Checkpoint(NamedTuple):
+    """`topic`: as it is called here; `upstream`: committed at the source, `downstream`: the same here."""
+
+    group: str
+    topic: str
+    partition: int
+    upstream: int
+    downstream: int
+    metadata: str
+
+    @property
+    def key(self) -> bytes:
+        return _string(self.group) + _string(self.topic) + _INT32.pack(self.partition)
+
+    @property
+    def value(self) -> bytes:
+        return _VERSION.pack(_V0) + _OFFSETS.pack(self.upstream, self.downstream) + _string(self.metadata)
+
+
+class Heartbeat(NamedTuple):
+    source: str
+    target: str
+    time_ms: int
+
+    @property
+    def key(self) -> bytes:
+        return _string(self.source) + _string(self.target)
+
+    @property
+    def value(self) -> bytes:
+        return _VERSION.pack(_V0) + _TIME.pack(self.time_ms)
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return _LENGTH.pack(len(encoded)) + encoded
