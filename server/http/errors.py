@@ -10,7 +10,15 @@ import structlog
 from millstream.errors import LogError, MillstreamError, ServerError, Span, StatementError
 
 from ...executor.answers.pull_limits import PullLimitExceeded
-from ...logcore.errors import InvalidTimestamps, InvalidTopic, LogClosed, ProducerFenced, TopicExists, UnknownTopic
+from ...logcore.errors import (
+    InvalidTimestamps,
+    InvalidTopic,
+    LogClosed,
+    ProducerFenced,
+    ReadOnlyTopic,
+    TopicExists,
+    UnknownTopic,
+)
 from ...sql.splitting import split_tokens
 from ...sql.tokens import token_span, tokenize
 from ..engine.entities import Entity
@@ -60,6 +68,7 @@ _USERS_MISTAKES = (
     UnknownTopic,
     InvalidTopic,
     InvalidTimestamps,
+    ReadOnlyTopic,
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from ...logcore.client import LogClient, Topic
@@ -10,6 +11,7 @@ from ...logcore.clients.remote_cluster import RemoteCluster, TopicPlace
 from ...logcore.clients.routed_log import RoutedLog
 from ...logcore.external.external_log import ExternalLog
 from ...logcore.topic_rules import COORDINATORS, belongs_to_millstream
+from ...logcore.topic_settings import MIRROR, MIRRORED_ID
 from ..cluster.engine_log import EngineLog
 from ..engine.engine import Engine
 from ..foreign_rows import ForeignRows, is_own_name
@@ -59,6 +61,12 @@ class ProxiedLog:
         """For creating, changing and deleting."""
         rights.require([Need("ddl", topic)])
         _refuse_own(topic, "create, change or delete")
+
+    def check_settings(self, names: Iterable[str]) -> None:
+        """Those that say who writes a topic are set by mirrors only."""
+        held = {MIRROR, MIRRORED_ID}.intersection(names)
+        if held:
+            raise NotPermitted(f"{min(held)} is set by CREATE MIRROR and PROMOTE MIRROR, and by nobody else")
 
     def check_group(self, rights: Rights, group: str) -> None:
         rights.require([Need("group", group)])

@@ -18,6 +18,7 @@ from ...logcore.errors import (
     LogUnavailable,
     LogWriteFailed,
     NotNow,
+    ReadOnlyTopic,
     RecordsTooLarge,
     TopicExists,
     UnknownTopic,
@@ -77,7 +78,7 @@ def number_of(error: BaseException) -> int:
             return FORBIDDEN
         case UnknownTopic():
             return UNKNOWN_TOPIC_OR_PARTITION
-        case TopicExists() | InvalidTopic() | InvalidRecords():
+        case TopicExists() | InvalidTopic() | InvalidRecords() | ReadOnlyTopic():
             return INVALID_REQUEST
         case RecordsTooLarge():
             return 413

@@ -84,6 +84,7 @@ class V3Topics:
         _, body = await read_body(request, self._context.body_bytes_max)
         new, only_check = _new_topic(body), flag_in(body, "validate_only")
         self._log.check_change(rights, new.name)
+        self._log.check_settings(new.config or ())
 
         def create(links: Links) -> dict[str, Any]:
             try:
@@ -166,6 +167,7 @@ class V3Topics:
         self, request: Request, topic: str, changes: dict[str, str | None], *, only_check: bool = False
     ) -> Response:
         """A null value is the default."""
+        self._log.check_settings(changes)
 
         def change(links: Links) -> None:
             for setting in changes:
