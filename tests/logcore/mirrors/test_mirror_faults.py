@@ -13,9 +13,12 @@ from two_logs import TwoLogs, ends_of, records_of, rows, two_logs, until_level
 from millstream.logcore.client import Consumer, TopicPartition
 from millstream.logcore.clients.client_groups import GroupLog
 from millstream.logcore.errors import LogUnavailable
+from millstream.logcore.external.kafka_properties import KafkaProperties
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.mirrors.exact_mirror import ExactMirror
+from millstream.logcore.mirrors.mirror_source import MirrorSource, TopicFilter
 from millstream.logcore.mirrors.mirrored_topics import release_topics
+from millstream.logcore.mirrors.renamed_mirror import RenamedMirror, RenamedMirrorSettings
 from millstream.logcore.remote import RemoteLog
 from millstream.logcore.server import LogServer
 
@@ -51,23 +54,25 @@ def is_equal(logs: TwoLogs) -> bool:
 
 
 @pytest.mark.usefixtures("only_processes_die")
-def test_a_copier_that_is_killed_at_random_copies_everything_once(memory_folder: Path) -> None:
-    kill_copiers(memory_folder, kills=3, seed=1)
+@pytest.mark.parametrize("mode", ["exact", "renamed"])
+def test_a_copier_that_is_killed_at_random_copies_everything_once(memory_folder: Path, mode: str) -> None:
+    kill_copiers(memory_folder, mode, kills=3, seed=1)
 
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("only_processes_die")
-def test_a_copier_that_is_killed_often_copies_everything_once(memory_folder: Path) -> None:
-    kill_copiers(memory_folder, kills=count_of("KILLS", 100), seed=count_of("SEED", 2))
+@pytest.mark.parametrize("mode", ["exact", "renamed"])
+def test_a_copier_that_is_killed_often_copies_everything_once(memory_folder: Path, mode: str) -> None:
+    kill_copiers(memory_folder, mode, kills=count_of("KILLS", 100), seed=count_of("SEED", 2))
 
 
-def kill_copiers(folder: Path, kills: int, seed: int) -> None:
+def kill_copiers(folder: Path, mode: str, kills: int, seed: int) -> None:
     random_ = random.Random(seed)
     with open_log(folder / "there", sync="never") as there, LogServer(there, port=0) as server:
         there.create_topic("t", PARTITIONS)
-        written = 0
+        arguments, written = [str(folder / "here"), server.address, mode], 0
         for round_ in range(kills):
-            copier = killable.start(PROGRAM, [str(folder / "here"), server.address], folder / f"output-{round_}")
+            copier = killable.start(PROGRAM, arguments, folder / f"output-{round_}")
             deadline = time.monotonic() + 60
             while "copies" not in copier.printed():
                 assert copier.process.is_alive() and time.monotonic() < deadline, copier.errors()
@@ -79,8 +84,26 @@ def kill_copiers(folder: Path, kills: int, seed: int) -> None:
             copier.kill()
         with open_log(folder / "here", sync="never") as here:
             logs = TwoLogs(there, here, server.address)
-            logs.copy()
-            assert is_equal(logs)
+            if mode == "exact":
+                logs.copy()
+                assert is_equal(logs)
+            else:
+                copy_renamed(logs)
+                for number in range(PARTITIONS):
+                    assert values_of(here, "a.t", number) == values_of(there, "t", number)
+
+
+def copy_renamed(logs: TwoLogs) -> None:
+    everything = TopicFilter(("*",))
+    source = MirrorSource(KafkaProperties({"bootstrap.servers": logs.address}))
+    mirror = RenamedMirror(logs.here, source, RenamedMirrorSettings("m", "a", "b", everything, everything))
+    while not mirror.is_level():
+        mirror.step(0.05)
+    mirror.close()
+
+
+def values_of(log: Log, topic: str, partition: int) -> list[object]:
+    return [record[2] for record in records_of(log, topic, partition)]
 
 
 # The link is cut
