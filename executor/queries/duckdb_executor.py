@@ -18,6 +18,7 @@ from ..errors import UnknownQuery
 from ..executor import QueryStatus
 from ..figures import QueryFigures
 from ..spark.alignment import remove_run_topics, take_from_spark
+from ..state.databases import SharedDatabases
 from ..work_pool import work_pool
 from .query import QueryRuntime
 from .query_log import changelog_topic, forget_query, safe_name, start_positions
@@ -40,6 +41,7 @@ class DuckDBExecutor:
         self._properties = dict(properties or {})
         self._workers: dict[str, QueryWorker] = {}
         self._turns = Turns(client, work_pool())
+        self._databases = SharedDatabases(data_directory)
         self._guard = threading.Lock()
 
     def start(self, query: PersistentQuery) -> None:
@@ -100,7 +102,14 @@ class DuckDBExecutor:
     def _open(self, query: PersistentQuery) -> QueryRuntime:
         plan, client = query.plan, self._client
         take_over = partial(take_from_spark, plan, client, self._properties)
-        return QueryRuntime(plan, client, self._directory(query.id), self._properties, take_over=take_over)
+        return QueryRuntime(
+            plan,
+            client,
+            self._directory(query.id),
+            self._properties,
+            take_over=take_over,
+            open_database=self._databases.open,
+        )
 
     def _directory(self, query_id: str) -> Path | None:
         return None if self._data_directory is None else self._data_directory / safe_name(query_id)

@@ -54,6 +54,7 @@ from ..sink_writer import Output, SinkWriter
 from ..sources.idle import IdleTime
 from ..sources.source_reader import ReadBatch, SourceReader
 from ..state.changelog import changelog_records, offsets_used
+from ..state.databases import OpenDatabase, alone
 from ..state.lost_state import with_ends
 from ..state.store import StoreChanges
 from ..tasks import needs_time_order
@@ -106,6 +107,7 @@ class QueryRuntime:
 
     In: `state_directory`: the query's own directory; None keeps its state in memory. `properties`: the session's
     settings over those of the server; the plan's own go first. `take_over`: where it may have run on another executor.
+    `open_database`: what its state lies in, where it need not be alone.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class QueryRuntime:
         *,
         clock: Callable[[], float] = time.time,
         take_over: TakeOver | None = None,
+        open_database: OpenDatabase = alone,
     ) -> None:
         assert isinstance(plan.root, Sink)
         self.plan = plan
@@ -128,6 +131,7 @@ class QueryRuntime:
         self._settings = QuerySettings.of({**(properties or {}), **plan.properties}, threads=1)
         self._clock = clock
         self._take_over = take_over
+        self._open_database = open_database
         self._idle = IdleTime(self._settings.idle_ms, clock)
         self._sink = plan.root
         self._writer = SinkWriter(plan.root)
@@ -249,7 +253,13 @@ class QueryRuntime:
 
     def _recover(self) -> None:
         recovered = recover(
-            self.plan, self._client, self._state_directory, self._settings, self._meters, self._take_over
+            self.plan,
+            self._client,
+            self._state_directory,
+            self._settings,
+            self._meters,
+            self._take_over,
+            self._open_database,
         )
         self._positions, self._passed = dict(recovered.positions), {}
         self._reader = self._reader_from(recovered.positions)

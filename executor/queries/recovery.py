@@ -23,7 +23,7 @@ from ..figures import Meters
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
 from ..state.changelog import replay
-from ..state.connection import lock
+from ..state.databases import OpenDatabase, alone
 from ..state.lost_state import check_ends, check_not_ahead, committed_ends, whole_state
 from ..state.state_commits import StateCommits
 from ..state.state_file import StateFile, open_state
@@ -56,10 +56,12 @@ def recover(
     settings: QuerySettings,
     meters: Meters | None = None,
     take_over: TakeOver | None = None,
+    open_database: OpenDatabase = alone,
 ) -> RecoveredQuery:
     """Brings the query to the state after its last committed batch. Fences whoever ran it until now.
 
-    In: `state_directory`: the query's own; None keeps its state in memory.
+    In: `state_directory`: the query's own; None keeps its state in memory. `open_database`: for its state, unless it
+    must be alone.
     """
     producer = client.transactional_producer(plan.query_id) if take_over is None else take_over()
     fp("query.fenced")
@@ -69,7 +71,15 @@ def recover(
     with whole_state(plan.query_id):
         ends = _changelog_ends(plan, client) if stateful else {}
     check_ends(plan.query_id, noted, ends)
-    state = open_state(state_directory if stateful else None, plan, producer.epoch, ends, settings.engine)
+    calls_python = any(each.udfs for step in plan.steps() for each in step.expressions)
+    state = open_state(
+        state_directory if stateful else None,
+        plan,
+        producer.epoch,
+        ends,
+        settings.engine,
+        open_database=alone if calls_python else open_database,
+    )
     try:
         pipeline = Pipeline(
             plan,
@@ -81,7 +91,7 @@ def recover(
             side=state.side,
             names_expired=not client.capabilities.columnar,
         )
-        lock(state.connection)
+        state.lock()
         replay_changelog(plan, client, state, pipeline, ends, noted)
         commits = StateCommits(state, pipeline)
         return RecoveredQuery(producer, state, pipeline, commits, start_positions(client, plan, settings.start))

@@ -31,7 +31,6 @@ from ..queries.recovery import replay_changelog
 from ..record_error import RecordError, left_out
 from ..sink_writer import SinkWriter
 from ..state.changelog import changelog_records, offsets_used
-from ..state.connection import lock
 from ..state.lost_state import check_ends, whole_state
 from ..state.state_file import StateFile, open_state
 from ..state.store import StoreChanges
@@ -174,7 +173,7 @@ class BucketRuntime:
             settings = self._settings.engine
             self._state = open_state(directory, plan, producer.epoch, ends, settings, identity=identity)
             self._pipeline = self._new_pipeline(self._state)
-            lock(self._state.connection)
+            self._state.lock()
         assert self._pipeline is not None
         replay_changelog(self._stages.plan, self._client, self._state, self._pipeline, ends, marker.ends)
 

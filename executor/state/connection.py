@@ -57,12 +57,16 @@ class EngineSettings:
         )
 
 
-def open_connection(path: str = MEMORY, settings: EngineSettings | None = None) -> duckdb.DuckDBPyConnection:
-    """Opens a database that cannot reach anything but itself. Call `lock` once the set-up is done."""
+def open_connection(
+    path: str = MEMORY, settings: EngineSettings | None = None, *, directories: Sequence[str] = ()
+) -> duckdb.DuckDBPyConnection:
+    """Opens a database that cannot reach anything but itself. Call `lock` once the set-up is done.
+
+    In: `directories`: it may attach databases in these, and so its SQL may read and write there."""
     settings = settings or EngineSettings()
     config: dict[str, str | bool | int | float | list[str]] = {
         "async_threads": 0,  # else DuckDB makes eight for each database, to prefetch from remote files
-        "enable_external_access": False,
+        "enable_external_access": bool(directories),
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "allow_community_extensions": False,
@@ -94,7 +98,14 @@ def open_connection(path: str = MEMORY, settings: EngineSettings | None = None) 
     # DuckDB 2.0 computes what occurs twice in an expression once, in front of it, and so outside of its TRY.
     connection.execute("SET disabled_optimizers = 'common_subexpressions'")
     connection.execute(f"SET disabled_compression_methods = '{_TEXT_COMPRESSION}'")  # `config` ignores it
+    if directories:
+        connection.execute(f"SET allowed_directories = [{', '.join(map(_literal, directories))}]")
+        connection.execute("SET enable_external_access = false")
     return connection
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 class SideConnections:

@@ -66,8 +66,18 @@ def shares_of(limit: str | None) -> MemoryShares | None:
     return None if total is None else MemoryShares(total)
 
 
+_rooms: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, int] = weakref.WeakKeyDictionary()
+
+
+def set_room(connection: duckdb.DuckDBPyConnection, share: int) -> None:
+    """In: bytes that the query of this connection may use, where others share its DuckDB."""
+    _rooms[connection] = share
+
+
 def room_of_a_store(connection: duckdb.DuckDBPyConnection) -> int:
-    """Bytes for the rows of one store in memory: a quarter of what its DuckDB may use at most."""
+    """Bytes for the rows of one store in memory: a quarter of what its query may use at most."""
+    if connection in _rooms:
+        return _rooms[connection] // _TAKEN
     ((found,),) = connection.execute("SELECT current_setting('memory_limit')").fetchall()
     return (_bytes(found) or SHARE_MIN) // _TAKEN
 

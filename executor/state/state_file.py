@@ -18,7 +18,8 @@ import duckdb
 import structlog
 
 from ...planner.physical import PhysicalPlan
-from .connection import MEMORY, EngineSettings, SideConnections, open_connection
+from .connection import MEMORY, EngineSettings, SideConnections, lock
+from .databases import Database, OpenDatabase, alone
 from .laid_aside import LaidAside
 
 log = structlog.get_logger()
@@ -35,12 +36,14 @@ class StateFile:
     """An open state database. `applied`: changelog partition → the offset up to which it is contained. `side`: for
     statements without state."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None, applied: Mapping[int, int]) -> None:
-        self.connection = connection
+    def __init__(self, database: Database, path: Path | None, applied: Mapping[int, int]) -> None:
+        self._database = database
+        self.connection = connection = database.connection
         self.side = SideConnections(connection)
         self.path = path
         self.applied = dict(applied)
-        self._laid_aside = LaidAside(connection)
+        # In a shared instance it is bounded by that of all queries, and a limit of 0 bytes would fail what they do.
+        self._laid_aside = None if database.shared else LaidAside(connection)
         connection.execute(f"PREPARE _millstream_begin AS INSERT INTO {_APPLIED} VALUES ($1, $2)")
         connection.execute(
             f"PREPARE _millstream_move AS UPDATE {_APPLIED} SET applied_offset = $2 WHERE partition = $1"
@@ -53,16 +56,25 @@ class StateFile:
             self.connection.execute(f"EXECUTE {statement}({int(partition)}, {int(offset)})").fetchall()
         self.applied.update(applied)
         self.connection.execute("COMMIT")
-        self._laid_aside.clear()
+        if self._laid_aside is not None:
+            self._laid_aside.clear()
+
+    def lock(self) -> None:
+        """From here on no statement can change a setting."""
+        if not self._database.shared:
+            lock(self.connection)
 
     def close(self, cause: BaseException | None = None) -> None:
         """In: `cause`: why it is closed. Where that is damage to the file, the next start replays the changelog."""
         self.side.close()
-        self.connection.close()
+        try:
+            self._database.close()
+        finally:
+            if self.path is not None:
+                with _in_use_guard:
+                    _in_use.discard(self.path)
         if self.path is None:
             return
-        with _in_use_guard:
-            _in_use.discard(self.path)
         if cause is not None and _is_damage(cause):
             log.warning("state file set aside", path=str(self.path), problem=str(cause))
             _set_aside(self.path)
@@ -76,6 +88,7 @@ def open_state(
     settings: EngineSettings,
     *,
     identity: str = "",
+    open_database: OpenDatabase = alone,
 ) -> StateFile:
     """Opens the query's newest usable file, or a new one.
 
@@ -84,43 +97,43 @@ def open_state(
     file must be of, where the folder alone does not say it.
     """
     if directory is None:
-        connection = open_connection(MEMORY, settings)
-        _create_bookkeeping(connection, _print(plan, identity))
-        return StateFile(connection, None, {})
+        return _create(None, _print(plan, identity), settings, open_database)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     newest = max(directory.glob("state-*.duckdb"), default=None)
     if newest is not None:
-        found = _reopen(newest, _print(plan, identity), ends, settings)
+        found = _reopen(newest, _print(plan, identity), ends, settings, open_database)
         if found is not None:
             return found
-    return _create(directory, _print(plan, identity), epoch, settings)
+    return _create(_new_file(directory, epoch), _print(plan, identity), settings, open_database)
 
 
-def _reopen(path: Path, fingerprint: str, ends: Mapping[int, int], settings: EngineSettings) -> StateFile | None:
+def _reopen(
+    path: Path, fingerprint: str, ends: Mapping[int, int], settings: EngineSettings, open_database: OpenDatabase
+) -> StateFile | None:
     """None where the file must not be used. A file that nobody else uses is set aside then."""
     with _in_use_guard:
         if path in _in_use:
             return None
         _in_use.add(path)
-    connection: duckdb.DuckDBPyConnection | None = None
+    database: Database | None = None
     try:
-        connection = open_connection(str(path), settings)
-        applied = _read_bookkeeping(connection, fingerprint)
+        database = open_database(str(path), settings)
+        applied = _read_bookkeeping(database.connection, fingerprint)
         if _is_outdated(path, applied, ends):
-            _let_go(connection, path)
+            _let_go(database, path)
             log.info("state file too old for its changelog", path=str(path))
             _set_aside(path)
             return None
         ahead = {partition: at for partition, at in applied.items() if at > ends.get(partition, 0)}
         if not ahead:
-            return StateFile(connection, path, applied)
+            return StateFile(database, path, applied)
         problem = f"it is ahead of the changelog: {ahead}"
     except duckdb.Error as error:
         problem = str(error)
     except BaseException:
-        _let_go(connection, path)
+        _let_go(database, path)
         raise
-    _let_go(connection, path)
+    _let_go(database, path)
     if "Could not set lock" not in problem:
         log.warning("state file set aside", path=str(path), problem=problem)
         _set_aside(path)
@@ -141,11 +154,14 @@ def _is_outdated(path: Path, applied: Mapping[int, int], ends: Mapping[int, int]
     return time.time() - max(file.stat().st_mtime for file in files) > _LAG_S_MAX
 
 
-def _let_go(connection: duckdb.DuckDBPyConnection | None, path: Path) -> None:
-    if connection is not None:
-        connection.close()
-    with _in_use_guard:
-        _in_use.discard(path)
+def _let_go(database: Database | None, path: Path | None) -> None:
+    try:
+        if database is not None:
+            database.close()
+    finally:
+        if path is not None:
+            with _in_use_guard:
+                _in_use.discard(path)
 
 
 def _set_aside(path: Path) -> None:
@@ -157,21 +173,26 @@ def _set_aside(path: Path) -> None:
             os.replace(file, file.with_name(file.name + ".aside"))
 
 
-def _create(directory: Path, fingerprint: str, epoch: int, settings: EngineSettings) -> StateFile:
-    """A new, empty file. Older ones are removed: the next start must not find a zombie's."""
+def _new_file(directory: Path, epoch: int) -> Path:
+    """Where there is no other one: the next start must not find a zombie's."""
     path = directory / f"state-{epoch:010d}.duckdb"
     for file in directory.glob("state-*.duckdb*"):
         if not file.name.endswith(".aside"):
             file.unlink()
     with _in_use_guard:
         _in_use.add(path)
-    connection: duckdb.DuckDBPyConnection | None = None
+    return path
+
+
+def _create(path: Path | None, fingerprint: str, settings: EngineSettings, open_database: OpenDatabase) -> StateFile:
+    """A new, empty file; None keeps it in memory."""
+    database: Database | None = None
     try:
-        connection = open_connection(str(path), settings)
-        _create_bookkeeping(connection, fingerprint)
-        return StateFile(connection, path, {})
+        database = open_database(MEMORY if path is None else str(path), settings)
+        _create_bookkeeping(database.connection, fingerprint)
+        return StateFile(database, path, {})
     except BaseException:
-        _let_go(connection, path)
+        _let_go(database, path)
         raise
 
 

@@ -23,6 +23,7 @@ from millstream.executor.answers.push_query import PushQuery
 from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.sources import source_decoder
 from millstream.executor.state.connection import MEMORY, EngineSettings, lock, open_connection
+from millstream.executor.state.databases import SharedDatabases
 from millstream.logcore.log import open_log
 from millstream.planner.source_info import SourceInfo
 from millstream.planner.specs import SqlExpression
@@ -110,7 +111,17 @@ OWN_DATA_ONLY = (
 OWN_LIMIT = ("SET memory_limit = '1TB'", "RESET memory_limit")
 """What `LaidAside` leaves open where rows are kept for long: how much memory the connection may take."""
 KEEP_ROWS = ("worker", "push", "pull")
-CONNECTIONS = ("memory", "state", "worker", "push", "pull", "constants", "source timestamps", "sink timestamps")
+CONNECTIONS = (
+    "memory",
+    "state",
+    "worker",
+    "shared worker",
+    "push",
+    "pull",
+    "constants",
+    "source timestamps",
+    "sink timestamps",
+)
 
 
 @pytest.fixture
@@ -142,6 +153,12 @@ def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[duckd
             runtime = QueryRuntime(plan, log, tmp_path / "state")
             assert runtime.step()
             runtime.rest()  # no transaction is open then
+            found = runtime._recovered.state.connection  # type: ignore[union-attr]
+        case "shared worker":
+            shared = SharedDatabases(tmp_path / "queries")
+            runtime = QueryRuntime(plan, log, tmp_path / "queries" / "state", open_database=shared.open)
+            assert runtime.step()
+            runtime.rest()
             found = runtime._recovered.state.connection  # type: ignore[union-attr]
         case "push":
             push = PushQuery(replace(plan, root=plan.root.input), log)  # type: ignore[attr-defined]

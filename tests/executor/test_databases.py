@@ -1,0 +1,197 @@
+"""Databases of queries in one DuckDB instance: what one does reaches no other, and what ends gives its memory back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from hand_plans import count_plan, read_all, rows
+
+from millstream.executor.queries.query import QueryRuntime
+from millstream.executor.state import databases
+from millstream.executor.state.connection import MEMORY, EngineSettings
+from millstream.executor.state.databases import Database, SharedDatabases
+from millstream.executor.state.memory_shares import MemoryShares, room_of_a_store
+from millstream.logcore.log import open_log
+
+SETTINGS = EngineSettings(memory_limit="1GB", threads=1)
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> SharedDatabases:
+    return SharedDatabases(tmp_path)
+
+
+@pytest.fixture
+def pair(shared: SharedDatabases, tmp_path: Path) -> Iterator[tuple[Database, Database]]:
+    """One in a file, one in memory."""
+    opened = shared.open(str(tmp_path / "one.duckdb"), SETTINGS), shared.open(MEMORY, SETTINGS)
+    yield opened
+    for each in opened:
+        each.close()
+
+
+def count(database: Database) -> int:
+    ((found,),) = database.connection.execute("SELECT count(*) FROM t").fetchall()
+    return found
+
+
+def test_tables_and_statements_of_two_queries_do_not_meet(pair: tuple[Database, Database]) -> None:
+    for number, each in enumerate(pair):
+        each.connection.execute("CREATE TABLE t (a INTEGER)")
+        each.connection.execute(f"INSERT INTO t SELECT i FROM range({number + 1}) r(i)")
+        each.connection.execute(f"PREPARE p AS SELECT {number}")
+        each.connection.execute("CREATE TEMP TABLE own AS SELECT 1")
+    assert [count(each) for each in pair] == [1, 2]
+    assert [each.connection.execute("EXECUTE p").fetchall() for each in pair] == [[(0,)], [(1,)]]
+
+
+def test_a_transaction_that_fails_is_the_own_one_only(pair: tuple[Database, Database]) -> None:
+    for each in pair:
+        each.connection.execute("CREATE TABLE t (a INTEGER)")
+        each.connection.execute("BEGIN")
+        each.connection.execute("INSERT INTO t VALUES (1)")
+    with pytest.raises(duckdb.ConversionException):
+        pair[0].connection.execute("INSERT INTO t VALUES ('x')").fetchall()
+    pair[1].connection.execute("COMMIT")
+    pair[0].connection.execute("ROLLBACK")
+    assert [count(each) for each in pair] == [0, 1]
+
+
+def test_an_interrupted_statement_is_the_own_one_only(pair: tuple[Database, Database]) -> None:
+    found: list[object] = []
+
+    def run(database: Database, number: int) -> None:
+        try:
+            sql = f"SELECT sum(i % {number + 7}) FROM range({(30, 3)[number]}00000000) r(i)"
+            found.append((number, len(database.connection.execute(sql).fetchall())))
+        except duckdb.InterruptException:
+            found.append((number, "interrupted"))
+
+    threads = [threading.Thread(target=run, args=(each, number)) for number, each in enumerate(pair)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.1)
+    pair[0].connection.interrupt()
+    for thread in threads:
+        thread.join()
+    assert sorted(found, key=str) == [(0, "interrupted"), (1, 1)]
+
+
+def test_settings_are_locked_and_files_outside_of_the_folder_are_closed(
+    pair: tuple[Database, Database], tmp_path: Path
+) -> None:
+    outside = tmp_path.parent / "outside.csv"
+    outside.write_text("a\n1\n")
+    probes = ("SET memory_limit = '2GB'", "SET enable_external_access = true", f"ATTACH '{outside}.duckdb'",
+              f"SELECT * FROM read_csv('{outside}')", "SET allowed_directories = ['/']")  # fmt: skip
+    for each in pair:
+        for probe in probes:
+            with pytest.raises(duckdb.Error):
+                each.connection.execute(probe).fetchall()
+
+
+def test_a_file_is_the_same_whether_its_database_is_shared_or_alone(shared: SharedDatabases, tmp_path: Path) -> None:
+    path = str(tmp_path / "state's.duckdb")
+    for open_database in (shared.open, databases.alone, shared.open):
+        opened = open_database(path, SETTINGS)
+        opened.connection.execute("CREATE TABLE IF NOT EXISTS t (a INTEGER)")
+        opened.connection.execute("INSERT INTO t VALUES (1)")
+        opened.close()
+    opened = databases.alone(path, SETTINGS)
+    assert count(opened) == 3
+    opened.close()
+
+
+def test_what_was_not_committed_is_rolled_back_at_the_end(shared: SharedDatabases, tmp_path: Path) -> None:
+    path = str(tmp_path / "state.duckdb")
+    opened, other = shared.open(path, SETTINGS), shared.open(MEMORY, SETTINGS)
+    opened.connection.execute("CREATE TABLE t (a INTEGER)")
+    opened.connection.execute("BEGIN")
+    opened.connection.execute("INSERT INTO t VALUES (1)")
+    opened.close()
+    opened.close()  # twice does no harm
+    again = shared.open(path, SETTINGS)
+    assert count(again) == 0
+    again.close()
+    other.close()
+
+
+def test_queries_with_other_limits_and_too_many_queries_have_another_instance(
+    shared: SharedDatabases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "TENANTS_MAX", 2)
+    opened = [shared.open(MEMORY, SETTINGS) for _ in range(3)]
+    opened.append(shared.open(MEMORY, EngineSettings(memory_limit="500MB", threads=1)))
+    seen = [len(each.connection.execute("SELECT * FROM duckdb_databases()").fetchall()) for each in opened]
+    limits = {each.connection.execute("SELECT current_setting('memory_limit')").fetchone() for each in opened}
+    for each in opened:
+        each.close()
+    assert seen == [5, 5, 4, 4]  # with memory, system and temp
+    assert len(limits) == 2
+    assert not any(shared._instances.values())
+
+
+def test_each_query_has_room_of_its_own_in_memory(shared: SharedDatabases) -> None:
+    shares = MemoryShares(8 * 2**30)
+    opened = [shared.open(MEMORY, EngineSettings(threads=1, shares=shares)) for _ in range(2)]
+    rooms = [room_of_a_store(each.connection) for each in opened]
+    assert rooms[0] > rooms[1] > 0
+    for each in opened:
+        each.close()
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="the system does not tell")
+def test_a_hundred_databases_that_come_and_go_leave_memory_flat(shared: SharedDatabases, tmp_path: Path) -> None:
+    stays = shared.open(MEMORY, SETTINGS)
+
+    def come_and_go(number: int) -> None:
+        opened = [shared.open(str(tmp_path / f"{number}-{n}.duckdb") if n % 2 else MEMORY, SETTINGS) for n in range(20)]
+        for each in opened:
+            each.connection.execute("CREATE TABLE t AS SELECT i, repeat('x', 100) AS text FROM range(10000) r(i)")
+        for each in opened:
+            each.close()
+
+    come_and_go(0)
+    before = resident_bytes()
+    for number in range(1, 6):
+        come_and_go(number)
+    assert resident_bytes() - before < 30e6
+    assert stays.connection.execute("SELECT 1").fetchall() == [(1,)]
+    stays.close()
+
+
+def test_queries_in_one_instance_recover_each_for_itself(tmp_path: Path, shared: SharedDatabases) -> None:
+    with open_log(tmp_path / "log", sync="never") as log:
+        for topic in ("input", "counts"):
+            log.create_topic(topic, 1)
+        stays = shared.open(MEMORY, SETTINGS)
+        runtime = QueryRuntime(count_plan(), log, tmp_path / "state", open_database=shared.open)
+        fail = _failing_once(runtime)
+        for number in range(3):
+            log.append("input", 0, rows([("a", {"V": number, "W": "w"}, 10)]))
+            if number == 1:
+                with pytest.raises(duckdb.IOException):
+                    fail()
+            while runtime.step():
+                pass
+        runtime.close()
+        assert [record["value"]["N"] for record in read_all(log, "counts")] == [1, 2, 3]
+        assert stays.connection.execute("SELECT 42").fetchall() == [(42,)]
+        stays.close()
+
+
+def _failing_once(runtime: QueryRuntime) -> Callable[[], None]:
+    def fail() -> None:
+        with runtime._recovery_on_failure():
+            raise duckdb.IOException("no room")
+
+    return fail
