@@ -17,6 +17,7 @@ from ...planner.catalog import PersistentQuery
 from ..errors import UnknownQuery
 from ..executor import QueryStatus
 from ..figures import QueryFigures
+from ..sources.shared_reading import SharedReading
 from ..spark.alignment import remove_run_topics, take_from_spark
 from ..state.databases import SharedDatabases
 from ..work_pool import work_pool
@@ -42,6 +43,7 @@ class DuckDBExecutor:
         self._workers: dict[str, QueryWorker] = {}
         self._turns = Turns(client, work_pool())
         self._databases = SharedDatabases(data_directory)
+        self._reading = SharedReading(client)
         self._guard = threading.Lock()
 
     def start(self, query: PersistentQuery) -> None:
@@ -109,6 +111,7 @@ class DuckDBExecutor:
             self._properties,
             take_over=take_over,
             open_database=self._databases.open,
+            shared=self._reading,
         )
 
     def _directory(self, query_id: str) -> Path | None:

@@ -52,6 +52,7 @@ from ..inspection import inspected
 from ..record_error import RecordError, left_out
 from ..sink_writer import Output, SinkWriter
 from ..sources.idle import IdleTime
+from ..sources.shared_reading import SharedReading
 from ..sources.source_reader import ReadBatch, SourceReader
 from ..state.changelog import changelog_records, offsets_used
 from ..state.databases import OpenDatabase, alone
@@ -107,7 +108,7 @@ class QueryRuntime:
 
     In: `state_directory`: the query's own directory; None keeps its state in memory. `properties`: the session's
     settings over those of the server; the plan's own go first. `take_over`: where it may have run on another executor.
-    `open_database`: what its state lies in, where it need not be alone.
+    `open_database`: what its state lies in, where it need not be alone. `shared`: what other queries read.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class QueryRuntime:
         clock: Callable[[], float] = time.time,
         take_over: TakeOver | None = None,
         open_database: OpenDatabase = alone,
+        shared: SharedReading | None = None,
     ) -> None:
         assert isinstance(plan.root, Sink)
         self.plan = plan
@@ -132,6 +134,7 @@ class QueryRuntime:
         self._clock = clock
         self._take_over = take_over
         self._open_database = open_database
+        self._shared = shared
         self._idle = IdleTime(self._settings.idle_ms, clock)
         self._sink = plan.root
         self._writer = SinkWriter(plan.root)
@@ -266,7 +269,8 @@ class QueryRuntime:
         self._recovered = recovered
 
     def _reader_from(self, positions: Mapping[TopicPartition, int]) -> SourceReader:
-        return SourceReader(self._client, self.plan.sources(), positions, time_order=needs_time_order(self.plan))
+        in_time_order = needs_time_order(self.plan)
+        return SourceReader(self._client, self.plan.sources(), positions, time_order=in_time_order, shared=self._shared)
 
     @contextlib.contextmanager
     def _recovery_on_failure(self):
@@ -284,6 +288,7 @@ class QueryRuntime:
             writing.drop()
         self._ahead, self._writing = None, []
         if self._recovered is not None:
+            self._reader.close()
             self._recovered.state.close(cause)
             self._recovered = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,6 +115,13 @@ class Lane:
         """In: what was decoded of a fetch, in whatever order; pieces do not overlap."""
         insort(self._pending, piece, key=lambda each: int(each.offsets[0]))
         self._count += len(piece)
+
+    def take_over(self, pieces: Sequence[LanePiece], next_offset: int) -> None:
+        """What somebody else has read from `fetch_position` on; the position moves on."""
+        for piece in pieces:
+            self.put(piece)
+        self._fetched = sum(map(len, pieces)) or self._fetched
+        self.fetch_position = next_offset
 
     def cut_off(self, offset: int) -> None:
         """The records from this offset on are fetched again."""

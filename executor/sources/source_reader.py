@@ -21,6 +21,7 @@ from ..batch import ChangeBatch
 from ..record_error import RecordError
 from ..work_pool import SLICE_ROWS, work_pool
 from .lane import LanePiece
+from .shared_reading import SharedReading
 from .source_decoder import DecodedRecords
 from .time_order import Times, ranks, ready_counts, tables_first, topics_in_order
 from .topic_feed import TopicFeed
@@ -86,7 +87,7 @@ class SourceReader:
     """Reads the sources of one query. Not for several threads at once.
 
     In: `positions` names every partition to read. `time_order`: merge partitions by time (else partition by partition,
-    which is cheaper and right where partitions never meet).
+    which is cheaper and right where partitions never meet). `shared`: what other queries have read.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class SourceReader:
         positions: Mapping[TopicPartition, int],
         *,
         time_order: bool = True,
+        shared: SharedReading | None = None,
     ) -> None:
         self._time_order = time_order
         topics = topics_in_order(sources)
@@ -105,6 +107,7 @@ class SourceReader:
                 topic,
                 [source for source in tables_first(sources) if source.topic == topic],
                 {at.partition: offset for at, offset in sorted(positions.items()) if at.topic == topic},
+                shared,
             )
             for topic in topics
         ]
@@ -126,6 +129,11 @@ class SourceReader:
     def has_more(self) -> bool:
         """Whether something is pending, or was there and not fetched when a fetch looked last."""
         return any(feed.has_more for feed in self._feeds)
+
+    def close(self) -> None:
+        """It reads no more: others keep nothing for it."""
+        for feed in self._feeds:
+            feed.close()
 
     def read(
         self, max_bytes: int, ends: Mapping[TopicPartition, int] | None = None, max_records: int | None = None

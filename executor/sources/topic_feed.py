@@ -6,6 +6,7 @@ fetches are read and decoded by several threads, each some of the records.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from ..work_pool import work_pool
 from .lane import Lane, LanePiece
 from .same_topic import SameTopic
 from .schemas_topic import SchemasTopic
+from .shared_reading import SharedRead, SharedReader, SharedReading
 from .source_decoder import Records, SourceDecoder
 
 ERRORS_MAX = 10_000  # in one batch, about: an error costs kilobytes and the exact reading of its record
@@ -47,10 +49,18 @@ _Unit = list[_Run]
 class TopicFeed:
     """Reads one topic from the given positions on.
 
-    `sources` are the steps that read it; a self-join has two. Not for several threads at once.
+    `sources` are the steps that read it; a self-join has two. `shared`: what other queries have read of it. Not for
+    several threads at once.
     """
 
-    def __init__(self, log: LogClient, topic: str, sources: Sequence[Source], positions: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        log: LogClient,
+        topic: str,
+        sources: Sequence[Source],
+        positions: Mapping[int, int],
+        shared: SharedReading | None = None,
+    ) -> None:
         self._log = log
         self.topic = topic
         self.sources = tuple(sources)
@@ -58,6 +68,7 @@ class TopicFeed:
         self._decoders = tuple(SourceDecoder(source, schemas.schema) for source in sources)
         self.lanes = tuple(Lane(partition, position) for partition, position in positions.items())
         self._same = SameTopic(log, topic)
+        self._shared = None if shared is None else shared.join(topic, sources, positions)
         self._clean = True  # the last records that were decoded had few errors
         self._is_large = False  # the last fetch was, or that of its first lanes
 
@@ -75,6 +86,11 @@ class TopicFeed:
     def has_more(self) -> bool:
         """Whether something is pending or was not fetched yet."""
         return any(len(lane) or not lane.complete for lane in self.lanes)
+
+    def close(self) -> None:
+        """It reads no more."""
+        if self._shared is not None:
+            self._shared.leave()
 
     def fill(
         self,
@@ -97,16 +113,86 @@ class TopicFeed:
             is_low = lane.is_low or (wanted is not None and len(lane) < wanted.get(at, 0))
             if is_low and not lane.complete:
                 due.append((lane, end))
+        if due and ends is None and self._shared is not None and not self._shared.is_alone:
+            self._read_with_others(self._shared, [lane for lane, _ in due], max_bytes)
+        elif due:
+            self._put(*self._read(due, max_bytes, self._decoders, may_stop=ends is None))
+            if self._shared is not None:
+                self._shared.passed({lane.partition: lane.fetch_position for lane, _ in due})
+
+    def _read_with_others(self, shared: SharedReader, lanes: Sequence[Lane], max_bytes: int) -> None:
+        """Takes what others have read; reads on from there, for all, unless another one does."""
+        missing = [lane for lane in lanes if not self._take_shared(shared, lane, max_bytes)]
+        events = {lane: shared.claim(lane.partition, lane.fetch_position) for lane in missing}
+        mine = [lane for lane, event in events.items() if event is None]
+        if mine:
+            self._read_for_all(shared, mine, max_bytes)
+        left: list[Lane] = []
+        for lane, event in events.items():
+            if event is not None:
+                event.wait()
+                if not self._take_shared(shared, lane, max_bytes) and not len(lane):
+                    left.append(lane)
+        if left:
+            self._put(*self._read([(lane, None) for lane in left], max_bytes, self._decoders, may_stop=True))
+        shared.passed({lane.partition: lane.fetch_position for lane in lanes})
+
+    def _take_shared(self, shared: SharedReader, lane: Lane, max_bytes: int) -> bool:
+        """Whether that is as much as a fetch brings."""
+        found = shared.find(lane.partition, lane.fetch_position, max_bytes)
+        if not found:
+            return False
+        pieces = [shared.own(piece) for read in found for piece in read.after(lane.fetch_position)]
+        lane.take_over(pieces, found[-1].end)
+        self._same.check()
+        lane.complete = lane.fetch_position >= self._log.offsets(self.topic, lane.partition).last_stable_offset
+        return lane.complete or sum(piece.byte_count for piece in pieces) >= max_bytes
+
+    def _read_for_all(self, shared: SharedReader, lanes: Sequence[Lane], max_bytes: int) -> None:
+        begins = {lane: lane.fetch_position for lane in lanes}
+        try:
+            columns, decoders = shared.decoders()
+            pieces, left = self._read([(lane, None) for lane in lanes], max_bytes, decoders, may_stop=True)
+            failed = any(part.errors for _, piece in pieces for part in piece.decoded)
+            if failed and columns != shared.columns:
+                shared.share_no_more()
+                for lane, begin in begins.items():
+                    lane.fetch_position = begin
+                self._put(*self._read([(lane, None) for lane in lanes], max_bytes, self._decoders, may_stop=True))
+                return
+            self._put([(lane, shared.own(piece)) for lane, piece in pieces], left)
+            now = time.monotonic()
+            for lane, begin in begins.items():
+                end = lane.fetch_position
+                own = [each for of, each in pieces if of is lane and int(each.offsets[-1]) < end]
+                shared.publish(SharedRead(lane.partition, begin, end, tuple(own), columns, failed, now))
+        finally:
+            for lane, begin in begins.items():
+                shared.release(lane.partition, begin)
+
+    def _read(
+        self,
+        due: Sequence[tuple[Lane, int | None]],
+        max_bytes: int,
+        decoders: Sequence[SourceDecoder],
+        *,
+        may_stop: bool,
+    ) -> tuple[list[tuple[Lane, LanePiece]], Sequence[_Run]]:
+        """Fetches and decodes; what was decoded, and what is to be fetched again. In: lanes, and where to stop."""
         runs: list[_Run] = []
         byte_count = 0
         for (lane, end), fetched in zip(due, self._fetched([lane for lane, _ in due], max_bytes), strict=True):
             records, size = lane.records(fetched, end)
             runs += [_Run(lane, each) for each in records]
             byte_count += size
-        if due:
-            self._same.check()
-        if runs:
-            self._decode(runs, byte_count, may_stop=ends is None)
+        self._same.check()
+        return self._decode(runs, byte_count, decoders, may_stop=may_stop) if runs else ([], [])
+
+    def _put(self, pieces: Sequence[tuple[Lane, LanePiece]], left: Sequence[_Run]) -> None:
+        for lane, piece in pieces:
+            lane.put(piece)
+        for run in reversed(left):
+            run.lane.cut_off(int(run.records.offsets[0]))
 
     def _fetched(self, lanes: Sequence[Lane], max_bytes: int) -> list[Fetched]:
         """Side by side where there is much: the bytes are copied and unpacked."""
@@ -121,36 +207,37 @@ class TopicFeed:
             self._is_large = fetched[-1].next_offset - lanes[number].fetch_position >= UNIT_ROWS
         return fetched + work_pool().side_by_side(calls[len(fetched) :])
 
-    def _decode(self, runs: Sequence[_Run], byte_count: int, *, may_stop: bool) -> None:
-        """`may_stop`: when there are too many errors for one batch, the rest is fetched again for the next one."""
+    def _decode(
+        self, runs: Sequence[_Run], byte_count: int, decoders: Sequence[SourceDecoder], *, may_stop: bool
+    ) -> tuple[list[tuple[Lane, LanePiece]], Sequence[_Run]]:
+        """`may_stop`: when there are too many errors for one batch, the rest is left for the next one."""
         count = sum(len(run.records) for run in runs)
         self._is_large = count >= 2 * UNIT_ROWS
         units = _units(runs, self._unit_rows(count))
-        decode = partial(self._decode_unit, bytes_per_record=byte_count / count)
+        decode = partial(self._decode_unit, decoders=decoders, bytes_per_record=byte_count / count)
+        decoded: list[tuple[Lane, LanePiece]] = []
         done = error_count = 0
         for wave in _waves(units, WAVE_ROWS if self._clean else WARY_ROWS):
             for unit, pieces in zip(
                 wave, work_pool().side_by_side([partial(decode, unit) for unit in wave]), strict=True
             ):
-                for run, piece in zip(unit, pieces, strict=True):
-                    run.lane.put(piece)
-                error_count += max(sum(len(p.decoded[i].errors) for p in pieces) for i in range(len(self._decoders)))
+                decoded += [(run.lane, piece) for run, piece in zip(unit, pieces, strict=True)]
+                error_count += max(sum(len(p.decoded[i].errors) for p in pieces) for i in range(len(decoders)))
             done += len(wave)
             if may_stop and error_count > ERRORS_MAX:
                 break
         self._clean = error_count <= ERRORS_MAX
-        for run in reversed([run for unit in units[done:] for run in unit]):
-            run.lane.cut_off(int(run.records.offsets[0]))
+        return decoded, [run for unit in units[done:] for run in unit]
 
     def _unit_rows(self, count: int) -> int:
         if not self._clean:
             return WARY_ROWS
         return max(UNIT_ROWS, -(-count // (2 * work_pool().cores)))  # so that who is done first takes over from others
 
-    def _decode_unit(self, unit: _Unit, bytes_per_record: float) -> list[LanePiece]:
+    def _decode_unit(self, unit: _Unit, decoders: Sequence[SourceDecoder], bytes_per_record: float) -> list[LanePiece]:
         """A piece for each run."""
         records = _joined([run.records for run in unit])
-        decoded = [decoder.decode(records) for decoder in self._decoders]
+        decoded = [decoder.decode(records) for decoder in decoders]
         headers = _headers(records)
         pieces: list[LanePiece] = []
         begin = 0
