@@ -28,6 +28,7 @@ replicas'), reading 0.9 (fetch 0.3, decoding 0.3, one ChangeBatch 0.2), the oper
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -68,6 +69,7 @@ log = structlog.get_logger()
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 READ_AHEAD_RECORDS = 2_000  # smaller batches are done sooner than another thread is woken
+OFFSETS_S = 2.0  # how long offsets wait for others where batches give nothing: reading them again gives nothing again
 WRITES = 2  # batches at most that are left to other threads: one to encode, one to write
 
 DATA_ERRORS = (duckdb.DataError, duckdb.InvalidInputException, ArithmeticError, ValueError, CallTooLarge)
@@ -143,13 +145,14 @@ class QueryRuntime:
         self._encoding = threading.Lock()  # the writer is for one thread at a time
         self._max_records: int | None = None  # set while a record is searched that makes a batch fail
         self._recovered: RecoveredQuery | None = None
-        self._passed: dict[TopicPartition, int] = {}  # behind the committed offsets, up to here there are no records
+        self._passed: dict[TopicPartition, int] = {}  # behind the committed offsets, up to here nothing is to be done
+        self._gave_nothing_since_s = math.inf  # that there are batches whose offsets are not committed
         self._changelog_count: int | None = None
         self._recover()
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """Where the next batch begins: the committed offsets, or further where no records follow them."""
+        """Where the next batch begins: the committed offsets, or further where what follows them gave nothing."""
         return {**self._positions, **self._passed}
 
     def lag(self) -> dict[TopicPartition, int]:
@@ -219,7 +222,10 @@ class QueryRuntime:
     @property
     def rest_due_s(self) -> float:
         """Before then (`time.monotonic`) a query that is quiet need not come to rest: it has little to write."""
-        return 0.0 if self._recovered is None else self._recovered.commits.due_s
+        if self._recovered is None:
+            return 0.0
+        waits = not math.isinf(self._gave_nothing_since_s)
+        return max(self._recovered.commits.due_s, self._gave_nothing_since_s + OFFSETS_S if waits else 0.0)
 
     def rest(self) -> None:
         """Returns once everything is written that was computed, the committed offsets are where the next batch begins,
@@ -265,6 +271,7 @@ class QueryRuntime:
             self._open_database,
         )
         self._positions, self._passed = dict(recovered.positions), {}
+        self._gave_nothing_since_s = math.inf
         self._reader = self._reader_from(recovered.positions)
         self._recovered = recovered
 
@@ -385,13 +392,23 @@ class QueryRuntime:
 
     def _commit(self, run: RecoveredQuery, batch: ReadBatch, output: Output, changelog: _Changelog) -> None:
         errors = [*batch.errors, *output.errors]
-        applied = self._commit_to_log(run, batch, output, changelog, errors)
-        fp("query.before_store_commit")
-        run.commits.contain(applied, changelog.row_count)
-        fp("query.store_committed")
+        if output.records or changelog.records or errors or self._offsets_are_due():
+            applied = self._commit_to_log(run, batch, output, changelog, errors)
+            fp("query.before_store_commit")
+            run.commits.contain(applied, changelog.row_count)
+            fp("query.store_committed")
+        else:
+            self._passed = {**self._passed, **batch.positions}
         self._count(batch, output.record_count, output.cause_count, left_out(errors))
         if self._max_records is not None:
             self._max_records = None if self._max_records > MAX_BATCH_BYTES // 100 else self._max_records * 2
+
+    def _offsets_are_due(self) -> bool:
+        """A transaction costs more than all else that a small batch does, and a hundred queries that each want a few
+        records of a topic would write one each for every record."""
+        now = time.monotonic()
+        self._gave_nothing_since_s = min(self._gave_nothing_since_s, now)
+        return now >= self._gave_nothing_since_s + OFFSETS_S
 
     def _compute(self, run: RecoveredQuery, batch: ReadBatch) -> _Computed:
         self._meters.of((self._sink.id,))  # made here: `_encode` may be on another thread
@@ -429,6 +446,7 @@ class QueryRuntime:
         producer.commit()
         self._positions.update(moved)
         self._passed = {}
+        self._gave_nothing_since_s = math.inf
         return applied
 
     def _append_changes(self, run: RecoveredQuery, changelog: _Changelog) -> dict[int, int]:
