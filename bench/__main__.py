@@ -24,6 +24,7 @@ from .cores import CoresOptions, cores_lines
 from .external_rates import ExternalOptions, external_lines
 from .idle import idle_lines
 from .log_speed.lines import KafkaOptions, kafka_lines
+from .many import many_lines
 from .measuring import Measured, machine
 from .mirroring import MirroringOptions, mirroring_lines
 from .nexmark.measure import NexmarkOptions, nexmark_lines
@@ -39,7 +40,7 @@ from .state_growth import state_lines
 PARTS: Final = ("duckdb", "latency", "spark")
 ON_DEMAND: Final = (
     "nexmark", "cores", "idle", "planning", "partitions", "kafka", "serving", "replication", "state", "small",
-    "checkouts", "external", "mirroring",
+    "checkouts", "external", "many", "mirroring",
 )  # fmt: skip
 """The first takes many minutes, the next compares one core with two, the others are not about the rows of queries."""
 _PARTITIONS_OPENED: Final = 10_000
@@ -77,6 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(as_text(state_lines()) + "\n")
     if "small" in options.parts:
         sys.stdout.write(as_text(small_batch_lines(50 if options.rounds == 1 else 300, options.rounds)) + "\n")
+    if "many" in options.parts:
+        few = options.rounds == 1
+        sys.stdout.write(as_text(many_lines(20_000 if few else 200_000, 10 if few else 50)) + "\n")
     if "partitions" in options.parts:
         sys.stdout.write(as_text(partition_lines(_PARTITIONS_OPENED)) + "\n")
     if "kafka" in options.parts:
