@@ -18,6 +18,7 @@ from .batch import ChangeBatch
 from .columnar import ARROW, columnar_batch
 from .formats.codec import Encoder
 from .formats.registry import encoder
+from .operators.statement import readable
 from .partitioning import Partitions, byte_format, sink_partitions, split_by_partition
 from .record_error import RecordError
 from .sources.source_reader import ReadBatch, RecordHeaders
@@ -238,7 +239,7 @@ class _Timestamps:
     def apply(self, rows: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:
         """Rows without a usable timestamp are left out; which input records they come from (each once). A deletion and
         a row without value keep theirs."""
-        self._connection.register("batch", rows)
+        self._connection.register("batch", readable(rows))
         computed = self._connection.sql(self._sql).to_arrow_table()["t"].combine_chunks()
         self._connection.unregister("batch")
         keep = pc.or_(_array(rows, "_null"), pc.less(_array(rows, "_weight"), 0))

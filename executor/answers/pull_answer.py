@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..operators.statement import readable
 from ..updates import settle
 
 _PENDING_ROWS_MAX = 500_000
@@ -53,7 +54,7 @@ class AnswerRelation:
         self.row_count = self._connection.sql("SELECT count(*) FROM answer").fetchall()[0][0]
 
     def _load(self, rows: pa.Table, statement: str) -> None:
-        self._connection.register("arrived", rows)
+        self._connection.register("arrived", readable(rows))
         self._connection.execute(f"{statement} SELECT * FROM arrived")
         self._connection.unregister("arrived")
 

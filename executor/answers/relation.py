@@ -13,7 +13,7 @@ import duckdb
 
 from ...planner.steps.source import Source
 from ..batch import ChangeBatch
-from ..operators.statement import execute
+from ..operators.statement import execute, readable
 from ..sources.source_reader import empty_rows
 
 RELATION: Final = "source"
@@ -65,7 +65,7 @@ class SourceRelation:
     def _take_in(self, changes: ChangeBatch) -> None:
         if not changes.rows.num_rows:
             return
-        self._connection.register("batch", changes.rows)
+        self._connection.register("batch", readable(changes.rows))
         self._connection.execute("BEGIN")
         try:
             if self._source.kind == "TABLE":

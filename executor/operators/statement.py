@@ -38,6 +38,7 @@ class BatchStatement:
         self._connection = connection
         self._slots: dict[str, _Slot] = {}
         self._empty = {name: schema.empty_table() for name, schema in inputs.items()}
+        self._nested = {name: _nested_structs(schema) for name, schema in inputs.items()}
         relations: dict[str, str] = {}
         for name, table in self._empty.items():
             relation = f"_input_{next(_numbers)}"
@@ -51,13 +52,45 @@ class BatchStatement:
     def run(self, parameters: tuple[int, ...] = (), **tables: pa.Table) -> pa.Table:
         """The result, rows in the order in which DuckDB gives them (insertion order for plain projections)."""
         for name, table in tables.items():
-            self._slots[name].table = table
+            self._slots[name].table = _unsliced(table, self._nested[name])
         arguments = f"({', '.join(map(str, parameters))})" if parameters else ""
         try:
             return fetch(self._connection, f"EXECUTE {self.name}{arguments}")
         finally:
             for name in tables:
                 self._slots[name].table = self._empty[name]
+
+
+def readable(table: pa.Table) -> pa.Table:
+    """The table as DuckDB can read it: DuckDB refuses a struct inside of a struct or a list that is a slice."""
+    return _unsliced(table, _nested_structs(table.schema))
+
+
+def _nested_structs(schema: pa.Schema) -> tuple[int, ...]:
+    return tuple(position for position, field in enumerate(schema) if _holds_struct_in_struct(field.type))
+
+
+def _holds_struct_in_struct(type_: pa.DataType) -> bool:
+    children = [type_.field(i).type for i in range(type_.num_fields)]
+    if pa.types.is_struct(type_) and any(map(pa.types.is_struct, children)):
+        return True
+    return any(map(_holds_struct_in_struct, children))
+
+
+def _unsliced(table: pa.Table, positions: tuple[int, ...]) -> pa.Table:
+    for position in positions:
+        chunks = table.column(position).chunks
+        if any(map(_is_sliced, chunks)):
+            copies = [chunk.take(pa.array(range(len(chunk)))) if _is_sliced(chunk) else chunk for chunk in chunks]
+            table = table.set_column(position, table.schema.field(position), pa.chunked_array(copies))
+    return table
+
+
+def _is_sliced(array: pa.Array) -> bool:
+    """Whether an array of structs in it begins behind the start of its buffers."""
+    if isinstance(array, pa.StructArray):
+        return array.offset > 0 or any(_is_sliced(array.field(i)) for i in range(array.type.num_fields))
+    return isinstance(array, pa.ListArray | pa.MapArray) and _is_sliced(array.values)
 
 
 def fetch(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
