@@ -36,6 +36,7 @@ from ..steps.filter import LogicalFilter
 from ..steps.project import LogicalProject
 from ..steps.source import Scan
 from .pull_order import Ordered, with_order_selected
+from .window_bounds import check_window_bounds
 
 PUSH_INSTEAD = "See https://cnfl.io/queries for more info.\nAdd EMIT CHANGES if you intended to issue a push query."
 _PLACES = ("ROWPARTITION", "ROWOFFSET")
@@ -92,7 +93,10 @@ def _lookup(
     context: PlanningContext,
 ) -> PlannedPull:
     source = scan.source
-    _refuse_other_keys(source, query, scope)
+    full = context.settings.full_sql
+    _refuse_other_keys(source, query, scope, allow_null=full)
+    if query.where is not None and source.kind == "TABLE" and source.key_window is not None and not full:
+        check_window_bounds(query.where, source, scope.within("WHERE"))
     names = physical_names(source.schema)
     selected = [to_sql(named.expression, names) for named in node.values]
     conditions = []
@@ -222,7 +226,7 @@ def _refuse_not_kept(source: SourceInfo, query: Query, context: PlanningContext)
     )
 
 
-def _refuse_other_keys(source: SourceInfo, query: Query, scope: Scope) -> None:
+def _refuse_other_keys(source: SourceInfo, query: Query, scope: Scope, *, allow_null: bool) -> None:
     """Keys are looked up as they are: what IN lists for a key of a table is not read as another type first."""
     if source.kind == "STREAM" or query.where is None:
         return
@@ -234,6 +238,10 @@ def _refuse_other_keys(source: SourceInfo, query: Query, scope: Scope) -> None:
         for option in node.expressions:
             if option.find(exp.Column) is not None:
                 continue
+            if isinstance(unwrapped(option), exp.Null) and not allow_null:
+                raise InvalidStatement(
+                    f"Primary key columns can not be NULL: ({key.name} = null)", span=span_of(option)
+                )
             if not coercion.can_coerce(compile_expression(option, scope).type, key.type):
                 raise TypeMismatch(
                     f"{print_expression(option)} can not be converted to the type of the key column: "

@@ -7,9 +7,6 @@ one comparison of a table's only key column, a STRING.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
-from math import prod
-from typing import cast
 
 from sqlglot import exp
 
@@ -17,6 +14,7 @@ from millstream.errors import InvalidStatement, Span
 
 from ...planner.planning import PlannedBatch, PlannedPull
 from ...planner.pull.pull_queries import PUSH_INSTEAD
+from ...planner.pull.window_bounds import disjuncts_of
 from ...planner.source_info import SourceInfo
 from ...sql.ast import Query, span_of
 from ...sql.printing import print_expression
@@ -25,7 +23,6 @@ from ...sql.settings.property_table import PULL_LIMIT_CLAUSE, PULL_STREAMS, PULL
 from ...sql.types import STRING
 from .statement_settings import StatementSettings
 
-_DISJUNCTS_MAX = 1000
 _EQUALITIES = (exp.EQ, exp.In)
 _RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
 
@@ -44,7 +41,7 @@ def refuse_disabled(statement: Query, planned: PlannedPull | PlannedBatch, setti
             raise _scan_needed("Query requires table scan to be enabled.", statement.span)
         if statement.where is None:
             raise _scan_needed("Missing WHERE clause.", statement.span)
-        disjuncts = _disjuncts(statement.where)
+        disjuncts = disjuncts_of(statement.where)
         ranges = len(disjuncts) == 1 and settings.pull_range_scans
         for conjuncts in disjuncts:
             _check_disjunct(conjuncts, tables[0], ranges)
@@ -62,20 +59,6 @@ def _scan_needed(reason: str, span: Span | None) -> InvalidStatement:
         span=span,
         hint=f"Name the whole key in WHERE, or set {PULL_TABLE_SCANS}=true.",
     )
-
-
-def _disjuncts(node: exp.Expression) -> list[list[exp.Expression]]:
-    """The predicate as a list of ANDed lists, any of which makes it true. Raises for one that is too large."""
-    inner = cast(exp.Expression, node.unnest())
-    if not isinstance(inner, exp.Or | exp.And):
-        return [[inner]]
-    parts = [_disjuncts(cast(exp.Expression, part)) for part in inner.flatten()]  # long chains are flat: no recursion
-    count = sum(map(len, parts)) if isinstance(inner, exp.Or) else prod(map(len, parts))
-    if count > _DISJUNCTS_MAX:
-        raise _scan_needed("WHERE has too many alternatives to look each of them up.", span_of(node))
-    if isinstance(inner, exp.Or):
-        return [conjuncts for part in parts for conjuncts in part]
-    return [[conjunct for side in chosen for conjunct in side] for chosen in product(*parts)]
 
 
 def _check_disjunct(conjuncts: list[exp.Expression], source: SourceInfo, ranges: bool) -> None:

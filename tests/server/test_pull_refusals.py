@@ -15,6 +15,7 @@ CREATE TABLE declared (id INT PRIMARY KEY, v INT) WITH (kafka_topic='d', value_f
 CREATE SOURCE TABLE kept (id INT PRIMARY KEY, v INT) WITH (kafka_topic='d', value_format='JSON');
 CREATE TABLE counted AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;
 CREATE STREAM copy AS SELECT * FROM s;
+CREATE TABLE windowed AS SELECT id, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY id;
 """
 
 
@@ -41,6 +42,7 @@ def sandbox() -> Iterator[Sandbox]:
             "SELECT * FROM counted WHERE id IN (1, '2');",
             "'2' can not be converted to the type of the key column: ID INT",
         ),
+        ("SELECT * FROM counted WHERE id IN (1, NULL);", r"Primary key columns can not be NULL: \(ID = null\)"),
         ("SELECT * FROM declared;", "The `DECLARED` table isn't queryable"),
         ("SELECT id FROM counted ORDER BY id;", "line 1:30: Syntax Error"),
     ],
@@ -48,6 +50,39 @@ def sandbox() -> Iterator[Sandbox]:
 def test_pull_queries_refuse_what_only_a_running_query_knows(sandbox: Sandbox, query: str, message: str) -> None:
     with pytest.raises(MillstreamError, match=message):
         sandbox.query(query)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ("WINDOWSTART > 0 AND WINDOWSTART >= 5", "Duplicate `WINDOWSTART` bounds on: GREATER_THAN"),
+        ("WINDOWEND < 9000 AND 9 >= WINDOWEND", "Duplicate `WINDOWEND` bounds on: LESS_THAN"),
+        ("WINDOWSTART BETWEEN 0 AND 9 AND WINDOWSTART < 5", "Duplicate `WINDOWSTART` bounds on: LESS_THAN"),
+        ("WINDOWSTART = 0 AND WINDOWSTART = 0", "Duplicate `WINDOWSTART` bounds on: EQUAL"),
+        ("WINDOWSTART > 0 AND WINDOWSTART = 5", r"`\(WINDOWSTART = 5\)` cannot be combined with other `WINDOWSTART`"),
+        ("WINDOWSTART = 5 AND WINDOWSTART > 0", r"`\(WINDOWSTART > 0\)` cannot be combined with other `WINDOWSTART`"),
+        ("WINDOWSTART <> 0", "Unsupported `WINDOWSTART` bounds: NOT_EQUAL"),
+        ("WINDOWSTART = 1.5", "Window bounds must resolve to an INT, BIGINT, or STRING containing a datetime."),
+    ],
+)
+def test_a_lookup_gives_each_bound_of_a_window_once(sandbox: Sandbox, bounds: str, message: str) -> None:
+    with pytest.raises(MillstreamError, match=message):
+        sandbox.query(f"SELECT * FROM windowed WHERE id = 1 AND {bounds};")
+    sandbox.execute("SET 'millstream.pull.full.sql'='true';")
+    list(sandbox.query(f"SELECT * FROM windowed WHERE id = 1 AND {bounds};"))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "id = 1 AND WINDOWSTART > 0 AND WINDOWSTART < 9 AND WINDOWEND = 9",
+        "id = 1 AND (WINDOWSTART = 0 OR WINDOWSTART = 1000)",
+        "id IN (1, 2) AND WINDOWSTART IN (0, 1000)",
+        "n = 1 AND WINDOWSTART > 0 AND WINDOWSTART > 5",
+    ],
+)
+def test_bounds_of_different_kinds_and_those_of_a_scan_are_answered(sandbox: Sandbox, where: str) -> None:
+    assert len(list(sandbox.query(f"SELECT * FROM windowed WHERE {where};"))) == 1
 
 
 def test_tables_that_a_query_or_a_source_table_keeps_are_answered(sandbox: Sandbox) -> None:
