@@ -7,7 +7,7 @@ from typing import Any
 from lark import Token
 from sqlglot import exp
 
-from millstream.errors import SqlSyntaxError
+from millstream.errors import InvalidStatement, SqlSyntaxError
 
 from .parts import SOURCE, Part, at, checked_name, items, span_of_all
 from .tokens import token_span
@@ -70,7 +70,16 @@ class TypeRules:
         return Part(Map(key.value, value.value), span_of_all(children))
 
     def struct_type(self, children: list[Any]) -> Part:
-        return Part(Struct(tuple(field.value for field in items(children))), span_of_all(children))
+        fields: dict[str, Field] = {}
+        for part in items(children):
+            known = fields.setdefault(part.value.name, part.value)
+            if known is not part.value:
+                raise InvalidStatement(
+                    f"Duplicate field names found in STRUCT: '{_described(known)}' and '{_described(part.value)}'",
+                    span=part.span,
+                    hint="Names are in upper case unless they stand in backticks.",
+                )
+        return Part(Struct(tuple(fields.values())), span_of_all(children))
 
     def field(self, children: list[Any]) -> Part:
         name, field_type = children
@@ -100,3 +109,7 @@ class TypeRules:
 
     def type_parameter(self, children: list[Any]) -> Token:
         return children[0]
+
+
+def _described(field: Field) -> str:
+    return f"`{field.name}` {field.type}"

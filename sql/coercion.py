@@ -273,7 +273,7 @@ def arithmetic_type(operator: Operator, left: SqlType, right: SqlType) -> SqlTyp
         return STRING
     if not (is_numeric(left) and is_numeric(right)):
         raise TypeMismatch(
-            f"Unsupported arithmetic types. {_base(left)} {_base(right)}",
+            f"Unsupported arithmetic types. {base_name(left)} {base_name(right)}",
             hint="CAST a text to a number first, as in CAST(column AS DOUBLE); texts are joined with || or CONCAT.",
         )
     if DOUBLE in (left, right):
@@ -298,7 +298,7 @@ def _decimal_result(operator: Operator, left: Decimal, right: Decimal) -> Decima
             return _cut(max(min(left_whole, right_whole) + scale, 1), scale)
 
 
-def _base(type_: SqlType) -> str:
+def base_name(type_: SqlType) -> str:
     return str(type_).split("<")[0].split("(")[0]
 
 

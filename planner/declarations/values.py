@@ -72,7 +72,12 @@ def plan_insert_values(statement: InsertValues, context: PlanningContext) -> Pla
     """Raises `UnknownSource`, `InvalidStatement`, `TypeMismatch`."""
     source = _target(statement, context)
     scope = Scope((), context.catalog.types, "VALUES")
-    return PlannedInsert(source, tuple(_planned_row(statement, values, source, scope) for values in statement.rows))
+    try:
+        rows = tuple(_planned_row(statement, values, source, scope) for values in statement.rows)
+    except (InvalidStatement, TypeMismatch) as refused:
+        message = f"Failed to insert values into '{source.name}'. {refused.message}"
+        raise type(refused)(message, span=refused.span, hint=refused.hint) from refused
+    return PlannedInsert(source, rows)
 
 
 @within_depth  # each row by itself: they may be many
@@ -85,7 +90,8 @@ def _planned_row(
         raise InvalidStatement(f"Cannot insert into HEADER columns: {', '.join(headers)}", span=statement.span)
     if len(names) != len(values):
         raise InvalidStatement(
-            f"Expected a value for each column. Expected Columns: {list(names)}. Got {len(values)} values.",
+            f"Expected a value for each column. Expected Columns: [{_quoted(names)}]. "
+            f"Got [{', '.join(map(print_expression, values))}]",
             span=statement.span,
             hint=f"Or name the columns that it gives: INSERT INTO {source.name} ({', '.join(names[: len(values)])}) "
             "VALUES (…); the others are NULL.",
@@ -102,7 +108,7 @@ def _planned_row(
         column = source.schema.find(name)
         if column is None:
             raise InvalidStatement(
-                f"Column name {name} does not exist in {source.kind.lower()} {source.name}.",
+                f"Column name `{name}` does not exist.",
                 span=statement.span,
                 hint=did_you_mean(name, [c.name for c in source.schema]),
             )
@@ -181,7 +187,7 @@ def _fit(value: Typed, column: Column, node: exp.Expression) -> Typed:
     if value.type == NULL or coercion.can_coerce(value.type, column.type):
         return coerced(value, column.type)
     try:
-        if _converts(value.type, column.type, written=_written(node) is not None):
+        if _converts(value.type, column.type, node):
             return Typed(coercion.cast_sql(value.tree, value.type, column.type, explicit=True), column.type)
     except StatementError:
         pass
@@ -200,18 +206,29 @@ def _computed(value: Typed, name: str, node: exp.Expression) -> SqlExpression:
 
 
 def _misfit(value: Typed, column: Column, node: exp.Expression, hint: str | None = None) -> TypeMismatch:
+    inner = unwrapped(node)
+    given = inner.this if isinstance(inner, exp.Literal) else print_expression(node)
     return TypeMismatch(
-        f"Expected type {column.type} for field `{column.name}` but got {value.type}({print_expression(node)}).",
+        f"Expected type {column.type} for field `{column.name}` but got {coercion.base_name(value.type)}({given})",
         span=span_of(node),
         hint=hint,
     )
 
 
-def _converts(source: SqlType, target: SqlType, *, written: bool) -> bool:
-    """`written`: the value is a literal, and was found to be one of `target`. Unknown fields of a STRUCT are left out.
-    The digits of other numbers are tried when they become a DECIMAL."""
+def _converts(source: SqlType, target: SqlType, node: exp.Expression) -> bool:
+    """Literals were found to be values of `target`. Fields that the wanted STRUCT does not have are left out. Digits of
+    other numbers are tried when they become a DECIMAL."""
+    inner = unwrapped(node)
     if isinstance(source, Struct) and isinstance(target, Struct):
-        return True
+        entries = {e.this.name: e.expression for e in inner.expressions} if isinstance(inner, exp.Struct) else {}
+        return all(
+            wanted is None
+            or coercion.can_coerce(field.type, wanted.type)
+            or _converts(field.type, wanted.type, entries.get(field.name, node))
+            for field in source.fields
+            for wanted in (target.field(field.name),)
+        )
+    written = _written(node) is not None
     if source == STRING or (written and coercion.is_numeric(source) and coercion.is_numeric(target)):
         return True
     return isinstance(target, Decimal) and coercion.is_numeric(source) and source != DOUBLE
@@ -281,12 +298,15 @@ def _misfit_of_number(number: PythonDecimal, type_: SqlType) -> str | None:
     return None if -exponent <= scale else f"It does not fit into {type_} without rounding: write ROUND or CAST."
 
 
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def _check_key(source: SourceInfo, columns: Mapping[Column, SqlExpression], statement: InsertValues) -> None:
     if source.kind == "TABLE":
         missing = [column.name for column in source.schema.key if column not in columns]
         if missing:
             raise InvalidStatement(
-                f"Failed to insert values into '{source.name}'. Value for primary key column(s) {', '.join(missing)} "
-                "is required for tables",
+                f"Value for primary key column(s) {', '.join(missing)} is required for tables",
                 span=statement.span,
             )

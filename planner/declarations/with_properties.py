@@ -290,12 +290,23 @@ def _key_window(properties: Properties) -> KeyWindow | None:
             f"{found.name} windows require 'WINDOW_SIZE' to be provided in the WITH clause. "
             "For example: 'WINDOW_SIZE'='10 SECONDS'"
         )
-    return KeyWindow(found.name, _duration_ms(size))
+    try:
+        return KeyWindow(found.name, _duration_ms(size))
+    except InvalidProperty as refused:
+        raise InvalidProperty(
+            f"Error in WITH clause property 'WINDOW_SIZE': {refused.message}\nExample valid value: '10 SECONDS'"
+        ) from refused
 
 
 def _duration_ms(text: str) -> int:
     words = text.split()
     unit = _UNIT_MS.get(words[1].upper().removesuffix("S")) if len(words) == 2 else None
-    if unit is None or not words[0].isdigit() or int(words[0]) == 0:
-        raise InvalidProperty(f"Invalid duration: '{text}'.", hint="Write it as '10 SECONDS'.")
-    return int(words[0]) * unit
+    if unit is not None and words[0].isdigit() and int(words[0]) > 0:
+        return int(words[0]) * unit
+    if len(words) != 2:
+        why = f"Expected 2 tokens, got: {len(words)}"
+    elif unit is None:
+        why = f"Unknown time unit: '{words[1].upper()}'"
+    else:
+        why = f"Not numeric: '{words[0]}'" if not words[0].isdigit() else "It must be positive."
+    raise InvalidProperty(f"Invalid duration: '{text}'. {why}", hint="Write it as '10 SECONDS'.")

@@ -391,8 +391,7 @@ class _LambdaBody:
 
     def __init__(self, node: exp.Lambda, scope: Scope) -> None:
         self.names = tuple(parameter.name for parameter in node.expressions)
-        if len(set(self.names)) < len(self.names):
-            raise InvalidStatement("a lambda's arguments must have different names", span=span_of(node))
+        scope.check_lambda(self.names, span_of(node))
         self._node = node
         self._scope = scope
         self._compiled: dict[tuple[SqlType, ...], Typed] = {}

@@ -11,6 +11,7 @@ from millstream.errors import InvalidStatement, StatementError, TypeMismatch
 from ...sql import coercion
 from ...sql.ast import span_of
 from ...sql.functions.cast_trees import plain_cast
+from ...sql.printing import print_expression
 from ...sql.types import BIGINT, INTEGER, NULL, STRING, Array, Field, Map, SqlType, Struct
 from .conversions import coerced, function_call
 from .typed import Typed
@@ -27,7 +28,9 @@ def field_of(node: exp.Dot, value: Typed) -> Typed:
     if field is None:
         names = ", ".join(f.name for f in value.type.fields)
         raise InvalidStatement(
-            f"Could not find field '{name}' in {value.type}.", span=span_of(node), hint=f"It has {names}."
+            f"Could not find field '{name}' in '{print_expression(node.this)}'.",
+            span=span_of(node),
+            hint=f"It is {value.type}, with the fields {names}.",
         )
     return Typed(
         function_call("struct_extract", value.tree, exp.Literal.string(value.type.engine_name(name))),
@@ -47,7 +50,14 @@ def subscript(node: exp.Bracket, value: Typed, index: Typed) -> Typed:
         if key is None:
             raise TypeMismatch(f"this MAP's key is {value.type.key}, not {index.type}", span=span_of(node))
         return Typed(function_call("map_extract_value", value.tree, key.tree), value.type.value, value.total)
-    raise TypeMismatch(f"[] takes an ARRAY or a MAP, not {value.type}", span=span_of(node))
+    written = print_expression(node)
+    raise TypeMismatch(
+        f"Subscript expression ({written}) do not apply to {value.type}.",
+        span=span_of(node),
+        hint="The dereference operator takes the field of a STRUCT: s->name."
+        if isinstance(value.type, Struct)
+        else "[] takes an element of an ARRAY or of a MAP.",
+    )
 
 
 def array_of(node: exp.Array, items: Sequence[Typed]) -> Typed:
@@ -94,9 +104,15 @@ def _all_differ(keys: Sequence[exp.Expression]) -> bool:
 def struct_of(node: exp.Struct, values: Sequence[Typed]) -> Typed:
     """`STRUCT(name := value, …)`."""
     names = [entry.this.name for entry in node.expressions]
-    if len(set(names)) < len(names):
-        raise InvalidStatement("Duplicate field names found in STRUCT", span=span_of(node))
-    type_ = Struct(tuple(Field(name, value.type) for name, value in zip(names, values, strict=True)))
+    fields = tuple(Field(name, value.type) for name, value in zip(names, values, strict=True))
+    repeated = [field for field in fields if names.count(field.name) > 1]
+    if repeated:
+        first, second = [field for field in repeated if field.name == repeated[0].name][:2]
+        raise InvalidStatement(
+            f"Duplicate field names found in STRUCT: '`{first.name}` {first.type}' and '`{second.name}` {second.type}'",
+            span=span_of(node),
+        )
+    type_ = Struct(fields)
     trees = [value.tree for value in values] or [exp.Null()]
     entries = [
         exp.PropertyEQ(this=exp.Identifier(this=name, quoted=True), expression=tree)

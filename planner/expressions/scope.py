@@ -24,6 +24,7 @@ from ...sql.foreign_names import type_hint
 from ...sql.identifiers import quote_identifier
 from ...sql.printing import print_expression
 from ...sql.types import Array, Field, Map, NamedType, SqlType, Struct
+from ..schema import PSEUDO
 from ..select.naming import joined
 from .typed import Typed, column
 
@@ -124,8 +125,25 @@ class Scope:
     def within(self, clause: str) -> Scope:
         return replace(self, clause=clause)
 
+    def check_lambda(self, names: tuple[str, ...], span: Span | None) -> None:
+        """Raises `InvalidStatement` for an argument that is called as a column, or as another argument around it."""
+        columns = {name for source in self.sources for name in source.columns if name not in PSEUDO}
+        taken = next((name for name in names if name in columns), None)
+        if taken is not None:
+            raise InvalidStatement(
+                f"Lambda function argument can't be a column name: {taken}",
+                span=span,
+                hint="Give the argument another name: every column can be used in the lambda as it is.",
+            )
+        if len(set(names)) < len(names) or any(name in self.lambdas for name in names):
+            raise InvalidStatement(
+                "Reusing lambda arguments in nested lambda is not allowed",
+                span=span,
+                hint="The arguments of a lambda, and of those around it, need different names.",
+            )
+
     def with_lambda(self, names: tuple[str, ...], types: tuple[SqlType, ...]) -> Scope:
-        """The scope of a lambda's body; its variables hide columns."""
+        """The scope of a lambda's body."""
         if len(names) != len(types):
             raise InvalidStatement(f"this lambda needs {len(types)} arguments, not {len(names)}")
         depth = len(self.lambdas)

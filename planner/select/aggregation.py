@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -37,6 +38,7 @@ from .naming import joined
 from .over_clause import Columns, Resolve
 
 _BOUNDS = ("WINDOWSTART", "WINDOWEND")
+_HAVING_HINT = "HAVING does not know the names that SELECT gives: write the aggregate, as in HAVING COUNT(*) > 3."
 _ZERO_OF_NOTHING = ("SUM", "AVG")
 
 
@@ -76,7 +78,8 @@ def aggregate(
     `InvalidStatement` for what is neither grouped nor aggregated.
     """
     builder = _Builder(rows, grouping, query.window is not None, as_standard=as_standard)
-    left_over = [node for node in selected if builder.ungrouped(node, windows=True)]
+    open_in_select = [builder.ungrouped(node, windows=True) for node in selected]
+    left_over = [node for node, columns in zip(selected, open_in_select, strict=True) if columns]
     open_in_having = [] if query.having is None else builder.ungrouped(query.having, windows=False)
     if not builder.calls:
         raise InvalidStatement(
@@ -85,7 +88,7 @@ def aggregate(
             hint="Select one, such as COUNT(*): a table then has a row for each group.",
         )
     if left_over:
-        _check_known(left_over, grouping.scope)
+        _check_known([*left_over, *chain.from_iterable(open_in_select)], grouping.scope)
         listed = ", ".join(print_expression(node) for node in left_over)
         raise InvalidStatement(
             f"Non-aggregate SELECT expression(s) not part of GROUP BY: {listed}\n"
@@ -94,12 +97,13 @@ def aggregate(
             hint="Add it to GROUP BY, or aggregate it.",
         )
     if open_in_having:
+        _check_known(open_in_having, grouping.scope.within("HAVING"), _HAVING_HINT)
         raise InvalidStatement(
             "Non-aggregate HAVING expression not part of GROUP BY: "
             f"{', '.join(dict.fromkeys(map(print_expression, open_in_having)))}\n"
             "Consider switching the HAVING clause to a WHERE clause before the GROUP BY.",
             span=span_of(open_in_having[0]),
-            hint="HAVING does not know the names that SELECT gives: write the aggregate, as in HAVING COUNT(*) > 3.",
+            hint=_HAVING_HINT,
         )
     present = builder.present() if forgets_empty else None
     _check_table_support(rows, builder.calls)
@@ -119,13 +123,13 @@ def aggregate(
     return result, builder.compile
 
 
-def _check_known(nodes: Sequence[exp.Expression], scope: Scope) -> None:
+def _check_known(nodes: Sequence[exp.Expression], scope: Scope, hint: str | None = None) -> None:
     """Raises `UnknownName` for a name that no source has, or several have: that is the mistake, not the grouping."""
     for node in nodes:
         try:
             compile_expression(node, scope)
-        except UnknownName:
-            raise
+        except UnknownName as unknown:
+            raise type(unknown)(unknown.message, span=unknown.span, hint=unknown.hint or hint) from None
         except StatementError:
             continue  # it holds an aggregate, which cannot stand there
 
@@ -252,6 +256,7 @@ class _Builder:
             node.replace(exp.Column(this=exp.Identifier(this=node.name, quoted=True), table=None))
             return
         if isinstance(node, exp.Lambda):
+            self._grouping.scope.check_lambda(tuple(parameter.name for parameter in node.expressions), span_of(node))
             inner = variables | {parameter.name for parameter in node.expressions}
             self._replace_in_lambda(node, inner, windows)
             return
@@ -271,8 +276,8 @@ class _Builder:
         return exp.Case(ifs=[exp.If(this=exp.GT(this=count, expression=exp.Literal.number(0)), true=result)])
 
     def _replace_in_lambda(self, node: exp.Lambda, variables: frozenset[str], windows: bool) -> None:
-        """Variables get the mark `#` too, so that they count as known columns."""
-        renamed = {name: f"#{name}" for name in variables}
+        """Variables get the mark `#` too, so that they count as known columns, and another that no column has."""
+        renamed = {name: f"#={name}" for name in variables}
         for parameter in node.expressions:
             parameter.set("this", renamed.get(parameter.name, parameter.name))
         for reference in list(node.this.find_all(exp.Column)):
@@ -293,9 +298,12 @@ class _Builder:
         return next((i for i, (known, _) in enumerate(self._grouping.expressions) if known == tree), None)
 
     def _register(self, node: exp.Anonymous) -> Call:
-        if any(contains_aggregate(argument) for argument in node.iter_expressions()):
+        inner = next(filter(None, map(contains_aggregate, node.iter_expressions())), None)
+        if inner is not None:
             raise InvalidStatement(
-                f"Aggregate functions can not be nested: {print_expression(node)}", span=span_of(node)
+                f"Aggregate functions can not be nested: {node.name}({inner}())",
+                span=span_of(node),
+                hint=f"Compute {inner} in a subquery in FROM, and aggregate its result.",
             )
         function = AGGREGATES[node.name]
         written = [argument for argument in node.expressions if not isinstance(argument, exp.Star)]

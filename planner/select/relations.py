@@ -106,9 +106,9 @@ def _check_names(join: ast.Join) -> None:
         raise InvalidStatement(
             f"N-way joins do not support multiple occurrences of the same source. Source: '{repeated[0]}'."
             if len(names) > 2
-            else f"The name '{repeated[0]}' stands for both sources of this join.",
+            else f"Can not join '{repeated[0]}' to '{repeated[0]}': self joins are not yet supported.",
             span=join.span,
-            hint="Give each an alias.",
+            hint="Give each an alias: they are supported here, as in FROM orders a JOIN orders b.",
         )
 
 

@@ -112,6 +112,7 @@ def explode(items: list[Item], plan: LogicalPlan, scope: Scope) -> tuple[Logical
     for item in items:
         root = exp.Paren(this=item.expression.copy())
         for node in table_calls(root.this):
+            _check_table_call(node, plan)
             name = f"#element{len(arrays)}"
             arrays.append(Named(name, compile_call(find_function(node.name, span_of(node)), node, scope)))
             node.replace(exp.Column(this=exp.Identifier(this=name, quoted=True)))
@@ -120,6 +121,31 @@ def explode(items: list[Item], plan: LogicalPlan, scope: Scope) -> tuple[Logical
         return plan, items, scope
     elements = ScopeSource("#elements", {named.name: (named.name, named.expression.type) for named in arrays})
     return LogicalExplode(plan, tuple(arrays)), replaced, replace(scope, sources=(*scope.sources, elements))
+
+
+def _check_table_call(node: exp.Anonymous, plan: LogicalPlan) -> None:
+    """Raises `InvalidStatement` where a row cannot become several: in CASE, in another call, and in a table, whose keys
+    have one row each."""
+    around = node.find_ancestor(exp.Case)
+    if around is not None:
+        raise InvalidStatement(
+            f"Table functions cannot be used in CASE: {print_expression(around)}",
+            span=span_of(node),
+            hint=f"Write the CASE inside of {node.name}(…), with an array in each branch.",
+        )
+    inner = [call for argument in node.expressions for call in table_calls(argument)]
+    if inner:
+        raise InvalidStatement(
+            f"Table functions cannot be nested: {node.name}({inner[0].name}())",
+            span=span_of(inner[0]),
+            hint="Unfold the inner arrays in a subquery, or in a stream of their own.",
+        )
+    if plan.kind == "TABLE":
+        raise InvalidStatement(
+            "Table source is not supported with table functions",
+            span=span_of(node),
+            hint="A table has one row for each key. Read its topic as a stream.",
+        )
 
 
 def table_calls(node: exp.Expression) -> list[exp.Anonymous]:

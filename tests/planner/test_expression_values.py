@@ -181,7 +181,7 @@ def test_an_expression_is_total_if_no_row_can_make_it_fail(expression: str, tota
         ("CASE WHEN 1 = 1 THEN NULL END", "All case branches have NULL type"),
         ("CASE WHEN 1 THEN 2 END", "WHEN operand type should be boolean"),
         ("1 = 1 AND 2", "AND takes BOOLEANs, not INTEGER"),
-        ("REDUCE(ARRAY[1], 0, (x, x) => x)", "a lambda's arguments must have different names"),
+        ("REDUCE(ARRAY[1], 0, (x, x) => x)", "Reusing lambda arguments in nested lambda is not allowed"),
         ("1 = NULL", "Comparison with NULL not supported"),
         ("T < 1", "Cannot compare"),
         ("ARRAY[1] < ARRAY[2]", "Cannot compare"),

@@ -62,6 +62,62 @@ REFUSED = {
     "CREATE TABLE o AS SELECT url, COUNT(*) FROM clicks GROUP BY url HAVING size + 1 > 2;": (
         "Non-aggregate HAVING expression not part of GROUP BY: SIZE\nConsider switching the HAVING clause to a WHERE"
     ),
+    "CREATE TABLE o AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY url HAVING n > 1;": (
+        "HAVING column 'N' cannot be resolved."
+    ),
+    "CREATE TABLE o AS SELECT url, COUNT(*) FROM clicks GROUP BY url HAVING COUNT(*) > 1 AND nope = 1;": (
+        "HAVING column 'NOPE' cannot be resolved."
+    ),
+    "CREATE TABLE o AS SELECT url, COUNT(*) + nope FROM clicks GROUP BY url;": (
+        "SELECT column 'NOPE' cannot be resolved."
+    ),
+    "CREATE TABLE o AS SELECT url, SUM(COUNT(size)) FROM clicks GROUP BY url;": (
+        "Aggregate functions can not be nested: SUM(COUNT())"
+    ),
+    "CREATE STREAM o AS SELECT id, EXPLODE(EXPLODE(ARRAY[ARRAY[1]])) AS e FROM clicks;": (
+        "Table functions cannot be nested: EXPLODE(EXPLODE())"
+    ),
+    "CREATE STREAM o AS SELECT id, CASE WHEN size > 1 THEN EXPLODE(ARRAY[1]) ELSE 2 END AS e FROM clicks;": (
+        "Table functions cannot be used in CASE: (CASE WHEN (SIZE > 1) THEN EXPLODE(ARRAY[1]) ELSE 2 END)"
+    ),
+    "CREATE TABLE o AS SELECT url, EXPLODE(ARRAY[owner]) AS e FROM pages;": (
+        "Table source is not supported with table functions"
+    ),
+    "CREATE STREAM o AS SELECT id, TRANSFORM(ARRAY[1], size => size + 1) AS a FROM clicks;": (
+        "Lambda function argument can't be a column name: SIZE"
+    ),
+    "CREATE TABLE o AS SELECT url, TRANSFORM(COLLECT_LIST(id), size => size + 1) AS a FROM clicks GROUP BY url;": (
+        "Lambda function argument can't be a column name: SIZE"
+    ),
+    "CREATE STREAM o AS SELECT id, TRANSFORM(ARRAY[1], x => TRANSFORM(ARRAY[2], x => x)) AS a FROM clicks;": (
+        "Reusing lambda arguments in nested lambda is not allowed"
+    ),
+    "CREATE TABLE o AS SELECT url, TRANSFORM(COLLECT_LIST(id), x => TRANSFORM(ARRAY[2], x => x)) AS a FROM clicks "
+    "GROUP BY url;": "Reusing lambda arguments in nested lambda is not allowed",
+    "CREATE STREAM o AS SELECT c.id, c.size FROM clicks c JOIN views c WITHIN 1 HOUR ON c.id = c.id;": (
+        "Can not join 'C' to 'C': self joins are not yet supported."
+    ),
+    "CREATE STREAM o AS SELECT id, size[1] AS a FROM clicks;": (
+        "Subscript expression (SIZE[1]) do not apply to INTEGER."
+    ),
+    "CREATE STREAM o AS SELECT id, STRUCT(a := size)->b AS a FROM clicks;": (
+        "Could not find field 'B' in 'STRUCT(A:=SIZE)'."
+    ),
+    "CREATE STREAM o (id INT KEY, s STRUCT<a INT, A STRING>) WITH (topic_properties);": (
+        "Duplicate field names found in STRUCT: '`A` INTEGER' and '`A` STRING'"
+    ),
+    "CREATE STREAM o AS SELECT id, STRUCT(a := 1, a := 'x') AS s FROM clicks;": (
+        "Duplicate field names found in STRUCT: '`A` INTEGER' and '`A` STRING'"
+    ),
+    "CREATE STREAM o (id INT KEY, n INT) WITH (kafka_topic='t', value_format='JSON', partitions=1, "
+    "window_type='HOPPING', window_size='10');": (
+        "Error in WITH clause property 'WINDOW_SIZE': Invalid duration: '10'. Expected 2 tokens, got: 1\n"
+        "Example valid value: '10 SECONDS'"
+    ),
+    "CREATE STREAM o (id INT KEY, n INT) WITH (kafka_topic='t', value_format='JSON', partitions=1, "
+    "window_type='HOPPING', window_size='1 year');": ("Invalid duration: '1 year'. Unknown time unit: 'YEAR'"),
+    "CREATE STREAM o (id INT KEY, n INT) WITH (kafka_topic='t', value_format='JSON', partitions=1, "
+    "window_type='HOPPING', window_size='x days');": ("Invalid duration: 'x days'. Not numeric: 'x'"),
     "CREATE TABLE o AS SELECT url, COUNT(*) FROM clicks WINDOW TUMBLING (SIZE 1 HOUR) WHERE windowstart > 1 "
     "GROUP BY url;": "Error in WHERE expression: Unknown column WINDOWSTART.",
     "CREATE TABLE o AS SELECT url, COUNT(*) FROM clicks WINDOW TUMBLING (SIZE 1 HOUR) WHERE MAX(windowend) > 1 "

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from millstream.errors import InvalidStatement, TypeMismatch
+from millstream.errors import InvalidStatement, MillstreamError, TypeMismatch
 from millstream.testing import Sandbox
 
 
@@ -49,6 +49,7 @@ def sandbox() -> Iterator[Sandbox]:
         ("yes", "'maybe'"),
         ("bin", "'!!'"),
         ("who", "STRUCT(age := 1.5)"),
+        ("who", "STRUCT(born := 1)"),
         ("who", "STRUCT(born := 'long ago')"),
         ("many", "ARRAY['2020-01-01', 'x']"),
         ("named", "MAP('a' := 'x')"),
@@ -58,6 +59,34 @@ def test_what_is_no_value_of_the_columns_type_is_refused(sandbox: Sandbox, colum
     with pytest.raises(TypeMismatch, match="Expected type"):
         sandbox.execute(f"INSERT INTO s ({column}) VALUES ({value});")
     assert sandbox.consume("s") == []
+
+
+@pytest.mark.parametrize(
+    ("inserted", "message"),
+    [
+        ("s (nope) VALUES (1)", "Failed to insert values into 'S'. Column name `NOPE` does not exist."),
+        ("k VALUES (1)", "Expected a value for each column. Expected Columns: [`A`, `B`]. Got [1]"),
+        (
+            "k (a, b) VALUES (1, 5)",
+            "Failed to insert values into 'K'. Expected type STRING for field `B` but got INTEGER(5)",
+        ),
+        ("s (i) VALUES ('x')", "Expected type INTEGER for field `I` but got STRING(x)"),
+        ("s (i) VALUES (1.50)", "Expected type INTEGER for field `I` but got DECIMAL(1.50)"),
+        ("s (many) VALUES (ARRAY[1])", "Expected type ARRAY<DATE> for field `MANY` but got ARRAY(ARRAY[1])"),
+        (
+            "k (b) VALUES ('x')",
+            "Failed to insert values into 'K'. Value for primary key column(s) A is required for tables",
+        ),
+    ],
+)
+def test_the_refusal_of_a_row_has_ksqldbs_words(sandbox: Sandbox, inserted: str, message: str) -> None:
+    sandbox.execute(
+        "CREATE TABLE IF NOT EXISTS k (a INT PRIMARY KEY, b STRING) "
+        "WITH (kafka_topic='k', value_format='JSON', partitions=1);"
+    )
+    with pytest.raises(MillstreamError) as refused:
+        sandbox.execute(f"INSERT INTO {inserted};")
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("value", ["1 / 0", "CAST('x' AS INT)", "2147483647 + 1"])
