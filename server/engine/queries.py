@@ -22,7 +22,7 @@ from ...planner.pull.pull_queries import plan_pull
 from ...planner.schema import Schema
 from ...planner.select.queries import plan_push
 from ...sql.ast import Join, Query, Relation, SourceName
-from ..http.row_values import converter
+from ..http.row_values import converter, python_values
 from .pull_answers import PullAnswer, answer
 from .pull_limits import refuse_disabled
 from .request import Request
@@ -327,7 +327,7 @@ def _rows(columns: Iterable[pa.ChunkedArray], schema: Schema) -> Iterator[tuple[
     """Row tuples of JSON values."""
     converted: list[list[Any]] = []
     for array, column in zip(columns, schema, strict=True):
-        values = array.to_pylist()
+        values = python_values(array)
         convert = converter(column.type)
         converted.append(values if convert is None else [convert(value) for value in values])
     return iter(zip(*converted, strict=True))

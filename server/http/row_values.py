@@ -8,9 +8,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 from ...sql.types import Array, Decimal, Map, SqlType, Struct
 
 Converter = Callable[[Any], Any]
+
+_DAYS_BEFORE_1970 = datetime.date(1970, 1, 1).toordinal() - 1
+_DAYS_OF_CYCLE = 146_097
 
 
 def converter(type_: SqlType) -> Converter | None:
@@ -32,8 +37,45 @@ def converter(type_: SqlType) -> Converter | None:
             return _PRIMITIVES.get(str(type_))
 
 
-def date_text(value: datetime.date) -> str:
-    return value.isoformat()
+def python_values(array: pa.ChunkedArray) -> list[Any]:
+    """What `converter` takes. Python's dates end in the year 9999: where one is later, or before year 1, all are the
+    days or milliseconds since 1970."""
+    try:
+        return array.to_pylist()
+    except (OverflowError, ValueError):
+        in_milliseconds = array.cast(_with_times(array.type, pa.date32(), pa.timestamp("ms")), safe=False)
+        return in_milliseconds.cast(_with_times(array.type, pa.int32(), pa.int64())).to_pylist()
+
+
+def _with_times(type_: pa.DataType, date: pa.DataType, timestamp: pa.DataType) -> pa.DataType:
+    """The type with other types for the dates and timestamps in it."""
+    if pa.types.is_date32(type_):
+        return date
+    if pa.types.is_timestamp(type_):
+        return timestamp
+    if pa.types.is_map(type_):
+        return pa.map_(type_.key_type, _with_times(type_.item_type, date, timestamp))
+    if pa.types.is_list(type_):
+        return pa.list_(_with_times(type_.value_type, date, timestamp))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_with_times(field.type, date, timestamp)) for field in type_])
+    return type_
+
+
+def date_text(value: datetime.date | int) -> str:
+    """`2020-01-02`; as in ksqlDB years of more than four digits have a sign, `+10000-01-01`.
+
+    >>> date_text(3_000_000), date_text(-800_000)
+    ('+10183-09-21', '-0221-09-04')
+    """
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    # The calendar repeats after 400 years.
+    cycles, days = divmod(value + _DAYS_BEFORE_1970, _DAYS_OF_CYCLE)
+    near = datetime.date.fromordinal(days + 1)
+    year = near.year + 400 * cycles
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04d}{near.isoformat()[4:]}"
 
 
 def time_text(value: datetime.time) -> str:
@@ -43,8 +85,12 @@ def time_text(value: datetime.time) -> str:
     return value.isoformat(timespec="seconds" if value.second else "minutes")
 
 
-def timestamp_text(value: datetime.datetime) -> str:
+def timestamp_text(value: datetime.datetime | int) -> str:
     """`2020-01-02T03:04:05.678`."""
+    if isinstance(value, int):
+        days, rest = divmod(value, 86_400_000)
+        clock = (datetime.datetime.min + datetime.timedelta(milliseconds=rest)).time()
+        return f"{date_text(days)}T{clock.isoformat(timespec='milliseconds')}"
     return value.replace(tzinfo=None).isoformat(timespec="milliseconds")
 
 

@@ -24,6 +24,7 @@ from millstream.sql.types import (
     SqlType,
     Struct,
 )
+from millstream.testing import Sandbox
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,27 @@ def test_values_become_json_as_the_http_api_writes_them(type_: SqlType, value: A
 
 def test_a_decimal_keeps_its_digits() -> None:
     assert converter(Decimal(4, 2)) is None, str(decimal.Decimal("1.10"))
+
+
+def test_dates_that_python_does_not_have_are_written_too() -> None:
+    row = {"D": 3_000_000, "T": 253_402_300_800_000, "L": [-800_000, None], "M": {"a": 3_000_000}, "S": {"T": -1}}
+    with Sandbox() as sandbox:
+        sandbox.execute(
+            "CREATE STREAM s (k INT KEY, d DATE, t TIMESTAMP, l ARRAY<DATE>, m MAP<STRING, DATE>, "
+            "s STRUCT<t TIMESTAMP>) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+        )
+        sandbox.produce("s", 1, row)
+        sandbox.produce("s", 2, {"D": 0, "T": -62_135_596_800_001})
+        for query in ("SELECT d, t, l, m, s FROM s;", "SELECT d, t, l, m, s FROM s EMIT CHANGES;"):
+            sandbox.execute("SET 'auto.offset.reset'='earliest';")
+            answered = [answer["row"]["columns"] for answer in sandbox.query(query) if "row" in answer]
+            assert answered == [
+                [
+                    "+10183-09-21",
+                    "+10000-01-01T00:00:00.000",
+                    ["-0221-09-04", None],
+                    {"a": "+10183-09-21"},
+                    {"T": "1969-12-31T23:59:59.999"},
+                ],
+                ["1970-01-01", "0000-12-31T23:59:59.999", None, None, None],
+            ]
