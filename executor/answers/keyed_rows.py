@@ -18,6 +18,7 @@ from ...planner.source_info import SourceInfo
 from ..sources.source_reader import ReadBatch, SourceReader
 from .left_out import LeftOut
 from .materialization import source_step
+from .python_values import python_values
 
 KEYS_MAX: Final = 2_000_000
 _BATCH_BYTES: Final = 16 * 1024 * 1024
@@ -77,7 +78,7 @@ class KeyedTable:
         if place is None:
             return None
         batch, row = batches[place >> _ROW_BITS], place & _ROW_MASK
-        return tuple(batch.column(name)[row].as_py() for name in columns)
+        return tuple(python_values(batch.column(name).slice(row, 1))[0] for name in columns)
 
     def _take_in(self, batch: ReadBatch) -> None:
         self._left_out.note(batch.errors)

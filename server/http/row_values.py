@@ -8,8 +8,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
-
 from ...sql.types import Array, Decimal, Map, SqlType, Struct
 
 Converter = Callable[[Any], Any]
@@ -35,31 +33,6 @@ def converter(type_: SqlType) -> Converter | None:
             return None
         case _:
             return _PRIMITIVES.get(str(type_))
-
-
-def python_values(array: pa.ChunkedArray) -> list[Any]:
-    """What `converter` takes. Python's dates end in the year 9999: where one is later, or before year 1, all are the
-    days or milliseconds since 1970."""
-    try:
-        return array.to_pylist()
-    except (OverflowError, ValueError):
-        in_milliseconds = array.cast(_with_times(array.type, pa.date32(), pa.timestamp("ms")), safe=False)
-        return in_milliseconds.cast(_with_times(array.type, pa.int32(), pa.int64())).to_pylist()
-
-
-def _with_times(type_: pa.DataType, date: pa.DataType, timestamp: pa.DataType) -> pa.DataType:
-    """The type with other types for the dates and timestamps in it."""
-    if pa.types.is_date32(type_):
-        return date
-    if pa.types.is_timestamp(type_):
-        return timestamp
-    if pa.types.is_map(type_):
-        return pa.map_(type_.key_type, _with_times(type_.item_type, date, timestamp))
-    if pa.types.is_list(type_):
-        return pa.list_(_with_times(type_.value_type, date, timestamp))
-    if pa.types.is_struct(type_):
-        return pa.struct([field.with_type(_with_times(field.type, date, timestamp)) for field in type_])
-    return type_
 
 
 def date_text(value: datetime.date | int) -> str:

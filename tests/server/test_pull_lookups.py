@@ -161,3 +161,16 @@ def test_old_rows_are_left_out_once_they_are_many(
         [[0, 28]], [[1, 29]], [[2, 26]], [[3, 27]],
     ]  # fmt: skip
     assert len(looked_up) > 30
+
+
+def test_a_looked_up_date_may_be_later_than_pythons(http: httpx.Client, looked_up: list[str]) -> None:
+    statements = (
+        "CREATE STREAM far (id INT KEY, days INT) WITH (kafka_topic='far', value_format='JSON', partitions=1);"
+        "CREATE TABLE last_day AS SELECT id, LATEST_BY_OFFSET(FROM_DAYS(days)) AS day FROM far GROUP BY id;"
+        "INSERT INTO far VALUES (1, 3000000); INSERT INTO far VALUES (2, 0);"
+    )
+    assert http.post("/ksql", json={"ksql": statements}).status_code == 200
+    eventually(lambda: len(rows(http, "SELECT * FROM last_day;")) == 2)
+    answers = [rows(http, f"SELECT day FROM last_day WHERE id = {key};") for key in (1, 2, 1)]
+    assert answers == [[["+10183-09-21"]], [["1970-01-01"]], [["+10183-09-21"]]]
+    assert looked_up
