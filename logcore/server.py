@@ -17,7 +17,7 @@ from millstream.errors import LogError
 from .log import Log
 from .protocol.admission import ConnectionLimits, HeldConnections
 from .protocol.connection import KafkaConnection
-from .protocol.dispatch import answer
+from .protocol.dispatch import answer, ended
 from .protocol.fetch_sessions import SLOTS
 from .protocol.kafka_service import IDLE_MS, KafkaService, KafkaServiceSettings, Serving
 from .protocol.row_view import Transcoder
@@ -152,7 +152,7 @@ class LogServer:
         broker = KafkaService(self.serving, self._loop, self._settings())
         try:
             server = await self._loop.create_server(
-                lambda: KafkaConnection(partial(answer, broker), connections),
+                lambda: KafkaConnection(partial(answer, broker), connections, partial(ended, broker)),
                 self._host,
                 self._port,
                 ssl=self._tls,
@@ -165,6 +165,7 @@ class LogServer:
             overdue = asyncio.create_task(_end_overdue(broker, connections, every_s))
             await self._stop.wait()
             overdue.cancel()
+            broker.ends = True
             server.close()
             for connection in list(connections):
                 connection.close()

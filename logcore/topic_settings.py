@@ -52,7 +52,8 @@ def whole_number(low: int, high: int = NEVER_MS) -> Callable[[str], str | None]:
     return problem
 
 
-def _one_of(*values: str) -> Callable[[str], str | None]:
+def one_of(*values: str) -> Callable[[str], str | None]:
+    """What is wrong with a text that should be one of these."""
     return lambda text: None if text in values else f"It is one of {', '.join(values)}."
 
 
@@ -73,7 +74,7 @@ def _anything(text: str) -> str | None:
     return None
 
 
-_boolean: Final = _one_of("true", "false")
+_boolean: Final = one_of("true", "false")
 
 SETTINGS: Final[Mapping[str, TopicSetting]] = {
     setting.name: setting
@@ -93,7 +94,7 @@ SETTINGS: Final[Mapping[str, TopicSetting]] = {
                 whole_number(0)),
         TopicSetting("message.timestamp.type", "string", "CreateTime",
                 "Whose time a record has: its producer's, or that of the append.",
-                _one_of("CreateTime", "LogAppendTime")),
+                one_of("CreateTime", "LogAppendTime")),
         TopicSetting(TIME_BEFORE, "long", str(NEVER_MS),
                 "How far a record's time may be before that of the append, where it is its producer's.",
                 whole_number(0)),
@@ -111,12 +112,12 @@ SETTINGS: Final[Mapping[str, TopicSetting]] = {
         TopicSetting("arrow.passthrough", "boolean", "false",
                 "Kafka clients get columnar batches as they are stored, not as rows.", _boolean),
         TopicSetting("millstream.value.format", "string", "JSON",
-                "The format in which Kafka clients get the values of columnar batches.", _one_of("JSON", "DELIMITED")),
+                "The format in which Kafka clients get the values of columnar batches.", one_of("JSON", "DELIMITED")),
         TopicSetting(MIRROR, "string", "", "The mirror that writes the topic; nobody else does.",
                 _anything),
         TopicSetting(MIRRORED_ID, "string", "", "The id of the topic that the mirror copies.", _anything),
         TopicSetting("compression.type", "string", "producer", "Records are stored as they are sent.",
-                _one_of(*_COMPRESSIONS), heeded=False),
+                one_of(*_COMPRESSIONS), heeded=False),
         TopicSetting("compression.gzip.level", "int", "-1", "", whole_number(-1), heeded=False),
         TopicSetting("compression.lz4.level", "int", "9", "", whole_number(-1), heeded=False),
         TopicSetting("compression.zstd.level", "int", "3", "", whole_number(-200000), heeded=False),

@@ -25,6 +25,7 @@ from ..topic_rules import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ..topic_settings import check_config
 from .cluster_groups import ClusterGroups
 from .cluster_node import ClusterNode
+from .cluster_shares import ClusterShares
 from .refusals import check_done
 
 INTERNAL = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
@@ -37,6 +38,7 @@ class ClusterLog:
     def __init__(self, node: ClusterNode) -> None:
         self.node = node
         self.groups = ClusterGroups(node)
+        self.shares = ClusterShares(node)
         self.transactions: Callable[[], list[TransactionDescription]] = list
         self._guard = threading.Lock()
         self._listeners: tuple[Callable[[TopicPartition], None], ...] = ()

@@ -19,6 +19,7 @@ from ..cores.group_records import (
     Kind,
     MemberRecord,
     ReadTopics,
+    ShareMemberRecord,
     Target,
 )
 from .record_fields import BYTE, INT, LONG, SHORT, RecordFieldReader, compact_field, no_tags, text_field, varint
@@ -26,7 +27,7 @@ from .record_fields import BYTE, INT, LONG, SHORT, RecordFieldReader, compact_fi
 _CLASSIC_VERSION: Final = 3
 _VALUE_VERSION: Final = 0
 _STABLE, _UNREVOKED = 0, 1
-_OF_A_MEMBER: Final = (Kind.MEMBER, Kind.TARGET, Kind.CURRENT)
+_OF_A_MEMBER: Final = (Kind.MEMBER, Kind.TARGET, Kind.CURRENT, Kind.SHARE_MEMBER, Kind.SHARE_CURRENT)
 _IDBYTES: Final = 16
 
 TopicIdOf = Callable[[str], bytes | None]
@@ -60,6 +61,8 @@ def encode_value(value: GroupValue, id_of: TopicIdOf) -> bytes:
             return SHORT.pack(_VALUE_VERSION) + _read_topics(counts, id_of) + no_tags()
         case MemberRecord():
             return SHORT.pack(_VALUE_VERSION) + _member(value) + no_tags()
+        case ShareMemberRecord():
+            return SHORT.pack(_VALUE_VERSION) + _share_member(value) + no_tags()
         case Target(places):
             return SHORT.pack(_VALUE_VERSION) + _places(places, id_of) + no_tags()
         case Current():
@@ -76,7 +79,7 @@ def decode_value(kind: Kind, content: bytes, name_of: TopicNameOf) -> GroupValue
     match kind:
         case Kind.CLASSIC:
             return _read_classic(reader, version)
-        case Kind.EPOCH | Kind.TARGET_EPOCH:
+        case Kind.EPOCH | Kind.TARGET_EPOCH | Kind.SHARE_EPOCH:
             return Epoch(reader.number(INT))
         case Kind.TOPICS:
             return _read_counts(reader, name_of)
@@ -84,7 +87,9 @@ def decode_value(kind: Kind, content: bytes, name_of: TopicNameOf) -> GroupValue
             return _read_member(reader)
         case Kind.TARGET:
             return Target(_read_places(reader, name_of))
-        case Kind.CURRENT:
+        case Kind.SHARE_MEMBER:
+            return _read_share_member(reader)
+        case Kind.CURRENT | Kind.SHARE_CURRENT:
             epoch, previous_epoch = reader.number(INT), reader.number(INT)
             reader.number(BYTE)
             return Current(epoch, previous_epoch, _read_places(reader, name_of), _read_places(reader, name_of))
@@ -143,6 +148,16 @@ def _read_member(reader: RecordFieldReader) -> MemberRecord:
     client_id, client_host = reader.compact() or "", reader.compact() or ""
     topics = tuple(reader.compact() or "" for _ in reader.elements())
     return MemberRecord(instance_id, client_id, client_host, topics, reader.compact(), reader.number(INT))
+
+
+def _share_member(member: ShareMemberRecord) -> bytes:
+    out = compact_field(None) + compact_field(member.client_id) + compact_field(member.client_host)  # no rack
+    return out + varint(len(member.topics) + 1) + b"".join(map(compact_field, member.topics))
+
+
+def _read_share_member(reader: RecordFieldReader) -> ShareMemberRecord:
+    _rack, client_id, client_host = reader.compact(), reader.compact() or "", reader.compact() or ""
+    return ShareMemberRecord(client_id, client_host, tuple(reader.compact() or "" for _ in reader.elements()))
 
 
 def _read_topics(counts: Iterable[tuple[str, int]], id_of: TopicIdOf) -> bytes:

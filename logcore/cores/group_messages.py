@@ -264,8 +264,8 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """`kind`: who assigns, the members (classic) or the coordinator (consumer); only the latter have member epochs
-    and targets. `generation` is the epoch of those.
+    """`kind`: who assigns, the members (classic) or the coordinator (consumer, share); only the latter have member
+    epochs, and consumer groups targets. `generation` is the epoch of those.
     """
 
     group: str
@@ -274,4 +274,4 @@ class GroupDescription:
     protocol: str = ""
     generation: int = -1
     members: tuple[MemberDescription, ...] = ()
-    kind: Literal["classic", "consumer"] = "classic"
+    kind: Literal["classic", "consumer", "share"] = "classic"

@@ -22,6 +22,9 @@ class Kind(IntEnum):
     TARGET_EPOCH = 6
     TARGET = 7
     CURRENT = 8
+    SHARE_MEMBER = 10  # the following are of share groups
+    SHARE_EPOCH = 11
+    SHARE_CURRENT = 14
 
 
 class GroupKey(NamedTuple):
@@ -83,6 +86,13 @@ class MemberRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareMemberRecord:
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     places: frozenset[TopicPartition]
 
@@ -97,7 +107,7 @@ class Current:
     revoking: frozenset[TopicPartition]
 
 
-GroupValue = ClassicGroup | Epoch | ReadTopics | MemberRecord | Target | Current
+GroupValue = ClassicGroup | Epoch | ReadTopics | MemberRecord | ShareMemberRecord | Target | Current
 
 
 class GroupRecord(NamedTuple):

@@ -65,8 +65,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
     A frame is received into a buffer of its own, which handlers may keep.
     """
 
-    def __init__(self, handle: Handler, connections: HeldConnections[KafkaConnection]) -> None:
+    def __init__(
+        self,
+        handle: Handler,
+        connections: HeldConnections[KafkaConnection],
+        ended: Callable[[Peer], None] = lambda peer: None,
+    ) -> None:
+        """In: `ended`: is called when the connection is closed."""
         self._handle = handle
+        self._ended = ended
         self._connections = connections
         self._receiver = FrameReceiver()
         self._frames: deque[memoryview] = deque()
@@ -97,7 +104,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._connections.enter(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._gone = True
+        self._gone = self.peer.gone = True
+        self._ended(self.peer)
         if self._serving is None or self._sending is None:
             return
         self._sending.cancel()

@@ -48,6 +48,14 @@ from .requests.quota_requests import alter_client_quotas, describe_client_quotas
 from .requests.record_requests import answer_fetch
 from .requests.sasl_requests import sasl_authenticate, sasl_handshake
 from .requests.scram_requests import alter_user_scram_credentials, describe_user_scram_credentials
+from .requests.share_group_requests import (
+    alter_share_group_offsets,
+    delete_share_group_offsets,
+    describe_share_group_offsets,
+    share_group_describe,
+    share_group_heartbeat,
+)
+from .requests.share_record_requests import answer_share_fetch, release_ended, share_acknowledge
 from .requests.topic_requests import (
     api_versions,
     create_partitions,
@@ -123,6 +131,11 @@ HANDLERS: Final[dict[Api, Callable[[Desk, Any, Peer], Fields]]] = {
     Api.ELECT_LEADERS: elect_leaders,
     Api.LIST_CONFIG_RESOURCES: list_config_resources,
     Api.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
+    Api.SHARE_GROUP_HEARTBEAT: share_group_heartbeat,
+    Api.SHARE_GROUP_DESCRIBE: share_group_describe,
+    Api.DESCRIBE_SHARE_GROUP_OFFSETS: describe_share_group_offsets,
+    Api.ALTER_SHARE_GROUP_OFFSETS: alter_share_group_offsets,
+    Api.DELETE_SHARE_GROUP_OFFSETS: delete_share_group_offsets,
 }
 
 _NAMING: Final = frozenset(
@@ -135,6 +148,11 @@ _NAMING: Final = frozenset(
         Api.OFFSET_DELETE,
         Api.DELETE_GROUPS,
         Api.CONSUMER_GROUP_HEARTBEAT,
+        Api.SHARE_GROUP_HEARTBEAT,
+        Api.SHARE_FETCH,
+        Api.SHARE_ACKNOWLEDGE,
+        Api.ALTER_SHARE_GROUP_OFFSETS,
+        Api.DELETE_SHARE_GROUP_OFFSETS,
         Api.INIT_PRODUCER_ID,
         Api.ADD_PARTITIONS_TO_TXN,
         Api.ADD_OFFSETS_TO_TXN,
@@ -178,6 +196,12 @@ async def answer(broker: KafkaService, request: KafkaRequest) -> Answer:
             return await broker.produce(broker, request)
         case Api.FETCH:
             return _ready(await answer_fetch(broker, request))
+        case Api.SHARE_FETCH:
+            return _ready(await answer_share_fetch(broker, request))
+        case Api.SHARE_ACKNOWLEDGE:
+            asked = messages.read_request(api, version, request.message, request.position)
+            fields = await share_acknowledge(broker, asked, request.peer)
+            return _ready([messages.write_response(api, version, fields)])
         case Api.SASL_AUTHENTICATE:
             asked = messages.read_request(api, version, request.message, request.position)
             async with broker.logins:
@@ -190,6 +214,12 @@ async def answer(broker: KafkaService, request: KafkaRequest) -> Answer:
             asked = messages.read_request(api, version, request.message, request.position)
             fields = await broker.blocking(partial(HANDLERS[api], broker, asked, request.peer))
             return _ready([messages.write_response(api, version, fields)])
+
+
+def ended(broker: KafkaService, peer: Peer) -> None:
+    """The connection is closed: what members of share groups have acquired over it is for others."""
+    for member, places in () if broker.ends else broker.share_sessions.end_of(peer.id):
+        broker.keep(release_ended(broker, member, places))
 
 
 async def _wait_for(api: Api, version: int, fields: Awaitable[Fields]) -> list[Buffer] | None:

@@ -22,6 +22,7 @@ from .security.peer import Peer
 from .security.quotas import UNLIMITED, Meter, Quotas
 from .security.users import Users
 from .served_log import ServedLog, ServedTransactions
+from .share_sessions import ShareSessions
 from .wire.frames import CLIENT_ID
 
 _LOGINS_MAX: Final = 2  # at the same time: checking a password is work
@@ -110,6 +111,9 @@ class KafkaService(Desk):
         self._meters = {PRODUCED: Meter(), FETCHED: Meter()}
         self.logins = asyncio.Semaphore(_LOGINS_MAX)
         self.sessions = FetchSessions(settings.fetch_sessions)
+        self.share_sessions = ShareSessions()
+        self.ends = False
+        """Connections are about to be closed by us: clients will come again."""
         self._loop = loop
         self._pool = ThreadPoolExecutor(serving.threads, thread_name_prefix="millstream-kafka")
         self._advance = asyncio.Event()

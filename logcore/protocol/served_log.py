@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ..client import Topic, TopicPartition
 from ..cores.expiry import ExpiryTimes
@@ -23,7 +23,11 @@ from ..cores.group_messages import (
 from ..cores.transaction_records import Identity
 from ..cores.transactions import TransactionDescription
 from ..log_settings import Changes
+from ..replication.replica.replica_messages import PartitionId
+from ..replication.shards.share_messages import ShareRequest
 from ..storage.partition_keeping import KeptPartition
+
+_Wanted = TypeVar("_Wanted")
 
 
 class ServedGroups(Protocol):
@@ -52,6 +56,28 @@ class ServedGroups(Protocol):
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]: ...
 
 
+class ServedShares(Protocol):
+    """What share groups have acquired. Questions and answers: `share_messages.py`. Methods raise `LogError`."""
+
+    def place(self, where: TopicPartition) -> PartitionId: ...
+
+    def where(self, place: PartitionId) -> TopicPartition | None:
+        """None where the topic is gone."""
+        ...
+
+    def ask(self, group: str, body: ShareRequest, kind: type[_Wanted]) -> _Wanted:
+        """The answer of the group's coordinator, on whatever node it is, which is of this kind."""
+        ...
+
+    def ask_here(self, group: str, body: ShareRequest, kind: type[_Wanted]) -> _Wanted:
+        """The same, of this node."""
+        ...
+
+    def end_offset(self, place: PartitionId) -> int:
+        """Of what everybody sees, as the partition's leader knows it, on whatever node that is."""
+        ...
+
+
 class ServedLog(Protocol):
     """Methods raise `LogError`; any thread may call them."""
 
@@ -69,6 +95,9 @@ class ServedLog(Protocol):
 
     @property
     def groups(self) -> ServedGroups: ...
+
+    @property
+    def shares(self) -> ServedShares: ...
 
     def topics(self) -> Mapping[str, Topic]: ...
 

@@ -67,7 +67,9 @@ def consumer_group_heartbeat(broker: Desk, request: ConsumerGroupHeartbeatReques
         "member_id": answer.member_id or None,
         "member_epoch": answer.epoch,
         "heartbeat_interval": timedelta(milliseconds=answer.heartbeat_ms),
-        "assignment": None if answer.assignment is None else {"topic_partitions": _by_id(broker, answer.assignment)},
+        "assignment": None
+        if answer.assignment is None
+        else {"topic_partitions": places_by_id(broker, answer.assignment)},
     }
 
 
@@ -87,7 +89,7 @@ def _places(broker: Desk, owned: Sequence[ConsumerGroupHeartbeatTopic]) -> froze
     )
 
 
-def _by_id(broker: Desk, places: Iterable[TopicPartition], *, named: bool = False) -> list[Fields]:
+def places_by_id(broker: Desk, places: Iterable[TopicPartition], *, named: bool = False) -> list[Fields]:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places:
         by_topic.setdefault(topic, []).append(partition)
@@ -142,7 +144,7 @@ def _described(broker: Desk, group: GroupDescription) -> Fields:
 
 def _member(broker: Desk, member: MemberDescription) -> Fields:
     def assignment(encoded: bytes) -> Fields:
-        return {"topic_partitions": _by_id(broker, decode_assignment(encoded), named=True)}
+        return {"topic_partitions": places_by_id(broker, decode_assignment(encoded), named=True)}
 
     return {
         "member_id": member.member_id,

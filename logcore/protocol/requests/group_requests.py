@@ -32,6 +32,7 @@ from ...cores.group_messages import (
     Sync,
     Synced,
 )
+from ...cores.share_groups import SHARE
 from ...cores.subscriptions import CONSUMER, topics_assigned, topics_of
 from ...error_codes import ErrorCode
 from ..kafka_service import Desk
@@ -233,7 +234,10 @@ def describe_groups(broker: Desk, request: DescribeGroupsRequest, peer: Peer) ->
 
 def _described_or_not(broker: Desk, peer: Peer, group: str, version: int) -> Fields:
     try:
-        return _described(_seen(peer, broker.log.groups.describe(group)), version)
+        found = broker.log.groups.describe(group)
+        if found.kind == SHARE:  # there is another request for those
+            found = GroupDescription(group, GroupState.DEAD)
+        return _described(_seen(peer, found), version)
     except LogError as error:
         return {"group_id": group, "error_code": code_of(error), "error_message": message_of(error)}
 

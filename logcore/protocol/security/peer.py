@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from .scram import ScramServer
 from .users import Principal, Right
+
+_ids: Final = itertools.count()
 
 
 @dataclass(slots=True)
@@ -29,6 +32,9 @@ class Peer:
     since_s: float = field(default_factory=time.monotonic)
     muted_until_s: float = 0.0  # it took more than it may: nothing is read from it before then, on the loop's clock
     sasl: ScramServer | Literal["PLAIN"] | None = None  # the mechanism by which it is about to show who it is
+
+    gone: bool = False  # the connection is closed
+    id: int = field(default_factory=lambda: next(_ids))  # of the connection
 
     @property
     def is_known(self) -> bool:

@@ -64,6 +64,13 @@ class Api(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +140,13 @@ KNOWN: Final = {
     Api.CONSUMER_GROUP_DESCRIBE: Versions(0, 1, flexible=0),
     Api.LIST_CONFIG_RESOURCES: Versions(0, 1, flexible=0),
     Api.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0, flexible=0),
+    Api.SHARE_GROUP_HEARTBEAT: Versions(1, 1, flexible=0),  # those before were never released for good
+    Api.SHARE_GROUP_DESCRIBE: Versions(1, 1, flexible=0),
+    Api.SHARE_FETCH: Versions(1, 2, flexible=0),  # from 2 on, members may renew what they have
+    Api.SHARE_ACKNOWLEDGE: Versions(1, 2, flexible=0),
+    Api.DESCRIBE_SHARE_GROUP_OFFSETS: Versions(0, 1, flexible=0),
+    Api.ALTER_SHARE_GROUP_OFFSETS: Versions(0, 0, flexible=0),
+    Api.DELETE_SHARE_GROUP_OFFSETS: Versions(0, 0, flexible=0),
 }
 
 ADVERTISED_FROM: Final = {Api.PRODUCE: 0}
@@ -141,6 +155,6 @@ ADVERTISED_FROM: Final = {Api.PRODUCE: 0}
 NAMING_TOPICS: Final = {Api.PRODUCE: 12, Api.FETCH: 12}
 """The newest versions in which topics have names: those that our own clients send."""
 
-FEATURES: Final = {"group.version": 1, "transaction.version": 2, FEATURE: 1}
-"""What Kafka's clients have to be told beside the versions: groups that the coordinator assigns to (KIP-848), and
-transactions that raise the epoch (KIP-890). The last one is for our own clients."""
+FEATURES: Final = {"group.version": 1, "share.version": 1, "transaction.version": 2, FEATURE: 1}
+"""What Kafka's clients have to be told beside the versions: groups that the coordinator assigns to (KIP-848), share
+groups (KIP-932), and transactions that raise the epoch (KIP-890). The last one is for our own clients."""

@@ -24,7 +24,7 @@ from ..controller.metadata_image import ImageCodec, MetadataImage
 from ..machine_messages import Message
 from ..raft import quorum_messages
 from ..replica import replica_messages
-from ..shards import coordination_messages, transaction_messages
+from ..shards import coordination_messages, share_messages, transaction_messages
 from ..shards.transaction_messages import ForCoordinators
 from . import node_messages
 from .node_messages import NodeMessage
@@ -47,6 +47,7 @@ _MODULES: Final = (
     replica_messages,
     node_messages,
     operations_messages,
+    share_messages,
     transaction_messages,
 )
 

@@ -20,6 +20,7 @@ from ...cores.group_messages import (
     Answered,
     CheckCommit,
     CommittedOffset,
+    ConsumerBeat,
     ConsumerHeartbeat,
     GroupAnswer,
     GroupDescription,
@@ -30,6 +31,7 @@ from ...cores.group_messages import (
     LeaveGroup,
     Sync,
 )
+from ...cores.share_groups import SHARE, ShareHeartbeat
 from ...error_codes import ErrorCode
 from ...records.key_values import KeyValue
 from ...topic_rules import TRANSACTIONS_TOPIC
@@ -50,6 +52,16 @@ from .shard_group_requests import (
     ListGroups,
     OffsetsDeleted,
 )
+from .share_messages import (
+    AcknowledgeRecords,
+    AcquireRecords,
+    AskShareOffsets,
+    DeleteShareOffsets,
+    LookForRecords,
+    ReleaseRecords,
+    ResetShareOffsets,
+)
+from .share_shard import ShareShard
 from .transaction_messages import (
     ApplyOffsets,
     AskUnapplied,
@@ -92,6 +104,7 @@ class GroupShard:
         self._topic = GroupTopic(ids, lambda: log.wall_ms)
         self._groups = AllGroups()
         self._offsets = CommittedOffsets(ids)
+        self._share = ShareShard(log, self._groups, self._write_groups)
         self._entries: dict[bytes, bytes] = {}  # until it begins
         self._due_ms = _NEVER  # nothing follows from the passing of time before
         self._expires_at_ms = _NEVER
@@ -117,6 +130,7 @@ class GroupShard:
                 _log.error("a committed offset cannot be read", error=str(error))
         for record in self._topic.decode(self._entries):
             self._groups.apply(record)
+        self._share.begin(self._entries)
         self._entries = {}
         self._groups.begin(self._log.now_ms)
         self._renew_deadline()
@@ -127,12 +141,15 @@ class GroupShard:
         if now_ms >= self._due_ms:
             answers = self._groups.tick(now_ms)
             self._write_groups()
+            self._share.release_gone()
             self._renew_deadline()
             self._answer(answers)
+        self._share.tick()
         topic_ids = self._log.image.topic_ids
         if topic_ids is not self._topics_seen:
             self._topics_seen = topic_ids
             self._write_offsets(self._offsets.forget_deleted())
+            self._share.forget_deleted()
         if now_ms >= self._expires_at_ms:
             self._expires_at_ms = now_ms + self._settings.expire_every_ms
             self._expire()
@@ -149,6 +166,12 @@ class GroupShard:
                 self._step(request, body)
             case ConsumerHeartbeat():
                 self._beat(request, body)
+            case ShareHeartbeat():
+                self._share_beat(request, body)
+            case LookForRecords() | AcquireRecords() | AcknowledgeRecords() | ReleaseRecords():
+                self._share.ask(request, key, body)
+            case AskShareOffsets() | ResetShareOffsets() | DeleteShareOffsets():
+                self._share.ask(request, key, body)
             case CheckCommit():
                 answer = self._log.reply_now if self._log.only_here else self._log.reply
                 answer(request, GroupAnswer(self._groups.check_commit(body, self._log.now_ms)))
@@ -185,6 +208,16 @@ class GroupShard:
     def _beat(self, request: RequestId, beat: ConsumerHeartbeat) -> None:
         answer = self._groups.beat(beat, self._partition_counts(), self._log.now_ms)
         self._write_groups()
+        self._due_ms = min(self._due_ms, self._log.now_ms + beat.session_ms)
+        self._log.reply(request, answer)
+
+    def _share_beat(self, request: RequestId, beat: ShareHeartbeat) -> None:
+        if self._offsets.of(beat.group):
+            self._log.reply(request, ConsumerBeat(GroupFault.NOT_FOUND, beat.member_id))
+            return
+        answer = self._groups.share_beat(beat, self._partition_counts(), self._log.now_ms)
+        self._write_groups()
+        self._share.release_gone()
         self._due_ms = min(self._due_ms, self._log.now_ms + beat.session_ms)
         self._log.reply(request, answer)
 
@@ -243,6 +276,7 @@ class GroupShard:
         known = self._groups.has(group)
         self._groups.forget(group)
         self._write_groups()
+        self._share.forget(group)
         self._write_offsets(self._offsets.forget(group, committed))
         if self._log.alone:  # else messages about earlier transactions may still be on their way from other nodes
             self._write_offsets(self._offsets.forget_settled_of(group))
@@ -268,9 +302,11 @@ class GroupShard:
         self._write_offsets(self._offsets.forget_settled(wall_ms - expiry.transactional_ids_ms))
 
     def _expire_group(self, group: str, before_ms: int) -> None:
-        """A group that has nothing left is gone."""
-        committed = self._offsets.of(group)
-        gone = expired(self._groups.describe(group), committed, self._topic.empty_since_ms.get(group), before_ms)
+        """A group that has nothing left is gone. What a share group knows does not expire."""
+        committed, described = self._offsets.of(group), self._groups.describe(group)
+        if described.kind == SHARE:
+            return
+        gone = expired(described, committed, self._topic.empty_since_ms.get(group), before_ms)
         self._write_offsets(self._offsets.forget(group, gone))
         if len(gone) == len(committed) and not self._groups.is_in_use(group):
             self._groups.forget(group)

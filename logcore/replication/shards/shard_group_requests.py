@@ -9,6 +9,7 @@
 | `DescribeGroup` | `GroupDescription`; of a group that is not there with the state DEAD |
 | `DeleteGroup` | `GroupAnswer` |
 | `DeleteOffsets` | `OffsetsDeleted` |
+| what is asked of share groups | see `share_messages.py` |
 | `ForEveryShard(GROUPS_TOPIC, ListGroups())` | a tuple, per shard of the node, of tuples of `GroupDescription` |
 
 Each may be answered with `Refused` instead: COORDINATOR_LOADING (14), COORDINATOR_NOT_AVAILABLE (15) or NOT_COORDINATOR
@@ -35,6 +36,7 @@ from ...cores.group_messages import (
     Sync,
 )
 from ..replica.replica_messages import Refused
+from .share_messages import ShareAnswer, ShareRequest
 
 
 class CommitOffsets(NamedTuple):
@@ -92,5 +94,6 @@ GroupRequest = (
     | DescribeGroup
     | DeleteGroup
     | DeleteOffsets
+    | ShareRequest
 )
-GroupShardAnswer = Reply | ConsumerBeat | GroupCommits | GroupDescription | OffsetsDeleted | Refused
+GroupShardAnswer = Reply | ConsumerBeat | GroupCommits | GroupDescription | OffsetsDeleted | ShareAnswer | Refused

@@ -11,19 +11,26 @@ from typing import Annotated, Any, cast
 import pytest
 
 from millstream.logcore.protocol.dispatch import HANDLERS, WAITING_HANDLERS
-from millstream.logcore.protocol.requests import request_shapes
+from millstream.logcore.protocol.requests import request_shapes, share_request_shapes
 from millstream.logcore.protocol.requests.request_shapes import Since, Until
 from millstream.logcore.protocol.requests.sasl_requests import sasl_authenticate
+from millstream.logcore.protocol.requests.share_record_requests import share_acknowledge, share_fetch
 from millstream.logcore.protocol.wire.apis import KNOWN, Api
 from millstream.logcore.protocol.wire.messages import request_class
 
-ALL: dict[Api, Callable[..., object]] = {**HANDLERS, **WAITING_HANDLERS, Api.SASL_AUTHENTICATE: sasl_authenticate}
+ALL: dict[Api, Callable[..., object]] = {
+    **HANDLERS,
+    **WAITING_HANDLERS,
+    Api.SASL_AUTHENTICATE: sasl_authenticate,
+    Api.SHARE_ACKNOWLEDGE: share_acknowledge,
+    Api.SHARE_FETCH: share_fetch,
+}
 CASES = [(api, version) for api in ALL for version in range(KNOWN[api].oldest, KNOWN[api].newest + 1)]
 
 
 def shape_of(api: Api) -> type[Any]:
     named = inspect.signature(ALL[api]).parameters["request"].annotation
-    return getattr(request_shapes, named)
+    return getattr(request_shapes, named, None) or getattr(share_request_shapes, named)
 
 
 def missing(shape: type[Any], entity: type[Any], version: int) -> Iterator[str]:

@@ -1,0 +1,79 @@
+"""What may be set for a share group, as its coordinator and the leaders of its partitions read it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+SESSION_MS: Final = "share.session.timeout.ms"
+HEARTBEAT_MS: Final = "share.heartbeat.interval.ms"
+LOCK_MS: Final = "share.record.lock.duration.ms"
+DELIVERIES: Final = "share.delivery.count.limit"
+LOCKS: Final = "share.partition.max.record.locks"
+RESET: Final = "share.auto.offset.reset"
+ISOLATION: Final = "share.isolation.level"
+RENEWS: Final = "share.renew.acknowledge.enable"
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    SESSION_MS: "45000",
+    HEARTBEAT_MS: "5000",
+    LOCK_MS: "30000",
+    DELIVERIES: "5",
+    LOCKS: "2000",
+    RESET: "latest",
+    ISOLATION: "read_uncommitted",
+    RENEWS: "true",
+}
+
+_BY_DURATION: Final = "by_duration:"
+_DURATION: Final = re.compile(
+    r"P(?:(\d{1,9})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})(?:\.(\d{1,9}))?S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class ShareLimits:
+    """`lock_ms`: for how long a member has a record; `deliveries_max`: how often a record is given to members;
+    `in_flight_max`: records of a partition that are acquired, or were given back."""
+
+    lock_ms: int = int(DEFAULTS[LOCK_MS])
+    deliveries_max: int = int(DEFAULTS[DELIVERIES])
+    in_flight_max: int = int(DEFAULTS[LOCKS])
+    renews: bool = True
+
+
+def limits_of(settings: Mapping[str, str]) -> ShareLimits:
+    def value(name: str) -> str:
+        return settings.get(name, DEFAULTS[name])
+
+    return ShareLimits(int(value(LOCK_MS)), int(value(DELIVERIES)), int(value(LOCKS)), value(RENEWS) == "true")
+
+
+def is_committed_only(settings: Mapping[str, str]) -> bool:
+    return settings.get(ISOLATION, DEFAULTS[ISOLATION]) == "read_committed"
+
+
+def reset_problem(text: str) -> str | None:
+    if text in ("earliest", "latest") or duration_ms(text) is not None:
+        return None
+    return "It is earliest, latest, or by_duration: with a duration such as PT1H."
+
+
+def duration_ms(text: str) -> int | None:
+    """
+    >>> duration_ms("by_duration:P1DT2H3M4.5S"), duration_ms("by_duration:P"), duration_ms("latest")
+    (93784500, None, None)
+    """
+    if not text.startswith(_BY_DURATION):
+        return None
+    found = _DURATION.fullmatch(text.removeprefix(_BY_DURATION))
+    if found is None or not any(found.groups()):
+        return None
+    days, hours, minutes, seconds, fraction = found.groups()
+    milliseconds = int((fraction or "0").ljust(9, "0")[:9]) // 1_000_000
+    whole = int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    return int(days or 0) * _DAY_MS + whole * 1000 + milliseconds
