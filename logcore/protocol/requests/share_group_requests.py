@@ -14,7 +14,7 @@ from ...cores.share_groups import SHARE, ShareHeartbeat
 from ...cores.share_settings import HEARTBEAT_MS, SESSION_MS
 from ...cores.subscriptions import decode_assignment, topics_of
 from ...error_codes import ErrorCode
-from ...errors import UnknownTopic
+from ...errors import OffsetOutOfRange
 from ...log_settings import of_group
 from ...replication.replica.replica_messages import PartitionId
 from ...replication.shards.share_messages import (
@@ -38,7 +38,7 @@ from .topic_requests import topic_uuid
 
 if TYPE_CHECKING:
     from .share_request_shapes import (
-        AlteredShareTopic,
+        AlteredSharePartition,
         AlterShareGroupOffsetsRequest,
         DeleteShareGroupOffsetsRequest,
         DescribedShareGroup,
@@ -207,9 +207,13 @@ def alter_share_group_offsets(broker: Desk, request: AlterShareGroupOffsetsReque
         return {"error_code": ErrorCode.group_authorization_failed}
     if not group:
         return {"error_code": ErrorCode.invalid_group_id}
-    outcome = {topic.topic_name: _alterable(broker, peer, topic) for topic in request.topics}
+    outcome = {
+        TopicPartition(topic.topic_name, entry.partition_index): _alterable(broker, peer, topic.topic_name, entry)
+        for topic in request.topics
+        for entry in topic.partitions
+    }
     rows = [
-        (outcome[topic.topic_name][entry.partition_index], entry.start_offset)
+        (outcome[TopicPartition(topic.topic_name, entry.partition_index)], entry.start_offset)
         for topic in request.topics
         for entry in topic.partitions
     ]
@@ -225,7 +229,7 @@ def alter_share_group_offsets(broker: Desk, request: AlterShareGroupOffsetsReque
                 "partitions": [
                     {
                         "partition_index": entry.partition_index,
-                        **_said(outcome[topic.topic_name][entry.partition_index]),
+                        **_said(outcome[TopicPartition(topic.topic_name, entry.partition_index)]),
                     }
                     for entry in topic.partitions
                 ],
@@ -235,20 +239,15 @@ def alter_share_group_offsets(broker: Desk, request: AlterShareGroupOffsetsReque
     }
 
 
-def _alterable(broker: Desk, peer: Peer, topic: AlteredShareTopic) -> Mapping[int, PartitionId | LogError]:
-    """By number, the partition, or why its offset cannot be set."""
-    found: dict[int, PartitionId | LogError] = {}
-    for entry in topic.partitions:
-        try:
-            check_readable(peer, topic.topic_name)
-            if entry.start_offset < 0:
-                raise UnknownTopic(f"there is no offset {entry.start_offset}")
-            found[entry.partition_index] = broker.log.shares.place(
-                TopicPartition(topic.topic_name, entry.partition_index)
-            )
-        except LogError as error:
-            found[entry.partition_index] = error
-    return found
+def _alterable(broker: Desk, peer: Peer, topic: str, asked: AlteredSharePartition) -> PartitionId | LogError:
+    """The partition, or why its offset cannot be set."""
+    try:
+        check_readable(peer, topic)
+        if asked.start_offset < 0:
+            raise OffsetOutOfRange(f"there is no offset {asked.start_offset}")
+        return broker.log.shares.place(TopicPartition(topic, asked.partition_index))
+    except LogError as error:
+        return error
 
 
 def _said(outcome: PartitionId | LogError) -> Fields:

@@ -294,7 +294,7 @@ class _ShareFetch:
                 each.verdict = answers[place].verdict if place in answers else None
                 answers[place] = each
             left_s = deadline_s - time.monotonic()
-            if left_s <= 0 or any(each.acquired or each.error for each in fetched.values()):
+            if left_s <= 0 or not self._turn.places or any(each.acquired or each.error for each in fetched.values()):
                 break
             try:
                 await asyncio.wait_for(advance.wait(), min(left_s, _LOOK_S))

@@ -10,6 +10,7 @@ import dataclasses
 import select
 import socket
 import struct
+import uuid
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -67,6 +68,11 @@ _VALUES: Final = (
 )
 _OTHERS: Final = (Api.SASL_AUTHENTICATE, Api.SASL_HANDSHAKE)  # they end the connection
 _ENDING: Final = (Api.LEAVE_GROUP, Api.INIT_PRODUCER_ID, Api.DELETE_GROUPS, Api.DELETE_TOPICS, Api.END_TXN)
+_GROUPS: Final = {
+    Api.CONSUMER_GROUP_HEARTBEAT: "kip",
+    Api.CONSUMER_GROUP_DESCRIBE: "kip",
+    Api.SHARE_GROUP_HEARTBEAT: "shares",
+}
 _COMMON_SHARE: Final = 0.85
 _REMEMBERED: Final = 6
 _WAIT_S: Final = 0.15
@@ -96,6 +102,8 @@ class HostileRequests(Hostile):
         self._producers: deque[_Producer] = deque(maxlen=_REMEMBERED)
         self._member = _Member("g", "", 0)
         self._producer = _Producer("tx", -1, -1)
+        self._session_epoch = 0
+        self._topic_id = uuid.UUID(int=0)
         self._apis = [api for api in KNOWN if api not in _OTHERS]
 
     def attack(self, port: int, count: int) -> None:
@@ -124,14 +132,17 @@ class HostileRequests(Hostile):
     # What is learned
 
     def _learn(self, content: memoryview, api: Api, version: int) -> None:
-        if api not in (Api.JOIN_GROUP, Api.CONSUMER_GROUP_HEARTBEAT, Api.INIT_PRODUCER_ID, Api.END_TXN):
+        if api not in (*_GROUPS, Api.JOIN_GROUP, Api.INIT_PRODUCER_ID, Api.END_TXN, Api.METADATA):
             return
         with suppress(MalformedMessage, ValueError):
             _, position = read_response_header(api, version, content)
             found = messages.read_response(api, version, content, position)
-            if getattr(found, "member_id", ""):
-                group = "kip" if api is Api.CONSUMER_GROUP_HEARTBEAT else "g"
-                epoch = found.member_epoch if group == "kip" else found.generation_id
+            if api is Api.METADATA:
+                ids = (getattr(topic, "topic_id", None) for topic in found.topics if topic.name == "t")
+                self._topic_id = next(ids, None) or self._topic_id
+            elif getattr(found, "member_id", ""):
+                group = _GROUPS.get(api, "g")
+                epoch = found.generation_id if group == "g" else found.member_epoch
                 self._members.append(_Member(group, found.member_id, epoch))
             elif getattr(found, "producer_id", -1) >= 0:
                 self._producers.append(
@@ -141,11 +152,12 @@ class HostileRequests(Hostile):
     # What is asked
 
     def _body(self, api: Api, version: int) -> bytes:
-        kip = api in (Api.CONSUMER_GROUP_HEARTBEAT, Api.CONSUMER_GROUP_DESCRIBE)
-        self._member = _Member("kip" if kip else "g", "", 0 if kip else -1)
+        group = "shares" if "SHARE" in api.name else _GROUPS.get(api, "g")
+        self._member = _Member(group, "m" if group == "shares" else "", -1 if group == "g" else 0)
         self._producer = _Producer(self.random.choice(["tx", "tx", "ty", None]), -1, -1)
         if self.random.random() < 0.7:
-            self._member = self._newest([each for each in self._members if (each.group == "kip") == kip], self._member)
+            self._member = self._newest([each for each in self._members if each.group == group], self._member)
+        self._session_epoch = self._session_epoch + 1 if self.random.random() < 0.9 else 0
         if api is not Api.INIT_PRODUCER_ID and self.random.random() < 0.9:
             self._producer = self._newest(list(self._producers), self._producer)
         return (
@@ -178,6 +190,14 @@ class HostileRequests(Hostile):
             "generation_id": member.epoch,
             "member_epoch": member.epoch,
             "instance_id": "s",
+            "topic_id": self._topic_id,
+            "share_session_epoch": self._session_epoch,
+            "max_wait": timedelta(milliseconds=5),
+            "max_bytes": 1 << 20,
+            "max_records": 10,
+            "acknowledge_types": 1,
+            "topic_name": "t",
+            "start_offset": 1,
             "session_timeout": timedelta(seconds=10),
             "rebalance_timeout": timedelta(milliseconds=50),
             "protocol_type": "consumer",

@@ -183,10 +183,15 @@ def test_offsets_of_a_group_are_described_set_and_deleted(log: Log, member: Memb
 
     assert described() == [(1, 2)]
     partition = {"partition_index": 0, "start_offset": 2}
-    to_two = {"group_id": GROUP, "topics": [{"topic_name": "t", "partitions": [partition]}]}
+    to_two: dict[str, Any] = {"group_id": GROUP, "topics": [{"topic_name": "t", "partitions": [partition]}]}
     assert member.channels.ask(Api.ALTER_SHARE_GROUP_OFFSETS, to_two).error_code is ErrorCode.non_empty_group
     member.beat(-1)
     assert member.channels.ask(Api.ALTER_SHARE_GROUP_OFFSETS, to_two).error_code is ErrorCode.none
+    absent = {"topic_name": "t", "partitions": [{"partition_index": -1, "start_offset": 2}]}
+    twice = {"group_id": GROUP, "topics": [*to_two["topics"], absent]}
+    answer = member.channels.ask(Api.ALTER_SHARE_GROUP_OFFSETS, twice)
+    codes = [row.error_code for topic in answer.responses for row in topic.partitions]
+    assert codes == [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
     assert described() == [(2, 1)]
     topics = [{"topic_name": "t"}, {"topic_name": "missing"}]
     deleted = member.channels.ask(Api.DELETE_SHARE_GROUP_OFFSETS, {"group_id": GROUP, "topics": topics})

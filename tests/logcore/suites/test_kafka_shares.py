@@ -115,7 +115,7 @@ def test_every_case_holds_on_three_nodes_and_after_a_kill(shares: Shares, tmp_pa
         assert shares(cluster.address, "cases") == []
         assert shares(cluster.address, "before") == []
         cluster.nodes[0].end()
-        assert shares(cluster.address, "after") == []
+        assert shares(cluster.address, "after-fail-over") == []
         assert "Traceback" not in cluster.said
 
 
