@@ -20,6 +20,7 @@ from ..protocol.layout import (
     TopicCreation,
 )
 from ..replication.broker.nearest import nearest_replica
+from ..replication.cluster_version import VERSIONS
 from ..replication.controller.controller_messages import AddPartitions, CreateTopic, ElectLeader, Reassign
 from ..replication.controller.metadata_image import BrokerImage
 from ..replication.controller.operations_messages import DescribeQuorum, QuorumDescription
@@ -66,6 +67,12 @@ class ClusterLayout:
     @property
     def node(self) -> int:
         return self._node.id
+
+    @property
+    def cluster_version(self) -> int:
+        """The newest one as long as this node knows nothing of the cluster: it answers nothing else then."""
+        image = self._node.image
+        return image.version if image.index else VERSIONS.newest
 
     @property
     def controller(self) -> int:

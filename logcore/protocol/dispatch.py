@@ -79,7 +79,7 @@ from .requests.transaction_requests import (
 from .security.access import ASKS
 from .security.peer import Peer
 from .wire import messages
-from .wire.apis import KNOWN, Api
+from .wire.apis import CAME_WITH, KNOWN, Api
 from .wire.messages import Fields
 
 _log = structlog.get_logger("millstream.logcore")
@@ -181,7 +181,7 @@ async def answer(broker: KafkaService, request: KafkaRequest) -> Answer:
         raise HangUp(f"request {number} of the Kafka protocol is not supported")
     api = Api(number)
     if api is Api.API_VERSIONS:
-        return _ready(_answer_api_versions(version))
+        return _ready(_answer_api_versions(version, broker.layout.cluster_version))
     await broker.ready()
     if request.peer.refused or not (api in _BEFORE_LOGIN or broker.lets_in(request.peer)):
         raise HangUp("it has not shown who it is")
@@ -189,6 +189,8 @@ async def answer(broker: KafkaService, request: KafkaRequest) -> Answer:
         await broker.wait_for_names(request.peer)
     if api is not Api.PRODUCE and len(request.message) > _BYTES_MAX:
         raise HangUp(f"a {api.name.lower()} request of {len(request.message)} bytes")
+    if CAME_WITH.get(api, 1) > broker.layout.cluster_version:
+        raise HangUp(f"{api.name.lower()} requests are not supported before the cluster is upgraded")
     if version not in KNOWN[api]:
         raise HangUp(f"version {version} of {api.name.lower()} requests is not supported")
     match api:
@@ -226,11 +228,11 @@ async def _wait_for(api: Api, version: int, fields: Awaitable[Fields]) -> list[B
     return [messages.write_response(api, version, await fields)]
 
 
-def _answer_api_versions(version: int) -> list[Buffer]:
+def _answer_api_versions(version: int, cluster_version: int) -> list[Buffer]:
     """A client of a newer version gets an answer in the oldest, as the protocol has it, and asks again."""
     if version in KNOWN[Api.API_VERSIONS]:
-        return [messages.write_response(Api.API_VERSIONS, version, api_versions())]
-    return [messages.write_response(Api.API_VERSIONS, 0, api_versions(ErrorCode.unsupported_version))]
+        return [messages.write_response(Api.API_VERSIONS, version, api_versions(cluster_version))]
+    return [messages.write_response(Api.API_VERSIONS, 0, api_versions(cluster_version, ErrorCode.unsupported_version))]
 
 
 def _ready(body: list[Buffer]) -> asyncio.Future[list[Buffer] | None]:

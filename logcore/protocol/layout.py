@@ -93,6 +93,11 @@ class LogLayout(Protocol):
         ...
 
     @property
+    def cluster_version(self) -> int:
+        """What all nodes understand: see `replication/cluster_version.py`."""
+        ...
+
+    @property
     def controller(self) -> int:
         """Where changes of topics are best sent; NOBODY where it is not known."""
         ...

@@ -9,6 +9,7 @@ metadata log, which all nodes read, uses the version of the cluster: it is raise
 | ------- | ----------------------------------------------------------------------------------------- |
 | 1       | all that has no version written beside it                                                 |
 | 2       | the versions themselves: `VersionRaised`, and each node's newest version in its heartbeat |
+|         | share groups: `share_messages.py`, and their records in the topic of groups               |
 
 What needs a newer version is written down in `node/spoken_versions.py`, and asked for with `MetadataImage.version`.
 """

@@ -18,7 +18,7 @@ from ..layout import NOBODY, TopicCreation
 from ..security.access import check_administrable, may_see
 from ..security.peer import Peer
 from ..security.read_only_topics import check_no_mirror_named, check_not_mirrored
-from ..wire.apis import ADVERTISED_FROM, FEATURES, KNOWN
+from ..wire.apis import ADVERTISED_FROM, CAME_WITH, FEATURES, FEATURES_CAME_WITH, KNOWN
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
 from .config_requests import config_entries
@@ -43,14 +43,17 @@ _DELETED_BY_ID_FROM: Final = 6
 _NAMELESS_FROM: Final = 12  # from then on, an answer about a topic that there is not may lack the name
 
 
-def api_versions(error: ErrorCode = ErrorCode.none) -> Fields:
+def api_versions(cluster_version: int, error: ErrorCode = ErrorCode.none) -> Fields:
     keys = [
         {"api_key": api, "min_version": ADVERTISED_FROM.get(api, versions.oldest), "max_version": versions.newest}
         for api, versions in KNOWN.items()
+        if CAME_WITH.get(api, 1) <= cluster_version
     ]
     features = [{"name": name, "min_version": 0, "max_version": newest} for name, newest in FEATURES.items()]
     levels = [
-        {"name": name, "min_version_level": newest, "max_version_level": newest} for name, newest in FEATURES.items()
+        {"name": name, "min_version_level": newest, "max_version_level": newest}
+        for name, newest in FEATURES.items()
+        if FEATURES_CAME_WITH.get(name, 1) <= cluster_version
     ]
     return {
         "error_code": error,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -149,6 +150,15 @@ KNOWN: Final = {
     Api.DELETE_SHARE_GROUP_OFFSETS: Versions(0, 0, flexible=0),
 }
 
+_OF_SHARE_GROUPS: Final = (
+    Api.SHARE_GROUP_HEARTBEAT, Api.SHARE_GROUP_DESCRIBE, Api.SHARE_FETCH, Api.SHARE_ACKNOWLEDGE,
+    Api.DESCRIBE_SHARE_GROUP_OFFSETS, Api.ALTER_SHARE_GROUP_OFFSETS, Api.DELETE_SHARE_GROUP_OFFSETS,
+)  # fmt: skip
+
+CAME_WITH: Final[Mapping[Api, int]] = dict.fromkeys(_OF_SHARE_GROUPS, 2)
+"""The version of the cluster that requests came with (`replication/cluster_version.py`): in an older one, there is a
+node that could not coordinate what they ask for. So nobody is offered them."""
+
 ADVERTISED_FROM: Final = {Api.PRODUCE: 0}
 """librdkafka before 2.6 takes a broker without Produce v0 for one that cannot compress, and sends batches plain."""
 
@@ -158,3 +168,5 @@ NAMING_TOPICS: Final = {Api.PRODUCE: 12, Api.FETCH: 12}
 FEATURES: Final = {"group.version": 1, "share.version": 1, "transaction.version": 2, FEATURE: 1}
 """What Kafka's clients have to be told beside the versions: groups that the coordinator assigns to (KIP-848), share
 groups (KIP-932), and transactions that raise the epoch (KIP-890). The last one is for our own clients."""
+
+FEATURES_CAME_WITH: Final = {"share.version": 2}

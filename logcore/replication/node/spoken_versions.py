@@ -7,7 +7,8 @@ do without is a message of a new kind, and is said once the cluster has its vers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Final
 
 from ..cluster_version import VERSIONS
@@ -15,13 +16,27 @@ from ..controller.controller_messages import BrokerHeartbeat, RaiseVersion
 from ..controller.metadata_records import VersionRaised
 from ..controller.operations_messages import BrokerSeen
 from ..machine_messages import Message
+from ..replica.replica_messages import Produce
+from ..shards import share_messages
 
-KINDS: Final[Mapping[type[object], int]] = {RaiseVersion: 2, VersionRaised: 2}
+
+def _kinds_of(module: ModuleType) -> Iterator[type[object]]:
+    for kind in vars(module).values():
+        if isinstance(kind, type) and kind.__module__ == module.__name__:
+            yield kind
+
+
+KINDS: Final[Mapping[type[object], int]] = {
+    RaiseVersion: 2,
+    VersionRaised: 2,
+    **dict.fromkeys(_kinds_of(share_messages), 2),
+}
 """By kind of message or record: the version that it came with."""
 
-FIELDS: Final[Mapping[type[Message | BrokerSeen], Mapping[str, int]]] = {
+FIELDS: Final[Mapping[type[Message | BrokerSeen | Produce], Mapping[str, int]]] = {
     BrokerHeartbeat: {"newest_version": 2},
     BrokerSeen: {"newest_version": 2},
+    Produce: {"base_offset": 2},  # said to a leader in the same process only
 }
 """The same of fields of kinds that were there before."""
 

@@ -14,6 +14,8 @@ from structlog.testing import capture_logs
 from millstream.logcore.cluster.cluster_node import ClusterNode, WrittenByLaterRelease
 from millstream.logcore.cluster.operations import OperationRefused, Operations
 from millstream.logcore.cluster.settings import ClusterSettings
+from millstream.logcore.protocol.requests.topic_requests import api_versions
+from millstream.logcore.protocol.wire.apis import CAME_WITH
 from millstream.logcore.replication.cluster_version import VERSIONS, ClusterVersions
 from millstream.logcore.replication.controller import controller, metadata_codec
 from millstream.logcore.replication.controller.controller_messages import BrokerHeartbeat, RaiseVersion
@@ -306,3 +308,16 @@ def test_a_directory_of_a_later_release_is_left_alone(tmp_path: Path, monkeypatc
             ClusterNode(settings)
     assert {path: path.read_bytes() for path in sorted((tmp_path / "quorum").iterdir())} == before
     ClusterNode(settings).stop()
+
+
+# What waits for a version
+
+
+def test_share_groups_are_offered_once_all_nodes_know_them() -> None:
+    def offered(version: int) -> tuple[set[int], set[str]]:
+        answer = api_versions(version)
+        return {each["api_key"] for each in answer["api_keys"]}, {each["name"] for each in answer["finalized_features"]}
+
+    (before, features_before), (after, features_after) = offered(1), offered(2)
+    assert after - before == set(CAME_WITH) and before < after
+    assert features_after - features_before == {"share.version"}
