@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Literal
 from ...logcore.client import TopicPartition
 from .connector_errors import UnknownSourceTable
 from .declared_columns import Declarations, nothing_declared
+from .inbox import Inbox
 from .task_clock import MACHINE_CLOCK, TaskClock
 
 Position = Mapping[str, Any]
@@ -74,7 +75,7 @@ class Chunk:
 class TaskInfo:
     """One task of a connector. `config`: the share that `tasks` gave it. `identity`: of a sink, the same for all its
     tasks; another one of the same name has another. `clock`: for the time, and to wait. `declared`: what a sink
-    may ask for the types of columns."""
+    may ask for the types of columns. `inbox`: of a source that is sent its records."""
 
     connector: str
     number: int = 0
@@ -82,6 +83,7 @@ class TaskInfo:
     identity: str = ""
     clock: TaskClock = field(default=MACHINE_CLOCK, compare=False, repr=False)
     declared: Declarations = field(default=nothing_declared, compare=False, repr=False)
+    inbox: Inbox = field(default_factory=Inbox, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,10 @@ class SourceConnector(ABC):
     """
 
     settings: ClassVar[type[Any]]
+    guarantee: ClassVar[Guarantee] = "transactional"
+    """"at least once" of a source that cannot read again what it has read."""
+    is_sent_records = False
+    """Whether others hand its records in, to `TaskInfo.inbox`."""
     may_empty = False
     """Whether a chunk with `empties` may come: then the runner remembers the keys of an open transaction."""
 

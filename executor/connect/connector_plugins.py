@@ -76,24 +76,33 @@ BUILT_IN: Final = (
          "mysql.mysql_source:MySqlSource", "io.debezium.connector.mysql.MySqlConnector"),
     _own("mariadb", "SOURCE", "Tables of MariaDB: a snapshot, then all changes, in Debezium's format.",
          "mysql.mysql_source:MySqlSource", "io.debezium.connector.mariadb.MariaDbConnector"),
+    _own("sql", "SOURCE", "Rows of tables of any database that SQLAlchemy knows, looked for at intervals.",
+         "sources.sql_source:SqlSource", "io.confluent.connect.jdbc.JdbcSourceConnector"),
     _own("sql", "SINK", "Tables of any database that SQLAlchemy knows: upserts and deletes by key, exactly once.",
          "sinks.sql_sink:SqlSink", "io.confluent.connect.jdbc.JdbcSinkConnector",
          "io.debezium.connector.jdbc.JdbcSinkConnector"),
+    _own("webhook", "SOURCE", "Signed requests that others send to POST /hooks/<connector>.",
+         "sources.webhook_source:WebhookSource"),
     _own("delta", "SINK", "Tables of Delta Lake: rows are added, or kept by their key, exactly once.",
          "sinks.delta_sink:DeltaSink"),
     _own("iceberg", "SINK", "Tables of Apache Iceberg: rows are added, or kept by their key, exactly once.",
          "sinks.iceberg_sink:IcebergSink", "org.apache.iceberg.connect.IcebergSinkConnector"),
+    _own("http", "SOURCE", "Rows of the answers of an HTTP server, asked at intervals, page by page.",
+         "sources.http_source:HttpSource"),
     _own("http", "SINK", "A request for each record, with an Idempotency-Key.",
          "sinks.http_sink:HttpSink", "io.confluent.connect.http.HttpSinkConnector"),
 )  # fmt: skip
 
 
-def plugins() -> dict[str, ConnectorPlugin]:
+def plugins() -> tuple[ConnectorPlugin, ...]:
     """By name; what a package offers cannot take the name of one of ours."""
-    found = {plugin.name: plugin for plugin in BUILT_IN}
+    found = list(BUILT_IN)
+    names = {plugin.name for plugin in BUILT_IN}
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        found.setdefault(entry.name, _offered(entry))
-    return found
+        if entry.name not in names:
+            names.add(entry.name)
+            found.append(_offered(entry))
+    return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.kind)))
 
 
 def _offered(entry: importlib.metadata.EntryPoint) -> ConnectorPlugin:
@@ -106,22 +115,36 @@ def _offered(entry: importlib.metadata.EntryPoint) -> ConnectorPlugin:
     return ConnectorPlugin(entry.name, kind, (loaded.__doc__ or "").partition("\n")[0], entry.value)
 
 
-def find_plugin(name: str | None) -> ConnectorPlugin:
-    """In: the value of `connector.class`. Raises `InvalidConnector`."""
+def find_plugin(name: str | None, kind: PluginKind | None = None) -> ConnectorPlugin:
+    """In: the value of `connector.class`; `kind`: which one is meant where a source and a sink have the same name.
+    Raises `InvalidConnector`."""
     if not name:
         raise InvalidConnector(
             "connector.class is missing", setting="connector.class", hint="SHOW CONNECTOR PLUGINS lists the classes."
         )
-    known = plugins()
-    for plugin in known.values():
-        short = {java.rpartition(".")[2] for java in plugin.java_classes}
-        if name == plugin.name or name in plugin.java_classes or name in short:
-            return plugin
+    found = _called(name)
+    if found:
+        return next((plugin for plugin in found if plugin.kind == kind), found[0])
     raise InvalidConnector(
         f'there is no connector "{name}"',
         setting="connector.class",
-        hint=did_you_mean(name, known) or "SHOW CONNECTOR PLUGINS lists the classes. Java classes cannot be run here.",
+        hint=did_you_mean(name, [plugin.name for plugin in plugins()])
+        or "SHOW CONNECTOR PLUGINS lists the classes. Java classes cannot be run here.",
     )
+
+
+def configured_plugin(config: Mapping[str, str]) -> ConnectorPlugin:
+    """What the settings of a new connector mean: a sink has topics. Raises `InvalidConnector`."""
+    kind: PluginKind = "SINK" if "topics" in config or "topics.regex" in config else "SOURCE"
+    return find_plugin(config.get("connector.class"), kind)
+
+
+def _called(name: str) -> list[ConnectorPlugin]:
+    return [
+        plugin
+        for plugin in plugins()
+        if name in (plugin.name, *plugin.java_classes, *(java.rpartition(".")[2] for java in plugin.java_classes))
+    ]
 
 
 def shown_config(config: Mapping[str, str]) -> dict[str, str]:
@@ -131,10 +154,11 @@ def shown_config(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown_names(connector_class: str | None) -> Callable[[str], bool]:
-    """Which settings may be seen. Of a connector that cannot be loaded (any more), those that all have."""
+    """Which settings may be seen: of a source and a sink of one name, those that one of them shows and none hides. Of a
+    connector that cannot be loaded (any more), those that all have."""
     try:
-        plugin = find_plugin(connector_class)
-        plugin.load()
+        found = _called(connector_class or "")
+        secret = frozenset[str]().union(*(plugin.secret_names() for plugin in found))
     except InvalidConnector:
-        return lambda name: name.startswith(COMMON)
-    return plugin.shows
+        found, secret = [], frozenset[str]()
+    return lambda name: name.startswith(COMMON) or (name not in secret and any(plugin.shows(name) for plugin in found))

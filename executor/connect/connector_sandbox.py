@@ -27,6 +27,7 @@ from .connector_errors import InvalidConnector, SystemFault, SystemUnavailable
 from .connector_secrets import Secrets
 from .connector_settings import read_settings
 from .converters import converter_of
+from .inbox import Inbox
 from .secret_vault import KnownSecrets, SecretVault
 from .sink_runner import SinkRunner
 from .source_runner import SourceRunner
@@ -58,7 +59,8 @@ class ConnectorSandbox:
         self._connector = connector
         self._config = Secrets(KnownSecrets(SecretVault(), dict)).resolve(config)
         self._settings = read_settings(connector.settings, self._config)
-        self._task = TaskInfo("sandbox", identity=uuid.uuid4().hex, clock=self.clock)
+        self.inbox = Inbox()
+        self._task = TaskInfo("sandbox", identity=uuid.uuid4().hex, clock=self.clock, inbox=self.inbox)
         self._key, self._value = converter_of(self._config, "key"), converter_of(self._config, "value")
         self._folder = TemporaryFolder("connector-sandbox")
         self.log = open_log(self._folder.path, sync="never")

@@ -23,6 +23,7 @@ from .connector_secrets import Secrets
 from .connector_settings import SettingProblem, problems_of, read_settings
 from .converters import converter_of
 from .declarations import declarations_of
+from .inbox import Inbox
 from .secret_vault import KnownSecrets
 from .sink_runner import SinkRunner, Transcoder, group_of, topics_problem
 from .source_runner import SourceRunner, transactional_id
@@ -130,6 +131,10 @@ class Connectors:
         """Raises `UnknownConnectorTask`."""
         return self._found(name).status()
 
+    def inbox(self, name: str) -> Inbox | None:
+        """Of a connector that is sent its records; None of others. Raises `UnknownConnectorTask`."""
+        return self._found(name).inbox
+
     def close(self) -> None:
         """Stops all; they go on where they stopped when they are started again."""
         with self._guard:
@@ -167,6 +172,9 @@ class _Running:
         self._workers: tuple[TaskWorker, ...] = ()
         self._identity = threading.Lock()  # held by the task that looks for it, or makes it
         self._error: str | None = None
+        self._own_inbox = Inbox()
+        self.inbox: Inbox | None = None
+        """Of a connector that is sent its records."""
 
     def begin(self) -> None:
         try:
@@ -222,13 +230,14 @@ class _Running:
         most = tasks_max(resolved)
         loaded = plugin.load()
         if issubclass(loaded, SourceConnector):
+            self.inbox = self._own_inbox if loaded.is_sent_records else None
             return list(loaded.tasks(settings, most))
         return [{"of": most} for _ in range(most)]
 
     def _opening(self, number: int, share: Mapping[str, Any]) -> Callable[[], TaskRunner]:
         def open_runner() -> TaskRunner:
             plugin, settings, resolved = resolved_settings(self._info, self._secrets)
-            loaded, task = plugin.load(), TaskInfo(self._info.name, number, share)
+            loaded, task = plugin.load(), TaskInfo(self._info.name, number, share, inbox=self._own_inbox)
             if issubclass(loaded, SourceConnector):
                 return SourceRunner(self._log, loaded(settings, task), task, resolved)
             with self._identity:
@@ -241,7 +250,7 @@ class _Running:
 
 def resolved_settings(info: ConnectorInfo, secrets: Secrets) -> tuple[ConnectorPlugin, Any, dict[str, str]]:
     """The plugin, its settings, and all settings with their references resolved. Raises `InvalidConnector`."""
-    plugin = find_plugin(info.config.get("connector.class"))
+    plugin = find_plugin(info.config.get("connector.class"), info.kind)
     resolved = secrets.resolve(info.config, plugin.secret_names())
     return plugin, read_settings(plugin.load().settings, resolved), resolved
 

@@ -9,9 +9,15 @@ from typing import Any
 
 from millstream.errors import InvalidStatement, Span, StatementError, did_you_mean
 
-from ...executor.connect.connector import SinkConnector
 from ...executor.connect.connector_errors import InvalidConnector
-from ...executor.connect.connector_plugins import COMMON, ConnectorPlugin, find_plugin, plugins, shown_config
+from ...executor.connect.connector_plugins import (
+    COMMON,
+    ConnectorPlugin,
+    PluginKind,
+    find_plugin,
+    plugins,
+    shown_config,
+)
 from ...executor.connect.connector_secrets import Secrets, is_secret_name, sealed_value, secrets_of
 from ...executor.connect.connectors import ConnectorStatus, config_problems
 from ...executor.connect.secret_vault import SecretKeyMissing
@@ -76,7 +82,7 @@ def create_connector(statement: CreateConnector, request: Request) -> list[Entit
         hint = "ALTER CONNECTOR changes its settings; DROP CONNECTOR removes it."
         raise ConnectorExists(message, span=statement.span, hint=hint)
     config = _texts(statement.properties)
-    plugin = _checked(config, statement.properties, request, statement.span)
+    plugin = _checked(statement.kind, config, statement.properties, request, statement.span)
     if plugin.kind != statement.kind:
         raise InvalidStatement(
             f"{plugin.name} is a {plugin.kind.lower()} connector",
@@ -99,7 +105,7 @@ def alter_connector(statement: AlterConnector, request: Request) -> list[Entity]
     given = _texts(statement.properties)
     text = without_secrets(statement.text, known.config.get("connector.class"))
     config = given if statement.replaces else {**known.config, **given}
-    plugin = _checked(config, statement.properties, request, statement.span)
+    plugin = _checked(known.kind, config, statement.properties, request, statement.span)
     if plugin.kind != known.kind:
         raise InvalidStatement(f"{known.name} is a {known.kind.lower()} connector and stays one", span=statement.span)
     kept, warnings = _kept(plugin, config, request)
@@ -170,10 +176,7 @@ def show_connectors(statement: Show, request: Request) -> Entity:
 
 def show_plugins(statement: Show) -> Entity:
     """SHOW CONNECTOR PLUGINS."""
-    lines = [
-        ConnectorPluginLine(plugin.name, plugin.kind.lower(), PLUGIN_VERSION, plugin.doc)
-        for _, plugin in sorted(plugins().items())
-    ]
+    lines = [ConnectorPluginLine(plugin.name, plugin.kind.lower(), PLUGIN_VERSION, plugin.doc) for plugin in plugins()]
     return ConnectorPlugins(statement_text=statement.text, connector_plugins=lines)
 
 
@@ -264,11 +267,13 @@ def _texts(properties: Properties) -> dict[str, str]:
     }
 
 
-def _checked(config: Mapping[str, str], properties: Properties, request: Request, span: Span | None) -> ConnectorPlugin:
+def _checked(
+    kind: PluginKind, config: Mapping[str, str], properties: Properties, request: Request, span: Span | None
+) -> ConnectorPlugin:
     """Raises `InvalidConnector`, which points at the first setting that is wrong and names all of them."""
     spans: Mapping[str, Span] = getattr(properties, "spans", {})
     try:
-        plugin = find_plugin(config.get("connector.class"))
+        plugin = find_plugin(config.get("connector.class"), kind)
         problems = config_problems(plugin, config)
         if not problems:
             _check_secrets(config, request)
@@ -328,12 +333,12 @@ def _summary(info: ConnectorInfo, request: Request) -> str:
 
 
 def _guarantee(info: ConnectorInfo) -> str:
-    """Of a sink, what it says; a source is exactly once for everything that it can read again."""
+    """A source is exactly once, "transactional", for everything that it can read again."""
     try:
-        loaded = find_plugin(info.config.get("connector.class")).load()
+        loaded = find_plugin(info.config.get("connector.class"), info.kind).load()
     except InvalidConnector:
         return "unknown"
-    return loaded.guarantee if issubclass(loaded, SinkConnector) else "transactional"
+    return loaded.guarantee
 
 
 def _topics(info: ConnectorInfo, request: Request) -> list[str]:

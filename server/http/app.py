@@ -13,6 +13,8 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from ..cluster.admin import cluster_routes
+from ..connect.connect_routes import ConnectRoutes
+from ..connect.webhooks import webhook_route
 from ..console.assist_routes import AssistRoutes
 from ..console.own_origin import OwnOrigin
 from ..console.page_files import console_routes
@@ -23,7 +25,6 @@ from ..rest_proxy.proxy_settings import RestProxySettings
 from ..rest_proxy.rest_proxy import rest_proxy_routes
 from ..security.access import Authenticator
 from .arrow_inserts import insert_route
-from .connect_routes import ConnectRoutes
 from .context import HttpContext
 from .errors import NOT_FOUND, RequestRefused
 from .gate import Gate
@@ -99,6 +100,7 @@ def http_routes(
         Route("/lag", cluster.lag, methods=["POST"]),
         *query_routes(context),
         *ConnectRoutes(context).routes(),
+        webhook_route(context),
         *(() if rest_proxy is None else rest_proxy_routes(context, rest_proxy)),
         *topic_routes(context),
         *subject_routes(context),

@@ -72,6 +72,12 @@ async def read_bytes(request: Request, content_type: str, body_bytes_max: int) -
     return await _body_in_time(request, body_bytes_max)
 
 
+async def read_any(request: Request, body_bytes_max: int) -> bytes:
+    """The body, whatever it is. Raises `RequestRefused`."""
+    refuse_foreign(request)
+    return await _body_in_time(request, body_bytes_max)
+
+
 def statement_request(body: Mapping[str, Any], rights: Rights, denied: Set[str]) -> StatementRequest:
     """Reads `ksql` or `sql`, `streamsProperties` or `properties`, `sessionVariables`. In: `rights`: of who asks. Raises
     `RequestRefused`."""

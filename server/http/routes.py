@@ -125,6 +125,10 @@ PATHS: Final = (
     PathDoc("/connector-plugins/{name}/config", "get", "The settings of one.", "Objects", tag="connect"),
     PathDoc("/connector-plugins/{name}/config/validate", "put", "What is wrong with settings.", "Object", "Settings",
             tag="connect"),
+    PathDoc("/hooks/{name}", "post", "A delivery for a connector `webhook`, which checks the signature; answered once "
+            "its records are committed.",
+            body="Binary", body_types=("application/json", _NDJSON, "application/octet-stream"),
+            needs="nothing", tag="connect"),
     PathDoc("/heartbeat", "post", "A heartbeat of a server.", "Ok", "Heartbeat", needs="admin", tag="cluster"),
     PathDoc("/lag", "post", "The lag of a server's state.", "Ok", "Lag", needs="admin", tag="cluster"),
     PathDoc("/ksql/terminate", "post", "Ends all queries and drops all streams and tables.", "Entities", "Terminate",

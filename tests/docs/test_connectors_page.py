@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
+import threading
+from collections.abc import Generator
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import deltalake.exceptions
 import pytest
@@ -31,11 +36,35 @@ def test_the_examples_give_the_rows_that_stand_under_them(tmp_path: Path, monkey
     (logs / "a.ndjson").write_text('{"user": "ada", "page": "/"}\n{"user": "bob", "page": "/cart"}\n')
     (tmp_path / "pg.properties").write_text("password=not asked for\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    with postgres_server() as server, _engine(tmp_path) as engine:
-        page = PAGE.replace("/var/lake", str(tmp_path / "lake"))
+    with postgres_server() as server, _prices() as prices_port, _engine(tmp_path) as engine:
+        page = PAGE.replace("8099", str(prices_port))
+        page = page.replace("/var/lake", str(tmp_path / "lake"))
         page = page.replace("5432", str(server.port)).replace("/var/log/shop", str(logs))
         page = page.replace("/etc/millstream", str(tmp_path))
         _follow(FENCE.findall(page), engine, server, tmp_path)
+
+
+@contextlib.contextmanager
+def _prices() -> Generator[int]:
+    """A web server with the prices of the page, two at a time."""
+    items = [{"item": "bolt", "price": 0.25}, {"item": "nut", "price": 0.5}, {"item": "screw", "price": 0.125}]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            first = int(parse_qs(urlsplit(self.path).query)["offset"][0])
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"data": items[first : first + 2]}).encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as site:
+        thread = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield site.server_port
+        site.shutdown()
+        thread.join()
 
 
 def _engine(folder: Path) -> EmbeddedEngine:
@@ -69,7 +98,7 @@ def _follow(blocks: list[tuple[str, str]], engine: EmbeddedEngine, server: Postg
                 )
             case _:
                 asked = _run(engine, block) or asked
-    assert seen == 9
+    assert seen == PAGE.count("```rows")
 
 
 def _run(engine: EmbeddedEngine, block: str) -> tuple[str, str] | None:

@@ -100,10 +100,10 @@ def test_a_refusal_has_connects_code(http: httpx.Client, method: str, path: str,
 
 
 def test_plugins_describe_and_check_their_settings(http: httpx.Client) -> None:
-    plugins = {plugin["class"]: plugin["type"] for plugin in http.get("/connector-plugins").json()}
-    assert plugins == {"datagen": "source", "file": "source", "postgres": "source", "sql": "sink", "delta": "sink",
-                       "iceberg": "sink", "http": "sink"}  # fmt: skip
-    for name in plugins:
+    plugins = [(plugin["class"], plugin["type"]) for plugin in http.get("/connector-plugins").json()]
+    assert plugins == sorted(plugins)
+    assert {("datagen", "source"), ("sql", "source"), ("sql", "sink"), ("iceberg", "sink")} <= set(plugins)
+    for name, _ in plugins:
         settings = http.get(f"/connector-plugins/{name}/config").json()
         assert all(item["documentation"].endswith(".") for item in settings)
     secret = "hunter2"

@@ -81,6 +81,7 @@ ROWS: dict[str, Row] = {
     "/connector-plugins": Row(),
     "/connector-plugins/{name}/config": Row(),
     "/connector-plugins/{name}/config/validate": Row({}),
+    "/hooks/{name}": Row({}),
     "/heartbeat": Row({"hostInfo": {"host": "h", "port": 1}, "timestamp": 1}),
     "/lag": Row({"ksqlHost": {"host": "h", "port": 1}, "hostStoreLags": {}}),
     "/ksql/terminate": Row({"deleteTopicList": 1}),

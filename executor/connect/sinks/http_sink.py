@@ -7,13 +7,10 @@ Redirects are not followed, and link-local addresses (of a cloud's metadata) are
 from __future__ import annotations
 
 import http.client
-import ipaddress
-import socket
-import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import quote
 
 from ....logcore.client import TopicPartition
 from ....logcore.failpoints import fp
@@ -21,8 +18,9 @@ from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..connector_settings import setting
 from ..converters import json_text
+from ..http_connections import WAIT_AND_TRY_AGAIN, checked_address, given_headers, opened_connection
 
-_LATER: Final = frozenset({408, 425, 429})
+_URL: Final = "http.api.url"
 _ANSWER_BYTES_MAX: Final = 1000
 
 
@@ -37,11 +35,8 @@ class HttpSinkSettings:
     )
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.http_api_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("http.api.url must begin with http:// or https:// and a host")
-        if any(":" not in header for header in self.headers):
-            raise ValueError("headers must be name: value")
+        checked_address(self.http_api_url, _URL)
+        given_headers(self.headers)
 
 
 class HttpSink(SinkConnector):
@@ -54,7 +49,7 @@ class HttpSink(SinkConnector):
     def __init__(self, settings: HttpSinkSettings, task: TaskInfo) -> None:
         self._settings = settings
         self._task = task
-        self._parts = urlsplit(settings.http_api_url)
+        self._parts = checked_address(settings.http_api_url, _URL)
         self._connection: http.client.HTTPConnection | None = None
 
     def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
@@ -75,10 +70,8 @@ class HttpSink(SinkConnector):
         headers = {
             "Content-Type": "application/json",
             "Idempotency-Key": f"{self._task.connector}-{record.read_from}-{record.partition}-{record.offset}",
+            **given_headers(self._settings.headers),
         }
-        for header in self._settings.headers:
-            name, _, value = header.partition(":")
-            headers[name.strip()] = value.strip()
         try:
             connection = self._connected()
             connection.request(method, self._target(record), body, headers)
@@ -95,7 +88,7 @@ class HttpSink(SinkConnector):
         if 200 <= status < 300:
             return
         said = f"{self._parts.hostname} answered {status}: {answer[:200].decode(errors='replace')}"
-        if status >= 500 or status in _LATER:
+        if status >= 500 or status in WAIT_AND_TRY_AGAIN:
             raise SystemUnavailable(said)
         place = f"{record.topic}, partition {record.partition}, offset {record.offset}"
         raise ConnectorFailed(
@@ -109,37 +102,9 @@ class HttpSink(SinkConnector):
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._connection is None:
-            self._connection = _connection(self._parts, self._settings.request_timeout_ms / 1000)
+            self._connection = opened_connection(self._parts, self._settings.request_timeout_ms / 1000, _URL)
         return self._connection
 
 
 def _body(value: object) -> bytes:
     return value if isinstance(value, bytes) else json_text(value).encode()
-
-
-def _connection(parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
-    """To an address that was looked at: the name is not resolved again. Raises OSError, `ConnectorFailed`."""
-    host = parts.hostname or ""
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    if ipaddress.ip_address(str(address[0]).partition("%")[0]).is_link_local:
-        raise ConnectorFailed(
-            f"http.api.url leads to the link-local address {address[0]}, where a cloud keeps its credentials",
-            hint="Use an address of the network.",
-        )
-    opened = socket.socket(family, kind, protocol)
-    opened.settimeout(timeout_s)
-    try:
-        opened.connect(address)
-        opened.setsockopt(
-            socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
-        )  # the head of a request and its body are two writes
-        if parts.scheme == "https":
-            opened = ssl.create_default_context().wrap_socket(opened, server_hostname=host)
-    except BaseException:
-        opened.close()
-        raise
-    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
-    connection.auto_open = 0  # it would resolve the name, and know nothing of TLS
-    connection.sock = opened
-    return connection

@@ -6,31 +6,21 @@ still what the task has read before: so each record has its effect once, also wh
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import (
-    ArgumentError,
-    DataError,
-    DBAPIError,
-    IntegrityError,
-    NoSuchModuleError,
-    NoSuchTableError,
-    NotSupportedError,
-    ProgrammingError,
-    SQLAlchemyError,
-)
+from sqlalchemy.exc import IntegrityError, NoSuchTableError
 
 from ....logcore.client import TopicPartition
 from ....logcore.failpoints import fp
 from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
-from ..connector_errors import ConnectorFailed, SystemUnavailable, one_line
+from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..connector_settings import setting
 from ..converters import json_text
+from ..sql_databases import database_engine, database_errors, database_url
 from .record_rows import KeyedRow, last_of_each_key, row_of
 from .sql_rows import TableRows, column_types
 
@@ -60,17 +50,11 @@ class SqlSinkSettings:
             raise ValueError("insert.mode=upsert needs a primary key: pk.mode is none")
         if self.pk_mode == "record_value" and not self.pk_fields:
             raise ValueError("pk.mode=record_value needs pk.fields")
+        database_url(self.connection_url)
 
     @property
     def url(self) -> sa.URL:
-        """Raises `ConnectorFailed`."""
-        try:
-            found = sa.make_url(self.connection_url)
-        except ArgumentError:
-            raise ConnectorFailed(
-                "connection.url is no URL of SQLAlchemy", hint="It looks like postgresql+psycopg://user@host/database."
-            ) from None
-        return found if self.connection_password is None else found.set(password=self.connection_password)
+        return database_url(self.connection_url, self.connection_password)
 
 
 class SqlSink(SinkConnector):
@@ -87,18 +71,12 @@ class SqlSink(SinkConnector):
         self._task = task
         self._tables: dict[str, sa.Table] = {}
         self._offsets: dict[TopicPartition, int | None] = {}
-        try:
-            self._engine = sa.create_engine(settings.url, pool_size=1, json_serializer=json_text)
-        except (NoSuchModuleError, ImportError) as error:
-            raise ConnectorFailed(
-                f"the driver of {settings.url.drivername} is not installed: {error}",
-                hint="pip install it, as in psycopg[binary] for postgresql+psycopg.",
-            ) from None
+        self._engine = database_engine(settings.url, pool_size=1, json_serializer=json_text)
         self._offset_table = _offset_table(settings.offsets_table)
 
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
-        with _explained(), self._engine.begin() as connection:
+        with database_errors(), self._engine.begin() as connection:
             self._offset_table.create(connection, checkfirst=True)
             known = self._offset_table.c
             rows = connection.execute(sa.select(known.topic, known.partition, known.next_offset).where(
@@ -112,7 +90,7 @@ class SqlSink(SinkConnector):
 
     def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
         by_table = self._rows_by_table(records)
-        with _explained(), self._engine.begin() as connection:
+        with database_errors(), self._engine.begin() as connection:
             for at, offset in positions.items():
                 self._move(connection, at, offset)
             for name, rows in by_table.items():
@@ -127,9 +105,9 @@ class SqlSink(SinkConnector):
 
     @classmethod
     def forget(cls, settings: SqlSinkSettings, task: TaskInfo) -> None:
-        engine = sa.create_engine(settings.url)
+        engine = database_engine(settings.url)
         table = _offset_table(settings.offsets_table)
-        with _explained(), engine.begin() as connection:
+        with database_errors(), engine.begin() as connection:
             if sa.inspect(connection).has_table(table.name):
                 connection.execute(sa.delete(table).where(table.c.connector == task.connector))
         engine.dispose()
@@ -193,20 +171,3 @@ def _offset_table(name: str) -> sa.Table:
         sa.Column("next_offset", sa.BigInteger, nullable=False),
         schema=schema or None,
     )
-
-
-@contextlib.contextmanager
-def _explained() -> Generator[None]:
-    """Errors of a database as ours. SQLAlchemy's texts have the parameters in them, which are users' data: only the
-    driver's own text is kept."""
-    try:
-        yield
-    except (DataError, IntegrityError, NotSupportedError, ProgrammingError) as error:
-        raise ConnectorFailed(
-            f"the database refused: {one_line(error.orig)}",
-            hint="Change the table, the rights or the settings, then RESTART CONNECTOR.",
-        ) from None
-    except DBAPIError as error:  # no connection, a deadlock, a full disk
-        raise SystemUnavailable(f"the database does not answer: {one_line(error.orig)}") from None
-    except SQLAlchemyError as error:
-        raise ConnectorFailed(f"the database cannot be used so: {one_line(error)}") from None

@@ -190,7 +190,7 @@ def test_records_in_another_format_go_to_the_dead_letters(log: Log, tmp_path: Pa
 def test_settings_that_cannot_be_meant_are_refused(log: Log) -> None:
     with pytest.raises(InvalidConnector, match="needs a primary key"):
         runner(log, "sqlite://", pk_mode="none")
-    with pytest.raises(ConnectorFailed, match="is no URL of SQLAlchemy"):
+    with pytest.raises(InvalidConnector, match="is no URL of SQLAlchemy"):
         runner(log, "nothing")
     with pytest.raises(ConnectorFailed, match="the driver of oracle is not installed"):
         runner(log, "oracle://ana@db")

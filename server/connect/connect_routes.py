@@ -3,7 +3,7 @@ statement. Errors have Connect's codes, which are HTTP's."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...executor.connect.connector_errors import InvalidConnector, UnknownConnectorTask
-from ...executor.connect.connector_plugins import ConnectorPlugin, find_plugin, plugins, shown_names
+from ...executor.connect.connector_plugins import ConnectorPlugin, configured_plugin, plugins, shown_names
 from ...executor.connect.connector_settings import ConnectorSetting, SettingProblem
 from ...executor.connect.connectors import config_problems
 from ...executor.connect.task_positions import read_positions
@@ -29,11 +29,11 @@ from ...sql.identifiers import quote_identifier
 from ..engine.entities import ConnectorCreated, ConnectorDescribed, ConnectorList, Entity
 from ..engine.session import Session
 from ..handlers.connectors import PLUGIN_VERSION, ConnectorExists, UnknownConnector
+from ..http.context import HttpContext, rights_of
+from ..http.errors import BAD_REQUEST, NOT_FOUND, RequestRefused, error_body, error_code_of
+from ..http.requests import read_object
+from ..http.statements import json_response
 from ..security.statement_secrets import without_secrets
-from .context import HttpContext, rights_of
-from .errors import BAD_REQUEST, NOT_FOUND, RequestRefused, error_body, error_code_of
-from .requests import read_object
-from .statements import json_response
 
 _CONFLICT: Final = 40900
 _SETTINGS_MAX: Final = 1000
@@ -182,10 +182,7 @@ class ConnectRoutes:
 
     async def plugins(self, request: Request) -> Response:
         del request
-        found = [
-            {"class": plugin.name, "type": plugin.kind.lower(), "version": PLUGIN_VERSION}
-            for _, plugin in sorted(plugins().items())
-        ]
+        found = [{"class": plugin.name, "type": plugin.kind.lower(), "version": PLUGIN_VERSION} for plugin in plugins()]
         return json_response(found, 200)
 
     async def plugin_config(self, request: Request) -> Response:
@@ -196,12 +193,12 @@ class ConnectRoutes:
     async def validate(self, request: Request) -> Response:
         """What is wrong with each setting. Connects to nothing, and gives no secret back."""
         config = _settings(await read_object(request, self._context.body_bytes_max))
-        plugin = _plugin(request)
+        plugin = _plugin(request, config)
         problems = await self._context.workers.run(lambda: config_problems(plugin, config))
         return json_response(_validation(plugin, config, problems), 200)
 
     async def _create(self, request: Request, name: str, config: dict[str, str]) -> Response:
-        plugin = find_plugin(config.get("connector.class"))
+        plugin = configured_plugin(config)
         text = _text(f"CREATE {plugin.kind} CONNECTOR {quote_identifier(name)}", config)
         statement = CreateConnector(kind=plugin.kind, name=name, properties=_properties(config), text=text)
         created = await self._run(request, statement)
@@ -261,9 +258,9 @@ def _task(request: Request) -> int:
     return int(text)
 
 
-def _plugin(request: Request) -> ConnectorPlugin:
+def _plugin(request: Request, config: Mapping[str, str] | None = None) -> ConnectorPlugin:
     try:
-        return find_plugin(_name(request))
+        return configured_plugin({**(config or {}), "connector.class": _name(request)})
     except InvalidConnector as error:
         raise RequestRefused(NOT_FOUND, error.message, hint=error.hint) from None
 

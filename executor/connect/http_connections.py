@@ -1,0 +1,77 @@
+"""Connections to the HTTP servers of others: to addresses that were looked at, so that no name leads somewhere else."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from .connector_errors import ConnectorFailed, InvalidConnector
+
+WAIT_AND_TRY_AGAIN: Final = frozenset({408, 425, 429})
+"""Statuses below 500 that pass."""
+
+
+def checked_address(url: str, name: str) -> SplitResult:
+    """In: `name`: of the setting. Raises `InvalidConnector`."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    except ValueError:
+        pass
+    raise InvalidConnector(f"{name} must begin with http:// or https:// and a host", setting=name)
+
+
+def given_headers(headers: Sequence[str]) -> dict[str, str]:
+    """Of `name: value`. Raises `InvalidConnector`, which repeats no value."""
+    found: dict[str, str] = {}
+    for header in headers:
+        name, colon, value = header.partition(":")
+        if not colon or not name.strip() or any(sign in header for sign in "\r\n\0"):
+            raise InvalidConnector("headers must be name: value", setting="headers")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def opened_connection(
+    parts: SplitResult, timeout_s: float, setting: str, *, loopback: bool = True, link_local: bool = False
+) -> http.client.HTTPConnection:
+    """In: `loopback`, `link_local`: whether such addresses are allowed. Raises OSError, `ConnectorFailed`."""
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    _check(str(address[0]), setting, loopback=loopback, link_local=link_local)
+    opened = socket.socket(family, kind, protocol)
+    opened.settimeout(timeout_s)
+    try:
+        opened.connect(address)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # head and body of a request are two writes
+        if parts.scheme == "https":
+            opened = ssl.create_default_context().wrap_socket(opened, server_hostname=host)
+    except BaseException:
+        opened.close()
+        raise
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    connection.auto_open = 0  # it would resolve the name, and know nothing of TLS
+    connection.sock = opened
+    return connection
+
+
+def _check(address: str, setting: str, *, loopback: bool, link_local: bool) -> None:
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    inner = getattr(ip, "ipv4_mapped", None) or ip
+    if inner.is_link_local and not link_local:
+        raise ConnectorFailed(
+            f"{setting} leads to the link-local address {address}, where a cloud keeps its credentials",
+            hint="Use an address of the network.",
+        )
+    if (inner.is_loopback or inner.is_unspecified) and not loopback:
+        raise ConnectorFailed(
+            f"{setting} leads to the address {address} of this machine",
+            hint="ALTER CONNECTOR … WITH ('allow.local.addresses'='true') allows it.",
+        )
