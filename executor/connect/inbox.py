@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -33,7 +34,7 @@ class Delivery:
     settled: Future[Settlement] = field(default_factory=Future[Settlement])
 
     def settle(self, outcome: Outcome, why: str = "", records: int = 0) -> None:
-        if not self.settled.done():
+        with contextlib.suppress(InvalidStateError):  # whoever waited went away, or it was settled before
             self.settled.set_result(Settlement(outcome, why, records))
 
 

@@ -40,7 +40,14 @@ class SqlPlace:
             found["moment" if moment else "text"] = str(self.time)
         return found
 
+    def within(self, *, numbered: bool, timed: bool) -> SqlPlace:
+        """As a mode has it: one that ALTER CONNECTOR has changed may know less of it, and begins anew."""
+        known = (self.number is not None or not numbered) and (self.time is not None or not timed)
+        return SqlPlace(self.number if numbered else None, self.time if timed else None) if known else SqlPlace()
+
     def follows(self, other: SqlPlace) -> bool:
+        if type(self.time) is not type(other.time) and other != SqlPlace():
+            return False
         return other == SqlPlace() or self._order(self) > self._order(other)
 
     @staticmethod
@@ -153,6 +160,7 @@ def next_rows(engine: sa.Engine, settings: SqlSourceSettings, table: str, place:
     with engine.connect() as connection:
         names = tuple(connection.execute(sa.select(sa.text("*")).select_from(source).where(sa.false())).keys())
         until = _until(connection, settings.timestamp_delay_interval_ms) if settings.time_columns else None
+    place = place.within(numbered=settings.number_column is not None, timed=bool(settings.time_columns))
     places = _Places(settings, names, place)
     number, time = places.number(), places.time()
     query = sa.select(sa.text("*")).select_from(source)

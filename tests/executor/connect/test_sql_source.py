@@ -12,12 +12,14 @@ import sqlalchemy as sa
 from postgres_server import PostgresServer, postgres_server
 
 from bench.apache_kafka import free_ports
+from millstream.executor.connect.connector import TaskInfo
 from millstream.executor.connect.connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
 from millstream.executor.connect.connector_settings import read_settings
 from millstream.executor.connect.sinks.sql_sink import SqlSinkSettings
 from millstream.executor.connect.sources.sql_settings import SqlSourceSettings
 from millstream.executor.connect.sources.sql_source import SqlSource
 from millstream.executor.connect.sources.sql_values import json_value
+from millstream.executor.connect.task_clock import VirtualClock
 from millstream.testing import ConnectorSandbox
 
 START_MS = 1_750_000_000_000
@@ -64,14 +66,17 @@ def orders(database: Database, count: int, start: int = 1, second: str = "01:02:
     )
 
 
-def sandbox(database: Database, mode: str, **more: str) -> ConnectorSandbox:
+def settings(database: Database, mode: str, **more: str) -> dict[str, str]:
     columns = {"incrementing.column.name": "id"} if "incrementing" in mode else {}
     if "timestamp" in mode:
         columns["timestamp.column.name"] = "changed"
     config = {"connection.url": database.url, "mode": mode, "topic.prefix": "shop_", "table.whitelist": "orders",
               "batch.max.rows": "10", **columns}  # fmt: skip
-    given = {**config, **{name.replace("_", "."): value for name, value in more.items()}}
-    return ConnectorSandbox(SqlSource, given, now_ms=START_MS)
+    return {**config, **{name.replace("_", "."): value for name, value in more.items()}}
+
+
+def sandbox(database: Database, mode: str, **more: str) -> ConnectorSandbox:
+    return ConnectorSandbox(SqlSource, settings(database, mode, **more), now_ms=START_MS)
 
 
 def ids(box: ConnectorSandbox, topic: str = "shop_orders") -> list[int]:
@@ -124,6 +129,30 @@ def test_a_task_that_dies_anywhere_loses_and_repeats_nothing(tmp_path: Path, mod
         box.run()
         assert box.deaths == 1
         assert sorted(ids(box)) == list(range(1, 26))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "read"),
+    [
+        ("incrementing", "timestamp", False),
+        ("incrementing", "timestamp+incrementing", False),
+        ("timestamp+incrementing", "timestamp", True),
+        ("timestamp+incrementing", "incrementing", True),
+        ("bulk", "incrementing", False),
+    ],
+)
+def test_another_mode_goes_on_where_the_position_says_enough(
+    tmp_path: Path, before: str, after: str, read: bool
+) -> None:
+    database = Database(f"sqlite:///{tmp_path}/shop.db")
+    orders(database, 3)
+    with sandbox(database, before) as box:
+        box.run()
+        position = box.position
+    source = SqlSource(read_settings(SqlSourceSettings, settings(database, after)), TaskInfo("s", clock=VirtualClock()))
+    chunk = source.read(position, 0)
+    source.close()
+    assert (chunk is None) is read
 
 
 def test_rows_of_one_time_are_one_transaction_however_many_they_are(database: Database) -> None:

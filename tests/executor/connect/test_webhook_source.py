@@ -149,6 +149,15 @@ def test_what_waits_when_the_task_ends_is_to_be_sent_again_and_the_inbox_is_boun
         assert opened.inbox.body_bytes_max is None
 
 
+def test_a_sender_that_goes_away_ends_nothing() -> None:
+    with box() as opened:
+        gone = github(b"{}")
+        assert opened.inbox.put(gone)
+        gone.settled.cancel()
+        opened.run()
+        assert deliver(opened, github(b"{}")).outcome == "known"
+
+
 def test_only_the_newest_names_are_kept() -> None:
     with box(delivery_ids_kept="2") as opened:
         for number in "123":
