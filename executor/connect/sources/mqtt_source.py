@@ -1,0 +1,129 @@
+"""The source `mqtt`: messages of an MQTT broker. At least once: the broker may forget a message once it is committed.
+
+The broker keeps the session while the task is away, and sends again what was not acknowledged. QoS 2 is received as
+QoS 1: between its packets a message would be nowhere but in the memory of this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import structlog
+from paho.mqtt.client import MQTTMessage, topic_matches_sub
+
+from ..connector import Chunk, ConnectRecord, Guarantee, Position, SourceConnector, TaskInfo
+from ..connector_errors import ConnectorFailed, InvalidConnector
+from ..connector_settings import setting
+from ..mqtt_session import MqttSession, MqttSettings
+from .json_pointers import exact_json
+
+_MESSAGES_MAX: Final = 1000
+_TOPIC_BYTES_MAX: Final = 65_535
+_log = structlog.get_logger("millstream.connect")
+
+
+@dataclass(frozen=True)
+class MqttSourceSettings(MqttSettings):
+    mqtt_topics: tuple[str, ...] = setting("Topics of MQTT, + and # among them.", default=())
+    kafka_topic: str = setting("Topic that is written; keys are the topics of MQTT.", default="mqtt")
+    format: str = setting(
+        "What a value is: the bytes as they came, or JSON, for transforms.", default="raw", choices=("raw", "json")
+    )
+    max_payload_bytes: int = setting("A longer message is wrong.", default=1_000_000)
+    errors_tolerance: str = setting(
+        "A message that is wrong stops the task (none) or is skipped (all).", default="none", choices=("none", "all")
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for topic in self.mqtt_topics or ("",):
+            if not _is_filter(topic):
+                raise InvalidConnector(f'mqtt.topics has "{topic}", which is no topic of MQTT', setting="mqtt.topics")
+
+
+class MqttSource(SourceConnector):
+    """Messages of an MQTT broker. State: the connection, and the messages that are not committed yet."""
+
+    settings = MqttSourceSettings
+    guarantee: ClassVar[Guarantee] = "at least once"
+
+    def __init__(self, settings: MqttSourceSettings, task: TaskInfo) -> None:
+        self._settings = settings
+        self._clock = task.clock
+        self._under_way: list[MQTTMessage] = []
+        self._subscribed = False
+        self._session = MqttSession(settings, task.connector, task.clock, clean=False, take=True)
+
+    def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
+        wanted = {"topics": list(self._settings.mqtt_topics), "qos": min(self._settings.mqtt_qos, 1)}
+        if not self._subscribed:
+            self._subscribe(wanted, position)
+        self._session.wait(0 if self._session.came else timeout_s)
+        while 0 < len(self._session.came) < _MESSAGES_MAX:
+            before = len(self._session.came)
+            self._session.wait(0)
+            if len(self._session.came) == before:
+                break
+        came, self._session.came = self._session.came, []
+        if not came:
+            return None
+        self._under_way += came
+        count = 0 if position is None else position["messages"]
+        return Chunk(list(self._records(came)), {"messages": count + len(came), **wanted})
+
+    def acknowledge(self, position: Position) -> None:
+        under_way, self._under_way = self._under_way, []
+        for message in under_way:
+            self._session.done(message)
+
+    def close(self) -> None:
+        self._session.close()
+
+    @classmethod
+    def forget(cls, settings: MqttSourceSettings, task: TaskInfo) -> None:
+        MqttSession(settings, task.connector, task.clock, clean=True).close()
+
+    def _subscribe(self, wanted: dict[str, Any], position: Position | None) -> None:
+        """A session that has these topics is left as it is: the broker would send retained messages again."""
+        known = None if position is None else {name: position[name] for name in wanted}
+        if not (self._session.present and known == wanted):
+            timeout_s = self._settings.mqtt_connect_timeout_seconds
+            self._session.subscribe(self._settings.mqtt_topics, wanted["qos"], timeout_s)
+        self._subscribed = True
+
+    def _records(self, came: Sequence[MQTTMessage]) -> Iterator[ConnectRecord]:
+        for message in came:
+            if not any(topic_matches_sub(topic, message.topic) for topic in self._settings.mqtt_topics):
+                continue  # of topics that ALTER CONNECTOR took away, which the session still has
+            try:
+                value = self._value(bytes(message.payload))
+            except ValueError as error:
+                if self._settings.errors_tolerance == "none":
+                    raise ConnectorFailed(
+                        f"a message of the topic {message.topic} cannot be written: {error}",
+                        hint="ALTER CONNECTOR … WITH ('errors.tolerance'='all') skips such messages.",
+                    ) from None
+                _log.warning("message skipped", topic=message.topic, error=str(error))
+                continue
+            headers = (("mqtt.retained", b"true"),) if message.retain else ()
+            yield ConnectRecord(self._settings.kafka_topic, message.topic, value, headers=headers)
+
+    def _value(self, payload: bytes) -> Any:
+        """An empty message, which takes back a retained one, deletes the key. Raises ValueError."""
+        if len(payload) > self._settings.max_payload_bytes:
+            raise ValueError(f"it is longer than {self._settings.max_payload_bytes} bytes")
+        if not payload:
+            return None
+        return exact_json(payload) if self._settings.format == "json" else payload
+
+
+def _is_filter(topic: str) -> bool:
+    levels = topic.split("/")
+    return (
+        0 < len(topic.encode(errors="replace")) <= _TOPIC_BYTES_MAX
+        and "\0" not in topic
+        and all("+" not in level or level == "+" for level in levels)
+        and all("#" not in level or (level == "#" and number == len(levels) - 1) for number, level in enumerate(levels))
+    )
