@@ -84,7 +84,7 @@ def _fetch(address: str, options: MirroringOptions) -> None:
         fetcher.seek(place, 0)
     while left:
         for answer in fetcher.take(_STEP_S):
-            if not (answer.fetched and answer.fetched.records) and answer.offset >= left.get(answer.where, 0):
+            if not (answer.fetched and answer.fetched.size) and answer.offset >= left.get(answer.where, 0):
                 left.pop(answer.where, None)
     fetcher.close()
     source.close()

@@ -189,7 +189,7 @@ class RenamedMirror:
 
     def _is_usable(self, answer: SourceAnswer) -> bool:
         if answer.fetched is not None:
-            return bool(answer.fetched.records)
+            return answer.fetched.size > 0
         if isinstance(answer.error, OffsetOutOfRange):
             self._begin(answer.where)
         elif isinstance(answer.error, UnknownTopic):

@@ -190,7 +190,7 @@ class SourceFetcher:
                 place = self._places.get(fetched.partition)
                 if place is None or place.number != number:
                     continue
-                if fetched.records and not fetched.error_code:
+                if fetched.size and not fetched.error_code:
                     place.offset = _end_of(fetched, offset)
                     del self._places[fetched.partition]  # the others come first the next time
                     self._places[fetched.partition] = place
