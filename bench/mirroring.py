@@ -12,7 +12,7 @@ from typing import Final
 from millstream.logcore.client import RowRecords, TopicPartition
 from millstream.logcore.external.external_log import ExternalLog, ExternalLogSettings
 from millstream.logcore.external.kafka_properties import KafkaProperties
-from millstream.logcore.log import open_log
+from millstream.logcore.log import Log, open_log
 from millstream.logcore.mirrors.exact_mirror import ExactMirror, ExactMirrorSettings
 from millstream.logcore.mirrors.mirror_source import MirrorSource, TopicFilter
 from millstream.logcore.mirrors.source_fetcher import SourceFetcher
@@ -50,7 +50,8 @@ def mirroring_lines(options: MirroringOptions) -> list[Line]:
             copied: list[Measured] = []
             for number in range(options.rounds + 1):  # the first warms both up
                 fetched.append(_timed(options, lambda: _fetch(kafka.address, options)))
-                copied.append(_timed(options, lambda: _copy(kafka.address, Path(folder, f"copy-{number}"))))  # noqa: B023
+                with open_log(Path(folder, f"copy-{number}")) as log:
+                    copied.append(_timed(options, lambda: _copy(kafka.address, log)))  # noqa: B023
             fetch, copy = median(fetched[1:]), median(copied[1:])
             of = f"Apache Kafka {VERSION}, {options.partitions} partitions"
             return [
@@ -90,11 +91,10 @@ def _fetch(address: str, options: MirroringOptions) -> None:
     source.close()
 
 
-def _copy(address: str, folder: Path) -> None:
-    with open_log(folder) as log:
-        source = MirrorSource(KafkaProperties({"bootstrap.servers": address}))
-        mirror = ExactMirror(log, source, ExactMirrorSettings("bench", _EVERYTHING, _EVERYTHING, look_ms=60_000))
+def _copy(address: str, log: Log) -> None:
+    source = MirrorSource(KafkaProperties({"bootstrap.servers": address}))
+    mirror = ExactMirror(log, source, ExactMirrorSettings("bench", _EVERYTHING, _EVERYTHING, look_ms=60_000))
+    mirror.step(_STEP_S)
+    while mirror.lag() or not mirror.board.records:
         mirror.step(_STEP_S)
-        while mirror.lag() or not mirror.board.records:
-            mirror.step(_STEP_S)
-        mirror.close()
+    mirror.close()

@@ -93,7 +93,10 @@ def test_retention_at_the_source_is_followed_also_where_it_overtakes_the_copier(
         logs.there.append("t", 0, rows(b"e"))
         logs.there.delete_records("t", 0, 4)
         until_level(mirror)
-        mirror.step(0.05)
+        for _ in range(100):  # an answer that was under way does not say yet where the log starts
+            if ends_of(logs.here, "t") == (4, 5):
+                break
+            mirror.step(0.05)
     assert ends_of(logs.here, "t") == (4, 5)
     assert records_of(logs.here, "t") == records_of(logs.there, "t")
 
