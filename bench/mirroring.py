@@ -51,7 +51,7 @@ def mirroring_lines(options: MirroringOptions) -> list[Line]:
             for number in range(options.rounds + 1):  # the first warms both up
                 fetched.append(_timed(options, lambda: _fetch(kafka.address, options)))
                 with open_log(Path(folder, f"copy-{number}")) as log:
-                    copied.append(_timed(options, lambda: _copy(kafka.address, log)))  # noqa: B023
+                    copied.append(_timed(options, lambda: _copy(kafka.address, log)))
             fetch, copy = median(fetched[1:]), median(copied[1:])
             of = f"Apache Kafka {VERSION}, {options.partitions} partitions"
             return [

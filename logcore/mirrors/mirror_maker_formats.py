@@ -85,7 +85,7 @@ class OffsetSync(NamedTuple):
             raise ValueError(f"not an offset sync: {error}") from error
 
 
-class Checkpoint(NamedTuple):
+class GroupCheckpoint(NamedTuple):
     """`topic`: as it is called here; `upstream`: committed at the source, `downstream`: the same here."""
 
     group: str
@@ -104,7 +104,7 @@ class Checkpoint(NamedTuple):
         return _VERSION.pack(_V0) + _OFFSETS.pack(self.upstream, self.downstream) + _string(self.metadata)
 
 
-class Heartbeat(NamedTuple):
+class SourceHeartbeat(NamedTuple):
     source: str
     target: str
     time_ms: int

@@ -24,9 +24,9 @@ from .copied_batches import copied_batches
 from .mirror_board import MirrorBoard
 from .mirror_errors import DivergedMirror
 from .mirror_maker_formats import (
-    Checkpoint,
-    Heartbeat,
+    GroupCheckpoint,
     OffsetSync,
+    SourceHeartbeat,
     checkpoints_topic,
     heartbeats_topic,
     is_copied,
@@ -132,7 +132,7 @@ class RenamedMirror:
                 self._follow(topic, settings[name])
         self._fetcher.name({name: topic.id for name, topic in there.items() if topic.id is not None})
         self._tell_groups()
-        beat = Heartbeat(self._settings.alias, self._settings.target, time.time_ns() // 1_000_000)
+        beat = SourceHeartbeat(self._settings.alias, self._settings.target, time.time_ns() // 1_000_000)
         self._log.append(heartbeats_topic(self._settings.alias), 0, _rows([(beat.key, beat.value)]))
         self._next_look = time.monotonic() + self._settings.look_ms / 1000
 
@@ -242,7 +242,7 @@ class RenamedMirror:
         news: dict[bytes, bytes] = {}
         for group, offsets in self._groups.translated(self._translate):
             for (topic, partition), found in offsets.items():
-                told = Checkpoint(group, topic, partition, found.upstream, found.offset, found.metadata)
+                told = GroupCheckpoint(group, topic, partition, found.upstream, found.offset, found.metadata)
                 if self._told.get(told.key) != told.value:
                     news[told.key] = told.value
         if news:

@@ -14,7 +14,7 @@ from millstream.logcore.client import TopicPartition
 from millstream.logcore.errors import ProducerFenced
 from millstream.logcore.external.kafka_properties import KafkaProperties
 from millstream.logcore.log import Log
-from millstream.logcore.mirrors.mirror_maker_formats import Checkpoint, Heartbeat, OffsetSync
+from millstream.logcore.mirrors.mirror_maker_formats import GroupCheckpoint, OffsetSync, SourceHeartbeat
 from millstream.logcore.mirrors.mirror_source import MirrorSource, TopicFilter
 from millstream.logcore.mirrors.offset_translation import OffsetTranslation
 from millstream.logcore.mirrors.renamed_mirror import RenamedMirror, RenamedMirrorSettings
@@ -123,11 +123,11 @@ def test_the_formats_are_those_of_mirrormaker() -> None:
     assert sync.key == b"\x00\x01t\x00\x00\x00\x03"
     assert sync.value == b"\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07"
     assert OffsetSync.read(sync.key, sync.value) == sync
-    checkpoint = Checkpoint("g", "a.t", 1, 5, 6, "m")
+    checkpoint = GroupCheckpoint("g", "a.t", 1, 5, 6, "m")
     assert checkpoint.key == b"\x00\x01g\x00\x03a.t\x00\x00\x00\x01"
     assert checkpoint.value == b"\x00\x00" + (5).to_bytes(8, "big") + (6).to_bytes(8, "big") + b"\x00\x01m"
-    assert Heartbeat("a", "b", 9).key == b"\x00\x01a\x00\x01b"
-    assert Heartbeat("a", "b", 9).value == b"\x00\x00" + (9).to_bytes(8, "big")
+    assert SourceHeartbeat("a", "b", 9).key == b"\x00\x01a\x00\x01b"
+    assert SourceHeartbeat("a", "b", 9).value == b"\x00\x00" + (9).to_bytes(8, "big")
     with pytest.raises(ValueError, match="not an offset sync"):
         OffsetSync.read(b"\x00", b"")
 
