@@ -36,6 +36,7 @@ from .kernel import MILLISECOND, InvariantViolated
 from .offset_questions import FIRST_QUESTION, OffsetQuestions
 from .passing_topic import PassingTopic
 from .quorum_checks import CheckedQuorum, QuorumChecks
+from .share_clients import FIRST_SHARE_REQUEST, ShareTraffic
 from .shrinking_topic import ShrinkingTopic
 from .throttled_copying import ThrottledCopying
 from .transaction_checks import CountedShard
@@ -72,6 +73,7 @@ class ClusterWorld(World):
         "replaced nodes",
         *(f"done {act}" for act in ("Reassign", "ElectLeader", "ChangeConfig", "AddPartitions", "RemoveBroker")),
         *GroupTraffic.counters,
+        *ShareTraffic.counters,
         *TransactionTraffic.counters,
         *ShrinkingTopic.counters,
         *ThrottledCopying.counters,
@@ -95,6 +97,7 @@ class ClusterWorld(World):
         self._partition_count = 0  # of those that have clients
         self.operator = ClusterOperator(self)
         self.groups = GroupTraffic(self, self._options.get("group_members", 0))
+        self.shares = ShareTraffic(self, self._options.get("share_workers", 0))
         self.transactions = TransactionTraffic(self, self._options["transactional"])
         self.shrinking = ShrinkingTopic(self, every_ms=self._options.get("delete_ms", 0.0))
         self.throttling = ThrottledCopying(self)
@@ -103,7 +106,7 @@ class ClusterWorld(World):
     @classmethod
     def draw(cls, random: Random) -> dict[str, Any]:
         min_isr = random.choice([1, 2, 2, 2])
-        return {
+        drawn = {
             "partitions": random.choice([1, 1, 2, 4]),
             "min_isr": min_isr,
             "damage": min_isr > 1 and random.random() < 0.5,  # one node's disk may lose what was safe
@@ -117,6 +120,8 @@ class ClusterWorld(World):
             "group_members": random.choice([0, 0, 0, 2, 3]),  # of each of two groups
             "delete_ms": random.choice([0.0, 0.0, 100.0, 1_000.0]),  # between deletions of records; 0: there are none
         }
+        share_workers = Random(f"{drawn}").choice([0, 0, 0, 3])  # no draw of others is shifted
+        return {**drawn, "share_workers": share_workers}
 
     @classmethod
     def acts(cls) -> Mapping[str, Callable[[Simulation, Fault], None]]:
@@ -199,6 +204,7 @@ class ClusterWorld(World):
         self.serve(self._options["partitions"])
         self.operator.begin()
         self.groups.begin()
+        self.shares.begin()
         self.questions.begin()
         self.transactions.begin()
         self.shrinking.begin()
@@ -239,6 +245,9 @@ class ClusterWorld(World):
         self.simulation.hosts[node].ask(BROKER, number, ForPartition(partition, body))
 
     def replied(self, host: Host, request: int, response: Any) -> None:
+        if request >= FIRST_SHARE_REQUEST:
+            self.shares.replied(request, response)
+            return
         if request >= FIRST_QUESTION:
             self.questions.replied(host, request, response)
             return
@@ -294,6 +303,7 @@ class ClusterWorld(World):
     def healed(self) -> None:
         self.kernel.schedule(_STILL_BUSY_MS * MILLISECOND, self._stop_producers)
         self.groups.heal()
+        self.shares.heal()
 
     def _stop_producers(self) -> None:
         self.quiet = True
@@ -303,7 +313,9 @@ class ClusterWorld(World):
             return "the producers go on"
         if self.topic is None:
             return "the topic is not made"
-        traffic = self.groups.missing() or self.transactions.missing() or self.shrinking.missing()
+        traffic = (
+            self.groups.missing() or self.shares.missing() or self.transactions.missing() or self.shrinking.missing()
+        )
         return self.checks.missing() or self._unanswered() or traffic
 
     def _unanswered(self) -> str | None:

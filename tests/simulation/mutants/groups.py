@@ -8,11 +8,14 @@ from typing import Any, Final
 from millstream.logcore.cores import consumer_groups
 from millstream.logcore.cores.all_groups import AllGroups
 from millstream.logcore.cores.group_messages import GroupFault
+from millstream.logcore.cores.share_partition import ShareFault
 from millstream.logcore.records.key_values import KeyValue, encode_key_values
 from millstream.logcore.replication.shards import coordination
 from millstream.logcore.replication.shards.coordination import Coordinators
 from millstream.logcore.replication.shards.group_commits import CommittedOffsets
 from millstream.logcore.replication.shards.led_log import LedLog
+from millstream.logcore.replication.shards.share_messages import Verdicts
+from millstream.logcore.replication.shards.share_shard import ShareShard
 
 from .base import cluster_mutant
 
@@ -43,6 +46,17 @@ def _nobody(*_: Any) -> dict[Any, str]:
 
 def _may_commit(*_: Any) -> GroupFault:
     return GroupFault.NONE
+
+
+_acknowledge = ShareShard._acknowledge
+
+
+def _without_a_record(self: ShareShard, group: str, member_id: str, verdicts: Verdicts) -> ShareFault:
+    fault = _acknowledge(self, group, member_id, verdicts)
+    partition = self._states.of(group, verdicts.partition)
+    if partition is not None:
+        partition.take_change()
+    return fault
 
 
 def _written_or_not(self: LedLog, changes: Sequence[KeyValue]) -> None:
@@ -114,6 +128,13 @@ MUTANTS: Final = [
         "takes the offsets of a deleted topic for those of a new one of its name",
         "test_offsets_of_a_topic_that_was_deleted_are_not_those_of_a_new_one",
         (CommittedOffsets, "_is_of_now", _yes),
+    ),
+    cluster_mutant(
+        "acceptances_are_forgotten",
+        "T-L21",
+        "does not write down that records of a share group are accepted",
+        15,
+        (ShareShard, "_acknowledge", _without_a_record),
     ),
     cluster_mutant(
         "offsets_applied_twice",
