@@ -15,6 +15,9 @@ CREATE TABLE declared (id INT PRIMARY KEY, v INT) WITH (kafka_topic='d', value_f
 CREATE SOURCE TABLE kept (id INT PRIMARY KEY, v INT) WITH (kafka_topic='d', value_format='JSON');
 CREATE TABLE counted AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;
 CREATE STREAM copy AS SELECT * FROM s;
+"""
+WINDOWED = """
+CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);
 CREATE TABLE windowed AS SELECT id, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY id;
 """
 
@@ -23,6 +26,14 @@ CREATE TABLE windowed AS SELECT id, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1
 def sandbox() -> Iterator[Sandbox]:
     with Sandbox() as opened:
         opened.execute(SOURCES)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def windows() -> Iterator[Sandbox]:
+    """For tests that leave it as it was."""
+    with Sandbox() as opened:
+        opened.execute(WINDOWED)
         yield opened
 
 
@@ -65,11 +76,14 @@ def test_pull_queries_refuse_what_only_a_running_query_knows(sandbox: Sandbox, q
         ("WINDOWSTART = 1.5", "Window bounds must resolve to an INT, BIGINT, or STRING containing a datetime."),
     ],
 )
-def test_a_lookup_gives_each_bound_of_a_window_once(sandbox: Sandbox, bounds: str, message: str) -> None:
+def test_a_lookup_gives_each_bound_of_a_window_once(windows: Sandbox, bounds: str, message: str) -> None:
     with pytest.raises(MillstreamError, match=message):
-        sandbox.query(f"SELECT * FROM windowed WHERE id = 1 AND {bounds};")
-    sandbox.execute("SET 'millstream.pull.full.sql'='true';")
-    list(sandbox.query(f"SELECT * FROM windowed WHERE id = 1 AND {bounds};"))
+        windows.query(f"SELECT * FROM windowed WHERE id = 1 AND {bounds};")
+    windows.execute("SET 'millstream.pull.full.sql'='true';")
+    try:
+        list(windows.query(f"SELECT * FROM windowed WHERE id = 1 AND {bounds};"))
+    finally:
+        windows.execute("UNSET 'millstream.pull.full.sql';")
 
 
 @pytest.mark.parametrize(
@@ -81,8 +95,8 @@ def test_a_lookup_gives_each_bound_of_a_window_once(sandbox: Sandbox, bounds: st
         "n = 1 AND WINDOWSTART > 0 AND WINDOWSTART > 5",
     ],
 )
-def test_bounds_of_different_kinds_and_those_of_a_scan_are_answered(sandbox: Sandbox, where: str) -> None:
-    assert len(list(sandbox.query(f"SELECT * FROM windowed WHERE {where};"))) == 1
+def test_bounds_of_different_kinds_and_those_of_a_scan_are_answered(windows: Sandbox, where: str) -> None:
+    assert len(list(windows.query(f"SELECT * FROM windowed WHERE {where};"))) == 1
 
 
 def test_tables_that_a_query_or_a_source_table_keeps_are_answered(sandbox: Sandbox) -> None:
