@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .tables import cell_text, render_table
@@ -10,7 +10,7 @@ from .tables import cell_text, render_table
 _Mirror = Mapping[str, Any]
 
 
-def mirror_table(entity: _Mirror) -> tuple[list[str], list[list[Any]]]:
+def mirror_table(entity: _Mirror) -> tuple[Sequence[str], list[Sequence[Any]]]:
     """SHOW MIRRORS."""
     titles = ["Mirror", "State", "Mode", "Source", "Topics", "Partitions", "Lag", "Per second", "Last error"]
     return titles, [_cells(mirror) for mirror in entity["mirrors"]]

@@ -47,6 +47,7 @@ from millstream.logcore.cores.group_records import (
     Kind,
     MemberRecord,
     ReadTopics,
+    ShareMemberRecord,
     Target,
 )
 from millstream.logcore.cores.groups import Groups
@@ -230,6 +231,7 @@ def test_a_groups_record_is_laid_out_as_kafka_does() -> None:
             MemberRecord, st.none() | TEXTS, TEXTS, TEXTS, st.lists(TEXTS, max_size=3).map(tuple), st.none() | TEXTS,
             st.integers(-1, 99),
         ),
+        st.builds(ShareMemberRecord, TEXTS, TEXTS, st.lists(TEXTS, max_size=3).map(tuple)),
         st.builds(Target, PLACES),
         st.builds(Current, st.integers(-2, 99), st.integers(-1, 99), PLACES, PLACES),
         st.builds(
@@ -250,11 +252,11 @@ def test_what_is_written_about_groups_is_read_again(value: GroupValue) -> None:
     names = {id: name for name, id in ids.items()}
     kinds = {
         ClassicGroup: Kind.CLASSIC, Epoch: Kind.EPOCH, ReadTopics: Kind.TOPICS, MemberRecord: Kind.MEMBER,
-        Target: Kind.TARGET, Current: Kind.CURRENT,
+        ShareMemberRecord: Kind.SHARE_MEMBER, Target: Kind.TARGET, Current: Kind.CURRENT,
     }  # fmt: skip
     kind = kinds[type(value)]
     assert decode_value(kind, encode_value(value, ids.get), names.get) == value
-    key = GroupKey(kind, "g", "m" if kind in (Kind.MEMBER, Kind.TARGET, Kind.CURRENT) else "")
+    key = GroupKey(kind, "g", "m" if kind in (Kind.MEMBER, Kind.SHARE_MEMBER, Kind.TARGET, Kind.CURRENT) else "")
     assert decode_key(encode_key(key)) == key
 
 
