@@ -196,10 +196,11 @@ class RemoteGroups:
         )
 
     def names(self) -> list[str]:
+        """Share groups are left out: they have neither generations nor committed offsets."""
         answers = self._router.ask_all(Api.LIST_GROUPS, {})
         for answer in answers:
             _fault(answer.error_code, "")
-        return [found.group_id for answer in answers for found in answer.groups]
+        return [found.group_id for answer in answers for found in answer.groups if not _is_share_group(found)]
 
     def delete(self, group: str) -> GroupFault:
         fields = {"groups_names": [group]}
@@ -243,3 +244,8 @@ def _fault(code: int, group: str) -> GroupFault:
         return _FAULTS[ErrorCode(code)]
     except (KeyError, ValueError):
         raise error_of(code, None, f'ask about group "{group}"') from None
+
+
+def _is_share_group(listed: object) -> bool:
+    """In: `listed`: of an answer to ListGroups; older ones say nothing of types, and know no share groups."""
+    return str(getattr(listed, "group_type", "")).lower() == "share"

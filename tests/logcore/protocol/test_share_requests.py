@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from millstream.logcore.client import TopicPartition
 from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.log import Log
 from millstream.logcore.log_settings import of_group
@@ -169,6 +170,13 @@ def test_settings_of_share_groups_are_checked(server: LogServer, member: Member)
     assert set_to("share.isolation.level", "serializable") is ErrorCode.invalid_config
     assert set_to("share.heartbeat.interval.ms", "45000") is ErrorCode.invalid_config  # not below the session
     assert set_to("share.delivery.count.limit", "0") is ErrorCode.invalid_config
+
+
+def test_who_asks_for_consumer_groups_sees_no_share_groups(log: Log, member: Member) -> None:
+    log.commit_offsets("readers", {TopicPartition("t", 0): 1})
+    assert log.groups.names() == ["readers"]
+    (*_, found) = sorted(member.channels.ask(Api.LIST_GROUPS, {}).groups, key=lambda each: each.group_type)
+    assert (found.group_id, found.group_type) == (GROUP, "share")
 
 
 def test_offsets_of_a_group_are_described_set_and_deleted(log: Log, member: Member) -> None:
