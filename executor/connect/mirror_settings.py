@@ -21,6 +21,7 @@ from ...logcore.external.kafka_properties import (
 )
 from ...logcore.mirrors.mirror_source import TopicFilter
 from ...planner.mirror_info import MirrorInfo
+from ...sql.settings.property import says_true
 
 MirrorMode = Literal["exact", "renamed"]
 
@@ -106,7 +107,7 @@ def mirror_settings(info: MirrorInfo, config: Mapping[str, str]) -> MirrorSettin
         _look_ms(config),
         _alias(config, ALIAS, "") if mode == "renamed" else "",
         _alias(config, TARGET_ALIAS, "millstream") if mode == "renamed" else "",
-        _one_of(config, COMMITS, "true", "false") == "true",
+        says_true(_one_of(config, COMMITS, "true", "false")),
     )
 
 

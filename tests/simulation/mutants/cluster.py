@@ -312,7 +312,7 @@ MUTANTS: Final = [
         "active_too_early",
         "R7, T-L11",
         "acts on metadata of before its registration",
-        106,
+        129,
         (ReplicaBroker, "active", property(_active_when_registered)),
     ),
 ]
