@@ -84,7 +84,7 @@ def open_connection(
     if settings.temp_directory:
         config["temp_directory"] = settings.temp_directory
     elif path == MEMORY:  # DuckDB's own choice is a folder in the working directory of whoever started the process
-        config["temp_directory"] = str(_spill_directory() / uuid.uuid4().hex)
+        config["temp_directory"] = str(spill_directory() / uuid.uuid4().hex)
     try:
         connection = duckdb.connect(path, config=config)
     except BaseException:
@@ -129,8 +129,9 @@ class SideConnections:
 
 
 @functools.cache
-def _spill_directory() -> Path:
-    """For this process and this user alone; DuckDB makes its folders in it when it needs them."""
+def spill_directory() -> Path:
+    """For this process and this user alone; DuckDB makes its folders in it when it needs them. To be called before the
+    process begins to end: from then on nothing more can be arranged for its end."""
     folder = TemporaryFolder("spill")
     atexit.register(folder.remove)
     return folder.path

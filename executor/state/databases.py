@@ -33,7 +33,7 @@ import duckdb
 import structlog
 
 from ...sql.functions.udf import failures_of
-from .connection import MEMORY, EngineSettings, lock, open_connection
+from .connection import MEMORY, EngineSettings, lock, open_connection, spill_directory
 from .memory_shares import MemoryShares, set_room
 
 log = structlog.get_logger()
@@ -75,6 +75,7 @@ class SharedDatabases:
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = None if directory is None else directory.absolute()
+        spill_directory()  # a query may open the first instance while the process ends
         self._guard = threading.Lock()  # of what is attached, and while it changes
         self._instances: dict[_Sharing, list[_Instance]] = {}
 
