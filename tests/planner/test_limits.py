@@ -119,7 +119,9 @@ ALLOWED = {
     "a long list for a long value": (
         f"SELECT a FROM s WHERE {'a + ' * 300}1 IN ({', '.join(map(str, range(3_000)))}) EMIT CHANGES;"
     ),
-    "lambdas in lambdas": f"SELECT {'TRANSFORM(l, x => ' * 40}1{')' * 40} AS x FROM s EMIT CHANGES;",
+    "lambdas in lambdas": (
+        f"SELECT {''.join(f'TRANSFORM(l, x{i} => ' for i in range(40))}1{')' * 40} AS x FROM s EMIT CHANGES;"
+    ),
     "subqueries in subqueries": f"SELECT a FROM {'(SELECT a FROM ' * 40}s{') q' * 40} EMIT CHANGES;",
     "conditions in conditions": (
         f"CREATE TABLE o AS SELECT a FROM s WHERE {'a IN (SELECT a FROM s WHERE ' * 20}a > 1{')' * 20};"
