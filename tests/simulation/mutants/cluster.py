@@ -162,7 +162,7 @@ MUTANTS: Final = [
         "no_max_isr",
         "R11, T-L5",
         "waits for the committed ISR only",
-        31,
+        0,
         (InSyncReplicas, "propose", _proposes_without_waiting),
     ),
     cluster_mutant(
@@ -235,7 +235,7 @@ MUTANTS: Final = [
         "begins_at_batches_only",
         "R10",
         "takes no first batch that begins before the log's start",
-        355,
+        11,
         (Follower, "_begin_with", _nothing),
     ),
     cluster_mutant(

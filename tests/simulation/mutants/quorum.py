@@ -165,14 +165,14 @@ MUTANTS: Final = [
         "control",
         154319801992,
     ),
-    Mutant("two_votes", "R1", "votes for whoever asks", ((Elections, "_vote_is_free", _grants_twice),), "quorum", 124),
+    Mutant("two_votes", "R1", "votes for whoever asks", ((Elections, "_vote_is_free", _grants_twice),), "quorum", 9),
     Mutant(
         "vote_not_written",
         "R1",
         "a vote is forgotten with the process",
         ((QuorumFiles, "apply", _vote_is_not_written),),
         "quorum",
-        1,
+        4,
     ),
     Mutant(
         "speaks_before_writing",
@@ -188,7 +188,7 @@ MUTANTS: Final = [
         "votes without a look at the log",
         ((Elections, "_is_as_new", _yes),),
         "quorum",
-        3,
+        5,
     ),
     Mutant(
         "commits_old_term",

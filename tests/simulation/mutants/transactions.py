@@ -194,7 +194,7 @@ MUTANTS: Final = [
         "open_for_ever",
         "T-L18",
         "never ends a transaction whose producer is gone",
-        134,
+        3,
         (TransactionShard, "_end_overdue", _nothing),
     ),
     cluster_mutant(
