@@ -25,13 +25,13 @@ def test_the_folder_of_a_killed_process_is_cleared_away(tmp_path: Path, monkeypa
     )
     subprocess.run([sys.executable, "-c", open_and_die, str(tmp_path)], check=False)
     (left,) = tmp_path.iterdir()
-    connection._spill_directory.cache_clear()
+    connection.spill_directory.cache_clear()
     try:
         open_connection().close()
         (own,) = tmp_path.iterdir()
         assert own != left
     finally:
-        connection._spill_directory.cache_clear()
+        connection.spill_directory.cache_clear()
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system does not list threads")

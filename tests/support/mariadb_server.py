@@ -26,8 +26,9 @@ _SETTINGS = {
     "sync_binlog": "0", "bind_address": "127.0.0.1", "max_connections": "60", "performance_schema": "OFF",
     "skip_name_resolve": "ON", "key_buffer_size": "1M", "aria_pagecache_buffer_size": "1M",
     "innodb_read_io_threads": "1", "innodb_write_io_threads": "1", "innodb_doublewrite": "OFF",
+    "innodb_use_native_aio": "OFF",  # the kernel has few of them for all processes of the machine
 }  # fmt: skip
-_START_S = 30
+_START_S = 90
 
 
 @dataclass
@@ -52,7 +53,7 @@ class MariaDbServer:
             try:
                 self.connect().close()
                 return
-            except pymysql.err.OperationalError:
+            except (pymysql.err.MySQLError, OSError):
                 assert time.monotonic() < deadline and self.process.poll() is None, self.said()
                 time.sleep(0.05)
 
