@@ -66,6 +66,10 @@ class LinkTraffic:
     connected: bool = False  # the own connection to it, which what is sent goes over
 
 
+class TooOld(InvalidFrame):
+    """One of two nodes runs a release that does not know the version of the cluster."""
+
+
 class NodeLinks:
     """State: the listener, and per peer a queue and a connection that is made again whenever it breaks.
 
@@ -148,6 +152,8 @@ class NodeLinks:
         while True:
             try:
                 await self._send_to(node, address, traffic)
+            except TooOld as error:
+                self._warn(f"node {node}", error)
             except (OSError, asyncio.IncompleteReadError, TimeoutError, InvalidFrame, ValueError) as error:
                 _log.debug("a node is not reached", node=node, error=str(error) or type(error).__name__)
             else:
@@ -207,9 +213,7 @@ class NodeLinks:
         if version is None:
             older = f"node {node}" if theirs < self.versions else "this node"
             spoken = f"this node speaks {self.versions}, node {node} {theirs}"
-            raise InvalidFrame(
-                f"{older} runs a release that is too old for this cluster: install a newer one; {spoken}"
-            )
+            raise TooOld(f"{older} runs a release that is too old for this cluster: install a newer one; {spoken}")
         return version
 
     # In
@@ -242,7 +246,9 @@ class NodeLinks:
 
     def _complain(self, writer: asyncio.StreamWriter, error: Exception) -> None:
         """Anybody can knock at this port, as often as he likes: one line a minute for each address."""
-        address = str((writer.get_extra_info("peername") or ("?",))[0])
+        self._warn(str((writer.get_extra_info("peername") or ("?",))[0]), error)
+
+    def _warn(self, address: str, error: Exception) -> None:
         left_out = self._complaints.note(address, asyncio.get_running_loop().time())
         if left_out is not None:
             _log.warning("a connection between nodes was closed", reason=str(error), address=address, left_out=left_out)
