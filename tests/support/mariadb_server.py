@@ -45,7 +45,8 @@ class MariaDbServer:
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [self.program, "--no-defaults", f"--datadir={self.folder / 'data'}", f"--port={self.port}",
-                 f"--socket={self.folder / 'socket'}", f"--pid-file={self.folder / 'pid'}", *_as_user(), *listed],
+                 f"--socket={self.folder / 'socket'}", f"--pid-file={self.folder / 'pid'}",
+                 f"--tmpdir={self.folder / 'temporary'}", *_as_user(), *listed],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd="/",
             )  # fmt: skip
         deadline = time.monotonic() + _START_S
@@ -113,10 +114,13 @@ def mariadb_server(**options: str) -> Generator[MariaDbServer]:
     if program is None or install is None:
         pytest.skip("MariaDB is not installed")
     folder = Path(tempfile.mkdtemp(prefix="millstream-mariadb-"))
+    temporary = folder / "temporary"  # two that are made in one folder take each other's temporary tables
+    temporary.mkdir()
     try:
         done = subprocess.run(
-            [install, "--no-defaults", f"--datadir={folder / 'data'}", "--auth-root-authentication-method=normal",
-             "--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=8M", *_as_user()],
+            [install, "--no-defaults", f"--datadir={folder / 'data'}", f"--tmpdir={temporary}", "--skip-test-db",
+             "--auth-root-authentication-method=normal", "--skip-name-resolve", "--innodb-log-file-size=8M",
+             *_as_user()],
             capture_output=True, text=True, timeout=120, check=False, cwd="/", stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr

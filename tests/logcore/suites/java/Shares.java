@@ -360,7 +360,8 @@ public class Shares {
     try (var first = new Worker(name, name, "explicit", few);
         var second = new Worker(name, name, "explicit", few)) {
       equal(named(0, 3), first.values(20_000));
-      equal(named(3, 6), second.values(20_000));
+      var found = second.values(20_000); // the first may have asked for more meanwhile
+      check(List.of(named(3, 6), named(6, 9)).contains(found), "found " + found);
     }
   }
 
