@@ -178,36 +178,30 @@ class ClusterProduce:
     ) -> ProduceResult:
         """What a client of this process writes: a batch of its own making, so nobody looks into it again. Returns when
         the in-sync replicas have them, or after `timeout_s`: then nothing is promised. In: `here`: see `Produce`."""
-        try:
-            id = self._log.id_of(where)
-            partition = self._log.writable_at(where, id)
+
+        def asked(partition: DiskLog) -> ProduceBatches:
             if batch.header.size > _BATCH_BYTES_MAX:
                 raise _too_large_to_replicate(where, batch.header.size)
             partition.settings.check_writer(where.topic, None)
-            if partition.settings.append_time:
-                batch = stamp(batch, self._log.node.now_ms())
-            asked = ProduceBatches((batch,), _ALL, False, transactional_id, transactional_id is not None, here)
-            answer = self._log.node.produce(id, asked, timeout_s)
-        except NoAnswer:
-            return failed(ProduceData(where, []), _late())
-        except NodeStopped:
-            return failed(ProduceData(where, []), _ended())
-        except LogError as error:
-            return failed(ProduceData(where, []), error)
-        if isinstance(answer, Refused):
-            return failed(ProduceData(where, []), refused(answer))
-        assert isinstance(answer, Produced)
-        return ProduceResult(where, 0, answer.first_offset, partition.log_start_offset)
+            stored = stamp(batch, self._log.node.now_ms()) if partition.settings.append_time else batch
+            return ProduceBatches((stored,), _ALL, False, transactional_id, transactional_id is not None, here)
+
+        return self._written(where, asked, timeout_s)
 
     def write_copies(
         self, where: TopicPartition, batches: Sequence[EncodedBatch], mirror: str, timeout_s: float
     ) -> ProduceResult:
         """What a mirror writes: batches that a source has stored, whose headers say where they belong."""
+        return self._written(where, lambda partition: _copies(partition, where, batches, mirror), timeout_s)
+
+    def _written(
+        self, where: TopicPartition, asked: Callable[[DiskLog], ProduceBatches], timeout_s: float
+    ) -> ProduceResult:
+        """In: `asked`: what is to be stored, once the partition is found; raises `LogError`."""
         try:
             id = self._log.id_of(where)
             partition = self._log.writable_at(where, id)
-            asked = _copies(partition, where, batches, mirror)
-            answer = self._log.node.produce(id, asked, timeout_s)
+            answer = self._log.node.produce(id, asked(partition), timeout_s)
         except NoAnswer:
             return failed(ProduceData(where, []), _late())
         except NodeStopped:

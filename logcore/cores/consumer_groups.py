@@ -24,6 +24,7 @@ from .group_messages import (
     MemberDescription,
 )
 from .group_records import Current, Epoch, GroupKey, GroupRecord, GroupValue, Kind, MemberRecord, ReadTopics, Target
+from .group_table import GroupTable
 from .patterns import InvalidPattern, NamePattern
 from .subscriptions import CONSUMER, Subscription, encode_assignment, encode_subscription
 
@@ -88,17 +89,12 @@ class _Group:
         return next(found, None)
 
 
-class ConsumerGroups:
-    """State: the groups of this kind; one whose members have gone stays until it is forgotten. Times are milliseconds
-    of a clock that never goes back.
+class ConsumerGroups(GroupTable[_Group]):
+    """State: the table of groups. Times are milliseconds of a clock that never goes back.
 
     What outlives the coordinator is the fold of its records: `apply` takes them in before the first beat, and `begin`
-    ends that. Records to be written come from `take_records`; answers may be given once those are durable.
+    ends that.
     """
-
-    def __init__(self) -> None:
-        self._groups: dict[str, _Group] = {}
-        self._records: list[GroupRecord] = []
 
     def apply(self, record: GroupRecord) -> None:
         """Takes in a record of this kind of groups."""
@@ -123,11 +119,6 @@ class ConsumerGroups:
                 member.deadline_ms = now_ms + SESSION_MS
                 if member.revoking:
                     member.revoke_until_ms = now_ms + max(member.rebalance_timeout_ms, SESSION_MS)
-
-    def take_records(self) -> list[GroupRecord]:
-        """What is to be written now, in this order."""
-        records, self._records = self._records, []
-        return records
 
     def rewrite(self) -> None:
         """What was to be written is lost: everything is written once more."""
@@ -208,27 +199,6 @@ class ConsumerGroups:
             del group.members[member_id]
         _assign(group, group.counts)
         self._note(name, group, group.members)
-
-    def forget(self, name: str) -> bool:
-        """Lets go of a group without members; False where it has some."""
-        group = self._groups.get(name)
-        if group is None:
-            return True
-        if group.members:
-            return False
-        self._records += [GroupRecord(key, None) for key in group.saved]
-        del self._groups[name]
-        return True
-
-    def has(self, group: str) -> bool:
-        return group in self._groups
-
-    def is_in_use(self, group: str) -> bool:
-        """Whether it has members."""
-        return self.has(group) and bool(self._groups[group].members)
-
-    def names(self) -> list[str]:
-        return list(self._groups)
 
     def check_commit(self, check: CheckCommit) -> GroupFault:
         member = self._groups[check.group].members.get(check.member_id)

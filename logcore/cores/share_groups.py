@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from ..client import TopicPartition
 from .group_messages import ConsumerBeat, GroupDescription, GroupFault, GroupState, MemberDescription
 from .group_records import Current, Epoch, GroupKey, GroupRecord, GroupValue, Kind, ShareMemberRecord
+from .group_table import GroupTable
 from .share_settings import DEFAULTS, HEARTBEAT_MS, SESSION_MS
 from .subscriptions import Subscription, encode_assignment, encode_subscription
 
@@ -70,13 +71,11 @@ class _Group:
     saved: dict[GroupKey, GroupValue] = field(default_factory=dict)  # what its records say
 
 
-class ShareGroups:
-    """State: the groups; one whose members have gone stays until it is forgotten. Times are milliseconds of a clock
-    that never goes back. Records and their order: as of `ConsumerGroups`."""
+class ShareGroups(GroupTable[_Group]):
+    """State: the table of groups, and who has gone. Times are milliseconds of a clock that never goes back."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, _Group] = {}
-        self._records: list[GroupRecord] = []
+        super().__init__()
         self._gone: list[GoneMember] = []
 
     def apply(self, record: GroupRecord) -> None:
@@ -108,11 +107,6 @@ class ShareGroups:
         for group in self._groups.values():
             for member in group.members.values():
                 member.deadline_ms = now_ms + member.session_ms
-
-    def take_records(self) -> list[GroupRecord]:
-        """What is to be written now, in this order."""
-        records, self._records = self._records, []
-        return records
 
     def rewrite(self) -> None:
         """What was to be written is lost: everything is written once more."""
@@ -191,27 +185,6 @@ class ShareGroups:
         if name not in self._groups:
             self._groups[name] = _Group()
             self._note(name, self._groups[name])
-
-    def forget(self, name: str) -> bool:
-        """Lets go of a group without members; False where it has some."""
-        group = self._groups.get(name)
-        if group is None:
-            return True
-        if group.members:
-            return False
-        self._records += [GroupRecord(key, None) for key in group.saved]
-        del self._groups[name]
-        return True
-
-    def has(self, group: str) -> bool:
-        return group in self._groups
-
-    def is_in_use(self, group: str) -> bool:
-        """Whether it has members."""
-        return self.has(group) and bool(self._groups[group].members)
-
-    def names(self) -> list[str]:
-        return list(self._groups)
 
     def describe(self, name: str) -> GroupDescription:
         group = self._groups[name]

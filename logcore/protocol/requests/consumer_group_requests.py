@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from millstream.errors import LogError
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatTopic,
     )
+
+
+MemberFields = Callable[[Desk, MemberDescription], Fields]
 
 
 def consumer_group_heartbeat(broker: Desk, request: ConsumerGroupHeartbeatRequest, peer: Peer) -> Fields:
@@ -101,45 +104,49 @@ def places_by_id(broker: Desk, places: Iterable[TopicPartition], *, named: bool 
 
 
 def consumer_group_describe(broker: Desk, request: ConsumerGroupDescribeRequest, peer: Peer) -> Fields:
-    return {
-        "groups": [
-            _described_or_not(broker, peer, group)
-            if peer.may("group", group)
-            else {"group_id": group, "group_state": "", "error_code": ErrorCode.group_authorization_failed}
-            for group in request.group_ids
-        ]
-    }
+    return described_groups(broker, peer, request.group_ids, "consumer", _member)
 
 
-def _described_or_not(broker: Desk, peer: Peer, group: str) -> Fields:
-    try:
-        found = broker.log.groups.describe(group)
-        if not all(may_see_all(peer, topics_read(member)) for member in found.members if found.kind == "consumer"):
-            return {"group_id": group, "group_state": "", "error_code": ErrorCode.topic_authorization_failed}
-        return _described(broker, found)
-    except LogError as error:
-        return {"error_code": code_of(error), "error_message": message_of(error), "group_id": group, "group_state": ""}
+def described_groups(
+    broker: Desk, peer: Peer, groups: Sequence[str], kind: Literal["consumer", "share"], member_fields: MemberFields
+) -> Fields:
+    """In: `kind`: groups of others are not found."""
+
+    def described(group: str) -> Fields:
+        absent = {"group_id": group, "group_state": ""}
+        if not peer.may("group", group):
+            return {**absent, "error_code": ErrorCode.group_authorization_failed}
+        try:
+            found = broker.log.groups.describe(group)
+            if found.kind != kind:
+                message = not_of_kind(found, kind)
+                return {
+                    **absent,
+                    "group_state": "Dead",
+                    "error_code": ErrorCode.group_id_not_found,
+                    "error_message": message,
+                }
+            if not all(may_see_all(peer, topics_read(member)) for member in found.members):
+                return {**absent, "error_code": ErrorCode.topic_authorization_failed}
+            return {
+                "error_code": ErrorCode.none,
+                "group_id": group,
+                "group_state": str(found.state),
+                "group_epoch": found.generation,
+                "assignment_epoch": found.generation,
+                "assignor_name": found.protocol,
+                "members": [member_fields(broker, member) for member in found.members],
+            }
+        except LogError as error:
+            return {**absent, "error_code": code_of(error), "error_message": message_of(error)}
+
+    return {"groups": [described(group) for group in groups]}
 
 
-def _described(broker: Desk, group: GroupDescription) -> Fields:
-    if group.kind != "consumer":
-        why = "not found" if group.state is GroupState.DEAD else "is not a consumer group"
-        message = sayable(f"Group {group.group} {why}.")  # as in Kafka: people search for it
-        return {
-            "error_code": ErrorCode.group_id_not_found,
-            "error_message": message,
-            "group_id": group.group,
-            "group_state": "Dead",
-        }
-    return {
-        "error_code": ErrorCode.none,
-        "group_id": group.group,
-        "group_state": str(group.state),
-        "group_epoch": group.generation,
-        "assignment_epoch": group.generation,
-        "assignor_name": group.protocol,
-        "members": [_member(broker, member) for member in group.members],
-    }
+def not_of_kind(group: GroupDescription, kind: str) -> str:
+    """As in Kafka: people search for it."""
+    why = "not found" if group.state is GroupState.DEAD else f"is not a {kind} group"
+    return sayable(f"Group {group.group} {why}.")
 
 
 def _member(broker: Desk, member: MemberDescription) -> Fields:

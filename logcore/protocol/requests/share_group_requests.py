@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.errors import LogError
 
 from ...client import TopicPartition
-from ...cores.group_messages import ConsumerBeat, GroupDescription, GroupState, MemberDescription
+from ...cores.group_messages import ConsumerBeat, MemberDescription
 from ...cores.share_groups import SHARE, ShareHeartbeat
 from ...cores.share_settings import HEARTBEAT_MS, SESSION_MS
 from ...cores.subscriptions import decode_assignment, topics_of
@@ -30,10 +30,10 @@ from ..other_settings import OF_GROUPS, value_of
 from ..security.access import check_readable, check_visible, may_see_all
 from ..security.peer import Peer
 from ..setting_limits import NAME_BYTES_MAX
-from ..wire.faults import code_of, message_of, sayable
+from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
-from .consumer_group_requests import places_by_id
-from .group_requests import code_of_fault, topics_read
+from .consumer_group_requests import described_groups, not_of_kind, places_by_id
+from .group_requests import code_of_fault
 from .topic_requests import topic_uuid
 
 if TYPE_CHECKING:
@@ -86,47 +86,7 @@ def share_group_heartbeat(broker: Desk, request: ShareGroupHeartbeatRequest, pee
 
 
 def share_group_describe(broker: Desk, request: ShareGroupDescribeRequest, peer: Peer) -> Fields:
-    return {
-        "groups": [
-            _described_or_not(broker, peer, group)
-            if peer.may("group", group)
-            else {"group_id": group, "group_state": "", "error_code": ErrorCode.group_authorization_failed}
-            for group in request.group_ids
-        ]
-    }
-
-
-def _described_or_not(broker: Desk, peer: Peer, group: str) -> Fields:
-    try:
-        found = broker.log.groups.describe(group)
-        if not all(may_see_all(peer, topics_read(member)) for member in found.members if found.kind == SHARE):
-            return {"group_id": group, "group_state": "", "error_code": ErrorCode.topic_authorization_failed}
-        return _described(broker, found)
-    except LogError as error:
-        return {"error_code": code_of(error), "error_message": message_of(error), "group_id": group, "group_state": ""}
-
-
-def _described(broker: Desk, group: GroupDescription) -> Fields:
-    if group.kind != SHARE:
-        return {
-            "error_code": ErrorCode.group_id_not_found,
-            "error_message": _not_a_share_group(group.group, there=group.state is not GroupState.DEAD),
-            "group_id": group.group,
-            "group_state": "Dead",
-        }
-    return {
-        "error_code": ErrorCode.none,
-        "group_id": group.group,
-        "group_state": str(group.state),
-        "group_epoch": group.generation,
-        "assignment_epoch": group.generation,
-        "assignor_name": group.protocol,
-        "members": [_member(broker, member) for member in group.members],
-    }
-
-
-def _not_a_share_group(group: str, *, there: bool) -> str:
-    return sayable(f"Group {group} is not a share group." if there else f"Group {group} not found.")
+    return described_groups(broker, peer, request.group_ids, SHARE, _member)
 
 
 def _member(broker: Desk, member: MemberDescription) -> Fields:
@@ -157,7 +117,7 @@ def _offsets_or_not(broker: Desk, peer: Peer, asked: DescribedShareGroup) -> Fie
     except LogError as error:
         return {"group_id": group, "error_code": code_of(error), "error_message": message_of(error)}
     if not found.known:
-        message = _not_a_share_group(group, there=broker.log.groups.describe(group).state is not GroupState.DEAD)
+        message = not_of_kind(broker.log.groups.describe(group), SHARE)
         return {"group_id": group, "error_code": ErrorCode.group_id_not_found, "error_message": message}
     known: dict[TopicPartition, ShareOffset] = {}
     for row in found.offsets:

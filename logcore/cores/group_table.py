@@ -1,0 +1,57 @@
+"""The groups of one kind whose coordinator assigns, and the records about them that are to be written: what consumer
+groups (KIP-848) and share groups (KIP-932) have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from .group_records import GroupKey, GroupRecord, GroupValue
+
+
+class TabledGroup(Protocol):
+    """`saved`: what the records about it say."""
+
+    @property
+    def members(self) -> Collection[str]: ...
+
+    @property
+    def saved(self) -> Mapping[GroupKey, GroupValue]: ...
+
+
+_Group = TypeVar("_Group", bound=TabledGroup)
+
+
+class GroupTable(Generic[_Group]):
+    """State: the groups by name; one whose members have gone stays until it is forgotten. Records to be written come
+    from `take_records`, in this order; answers may be given once those are durable."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+        self._records: list[GroupRecord] = []
+
+    def take_records(self) -> list[GroupRecord]:
+        """What is to be written now, in this order."""
+        records, self._records = self._records, []
+        return records
+
+    def forget(self, name: str) -> bool:
+        """Lets go of a group without members; False where it has some."""
+        group = self._groups.get(name)
+        if group is None:
+            return True
+        if group.members:
+            return False
+        self._records += [GroupRecord(key, None) for key in group.saved]
+        del self._groups[name]
+        return True
+
+    def has(self, group: str) -> bool:
+        return group in self._groups
+
+    def is_in_use(self, group: str) -> bool:
+        """Whether it has members."""
+        return self.has(group) and bool(self._groups[group].members)
+
+    def names(self) -> list[str]:
+        return list(self._groups)
