@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -85,9 +86,9 @@ def rows(
     return RowRecords(pa.table(columns))
 
 
-def records_of(log: LogClient, topic: str, partition: int = 0) -> list[tuple[object, ...]]:
+def records_of(log: LogClient, topic: str, partition: int = 0) -> list[tuple[Any, ...]]:
     """All that readers see, with offsets, keys, values, times and headers."""
-    found: list[tuple[object, ...]] = []
+    found: list[tuple[Any, ...]] = []
     offset = log.offsets(topic, partition).log_start_offset
     while True:
         fetched = log.fetch(topic, partition, offset)

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import structlog
-
+from ..chunked_tables import ChunkedTables, ChunkWindow
 from ..connector import ConnectRecord
 from ..connector_errors import ConnectorFailed
 from ..converters import json_text
@@ -25,9 +24,7 @@ from .mysql_server import ServerFacts, described_table, selected
 from .mysql_snapshot import consistent_snapshot, executed_gtids
 from .mysql_values import MySqlColumn
 
-_AGAIN_S: Final = 0.05
 _BY_NUMBER: Final = ("enum", "set", "bit")
-_log = structlog.get_logger("millstream.connect")
 
 
 @dataclass(slots=True)
@@ -40,23 +37,16 @@ class StreamPlace:
 
 
 @dataclass(slots=True)
-class _BinlogWindow:
-    """`rows`: of the chunk, by key. `low`, `high`: sets of MySQL's transactions before and after it; `order`: the place
-    of MariaDB. `last`: the values of the key of its last row; None where the table has no more."""
+class _BinlogWindow(ChunkWindow):
+    """`low`, `high`: sets of MySQL's transactions before and after it; `order`: the place of MariaDB."""
 
-    topic: str
     order: tuple[int, int]
-    low: Gtids | None
-    high: Gtids | None
-    rows: dict[str, ConnectRecord]
-    last: list[Any] | None
+    low: Gtids | None = None
+    high: Gtids | None = None
 
 
-class MySqlBackfill:
-    """State: the tables whose rows the topics have or get, those that are not read to their end, and the open window.
-
-    In: `pending`: tables and the keys behind which they are not read.
-    """
+class MySqlBackfill(ChunkedTables[_BinlogWindow]):
+    """Chunks of tables of MySQL and MariaDB."""
 
     def __init__(
         self,
@@ -67,21 +57,11 @@ class MySqlBackfill:
         pending: Iterable[Mapping[str, Any]],
         tables: Sequence[str],
     ) -> None:
+        super().__init__(pending, tables)
         self._connection = connection
         self._facts = facts
         self._envelope = envelope
         self._chunk_rows = chunk_rows
-        self._pending: list[Mapping[str, Any]] = list(pending)
-        self.tables = list(tables)
-        self._window: _BinlogWindow | None = None
-        self._next_attempt = 0.0
-        self.moved = False
-        """Whether the position has moved since somebody has last set this to False."""
-
-    @property
-    def position(self) -> dict[str, Any]:
-        """The part of the source's position that is about this."""
-        return {"tables": self.tables, **({"backfill": self._pending} if self._pending else {})}
 
     def knows(self, table: str) -> None:
         """The stream has had all its changes since it was created."""
@@ -101,11 +81,8 @@ class MySqlBackfill:
 
     def changed(self, records: Iterable[ConnectRecord], gtid: str | None) -> None:
         window = self._window
-        if window is None or window.low is None or (gtid is not None and window.low.holds(gtid)):
-            return
-        for record in records:
-            if record.topic == window.topic:
-                window.rows.pop(json_text(record.key), None)
+        if window is not None and window.low is not None and (gtid is None or not window.low.holds(gtid)):
+            window.leave_out(records)
 
     def emptied(self, topics: Iterable[str], gtid: str | None) -> None:
         window = self._window
@@ -120,31 +97,17 @@ class MySqlBackfill:
             return False
         return place.seen >= window.order if window.high is None else place.gtids.covers(window.high)
 
-    def close_window(self) -> list[ConnectRecord]:
-        """The rows of the chunk that are still right."""
-        window, self._window = self._window, None
-        assert window is not None
-        first, *others = self._pending
-        if window.last is None:
-            _log.info("table read", table=first["table"])
-            self._pending = others
-        else:
-            self._pending = [{"table": first["table"], "after": window.last}, *others]
-        self.moved = True
-        return list(window.rows.values())
-
     # What is read
 
     def step(self, place: StreamPlace) -> None:
         """Reads the next chunk, where there is one to read, and it can be read now."""
-        if self._window is not None or not self._pending or time.monotonic() < self._next_attempt:
+        if not self._is_due():
             return
         if not self._facts.has_gtids:
             raise ConnectorFailed(
                 "tables cannot be read while the stream goes on, because this server has no transaction ids",
                 hint="Set gtid_mode = ON, or RESNAPSHOT CONNECTOR, which reads all tables.",
             )
-        self._next_attempt = time.monotonic() + _AGAIN_S
         name, after = self._pending[0]["table"], self._pending[0]["after"]
         is_mysql = self._facts.flavor == "mysql"
         with consistent_snapshot(self._connection, self._facts, locks=False, needs_gtids=is_mysql) as low:
@@ -152,13 +115,12 @@ class MySqlBackfill:
                 return
             window = self._read(name, after, low)
         if window is None:
-            _log.warning("a table without a primary key, or that is gone, cannot be read in chunks", table=name)
-            self._pending, self.moved = self._pending[1:], True
+            self._skip()
             return
         if is_mysql:
             window.low = gtids_of("mysql", low.gtids)
             window.high = gtids_of("mysql", executed_gtids(self._connection))
-        self._window, self._next_attempt = window, 0.0
+        self._open(window)
 
     def _sees(self, low: BinlogPlace, place: StreamPlace) -> bool:
         """Whether everything that the stream has given is in the snapshot."""
@@ -186,7 +148,7 @@ class MySqlBackfill:
         records = [envelope.queried_row(row[: len(envelope.asked)], origin) for row in found]
         last = [_kept(value) for value in found[-1][len(envelope.asked) :]] if len(found) == self._chunk_rows else None
         rows = {json_text(record.key): record for record in records}
-        return _BinlogWindow(envelope.topic, low.order, None, None, rows, last)
+        return _BinlogWindow(envelope.topic, rows, last, low.order)
 
     def _behind(self, places: Sequence[str], after: Sequence[Any]) -> str:
         """`(a > 1) OR (a = 1 AND b > 2)`, which an index can be used for."""

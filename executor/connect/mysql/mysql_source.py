@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any, Final
 
 import structlog
@@ -51,7 +51,7 @@ class MySqlSource(SourceConnector):
         self._server_id = settings.server_id(task.connector)
         self._connection: Any = None
         self._facts: ServerFacts | None = None
-        self._snapshot: Iterator[Chunk] | None = None
+        self._snapshot: Generator[Chunk] | None = None
         self._changes: BinlogChanges | None = None
         self._lag: int | None = None
         self._next_lag = 0.0
@@ -129,7 +129,7 @@ class MySqlSource(SourceConnector):
 
     # The snapshot
 
-    def _take_snapshot(self, *, again: bool) -> Iterator[Chunk]:
+    def _take_snapshot(self, *, again: bool) -> Generator[Chunk]:
         """All rows in one transaction of the log. In: `again`: the topics have rows, which may be wrong: they are
         deleted first, in the same transaction."""
         settings, facts, connection = self._settings, self._known(), self._connected()
@@ -159,9 +159,8 @@ class MySqlSource(SourceConnector):
 
     def _end_snapshot(self) -> None:
         snapshot, self._snapshot = self._snapshot, None
-        with contextlib.suppress(Exception):
-            if snapshot is not None:
-                snapshot.close()  # pyright: ignore[reportAttributeAccessIssue]
+        if snapshot is not None:
+            snapshot.close()
 
     # The stream
 

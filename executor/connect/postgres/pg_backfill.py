@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
-import structlog
 from psycopg import sql
 
+from ..chunked_tables import ChunkedTables, ChunkWindow
 from ..connector import ConnectRecord
 from ..converters import json_text
 from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
@@ -31,8 +31,6 @@ from .pg_connections import explained, quoted
 from .pg_tables import CapturedTable, captured_tables
 
 _PREFIX: Final = "millstream-window-"
-_AGAIN_S: Final = 0.05
-_log = structlog.get_logger("millstream.connect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +54,15 @@ class VisibleTransactions:
 
 
 @dataclass(slots=True)
-class _Window:
-    """`rows`: of the chunk, by key. `last`: the values of the key of its last row; None where the table has no more."""
+class _Window(ChunkWindow):
+    """`prefix`: of the message that ends it. `seen`: what its snapshot saw."""
 
     prefix: str
-    topic: str
     seen: VisibleTransactions
-    rows: dict[str, ConnectRecord]
-    last: list[str] | None
 
 
-class Backfill:
-    """State: the tables whose rows the topics have or get, those that are not read to their end, and the open window.
+class Backfill(ChunkedTables[_Window]):
+    """State, besides the tables: the transactions that a chunk has to see.
 
     In: `position`: of the source, where it stands; `published`: the tables that the stream has the changes of.
     """
@@ -81,23 +76,13 @@ class Backfill:
         pending: Iterable[Mapping[str, Any]],
         tables: Sequence[str],
     ) -> None:
+        super().__init__(pending, tables)
         self._connection = connection
         self._publication = publication
         self._envelope = envelope
         self._chunk_rows = chunk_rows
-        self._pending: list[Mapping[str, Any]] = list(pending)
-        self._tables = list(tables)
         self._given: set[int] = set()  # transactions that the stream has given, and that a snapshot may not see yet
         self._barrier: int | None = None
-        self._window: _Window | None = None
-        self._next_attempt = 0.0
-        self.moved = False
-        """Whether the position has moved since somebody has last set this to False."""
-
-    @property
-    def position(self) -> dict[str, Any]:
-        """The part of the source's position that is about this."""
-        return {"tables": self._tables, **({"backfill": self._pending} if self._pending else {})}
 
     # What the stream gives
 
@@ -109,9 +94,7 @@ class Backfill:
     def changed(self, records: Iterable[ConnectRecord], xid: int) -> None:
         window = self._window
         if window is not None and not window.seen.sees(xid):
-            for record in records:
-                if record.topic == window.topic:
-                    window.rows.pop(json_text(record.key), None)
+            window.leave_out(records)
 
     def emptied(self, topics: Iterable[str], xid: int) -> None:
         window = self._window
@@ -122,26 +105,12 @@ class Backfill:
         """Whether a message of the WAL is the end of the open window."""
         return self._window is not None and self._window.prefix == prefix
 
-    def close_window(self) -> list[ConnectRecord]:
-        """The rows of the chunk that are still right."""
-        window, self._window = self._window, None
-        assert window is not None
-        first, *others = self._pending
-        if window.last is None:
-            _log.info("table read", table=first["table"])
-            self._pending = others
-        else:
-            self._pending = [{"table": first["table"], "after": window.last}, *others]
-        self.moved = True
-        return list(window.rows.values())
-
     # What is read
 
     def step(self) -> None:
         """Reads the next chunk, where there is one to read, and it can be read now."""
-        if self._window is not None or not self._pending or time.monotonic() < self._next_attempt:
+        if not self._is_due():
             return
-        self._next_attempt = time.monotonic() + _AGAIN_S
         name, after = self._pending[0]["table"], self._pending[0]["after"]
         with explained(f"a chunk of {name}"):
             with self._connection.transaction():
@@ -156,12 +125,10 @@ class Backfill:
                 ]
                 window = self._read(found[0], after, seen) if found and found[0].key else None
             if window is None:
-                _log.warning("a table without a primary key, or that is gone, cannot be read in chunks", table=name)
-                self._pending, self.moved = self._pending[1:], True
+                self._skip()
                 return
-            self._window = window
+            self._open(window)
             self._mark_end(window)
-        self._next_attempt = 0.0
 
     def _mark_end(self, window: _Window) -> None:
         self._connection.execute("SELECT pg_logical_emit_message(true, %s, '')", [window.prefix])
@@ -198,4 +165,4 @@ class Backfill:
                 last = [str(row[names.index(name)]) for name in table.key]
                 count += 1
         more = last if count == self._chunk_rows else None
-        return _Window(f"{_PREFIX}{uuid.uuid4().hex}", envelope.topic, seen, rows, more)
+        return _Window(envelope.topic, rows, more, f"{_PREFIX}{uuid.uuid4().hex}", seen)

@@ -181,7 +181,7 @@ def fail_over(folder: Path, times: int, seed: int) -> None:
 
 
 def in_part(log: Log, partition: int) -> list[tuple[int, int, bytes]]:
-    return [(partition, record[0], record[2]) for record in records_of(log, "t", partition)]  # type: ignore[misc]
+    return [(partition, record[0], record[2]) for record in records_of(log, "t", partition)]
 
 
 def consume(log: GroupLog, at_least: int | None) -> list[tuple[int, int, bytes]]:

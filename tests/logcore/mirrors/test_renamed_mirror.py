@@ -84,8 +84,8 @@ def test_committed_offsets_mean_the_same_records(logs: TwoLogs) -> None:
     copy(logs.here, logs.address)
     for offset in range(end + 1):
         found = logs.here.committed_offsets(f"g{offset}")[TopicPartition("a.t", 0)]
-        left_there = [record[2] for record in there if record[0] >= offset]  # type: ignore[operator]
-        left_here = [record[2] for record in records_of(logs.here, "a.t") if record[0] >= found]  # type: ignore[operator]
+        left_there = [record[2] for record in there if record[0] >= offset]
+        left_here = [record[2] for record in records_of(logs.here, "a.t") if record[0] >= found]
         assert left_here == left_there
 
 
