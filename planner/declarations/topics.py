@@ -13,7 +13,7 @@ from .with_properties import SourceProperties
 def topic_of_statement(statement: CreateSource | CreateAsSelect, settings: PlanningSettings) -> str:
     """A declared stream is on the topic of its own name where it names none; the prefix is for topics of queries."""
     named = statement.properties.get("KAFKA_TOPIC")
-    if named is not None and str(named):
+    if named is not None:
         return str(named)
     return (settings.topic_prefix if isinstance(statement, CreateAsSelect) else "") + statement.name
 

@@ -91,10 +91,11 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
                 f"Cannot supply both '{name}' and 'FORMAT' properties, as 'FORMAT' sets both key and value formats. "
                 "Either use just 'FORMAT', or use 'KEY_FORMAT' and 'VALUE_FORMAT'."
             )
+    _count(properties, "REPLICAS")  # as many as the log gives each topic: it is only checked
     formats = {part: _format(properties, part) for part in ("KEY_FORMAT", "VALUE_FORMAT")}
     timestamp = properties.get("TIMESTAMP")
     return SourceProperties(
-        topic=_text(properties, "KAFKA_TOPIC"),
+        topic=_topic(properties),
         partition_count=_count(properties, "PARTITIONS"),
         key_format=formats["KEY_FORMAT"],
         value_format=formats["VALUE_FORMAT"],
@@ -206,6 +207,16 @@ def _schema_properties(properties: Properties, part: str, format_name: str | Non
     return SchemaProperties(
         _count(properties, f"{part}_SCHEMA_ID"), (full_name or "").strip(), (nullable or "").upper()
     )
+
+
+def _topic(properties: Properties) -> str | None:
+    topic = _text(properties, "KAFKA_TOPIC")
+    if topic == "":
+        raise InvalidProperty(
+            "Invalid value '' for configuration KAFKA_TOPIC: a topic has a name",
+            hint="Leave it out to use the topic that has the name of the stream or table.",
+        )
+    return topic
 
 
 def _text(properties: Properties, name: str) -> str | None:

@@ -61,12 +61,26 @@ def test_an_expression_has_its_value(sandbox: Sandbox, expression: str, value: o
          "Invalid value 0 for configuration PARTITIONS: Value must be at least 1"),
         ("(id INT KEY, x INT) WITH (partitions='many', value_format='JSON', %s)",
          "Invalid value many for configuration PARTITIONS: Not a number of type INT."),
+        ("(id INT KEY, x INT) WITH (replicas=0, partitions=1, value_format='JSON', %s)",
+         "Invalid value 0 for configuration REPLICAS: Value must be at least 1"),
     ],
 )  # fmt: skip
 def test_a_declaration_is_refused(sandbox: Sandbox, declaration: str, words: str) -> None:
     with pytest.raises(StatementError) as refused:
         sandbox.execute(f"CREATE STREAM refused {declaration};" % "kafka_topic='there'")
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE STREAM refused (id INT KEY, x INT) WITH (kafka_topic='', partitions=1, value_format='JSON');",
+        "CREATE STREAM refused WITH (kafka_topic='') AS SELECT * FROM s;",
+    ],
+)
+def test_a_topic_without_a_name_is_refused(sandbox: Sandbox, statement: str) -> None:
+    with pytest.raises(StatementError, match="Invalid value '' for configuration KAFKA_TOPIC"):
+        sandbox.execute(statement)
 
 
 @pytest.mark.parametrize("table", ["sessions", "hops"])
