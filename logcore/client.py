@@ -62,6 +62,7 @@ class Topic:
     name: str
     partition_count: int
     config: Mapping[str, str] = field(default_factory=dict)
+    replication_factor: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +191,15 @@ class LogClient(Protocol):
         """What it can do. It may ask the log, once. Raises `LogUnavailable`."""
         ...
 
-    def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
-        """Raises `TopicExists`, or `InvalidTopic` for a name that Kafka would refuse."""
+    def create_topic(
+        self,
+        name: str,
+        partition_count: int,
+        config: Mapping[str, str] | None = None,
+        replication_factor: int | None = None,
+    ) -> None:
+        """In: `replication_factor`: None is what the log does by default. Raises `TopicExists`, `InvalidTopic` for a
+        name that Kafka would refuse, `InvalidReplicationFactor` for more replicas than there are nodes."""
         ...
 
     def delete_topic(self, name: str) -> None:

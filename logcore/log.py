@@ -13,6 +13,7 @@ from typing import Final, Literal
 from millstream.errors import LogError
 
 from .client import Offsets, Topic, TopicPartition
+from .clients.remote_admin import OF_THE_BROKER
 from .clients.remote_producer import RemoteTransactionalProducer
 from .cluster.alone_again import become_alone
 from .cluster.cluster_log import ClusterLog
@@ -75,13 +76,20 @@ class Log(NodeLog):
             raise UnknownTopic(f'topic "{topic}" does not exist')
         return found.partition_count
 
-    def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partition_count: int,
+        config: Mapping[str, str] | None = None,
+        replication_factor: int | None = None,
+    ) -> None:
         served = self._known()
+        asked = TopicCreation(name, partition_count, dict(config or {}), replication_factor or OF_THE_BROKER)
         try:
-            self.parts.serving.layout.create_topic(TopicCreation(name, partition_count, dict(config or {})))
+            self.parts.serving.layout.create_topic(asked)
         except NotNow:
             if served.topic(name) is None:
-                super().create_topic(name, partition_count, config)
+                super().create_topic(name, partition_count, config, replication_factor)
 
     def _known(self) -> ClusterLog:
         """Raises `LogClosed`."""

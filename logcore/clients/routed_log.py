@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from ..capabilities import MILLSTREAM, LogCapabilities
 from ..client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
@@ -92,8 +92,14 @@ class RoutedLog:
 
     # Topics
 
-    def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
-        self._admin.create_topic(name, partition_count, config)
+    def create_topic(
+        self,
+        name: str,
+        partition_count: int,
+        config: Mapping[str, str] | None = None,
+        replication_factor: int | None = None,
+    ) -> None:
+        self._admin.create_topic(name, partition_count, config, replication_factor)
 
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
         """In: `topic_id`: of the topic that is meant; another one of this name stays."""
@@ -110,28 +116,29 @@ class RoutedLog:
     def topics(self) -> Mapping[str, Topic]:
         described = self._admin.described(None).topics
         configs = self._configs([topic.name for topic in described])
-        return {topic.name: Topic(topic.name, len(topic.partitions), configs[topic.name]) for topic in described}
+        return {topic.name: _topic(topic, configs[topic.name]) for topic in described}
 
-    def partition_counts(self) -> dict[str, int]:
-        """Of all topics, in one request."""
-        return {topic.name: len(topic.partitions) for topic in self._admin.described(None).topics}
+    def topics_without_configs(self) -> list[Topic]:
+        """In one request."""
+        return [_topic(topic, {}) for topic in self._admin.described(None).topics]
 
     def topic(self, name: str) -> Topic | None:
-        count = self._partition_count(name)
-        return None if count is None else Topic(name, count, self._configs([name])[name])
+        described = self._described(name)
+        return None if described is None else _topic(described, self._configs([name])[name])
 
     def partition_count(self, topic: str) -> int:
-        count = self._partition_count(topic)
-        if count is None:
+        described = self._described(topic)
+        if described is None:
             raise UnknownTopic(f'topic "{topic}" does not exist')
-        return count
+        return len(described.partitions)
 
-    def _partition_count(self, topic: str) -> int | None:
+    def _described(self, topic: str) -> Any:
+        """The topic as the metadata have it. None where there is none of that name."""
         [described] = self._admin.described(topic).topics
         if int(described.error_code) == int(ErrorCode.unknown_topic_or_partition):
             return None
         check(described.error_code, None, f'find topic "{topic}"')
-        return len(described.partitions)
+        return described
 
     def _configs(self, names: list[str]) -> dict[str, dict[str, str]]:
         resources = [
@@ -380,3 +387,8 @@ class RoutedLog:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _topic(described: Any, config: Mapping[str, str]) -> Topic:
+    factor = max((len(partition.replica_nodes) for partition in described.partitions), default=1)
+    return Topic(described.name, len(described.partitions), config, factor)

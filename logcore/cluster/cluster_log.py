@@ -207,4 +207,5 @@ class ClusterLog:
 
 def _topic(image: MetadataImage, id: str) -> Topic:
     topic = image.topics[id]
-    return Topic(topic.name, len(topic.partitions), dict(image.configs.get(id, {})))
+    factor = max((len(row.first.replicas) for row in topic.partitions.rows), default=1)
+    return Topic(topic.name, len(topic.partitions), dict(image.configs.get(id, {})), factor)

@@ -103,8 +103,15 @@ class ExternalLog:
 
     # Topics
 
-    def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
-        self._log.create_topic(self._names.topic(name), partition_count, self._config(name, config or {}))
+    def create_topic(
+        self,
+        name: str,
+        partition_count: int,
+        config: Mapping[str, str] | None = None,
+        replication_factor: int | None = None,
+    ) -> None:
+        told = self._config(name, config or {})
+        self._log.create_topic(self._names.topic(name), partition_count, told, replication_factor)
 
     def _config(self, name: str, config: Mapping[str, str]) -> dict[str, str]:
         """What brokers are told: of topics of our own also what they are not to take from their defaults."""
@@ -133,10 +140,10 @@ class ExternalLog:
         """Without those that Millstream must not touch: of other Millstreams, registries, ksqlDB's processing log.
         Configurations are not read: brokers may have 20,000 topics."""
         found: dict[str, Topic] = {}
-        for physical, count in self._log.partition_counts().items():
-            name = self._names.local_topic(physical)
+        for topic in self._log.topics_without_configs():
+            name = self._names.local_topic(topic.name)
             if name is not None:
-                found[name] = Topic(name, count)
+                found[name] = replace(topic, name=name)
         return found
 
     def topic(self, name: str) -> Topic | None:

@@ -59,6 +59,7 @@ class SourceProperties:
     ttl_ms: int | None = None
     retention_ms: int | None = None
     cleanup_policy: str | None = None
+    replicas: int | None = None
 
 
 _ELSEWHERE = {
@@ -91,7 +92,6 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
                 f"Cannot supply both '{name}' and 'FORMAT' properties, as 'FORMAT' sets both key and value formats. "
                 "Either use just 'FORMAT', or use 'KEY_FORMAT' and 'VALUE_FORMAT'."
             )
-    _count(properties, "REPLICAS")  # as many as the log gives each topic: it is only checked
     formats = {part: _format(properties, part) for part in ("KEY_FORMAT", "VALUE_FORMAT")}
     timestamp = properties.get("TIMESTAMP")
     return SourceProperties(
@@ -111,6 +111,7 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
         ttl_ms=None if properties.get("TTL") is None else _duration_ms(str(properties["TTL"])),
         retention_ms=_count(properties, "RETENTION_MS"),
         cleanup_policy=_cleanup_policy(properties),
+        replicas=_count(properties, "REPLICAS"),
     )
 
 

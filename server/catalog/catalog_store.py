@@ -13,13 +13,15 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import assert_never
 
+import structlog
+
 from ...executor.connect.connector_secrets import secrets_of
 from ...executor.connect.connectors import Connectors
 from ...executor.connect.mirrors import Mirrors
 from ...executor.executor import Executor
 from ...executor.queries.query_log import begin_anew, empty_topic
 from ...logcore.client import LogClient
-from ...logcore.errors import LogClosed, LogFull, LogUnavailable, TopicExists
+from ...logcore.errors import InvalidReplicationFactor, LogClosed, LogFull, LogUnavailable, TopicExists
 from ...logcore.topic_rules import check_topic
 from ...planner.catalog import Catalog, PersistentQuery
 from ...planner.planning import NewTopic
@@ -47,6 +49,8 @@ from .commands import (
     apply_command,
 )
 from .owed_effects import OwedEffects
+
+_log = structlog.get_logger("millstream.server")
 
 
 class CatalogStore:
@@ -295,9 +299,17 @@ class CatalogStore:
             check_topic(topic.name, topic.partition_count, topic.config)
 
     def _create_topic(self, topic: NewTopic | None) -> None:
-        """A connector or a client may create it meanwhile: then it is there, as one that was there before."""
-        if topic is not None and self._log.topic(topic.name) is None:
-            with contextlib.suppress(TopicExists):
+        """A connector or a client may create it meanwhile: then it is there, as one that was there before.
+
+        The same statements serve a laptop and a cluster: where there are fewer nodes than REPLICAS, the topic has as
+        many replicas as topics have that do not name a number."""
+        if topic is None or self._log.topic(topic.name) is not None:
+            return
+        with contextlib.suppress(TopicExists):
+            try:
+                self._log.create_topic(topic.name, topic.partition_count, topic.config, topic.replicas)
+            except InvalidReplicationFactor as refused:
+                _log.warning("default number of replicas", topic=topic.name, replicas=topic.replicas, why=str(refused))
                 self._log.create_topic(topic.name, topic.partition_count, topic.config)
 
     def _delete_topic(self, name: str | None) -> None:

@@ -245,9 +245,15 @@ def _mirror_json(mirror: MirrorInfo) -> dict[str, Any]:
 def _topic_json(topic: NewTopic | None) -> dict[str, Any] | None:
     if topic is None:
         return None
-    fields = {"name": topic.name, "partition_count": topic.partition_count}
-    return {**fields, "config": dict(topic.config)} if topic.config else fields
+    fields: dict[str, Any] = {"name": topic.name, "partition_count": topic.partition_count}
+    if topic.config:
+        fields["config"] = dict(topic.config)
+    if topic.replicas is not None:
+        fields["replicas"] = topic.replicas
+    return fields
 
 
 def _topic(record: dict[str, Any] | None) -> NewTopic | None:
-    return None if record is None else NewTopic(record["name"], record["partition_count"], record.get("config", {}))
+    if record is None:
+        return None
+    return NewTopic(record["name"], record["partition_count"], record.get("config", {}), record.get("replicas"))

@@ -204,9 +204,15 @@ class EngineLog:
         self.check_lease()
         self._log.forget_producer(transactional_id)
 
-    def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partition_count: int,
+        config: Mapping[str, str] | None = None,
+        replication_factor: int | None = None,
+    ) -> None:
         self.check_lease()
-        self._log.create_topic(name, partition_count, config)
+        self._log.create_topic(name, partition_count, config, replication_factor)
         if self._outlasts and name == COMMAND_TOPIC:
             self._claim()
 

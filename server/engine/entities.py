@@ -208,9 +208,9 @@ class SourceDescription:
     value_format: str
     topic: str
     partitions: int
+    replication: int
     statement: str
     source_constraints: list[str]
-    replication: int = 1
     statistics: str = ""
     error_stats: str = ""
     query_offset_summaries: list[QueryOffsets] = field(default_factory=list)

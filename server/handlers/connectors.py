@@ -51,7 +51,7 @@ from ..engine.entities import (
 from ..engine.insight_entities import ConnectorStall
 from ..engine.request import Request
 from ..insight.connector_stall import connector_causes, connector_situation
-from ..insight.descriptions import describe_source
+from ..insight.descriptions import describe_sources
 from ..security.statement_secrets import without_secrets
 from .create import command_id
 from .insight import cause_lines
@@ -185,16 +185,12 @@ def describe_connector(statement: Describe, request: Request) -> Entity:
     info = found_connector(statement.name or "", request, statement.span)
     status = request.connectors.status(info.name)
     topics = _topics(info, request)
-    sources = [
-        describe_source(source, request.visible, request.executor, extended=False)
-        for source in request.visible.sources.values()
-        if source.topic in topics
-    ]
+    sources = [source for source in request.visible.sources.values() if source.topic in topics]
     return ConnectorDescribed(
         statement_text=statement.text,
         connector_class=info.config.get("connector.class", ""),
         status=status_json(info, status),
-        sources=sources,
+        sources=describe_sources(sources, request, extended=False),
         topics=topics,
         config=shown_config(info.config),
         guarantee=_guarantee(info),

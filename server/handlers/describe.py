@@ -24,7 +24,7 @@ from ..engine.entities import (
     SourcesDescribed,
 )
 from ..engine.request import Request
-from ..insight.descriptions import describe_query, describe_source, fields_of, window_type
+from ..insight.descriptions import describe_query, describe_sources, fields_of, window_type
 from ..insight.function_pages import function_page, over_function_page
 from ..insight.live_plan import live_figures, live_text
 from .connectors import describe_connector, stalled_connector
@@ -39,13 +39,11 @@ def describe(statement: Describe, request: Request) -> list[Entity]:
     match statement.what:
         case "STREAMS" | "TABLES":
             sources = sources_of_kind(statement.what.removesuffix("S"), request)
-            extended = statement.extended
-            found = [describe_source(s, request.visible, request.executor, extended=extended) for s in sources]
+            found = describe_sources(sources, request, extended=statement.extended)
             return [SourcesDescribed(statement_text=text, source_descriptions=found)]
         case "SOURCE":
-            visible = request.visible
-            source = visible.source(statement.name or "", statement.span)
-            found_one = describe_source(source, visible, request.executor, extended=statement.extended)
+            source = request.visible.source(statement.name or "", statement.span)
+            (found_one,) = describe_sources([source], request, extended=statement.extended)
             return [SourceDescribed(statement_text=text, source_description=found_one)]
         case "FUNCTION":
             return [_function(statement, request)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...logcore.client import Topic
 from ...planner.source_info import SourceInfo
 from ...sql.ast import Show
 from ...sql.functions.catalog import FUNCTIONS
@@ -27,7 +28,7 @@ from ..engine.entities import (
     Variables,
 )
 from ..engine.request import Request
-from ..insight.descriptions import describe_query, describe_source, query_line, source_line, type_info
+from ..insight.descriptions import describe_query, describe_sources, query_line, source_line, type_info
 from .connectors import show_connectors, show_plugins
 from .mirrors import show_mirrors
 from .secrets import show_secrets
@@ -72,7 +73,7 @@ def _sources(statement: Show, request: Request) -> Entity:
     kind = "STREAM" if statement.what == "STREAMS" else "TABLE"
     sources = sources_of_kind(kind, request)
     if statement.extended:
-        found = [describe_source(source, request.visible, request.executor, extended=True) for source in sources]
+        found = describe_sources(sources, request, extended=True)
         return SourcesDescribed(statement_text=statement.text, source_descriptions=found)
     lines = [source_line(source) for source in sources]
     if kind == "STREAM":
@@ -85,17 +86,20 @@ def _topics(statement: Show, request: Request) -> Entity:
     seen = [topic for topic in topics if request.session.rights.sees_topic(topic.name)]
     shown = [topic for topic in seen if statement.all_topics or not topic.name.startswith("_")]
     if not statement.extended:
-        lines = [TopicLine(topic.name, [1] * topic.partition_count) for topic in shown]
+        lines = [TopicLine(topic.name, _replicas(topic)) for topic in shown]
         return Topics(statement_text=statement.text, topics=lines)
     readers = {topic.name: 0 for topic in shown}
     for query in request.visible.queries.values():
         for name in {source.topic for source in query.plan.sources()} & set(readers):
             readers[name] += 1
     extended = [
-        ExtendedTopicLine(topic.name, [1] * topic.partition_count, readers[topic.name], readers[topic.name])
-        for topic in shown
+        ExtendedTopicLine(topic.name, _replicas(topic), readers[topic.name], readers[topic.name]) for topic in shown
     ]
     return ExtendedTopics(statement_text=statement.text, topics=extended)
+
+
+def _replicas(topic: Topic) -> list[int]:
+    return [topic.replication_factor] * topic.partition_count
 
 
 def _queries(statement: Show, request: Request) -> Entity:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...executor.executor import Executor, QueryStatus
+from ...logcore.client import Topic
 from ...planner.catalog import Catalog, PersistentQuery
 from ...planner.insight.explain import explain
 from ...planner.physical import PhysicalPlan
@@ -18,6 +21,7 @@ from ..engine.entities import (
     SourceLine,
     TypeInfo,
 )
+from ..engine.request import Request
 
 
 def type_info(type_: SqlType) -> TypeInfo:
@@ -70,7 +74,14 @@ def query_line(query: PersistentQuery, catalog: Catalog, executor: Executor) -> 
     )
 
 
-def describe_source(source: SourceInfo, catalog: Catalog, executor: Executor, *, extended: bool) -> SourceDescription:
+def describe_sources(sources: Iterable[SourceInfo], request: Request, *, extended: bool) -> list[SourceDescription]:
+    topics = request.log.topics()
+    return [_describe_source(source, topics.get(source.topic), request, extended) for source in sources]
+
+
+def _describe_source(source: SourceInfo, topic: Topic | None, request: Request, extended: bool) -> SourceDescription:
+    """In: `topic`: of the source; None where it is gone."""
+    catalog, executor = request.visible, request.executor
     readers = catalog.readers_of(source.name)
     writers = catalog.writers_of(source.name)
     return SourceDescription(
@@ -86,6 +97,7 @@ def describe_source(source: SourceInfo, catalog: Catalog, executor: Executor, *,
         value_format=source.value_format.name,
         topic=source.topic,
         partitions=source.partition_count,
+        replication=0 if topic is None else topic.replication_factor,
         statement=f"{source.statement};",
         source_constraints=_sources_above(source, catalog),
         statistics=_statistics(writers, executor) if extended else "",

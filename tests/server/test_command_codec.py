@@ -48,7 +48,7 @@ QUERY = PersistentQuery("CSAS_T_1", "CREATE STREAM T …", PLAN, "T", ("S",), "C
 COMMANDS: list[Command] = [
     PutSource(source=SOURCE, topic=NewTopic("s", 3), statement="CREATE …", properties={"a": "b"}),
     PutSource(source=SOURCE),
-    StartQuery(query=QUERY, sink=SOURCE, topic=NewTopic("T", 3)),
+    StartQuery(query=QUERY, sink=SOURCE, topic=NewTopic("T", 3, {"retention.ms": "1"}, replicas=2)),
     StartQuery(query=QUERY),
     RemoveSource(name="S", terminate="CSAS_T_1", delete_topic="s"),
     TerminateQuery(query_id="CSAS_T_1"),

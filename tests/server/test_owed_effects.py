@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from waiting import eventually
@@ -37,10 +38,10 @@ class Disk:
                 raise LogFull(f"no room to delete {name}")
             delete(log, name)
 
-        def create_topic(log: Log, name: str, partitions: int, config: Mapping[str, str] | None = None) -> object:
+        def create_topic(log: Log, name: str, *arguments: Any) -> object:
             if self.full and name == "C":
                 raise LogFull(f"no room to write topic {name}")
-            return create(log, name, partitions, config)
+            return create(log, name, *arguments)
 
         patch.setattr(Log, "create_topic", create_topic)
         patch.setattr(Log, "delete_topic", delete_topic)
@@ -189,9 +190,9 @@ def test_a_statement_has_its_number_when_it_is_done(tmp_path: Path, monkeypatch:
     numbers: list[int] = []
     create = Log.create_topic
 
-    def create_topic(log: Log, name: str, partitions: int, config: Mapping[str, str] | None = None) -> object:
+    def create_topic(log: Log, name: str, *arguments: Any) -> object:
         numbers.append(engine.command_number)
-        return create(log, name, partitions, config)
+        return create(log, name, *arguments)
 
     with opened(tmp_path) as engine:
         engine.execute("CREATE TYPE t AS INT;", Session())
@@ -203,11 +204,11 @@ def test_a_statement_has_its_number_when_it_is_done(tmp_path: Path, monkeypatch:
 def test_a_topic_that_somebody_creates_meanwhile_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create = Log.create_topic
 
-    def create_second(log: Log, name: str, partitions: int, config: Mapping[str, str] | None = None) -> object:
+    def create_second(log: Log, name: str, *arguments: Any) -> object:
         """A connector is faster."""
         if name == "s":
-            create(log, name, partitions, config)
-        return create(log, name, partitions, config)
+            create(log, name, *arguments)
+        return create(log, name, *arguments)
 
     monkeypatch.setattr(Log, "create_topic", create_second)
     with opened(tmp_path) as engine:
