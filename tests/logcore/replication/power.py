@@ -3,6 +3,9 @@
 While it watches, it keeps of each file what the last fsync of it has made safe, and of each folder the names. A cut
 then makes the folder what a disk could have: per file what is safe, what was written, or sectors of both; per folder
 the names of then or of now.
+
+Threads of the log write, rename and delete files while another one syncs, and other logs of the process may sync
+theirs: the first is seen as it is at some moment, the second is none of this disk's business.
 """
 
 from __future__ import annotations
@@ -12,13 +15,16 @@ import shutil
 import stat
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import pytest
 
 _SECTOR = 512
 
+T = TypeVar("T")
 
 Disk = dict[Path, dict[str, bytes | None]]
 
@@ -31,7 +37,7 @@ class Power:
     """State: what is safe, by inode, and how many syncs there are until the power goes (negative: it does not)."""
 
     def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
-        self.root = root
+        self.root = root.resolve()
         self.syncs_left = -1
         self.syncs = 0
         self._turns = threading.RLock()  # what is seen of the disk is of one moment: nobody is told of a sync meanwhile
@@ -46,6 +52,9 @@ class Power:
 
     def _watched(self, sync: Callable[[int], None]) -> Callable[[int], None]:
         def watched(descriptor: int) -> None:
+            if not Path(os.readlink(f"/proc/self/fd/{descriptor}")).is_relative_to(self.root):
+                sync(descriptor)
+                return
             before = self.syncs_left == 0
             self.syncs += 1
             self.syncs_left -= 1
@@ -64,7 +73,7 @@ class Power:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
             path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
-            self._names[path] = {each.name: self._hold(each) for each in path.iterdir()}
+            self._names[path] = _at_one_moment(lambda: {each.name: self._hold(each) for each in path.iterdir()})
         else:
             self._contents[status.st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
 
@@ -84,7 +93,7 @@ class Power:
     def possible(self, random: Random) -> Disk:
         """What the disk may have if the power goes now: per folder the files, and None for a folder in it."""
         with self._turns:  # no sync of another thread is done meanwhile, and nothing is written that follows from one
-            watched = sorted(path for path in {*self._names, self.root} if path.is_relative_to(self.root))
+            watched = sorted({*self._names, self.root})
             return {path.relative_to(self.root): self._chosen(path, random) for path in watched}
 
     def become(self, disk: Disk) -> None:
@@ -107,20 +116,15 @@ class Power:
 
     def _chosen(self, folder: Path, random: Random) -> dict[str, bytes | None]:
         """The names that the disk has, with what is in the files; None for a folder."""
-        now = {each.name: each for each in folder.iterdir()} if folder.is_dir() else {}
+        now = _at_one_moment(lambda: _what_is_in(folder))
         safe = self._names.get(folder, {})
         some = {name for name in sorted({*safe, *now}) if (name in safe and name in now) or random.random() < 0.5}
         names = random.choice([set(safe), set(now), some])
         found: dict[str, bytes | None] = {}
         for name in sorted(names):
-            inode = now[name].stat().st_ino if name in now else None
+            inode, current = now.get(name, (None, None))
             if name in safe and (inode is None or (safe[name] != inode and random.random() < 0.5)):
                 inode, current = safe[name], self._content_of(safe[name])
-            elif now[name].is_dir():
-                found[name] = None
-                continue
-            else:
-                current = now[name].read_bytes()
             found[name] = None if current is None else _mixed(self._contents.get(inode or 0, b""), current, random)
         return found
 
@@ -128,6 +132,19 @@ class Power:
         descriptor = self._held[inode]
         status = os.fstat(descriptor)
         return None if stat.S_ISDIR(status.st_mode) else os.pread(descriptor, status.st_size, 0)
+
+
+def _at_one_moment(look: Callable[[], T]) -> T:
+    """What `look` sees: once more when what it saw the name of was renamed or deleted before it looked there."""
+    while True:
+        with suppress(FileNotFoundError):
+            return look()
+
+
+def _what_is_in(folder: Path) -> dict[str, tuple[int, bytes | None]]:
+    """By name the inode, and what is in a file. A folder that is gone has nothing."""
+    paths = list(folder.iterdir()) if folder.is_dir() else []
+    return {path.name: (path.stat().st_ino, None if path.is_dir() else path.read_bytes()) for path in paths}
 
 
 def lay_out(disk: Disk, root: Path) -> None:
