@@ -164,7 +164,7 @@ def test_a_server_of_another_protocol_is_recognised() -> None:
 def test_a_client_goes_on_when_the_server_is_back(log: Log, folder: Path) -> None:
     first = LogServer(log, port=0)
     first.start()
-    remote = RemoteLog(first.address)
+    remote = RemoteLog(first.address, patience_s=5)
     producer = remote.transactional_producer("q")
     producer.begin()
     producer.append("t", 0, rows(b"goes on"))

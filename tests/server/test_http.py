@@ -249,7 +249,10 @@ def test_garbage_on_the_socket_does_no_harm(service: Service, http: httpx.Client
         b"\xff" * 100_000,
         b"GET / HTTP/9\r\n\r\n",
         b"GET /\xff\xfe HTTP/1.1\r\nhost: localhost\r\n\r\n",
-        b"POST /ksql HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        (
+            b"POST /ksql HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+            b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+        ),
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x01" * 50,
     )
     for sent in garbage:

@@ -28,6 +28,7 @@ from waiting import eventually
 
 from millstream.errors import InvalidProperty, InvalidStatement, Unsupported
 from millstream.executor.errors import SparkUnavailable
+from millstream.executor.spark import spark_query
 from millstream.logcore.log import open_log
 from millstream.server.engine.embedded import EmbeddedEngine, engine_on
 from millstream.server.engine.session import Session
@@ -119,7 +120,10 @@ def test_a_query_that_waits_for_a_resume_after_a_start_waits_on_the_other_execut
     log.close()
 
 
-def test_a_query_in_error_goes_on_where_it_is_moved_to(engine: EmbeddedEngine, spark: SparkInProcess) -> None:
+def test_a_query_in_error_goes_on_where_it_is_moved_to(
+    engine: EmbeddedEngine, spark: SparkInProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_query, "BACKOFF_S", 0.01)
     run(engine, COUNTS)
     run(engine, f"ALTER QUERY {query_id(engine)} SET EXECUTOR = 'spark';")
     insert(engine, 0, 20)

@@ -222,14 +222,15 @@ class Hanging:
 
 @pytest.fixture
 def never(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """An event that users' functions import, and wait for until the test is over."""
+    """An event that users' functions import, and wait for until the test is over. Earlier threads sleep on."""
+    before = set(threading.enumerate())
     module = ModuleType("happens_after_the_test")
     event = threading.Event()
     vars(module)["event"] = event
     monkeypatch.setitem(sys.modules, module.__name__, module)
     yield event
     event.set()
-    for thread in threading.enumerate():
+    for thread in set(threading.enumerate()) - before:
         if thread.name == "user-function":
             thread.join(60)
 
