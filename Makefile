@@ -3,7 +3,7 @@
 #   make demo          a look at what Millstream does
 #   make test          all tests but the soak tests      (make test ARGS="-k window"; JOBS=6 for more processes)
 #   make lint          ruff, import contracts, pyright; where npm is, the console's types
-#   make check         lint, and the tests that need no server and no Spark: before each commit
+#   make check         lint, with the types of what changed, and the tests that need no server and no Spark: before each commit
 #   make format        let ruff rewrite the files
 #   make bench         the benchmarks                    (ARGS=…)
 #   make conformance   ksqlDB's query cases              (ARGS="--file joins --failures 10")
@@ -74,6 +74,8 @@ test: $(installed) java-note
 	test -d tests/__pycache__ || $(VENV)/bin/pytest --collect-only -qq >/dev/null 2>&1; \
 	$(RUN) -m scripts.run_tests -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)
 
+# Pyright takes as long for all files as the tests: here it looks at what changed, and at what imports that.
+check: types_checked := $(RUN) scripts/lint_types.py
 # Lint and the tests run beside each other, and both run to their end. The tests compute and wait for nothing: a worker for
 # each core is enough.
 check: $(installed)
@@ -88,13 +90,15 @@ soak: $(installed) java-note
 mutants: $(installed)
 	@$(RUN) -m scripts.mutants $(ARGS)
 
+types_checked := $(VENV)/bin/pyright
+
 # All steps run, whatever the first ones say.
 define linted
 ( failed=; step() { echo "--- $$*"; "$$@" || failed="$$failed $$1"; }; \
 step $(VENV)/bin/ruff check .; \
 step $(VENV)/bin/ruff format --check .; \
 step $(RUN) scripts/lint_imports.py; \
-step $(VENV)/bin/pyright; \
+step $(types_checked); \
 step $(RUN) scripts/lint_console.py; \
 test -z "$$failed" )
 endef
