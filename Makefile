@@ -85,10 +85,11 @@ check: $(installed)
 	wait $$linting; lint=$$?; cat "$$said"; exit $$((tests | lint))
 
 soak: $(installed) java-note
-	@$(VENV)/bin/pytest -m soak $(ARGS)
+	@$(VENV)/bin/pytest -m soak $(ARGS); long=$$?; \
+	MILLSTREAM_DRAWN_TIMES=5 $(VENV)/bin/pytest $$(grep -rl --include='test_*.py' 'import drawn' tests); exit $$((long | $$?))
 
 mutants: $(installed)
-	@$(RUN) -m scripts.mutants $(ARGS)
+	@MILLSTREAM_DRAWN_TIMES=2 $(RUN) -m scripts.mutants $(ARGS)
 
 types_checked := $(VENV)/bin/pyright
 
