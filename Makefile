@@ -70,8 +70,8 @@ demo: $(installed) java-note
 # What all workers need is made once, before they begin: the compiled loops, and in a new clone pytest's own compilation of
 # the tests, half a minute of CPU for each of them.
 test: $(installed) java-note
-	@$(RUN) -c "from millstream.executor.formats import warm_up; warm_up()" & \
-	test -d tests/__pycache__ || $(VENV)/bin/pytest --collect-only -qq >/dev/null 2>&1; \
+	@$(RUN) -m scripts.compile_kernels & \
+	test -d tests/__pycache__ || { $(VENV)/bin/pytest --collect-only -qq >/dev/null 2>&1; wait; }; \
 	$(RUN) -m scripts.run_tests -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)
 
 # Pyright takes as long for all files as the tests: here it looks at what changed, and at what imports that.
