@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,7 @@ def test_each_error_class_stands_under_one_of_the_four_bases() -> None:
     assert stray == []
 
 
+@cache
 def error_classes() -> list[type[MillstreamError]]:
     """Every subclass in the product, found by loading the files that define one."""
     for source in SOURCES:

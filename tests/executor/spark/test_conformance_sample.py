@@ -13,10 +13,12 @@ from staged_sandbox import StagedSandbox
 
 from millstream.testing import Sandbox
 
-SAMPLE, PARTS = 240, 8
+SAMPLE, PARTS, FEW = 240, 8, 4  # in a run of all tests a few of the parts; `make soak` runs the others
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    "part", [*range(FEW), *(pytest.param(part, marks=pytest.mark.soak) for part in range(FEW, PARTS))]
+)
 def test_cases_that_pass_on_duckdb_pass_on_spark(shared: Path, case_runner: ModuleType, part: int) -> None:
     failed = [
         f"{case['id']}: {found['reason']}"

@@ -36,6 +36,8 @@ SHAPES = (
     "the first of each user",
 )
 COUNTS = "group by another column"
+MANY_PARTITIONS = (COUNTS, "average of maxima", "join with a table")
+"""These shapes move with more partitions than tasks, too; `make soak` moves all of them so."""
 
 
 @pytest.fixture
@@ -63,8 +65,14 @@ def spark_run(plan: PhysicalPlan, client: LogClient, run: str) -> SparkRun:
     return SparkRun(plan, client, spec, jobs.run, lambda: 2, 10**6)
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 6])
-@pytest.mark.parametrize("query", SHAPES)
+@pytest.mark.parametrize(
+    ("query", "partitions"),
+    [
+        *((query, partitions) for query in SHAPES for partitions in (1, 2)),
+        *((query, 6) for query in MANY_PARTITIONS),
+        *(pytest.param(query, 6, marks=pytest.mark.soak) for query in SHAPES if query not in MANY_PARTITIONS),
+    ],
+)
 def test_a_query_that_moves_to_and_fro_writes_what_one_writes_that_stays(
     query: str, partitions: int, tmp_path: Path
 ) -> None:
