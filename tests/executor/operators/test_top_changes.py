@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import drawn
 from pipelines import open_pipeline, rows_of
 from planned import added_up, batch_answer, changes, plan_of, same_rows
 
@@ -128,7 +129,7 @@ def test_of_a_batch_only_what_it_changes_in_all_goes_out() -> None:
 def test_where_a_batch_ends_changes_no_change(function: str) -> None:
     plan = top_plan(function, "PARTITION BY a ORDER BY x DESC, t", "r <= 2")
     rng = Random(function)
-    for _ in range(3):
+    for _ in range(drawn(2)):
         rows = random_rows(rng, 40)
         whole = changes(plan, rows)
         for ends in (sorted(rng.sample(range(1, 40), k=5)), list(range(1, len(rows)))):
