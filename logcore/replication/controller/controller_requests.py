@@ -99,9 +99,10 @@ def _create_topic(controller: Controller, asked: CreateTopic) -> LeaderAnswer:
 
 
 def _new_topic_id(controller: Controller, name: str) -> str:
-    """Never given before, to no topic of this or another name (R20): the place of the record that makes it."""
+    """Never given before, to no topic of this or another name (R20): the place of the record that makes it. Many
+    clusters have the same name, so the disk of the controller is named instead."""
     quorum = controller.quorum
-    return f"{quorum.cluster}-{quorum.term}-{quorum.log.last_index + 1}"
+    return f"{quorum.disk or quorum.cluster}-{quorum.term}-{quorum.log.last_index + 1}"
 
 
 def _add_partitions(controller: Controller, asked: AddPartitions) -> LeaderAnswer:
