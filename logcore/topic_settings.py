@@ -12,7 +12,10 @@ from .errors import InvalidSetting, ReadOnlyTopic
 
 MIRROR: Final = "millstream.mirror"
 MIRRORED_ID: Final = "millstream.mirror.topic.id"
-OWN_SETTINGS: Final = frozenset({"arrow.passthrough", "millstream.value.format", MIRROR, MIRRORED_ID})
+MIRROR_ORIGINS: Final = "millstream.mirror.origins"
+OF_MIRRORS: Final = (MIRROR, MIRRORED_ID, MIRROR_ORIGINS)
+"""Set by mirrors, and by nobody else."""
+OWN_SETTINGS: Final = frozenset({"arrow.passthrough", "millstream.value.format", *OF_MIRRORS})
 """Which Kafka does not know."""
 TIME_BEFORE: Final = "message.timestamp.before.max.ms"
 TIME_AFTER: Final = "message.timestamp.after.max.ms"
@@ -116,6 +119,8 @@ SETTINGS: Final[Mapping[str, TopicSetting]] = {
         TopicSetting(MIRROR, "string", "", "The mirror that writes the topic; nobody else does.",
                 _anything),
         TopicSetting(MIRRORED_ID, "string", "", "The id of the topic that the mirror copies.", _anything),
+        TopicSetting(MIRROR_ORIGINS, "list", "",
+                "CLUSTER/TOPIC, by their ids, for each topic that the records have come through.", _anything),
         TopicSetting("compression.type", "string", "producer", "Records are stored as they are sent.",
                 one_of(*_COMPRESSIONS), heeded=False),
         TopicSetting("compression.gzip.level", "int", "-1", "", whole_number(-1), heeded=False),

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
-from millstream.errors import MillstreamError
+from millstream.errors import LogError, MillstreamError
 
 from ...logcore.client import LogClient
 from ...logcore.clients.routed_log import RoutedLog
 from ...logcore.mirrors.exact_mirror import ExactMirror, ExactMirrorSettings
 from ...logcore.mirrors.mirror_board import MirrorBoard
-from ...logcore.mirrors.mirror_errors import InvalidMirror
+from ...logcore.mirrors.mirror_errors import InvalidMirror, MirrorOfItself
 from ...logcore.mirrors.mirror_source import MirrorSource
 from ...logcore.mirrors.mirror_target import MirrorLog
 from ...logcore.mirrors.mirrored_topics import release_topics
+from ...logcore.mirrors.own_log import check_is_another
 from ...logcore.mirrors.renamed_mirror import RenamedMirror, RenamedMirrorSettings
 from ...planner.mirror_info import MirrorInfo
 from .connector_secrets import Secrets
@@ -29,6 +31,7 @@ from .task_worker import TaskState, TaskStatus, TaskWorker
 
 _LAST_PASS_S: Final = 10.0
 _STEP_S: Final = 0.1
+_FIRST_LOOK_S: Final = 2.0
 
 Mirror = ExactMirror | RenamedMirror
 _log = structlog.get_logger("millstream.connect")
@@ -55,7 +58,35 @@ class Mirrors:
         self.known_secrets = known_secrets
         self._log = log
         self._running: dict[str, _RunningMirror] = {}
+        self._changing: dict[str, MirrorBoard] = {}
+        self._closed = False
         self._guard = threading.Lock()
+
+    @contextlib.contextmanager
+    def changing(self, name: str) -> Generator[None]:
+        """While a statement changes the mirror, which may take long. Raises `InvalidMirror` where another one does."""
+        with self._guard:
+            if name in self._changing:
+                raise InvalidMirror(f"another statement is changing the mirror {name}", hint="Try again in a moment.")
+            self._changing[name] = MirrorBoard()
+        try:
+            yield
+        finally:
+            with self._guard:
+                del self._changing[name]
+
+    def check_source(self, info: MirrorInfo) -> None:
+        """Raises `MirrorOfItself`; a source that does not answer now says nothing yet."""
+        settings = settings_of_mirror(info, Secrets(self.known_secrets))
+        source = MirrorSource(settings.source, patience_s=_FIRST_LOOK_S)
+        try:
+            check_is_another(mirror_log(self._log), source, settings.topics)
+        except MirrorOfItself:
+            raise
+        except LogError as error:
+            _log.info("the source of a mirror does not answer yet", mirror=info.name, error=error.message)
+        finally:
+            source.close()
 
     def become(self, info: MirrorInfo) -> None:
         """Runs, waits or has ended, as the catalog says from now on. Raises `LogError`."""
@@ -73,8 +104,8 @@ class Mirrors:
 
     def begin_anew(self, info: MirrorInfo) -> None:
         """With what its settings refer to now."""
-        self._stop(info.name)
-        if info.state == "PROMOTED":
+        self.stop(info.name)
+        if info.state == "PROMOTED" or self._closed:
             return
         running = _RunningMirror(self._log, info, Secrets(self.known_secrets))
         with self._guard:
@@ -83,9 +114,9 @@ class Mirrors:
 
     def last_pass(self, info: MirrorInfo) -> str | None:
         """Stops the mirror after all that the source has now, offsets of groups included, is here. What was left, where
-        the source does not answer or does not stop being written to."""
-        self._stop(info.name)
-        board, secrets = MirrorBoard(), Secrets(self.known_secrets)
+        the source does not answer or does not stop being written to. In: `changing` is entered."""
+        self.stop(info.name)
+        board, secrets = self._changing[info.name], Secrets(self.known_secrets)
         try:
             mirror = _opened(self._log, info, secrets, board)
         except MillstreamError as error:
@@ -105,7 +136,7 @@ class Mirrors:
 
     def drop(self, name: str) -> None:
         """Also of one that does not run: everybody may write its topics from now on. Raises `LogError`."""
-        self._stop(name)
+        self.stop(name)
         if self._log.capabilities.copies:
             released = release_topics(mirror_log(self._log), name)
             if released:
@@ -114,20 +145,22 @@ class Mirrors:
     def status(self, info: MirrorInfo) -> MirrorStatus:
         running = self._found(info.name)
         if running is None:
-            return MirrorStatus("STOPPED", MirrorBoard(), None)
+            return MirrorStatus("STOPPED", self._changing.get(info.name, MirrorBoard()), None)
         task = running.worker.status()
         return MirrorStatus(task.state, running.board, task)
 
     def close(self) -> None:
         """They go on where they stopped when they are started again."""
         with self._guard:
+            self._closed = True
             running, self._running = list(self._running.values()), {}
         for each in running:
             each.worker.ask_to_stop()
         for each in running:
             each.worker.stop()
 
-    def _stop(self, name: str) -> None:
+    def stop(self, name: str) -> None:
+        """Until `begin_anew`. Waits for what is under way."""
         with self._guard:
             running = self._running.pop(name, None)
         if running is not None:
@@ -167,6 +200,14 @@ def mirror_log(log: LogClient) -> MirrorLog:
 def _opened(log: LogClient, info: MirrorInfo, secrets: Secrets, board: MirrorBoard) -> Mirror:
     settings = settings_of_mirror(info, secrets)
     target, source = mirror_log(log), MirrorSource(settings.source)
+    try:
+        return _mirror(target, source, settings, board)
+    except BaseException:
+        source.close()
+        raise
+
+
+def _mirror(target: MirrorLog, source: MirrorSource, settings: MirrorSettings, board: MirrorBoard) -> Mirror:
     name, topics, groups = settings.name, settings.topics, settings.groups
     if settings.mode == "exact":
         exact = ExactMirrorSettings(name, topics, groups, settings.adopts, settings.look_ms)

@@ -27,6 +27,7 @@ from ...logcore.errors import (
     ProducerFenced,
     RecordsTooLarge,
 )
+from ...logcore.mirrors.mirror_errors import InvalidMirror
 from .connector_errors import ConnectorFailed, InvalidConnector, SystemFault, SystemUnavailable
 from .connector_secrets import Secrets
 from .mirror_settings import InvalidMirrorSetting
@@ -42,7 +43,7 @@ _STOP_S: Final = 10.0
 _LAG_S: Final = 1.0
 _FOR_PEOPLE: Final = (
     ConnectorFailed, InvalidConnector, CorruptLog, LogClosed, ProducerFenced, InvalidTopic, InvalidRecords,
-    RecordsTooLarge, InvalidMirrorSetting,
+    RecordsTooLarge, InvalidMirrorSetting, InvalidMirror,
 )  # fmt: skip
 """What waiting does not change."""
 _log = structlog.get_logger("millstream.connect")

@@ -35,6 +35,7 @@ from .mirror_source import MirrorSource, PartitionEnds, TopicFilter
 from .mirror_target import MirrorLog
 from .mirrored_groups import MirroredGroups, Translated
 from .mirrored_topics import MirroredTopics
+from .own_log import check_is_another
 from .source_fetcher import SourceAnswer, SourceFetcher
 
 _APPEND_BYTES: Final = 8 * 1024 * 1024
@@ -68,7 +69,8 @@ class _Copy:
 
 
 class ExactMirror:
-    """One life of a mirror: after any exception, `close` it and open another one. One thread uses it.
+    """One life of a mirror: after any exception, `close` it and open another one. One thread uses it. Raises
+    `MirrorOfItself`, `LogUnavailable` where the source does not answer.
 
     State: the end of each copy, as far as the log has confirmed it.
     """
@@ -79,6 +81,7 @@ class ExactMirror:
         self._log, self._source, self._settings = log, source, settings
         self.board = board or MirrorBoard()
         self.board.begin()
+        check_is_another(log, source, settings.topics)
         self._topics = MirroredTopics(log, source, settings.name, settings.topics, adopts=settings.adopts)
         self._groups = MirroredGroups(log, source, settings.groups)
         self._copies: dict[TopicPartition, _Copy] = {}

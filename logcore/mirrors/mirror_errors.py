@@ -11,6 +11,12 @@ class InvalidMirror(LogError):
     code = "INVALID_MIRROR"
 
 
+class MirrorOfItself(InvalidMirror):
+    """The source is the log that is copied to."""
+
+    code = "MIRROR_OF_ITSELF"
+
+
 class DivergedMirror(LogError):
     """The source is not what was copied any more, or what is here did not come from it. Waiting does not help."""
 

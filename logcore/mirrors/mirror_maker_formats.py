@@ -49,13 +49,19 @@ def sources_of(topic: str) -> Iterator[str]:
     yield from aliases
 
 
-def is_copied(topic: str, target: str) -> bool:
-    """Not what came from here, or what is of MirrorMaker's or Connect's own.
+def is_copied(topic: str, source: str, target: str) -> bool:
+    """Not what came from here, what has come back to the source, or what is of MirrorMaker's or Connect's own.
 
-    >>> [is_copied(topic, "here") for topic in ("orders", "there.orders", "here.orders", "a.checkpoints.internal")]
+    >>> [is_copied(topic, "a", "here") for topic in ("orders", "b.orders", "here.orders", "b.a.orders")]
     [True, True, False, False]
+    >>> is_copied("b.checkpoints.internal", "a", "here")
+    False
     """
-    return target not in sources_of(topic) and not topic.endswith(INTERNAL) and not topic.startswith("mm2-")
+    return (
+        not {source, target}.intersection(sources_of(topic))
+        and not topic.endswith(INTERNAL)
+        and not topic.startswith("mm2-")
+    )
 
 
 class OffsetSync(NamedTuple):

@@ -15,7 +15,7 @@ from ..external.kafka_properties import KafkaProperties
 from ..protocol.routing import Router
 from ..protocol.wire.apis import Api
 from ..topic_rules import COORDINATORS, belongs_to_millstream
-from ..topic_settings import MIRROR, MIRRORED_ID, SETTINGS
+from ..topic_settings import MIRROR_ORIGINS, OF_MIRRORS, SETTINGS
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
@@ -24,7 +24,7 @@ _TOPIC_RESOURCE: Final = 2
 _SET: Final = (1, 4)  # on the topic, or in the configuration of the brokers
 _SET_ON_TOPIC: Final = 1
 _OF_THE_PLACE: Final = frozenset({
-    MIRROR, MIRRORED_ID, "min.insync.replicas", "follower.replication.throttled.replicas",
+    *OF_MIRRORS, "min.insync.replicas", "follower.replication.throttled.replicas",
     "leader.replication.throttled.replicas", "unclean.leader.election.enable", "remote.storage.enable",
     "local.retention.bytes", "local.retention.ms", "message.format.version",
 })  # fmt: skip
@@ -56,6 +56,14 @@ class SourceTopic:
     partition_count: int
 
 
+class SourceSettings(NamedTuple):
+    """`followed`: what our log knows of it, and what says nothing about brokers. `origins`: the topics that the topic
+    is a copy of, the nearest first, as `origin_of` names them."""
+
+    followed: dict[str, str]
+    origins: tuple[str, ...] = ()
+
+
 class PartitionEnds(NamedTuple):
     log_start_offset: int
     high_watermark: int
@@ -70,9 +78,12 @@ class MirrorSource:
         self.router = Router(properties.addresses(), properties.login(), properties.tls(), patience_s, clustered=True)
         self._log = RoutedLog(self.router, "", shrinks=True, wait_bytes=1)
         self.groups = self._log.groups
+        self._cluster_id: str | None = None
 
     def cluster_id(self) -> str | None:
-        return self._log.cluster.brokers().cluster_id
+        if self._cluster_id is None:
+            self._cluster_id = self._log.cluster.brokers().cluster_id
+        return self._cluster_id
 
     def topics(self, wanted: TopicFilter) -> dict[str, SourceTopic]:
         fields = {"topics": None, "allow_auto_topic_creation": False}
@@ -84,20 +95,21 @@ class MirrorSource:
                 found[topic.name] = SourceTopic(topic.name, None if id is None else id.hex, len(topic.partitions))
         return found
 
-    def settings(self, names: list[str]) -> dict[str, dict[str, str]]:
-        """Of these topics, what our log knows of it, and what says nothing about brokers."""
+    def settings(self, names: list[str]) -> dict[str, SourceSettings]:
+        """Of these topics, as far as they exist."""
         asked = [
             {"resource_type": _TOPIC_RESOURCE, "resource_name": name, "configuration_keys": None} for name in names
         ]
         answer = self.router.ask(Api.DESCRIBE_CONFIGS, {"resources": asked})
-        found: dict[str, dict[str, str]] = {}
+        found: dict[str, SourceSettings] = {}
         for result in answer.results:
             if int(result.error_code) == ErrorCode.unknown_topic_or_partition:
                 continue
             check(result.error_code, result.error_message, f'read the settings of topic "{result.resource_name}"')
-            found[result.resource_name] = {
-                entry.name: entry.value for entry in result.configs if entry.value is not None and _follows(entry)
-            }
+            values = {entry.name: entry.value for entry in result.configs if entry.value is not None}
+            followed = {entry.name: entry.value for entry in result.configs if entry.name in values and _follows(entry)}
+            origins = tuple(filter(None, values.get(MIRROR_ORIGINS, "").split(",")))
+            found[result.resource_name] = SourceSettings(followed, origins)
         return found
 
     def ends(self, where: TopicPartition) -> PartitionEnds:
@@ -125,6 +137,11 @@ def _follows(entry: object) -> bool:
     if int(source) == _SET_ON_TOPIC:
         return True
     return name in _FOLLOWED_FROM_BROKERS and value != SETTINGS[name].default
+
+
+def origin_of(cluster_id: str | None, topic_id: str | None) -> str:
+    """Names a topic among those of all logs. Servers of earlier versions gave topics the same ids."""
+    return f"{cluster_id or ''}/{topic_id or ''}"
 
 
 def _is_internal(name: str) -> bool:

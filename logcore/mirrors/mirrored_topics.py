@@ -10,9 +10,9 @@ from millstream.errors import LogError
 
 from ..client import Topic, TopicPartition
 from ..errors import InvalidTopic, LogClosed, LogUnavailable, NotNow, ProducerFenced, TopicExists
-from ..topic_settings import MIRROR, MIRRORED_ID
+from ..topic_settings import MIRROR, MIRROR_ORIGINS, MIRRORED_ID, OF_MIRRORS
 from .mirror_board import MirrorBoard
-from .mirror_source import MirrorSource, SourceTopic, TopicFilter
+from .mirror_source import MirrorSource, SourceSettings, SourceTopic, TopicFilter, origin_of
 from .mirror_target import MirrorLog
 
 _NOT_NOW: Final = (LogClosed, LogUnavailable, NotNow, ProducerFenced)
@@ -62,9 +62,9 @@ class MirroredTopics:
         ids = {name: topic.id for name, topic in there.items() if topic.id is not None}
         return FollowedTopics(partitions, ids, stopped)
 
-    def _follow(self, there: SourceTopic, here: Topic | None, settings: Mapping[str, str]) -> str | None:
+    def _follow(self, there: SourceTopic, here: Topic | None, source: SourceSettings) -> str | None:
         """Why the topic is not copied; None where it is. Raises `LogError`."""
-        held = {MIRROR: self._mirror, **({} if there.id is None else {MIRRORED_ID: there.id})}
+        settings, held = source.followed, self._held(there, source)
         if here is None:
             try:
                 self._log.create_topic(there.name, there.partition_count, {**settings, **held})
@@ -74,6 +74,8 @@ class MirroredTopics:
         holder = here.config.get(MIRROR)
         if holder not in (None, self._mirror):
             return f'the mirror "{holder}" writes the topic here'
+        if source.origins and self._own(there.name) in source.origins:
+            return "the topic of the source is a copy of this one: nobody could write either of them"
         if holder is None and not self._adopts:
             return "there is a topic of this name here already; 'existing.topics'='adopt' takes it over"
         copied = here.config.get(MIRRORED_ID)
@@ -91,12 +93,24 @@ class MirroredTopics:
             self._log.alter_topic(there.name, wanted)
         return None
 
+    def _held(self, there: SourceTopic, source: SourceSettings) -> dict[str, str]:
+        """What says whose the topic is. Each copy knows all topics that it comes from, so a loop of any length is
+        noticed where it would be closed."""
+        if there.id is None:
+            return {MIRROR: self._mirror}
+        origins = (origin_of(self._source.cluster_id(), there.id), *source.origins)
+        return {MIRROR: self._mirror, MIRRORED_ID: there.id, MIRROR_ORIGINS: ",".join(origins)}
+
+    def _own(self, topic: str) -> str:
+        id = self._log.topic_id(topic)
+        return origin_of(self._log.cluster.brokers().cluster_id, None if id is None else id.hex)
+
 
 def release_topics(log: MirrorLog, mirror: str) -> list[str]:
     """Everybody may write the topics that the mirror holds from now on, and the mirror no more."""
     released = {name: topic for name, topic in log.topics().items() if topic.config.get(MIRROR) == mirror}
     for name, topic in released.items():
-        kept = {key: value for key, value in topic.config.items() if key not in (MIRROR, MIRRORED_ID)}
+        kept = {key: value for key, value in topic.config.items() if key not in OF_MIRRORS}
         try:
             log.alter_topic(name, kept)
         except InvalidTopic as error:

@@ -37,6 +37,7 @@ from .mirror_source import MirrorSource, SourceTopic, TopicFilter
 from .mirror_target import MirrorLog
 from .mirrored_groups import MirroredGroups, Translated
 from .offset_translation import OffsetTranslation
+from .own_log import check_is_another
 from .source_fetcher import SourceAnswer, SourceFetcher
 
 _AGAIN_S: Final = 0.5
@@ -59,7 +60,8 @@ class RenamedMirrorSettings:
 
 
 class RenamedMirror:
-    """One life of a mirror: after any exception, `close` it and open another one. One thread uses it.
+    """One life of a mirror: after any exception, `close` it and open another one. One thread uses it. Raises
+    `MirrorOfItself`, `LogUnavailable` where the source does not answer.
 
     State: the syncs, with the position of each partition; and the checkpoints that were written last.
     """
@@ -70,6 +72,7 @@ class RenamedMirror:
         self._log, self._source, self._settings = log, source, settings
         self.board = board or MirrorBoard()
         self.board.begin()
+        check_is_another(log, source, settings.topics)
         self._syncs, self._checkpoints = offset_syncs_topic(settings.alias), checkpoints_topic(settings.alias)
         for topic in (self._syncs, self._checkpoints, heartbeats_topic(settings.alias)):
             self._create(topic, 1, _COMPACTED)
@@ -124,12 +127,12 @@ class RenamedMirror:
         there = {
             name: topic
             for name, topic in self._source.topics(self._settings.topics).items()
-            if is_copied(name, self._settings.target)
+            if is_copied(name, self._settings.alias, self._settings.target)
         }
         settings = self._source.settings(sorted(there)) if there else {}
         for name, topic in there.items():
             if name in settings:
-                self._follow(topic, settings[name])
+                self._follow(topic, settings[name].followed)
         self._fetcher.name({name: topic.id for name, topic in there.items() if topic.id is not None})
         self._tell_groups()
         beat = SourceHeartbeat(self._settings.alias, self._settings.target, time.time_ns() // 1_000_000)

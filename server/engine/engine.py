@@ -28,7 +28,9 @@ from ...sql.ast import (
     AssertSchema,
     AssertTopic,
     AssertValues,
+    ControlMirror,
     CreateFromConnector,
+    CreateMirror,
     Explain,
     PrintTopic,
     Query,
@@ -60,7 +62,10 @@ from .request import Request
 from .session import Session
 from .statement_settings import StatementSettings
 
-_LOCKLESS = AssertTopic | AssertSchema | AssertValues | CreateFromConnector | Explain | ShowGraph | ShowLineage
+_LOCKLESS = (
+    AssertTopic | AssertSchema | AssertValues | ControlMirror | CreateFromConnector | CreateMirror | Explain | ShowGraph
+    | ShowLineage
+)  # fmt: skip
 
 
 def wall_clock_ms() -> int:
@@ -240,7 +245,8 @@ class Engine:
         self.close()
 
     def _turn(self, statement: Statement) -> AbstractContextManager[object]:
-        """The lock; but an assertion waits for what others do, EXPLAIN for a busy query, and both change nothing."""
+        """The lock; but an assertion waits for what others do, EXPLAIN for a busy query, and both change nothing. Those
+        that wait for other systems take the lock themselves, afterwards."""
         return contextlib.nullcontext() if isinstance(statement, _LOCKLESS) else self._lock
 
     def _request(self, session: Session) -> Request:

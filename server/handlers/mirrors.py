@@ -8,9 +8,9 @@ from typing import Final
 
 from millstream.errors import InvalidStatement, Span, StatementError, did_you_mean
 
-from ...executor.connect.connector_secrets import Secrets, is_secret_name, sealed_value, shown_value
-from ...executor.connect.mirrors import settings_of_mirror
+from ...executor.connect.connector_secrets import is_secret_name, sealed_value, shown_value
 from ...executor.connect.secret_vault import SecretKeyMissing
+from ...logcore.mirrors.mirror_errors import InvalidMirror, MirrorOfItself
 from ...planner.mirror_info import MirrorInfo
 from ...sql.ast import ControlMirror, CreateMirror, Describe, Explain, Show
 from ..catalog.commands import PutMirror, RemoveMirror
@@ -38,8 +38,15 @@ class MirrorExists(StatementError):
     code = "MIRROR_EXISTS"
 
 
+class InvalidMirrorSource(StatementError):
+    """The source of a mirror is the log that it would copy to."""
+
+    code = "INVALID_MIRROR_SOURCE"
+
+
 def create_mirror(statement: CreateMirror, request: Request) -> list[Entity]:
-    """CREATE MIRROR [IF NOT EXISTS] name FROM 'brokers' TOPICS 'names' [WITH (…)]."""
+    """CREATE MIRROR [IF NOT EXISTS] name FROM 'brokers' TOPICS 'names' [WITH (…)]. The source is looked at without the
+    engine's lock, since it may take its time."""
     text = without_secrets(statement.text)
     if statement.name in request.catalog.mirrors:
         message = f"Mirror {statement.name} already exists"
@@ -59,18 +66,37 @@ def create_mirror(statement: CreateMirror, request: Request) -> list[Entity]:
         if value is not None
     }
     info = MirrorInfo(statement.name, statement.brokers, statement.topics, config, text)
-    settings_of_mirror(info, Secrets(request.mirrors.known_secrets))
+    try:
+        request.mirrors.check_source(info)
+    except MirrorOfItself as error:
+        raise InvalidMirrorSource(error.message, span=statement.span, hint=error.hint) from None
     kept, warnings = _kept(info, request)
-    offset = request.store.submit(PutMirror(mirror=kept, statement=text))
+    with request.lock:
+        if statement.name in request.catalog.mirrors:
+            raise MirrorExists(f"Mirror {statement.name} already exists", span=statement.span)
+        offset = request.store.submit(PutMirror(mirror=kept, statement=text))
     message = f"Mirror {info.name} copies from {info.brokers}."
     return [_done(text, info.name, "create", message, offset, warnings)]
 
 
 def control_mirror(statement: ControlMirror, request: Request) -> list[Entity]:
-    """PAUSE|RESUME|PROMOTE|DROP MIRROR name."""
-    if statement.action == "DROP":
-        return _drop_mirror(statement, request)
-    known = _found(statement.name, request, statement.span)
+    """PAUSE|RESUME|PROMOTE|DROP MIRROR name. What is under way is waited for without the engine's lock."""
+    if statement.action == "DROP" and statement.if_exists and statement.name not in request.catalog.mirrors:
+        return [Warned(statement_text=statement.text, message=f"Mirror '{statement.name}' does not exist.")]
+    try:
+        with request.mirrors.changing(_found(statement.name, request, statement.span).name):
+            known = _found(statement.name, request, statement.span)
+            return (
+                _drop_mirror(known, statement, request)
+                if statement.action == "DROP"
+                else _become(known, statement, request)
+            )
+    except InvalidMirror as error:
+        raise InvalidStatement(error.message, span=statement.span, hint=error.hint) from None
+
+
+def _become(known: MirrorInfo, statement: ControlMirror, request: Request) -> list[Entity]:
+    """In: `known`: nobody else changes it meanwhile."""
     if known.state == "PROMOTED":
         raise InvalidStatement(
             f"Mirror {known.name} is promoted: its topics are written here, and it copies nothing any more",
@@ -86,17 +112,27 @@ def control_mirror(statement: ControlMirror, request: Request) -> list[Entity]:
     else:
         changed = replace(known, state="PAUSED" if statement.action == "PAUSE" else "RUNNING")
         message = f"Mirror {known.name} {_DONE[statement.action]}."
-    offset = request.store.submit(PutMirror(mirror=changed, statement=statement.text))
+    offset = _submit(PutMirror(mirror=changed, statement=statement.text), known, request)
     return [_done(statement.text, known.name, statement.action.lower(), message, offset, warnings)]
 
 
-def _drop_mirror(statement: ControlMirror, request: Request) -> list[Entity]:
+def _drop_mirror(known: MirrorInfo, statement: ControlMirror, request: Request) -> list[Entity]:
     """DROP MIRROR [IF EXISTS] name. Its topics stay, and everybody may write them."""
-    if statement.if_exists and statement.name not in request.catalog.mirrors:
-        return [Warned(statement_text=statement.text, message=f"Mirror '{statement.name}' does not exist.")]
-    known = _found(statement.name, request, statement.span)
-    offset = request.store.submit(RemoveMirror(name=known.name, statement=statement.text))
+    request.mirrors.stop(known.name)
+    offset = _submit(RemoveMirror(name=known.name, statement=statement.text), known, request)
     return [_done(statement.text, known.name, "drop", f"Mirror {known.name} dropped; its topics stay.", offset)]
+
+
+def _submit(command: PutMirror | RemoveMirror, known: MirrorInfo, request: Request) -> int:
+    """A mirror that was stopped for it goes on where the command cannot be written."""
+    try:
+        with request.lock:
+            return request.store.submit(command)
+    except BaseException:
+        kept = request.catalog.mirrors.get(known.name)
+        if kept is not None and request.mirrors.status(kept).state == "STOPPED":
+            request.mirrors.begin_anew(kept)
+        raise
 
 
 def show_mirrors(statement: Show, request: Request) -> Entity:

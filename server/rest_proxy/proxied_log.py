@@ -11,7 +11,7 @@ from ...logcore.clients.remote_cluster import RemoteCluster, TopicPlace
 from ...logcore.clients.routed_log import RoutedLog
 from ...logcore.external.external_log import ExternalLog
 from ...logcore.topic_rules import COORDINATORS, belongs_to_millstream
-from ...logcore.topic_settings import MIRROR, MIRRORED_ID
+from ...logcore.topic_settings import OF_MIRRORS
 from ..cluster.engine_log import EngineLog
 from ..engine.engine import Engine
 from ..foreign_rows import ForeignRows, is_own_name
@@ -64,7 +64,7 @@ class ProxiedLog:
 
     def check_settings(self, names: Iterable[str]) -> None:
         """Those that say who writes a topic are set by mirrors only."""
-        held = {MIRROR, MIRRORED_ID}.intersection(names)
+        held = set(OF_MIRRORS).intersection(names)
         if held:
             raise NotPermitted(f"{min(held)} is set by CREATE MIRROR and PROMOTE MIRROR, and by nobody else")
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from silent_port import SilentPort
 from two_logs import records_of, rows
 from waiting import eventually
 
@@ -19,7 +21,7 @@ from millstream.logcore.log import Log, open_log
 from millstream.logcore.server import LogServer
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
 from millstream.server.engine.session import Session
-from millstream.server.handlers.mirrors import MirrorExists, UnknownMirror
+from millstream.server.handlers.mirrors import InvalidMirrorSource, MirrorExists, UnknownMirror
 
 DUCKDB = {"millstream.executor": "duckdb", "auto.offset.reset": "earliest"}
 WHERE = TopicPartition("orders", 0)
@@ -218,3 +220,48 @@ def test_a_name_is_given_once(engine: EmbeddedEngine, address: str) -> None:
     (warned,) = run(engine, f"CREATE MIRROR IF NOT EXISTS m FROM '{address}' TOPICS 'x';")
     assert warned["@type"] == "warning_entity"
     assert run(engine, "DROP MIRROR IF EXISTS other;")[0]["@type"] == "warning_entity"
+
+
+def test_a_server_is_no_mirror_of_itself(engine: EmbeddedEngine) -> None:
+    assert isinstance(engine.log, Log)
+    engine.log.create_topic("orders", 1)
+    with LogServer(engine.log, port=0) as server:
+        with pytest.raises(InvalidMirrorSource, match="is this log itself"):
+            create(engine, server.address, ", 'existing.topics'='adopt'")
+        with pytest.raises(InvalidMirrorSource, match="is this log itself"):
+            create(engine, server.address, ", 'mode'='renamed', 'alias'='a'")
+    assert run(engine, "SHOW MIRRORS;")[0]["mirrors"] == []
+
+
+def test_a_source_that_becomes_the_server_itself_ends_the_mirror(engine: EmbeddedEngine, there: Log) -> None:
+    """An address may lead elsewhere later."""
+    with LogServer(there, port=0) as server:
+        port = int(server.address.rpartition(":")[2])
+        create(engine, server.address)
+        eventually(lambda: has_all(engine, there))
+    assert isinstance(engine.log, Log)
+    with LogServer(engine.log, port=port):
+        run(engine, "PAUSE MIRROR m;")
+        eventually(lambda: line(engine)["state"] == "PAUSED")
+        run(engine, "RESUME MIRROR m;")
+        eventually(lambda: line(engine)["state"] == "FAILED")
+        assert "is this log itself" in line(engine)["lastError"]
+
+
+def test_other_statements_do_not_wait_for_a_mirror_that_is_promoted(engine: EmbeddedEngine) -> None:
+    with SilentPort() as silent, ThreadPoolExecutor(1) as pool:
+        create = f"CREATE MIRROR slow FROM '127.0.0.1:{silent.port}' TOPICS 'x';"
+        run(engine, create + " PAUSE MIRROR slow;")
+        eventually(lambda: line(engine)["state"] == "PAUSED")
+        silent.called.clear()
+        promoting = pool.submit(run, engine, "PROMOTE MIRROR slow;")
+        assert silent.called.wait(30)
+        run(engine, "CREATE STREAM s (n INT) WITH (kafka_topic='s', partitions=1, format='JSON');")
+        with pytest.raises(InvalidStatement, match="another statement is changing the mirror SLOW"):
+            run(engine, "DROP MIRROR slow;")
+        with pytest.raises(MirrorExists):
+            run(engine, create)
+        assert not promoting.done(), "these statements waited for it"
+        (promoted,) = promoting.result()
+        assert promoted["warnings"][0]["message"].startswith("Not all of the source may be here")
+    run(engine, "DROP MIRROR slow;")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...topic_settings import MIRROR, MIRRORED_ID, settings_of
+from ...topic_settings import OF_MIRRORS, settings_of
 from ..served_log import ServedLog
 from .access import NotAllowed
 from .peer import Peer
@@ -19,6 +19,6 @@ def check_not_mirrored(log: ServedLog, topic: str, peer: Peer) -> None:
 
 def check_no_mirror_named(before: Mapping[str, str], after: Mapping[str, str], peer: Peer) -> None:
     """Raises `NotAllowed`."""
-    for name in (MIRROR, MIRRORED_ID):
+    for name in OF_MIRRORS:
         if not peer.trusted and before.get(name) != after.get(name):
             raise NotAllowed(f"{name} is set by CREATE MIRROR and PROMOTE MIRROR, and by nobody else")
