@@ -1,11 +1,15 @@
-"""How fast a mirror catches up: records of an Apache Kafka beside it, fetched only, and copied."""
+"""How fast a mirror catches up: records of an Apache Kafka beside it, fetched only, and copied; and how fast the disk
+would take them, which bounds the copy."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +29,7 @@ from .report import Line, rate_line
 _TOPIC: Final = "bids"
 _CHUNK: Final = 200_000
 _STEP_S: Final = 0.2
+_PIECE: Final = 16 * 1024 * 1024  # what a mirror appends at a time
 _EVERYTHING: Final = TopicFilter(("*",))
 
 
@@ -37,7 +42,7 @@ class MirroringOptions:
 
 
 def mirroring_lines(options: MirroringOptions) -> list[Line]:
-    """Fetches and copies take turns; each copy goes into a new log on disk, with fsync."""
+    """Fetches, copies and plain writes take turns; each copy goes into a new log on disk, with fsync."""
     with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
         try:
             kafka = ApacheKafka(Path(folder, "kafka"), java_options=AS_SHIPPED)
@@ -48,15 +53,22 @@ def mirroring_lines(options: MirroringOptions) -> list[Line]:
             _fill(kafka.address, options)
             fetched: list[Measured] = []
             copied: list[Measured] = []
+            written: list[Measured] = []
             for number in range(options.rounds + 1):  # the first warms both up
                 fetched.append(_timed(options, lambda: _fetch(kafka.address, options)))
                 with open_log(Path(folder, f"copy-{number}")) as log:
                     copied.append(_timed(options, lambda: _copy(kafka.address, log)))
-            fetch, copy = median(fetched[1:]), median(copied[1:])
+                size = sum(path.stat().st_size for path in Path(folder, f"copy-{number}").rglob("*.log"))
+                written.append(_timed(options, partial(_write, Path(folder, f"plain-{number}"), size)))
+                shutil.rmtree(Path(folder, f"copy-{number}"))
+                Path(folder, f"plain-{number}").unlink()
+            fetch, copy, write = median(fetched[1:]), median(copied[1:]), median(written[1:])
             of = f"Apache Kafka {VERSION}, {options.partitions} partitions"
             return [
                 rate_line(f"{of}: fetched", fetch),
+                rate_line("the same bytes written to a file, with fsync", write, of=fetch, base="fetched"),
                 rate_line(f"{of}: copied by a mirror", copy, of=fetch, base="fetched", wanted="≥ 0.7"),
+                rate_line(f"{of}: copied by a mirror", copy, of=write, base="written"),
             ]
 
 
@@ -89,6 +101,14 @@ def _fetch(address: str, options: MirroringOptions) -> None:
                 left.pop(answer.where, None)
     fetcher.close()
     source.close()
+
+
+def _write(path: Path, size: int) -> None:
+    piece = os.urandom(_PIECE)
+    with path.open("wb", buffering=0) as file:
+        for start in range(0, size, _PIECE):
+            file.write(piece[: size - start])
+            os.fdatasync(file.fileno())
 
 
 def _copy(address: str, log: Log) -> None:

@@ -100,8 +100,9 @@ def _whole(records: Sequence[bytes | bytearray | memoryview]) -> Iterable[tuple[
 
 
 def _of_nobody(header: BatchHeader, batch: memoryview) -> EncodedBatch:
-    """Producer ids of the source mean nothing here; its transactions are decided. Records stay as they are encoded."""
-    copied = bytearray(batch)
+    """Producer ids of the source mean nothing here; its transactions are decided. Records stay as they are encoded, and
+    where they are: only the header is copied."""
+    copied = EncodedBatch([bytearray(batch[:HEADER_SIZE]), batch[HEADER_SIZE:]], header)
     if header.producer_id == NO_PRODUCER and not header.transactional:
-        return EncodedBatch([copied], header)
-    return in_the_name_of(NOBODY, EncodedBatch([copied], header))
+        return copied
+    return in_the_name_of(NOBODY, copied)

@@ -2,6 +2,8 @@
 
     fetch from the end of the copy → append where the copy ends → fetch …
 
+Partitions do not wait for each other: each has its own order of appends, and the next records are fetched meanwhile.
+
 The position of the mirror is the end of the copy itself, and an append says at which offset it belongs: so a batch is
 there once, whoever dies, and an older copier that still runs can only append the same records at the same offsets.
 """
@@ -10,8 +12,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from millstream.errors import LogError
@@ -19,14 +21,13 @@ from millstream.errors import LogError
 from ..client import TopicPartition
 from ..errors import (
     LogClosed,
-    LogUnavailable,
-    NotNow,
     OffsetOutOfRange,
     ReadOnlyTopic,
     UnknownTopic,
 )
 from ..records.batch import EncodedBatch
 from ..records.thinning import fillers
+from .append_lanes import AppendLanes
 from .copied_batches import copied_batches
 from .divergence import check_same
 from .mirror_board import MirrorBoard
@@ -38,8 +39,7 @@ from .mirrored_topics import MirroredTopics
 from .own_log import check_is_another
 from .source_fetcher import SourceAnswer, SourceFetcher
 
-_APPEND_BYTES: Final = 8 * 1024 * 1024
-_APPENDERS: Final = 4
+_APPEND_BYTES: Final = 16 * 1024 * 1024
 _SUSPECT_S: Final = 3.0
 _AGAIN_S: Final = 0.5
 
@@ -86,9 +86,9 @@ class ExactMirror:
         self._groups = MirroredGroups(log, source, settings.groups)
         self._copies: dict[TopicPartition, _Copy] = {}
         self._fetcher = SourceFetcher(source.router)
-        self._pool = ThreadPoolExecutor(_APPENDERS, thread_name_prefix="millstream-mirror-append")
+        self._lanes = AppendLanes("millstream-mirror-append")
         self._next_look = 0.0
-        self._copied_before = self.board.records
+        self._copied_before = self._seen = self.board.records
 
     @property
     def records(self) -> int:
@@ -99,10 +99,16 @@ class ExactMirror:
         return 0.0
 
     def step(self, timeout_s: float) -> bool:
-        """Takes what one broker has answered, and appends it. True where records came."""
+        """Takes what one broker has answered, to be appended while the next step goes on. True where records were
+        appended since the last step. Raises why one could not be."""
+        before, self._seen = self._seen, self.board.records
         if time.monotonic() >= self._next_look:
             self.look()
-        return any(self._take_all(self._fetcher.take(timeout_s)))
+        if self._lanes.has_room(timeout_s):
+            for answer in self._fetcher.take(timeout_s):
+                size = 0 if answer.fetched is None else answer.fetched.size
+                self._lanes.give(answer.where, size, partial(self._take, answer))
+        return self._seen > before
 
     def look(self) -> None:
         """Topics, partitions, settings and groups follow the source."""
@@ -135,7 +141,7 @@ class ExactMirror:
 
     def close(self) -> None:
         self._fetcher.close()
-        self._pool.shutdown()
+        self._lanes.close()
         self._source.close()
 
     # One partition
@@ -196,14 +202,11 @@ class ExactMirror:
 
     # What came
 
-    def _take_all(self, answers: Sequence[SourceAnswer]) -> list[bool]:
-        """Partitions side by side: they share syncs."""
-        if len(answers) < 2:
-            return [self._take(answer) for answer in answers]
-        return list(self._pool.map(self._take, answers))
-
-    def _take(self, answer: SourceAnswer) -> bool:
+    def _take(self, answer: SourceAnswer) -> None:
+        """One after the other for each partition. An answer that was asked for before the last `seek` is dropped."""
         where, copy = answer.where, self._copies[answer.where]
+        if not self._fetcher.is_current(answer):
+            return
         if answer.error is not None or answer.fetched is None:
             if isinstance(answer.error, OffsetOutOfRange):
                 self._go_on(where, copy)
@@ -211,7 +214,7 @@ class ExactMirror:
                 self._next_look = 0.0  # which finds out what became of it
             else:
                 self.board.note(where, phase="WAITING", error=None if answer.error is None else answer.error.message)
-            return False
+            return
         fetched = answer.fetched
         try:
             came = copied_batches(fetched, copy.end_offset, answer.offset)
@@ -220,23 +223,22 @@ class ExactMirror:
             self._append(where, copy, came.batches)
         except DivergedMirror as error:
             self._stop(where, _text(error))
-            return False
+            return
         except ValueError as error:
             self.board.note(where, phase="WAITING", error=f"{where.topic}-{where.partition}: {error}")
             self._fetcher.seek(where, answer.offset, after_s=_AGAIN_S)
-            return False
+            return
         except OffsetOutOfRange:  # somebody else has appended the same, or an answer was lost
             self._begin(where)
-            return False
-        except (LogUnavailable, NotNow, ReadOnlyTopic, LogClosed):
-            raise
+            return
         copy.epoch = came.epoch if came.epoch is not None else copy.epoch
+        if not self._fetcher.is_current(answer):  # it was stopped meanwhile
+            return
         lag = max(0, fetched.high_watermark - max(copy.end_offset, fetched.log_start_offset))
         self.board.note(where, phase="COPYING", error=None, end_offset=copy.end_offset, lag=lag)
         if not came.batches and fetched.log_start_offset == fetched.high_watermark > copy.end_offset:
             self._fill(where, copy, PartitionEnds(fetched.log_start_offset, fetched.high_watermark))
         self._cut(where, copy, fetched.log_start_offset)
-        return bool(came.batches)
 
     def _append(self, where: TopicPartition, copy: _Copy, batches: Sequence[EncodedBatch]) -> None:
         begin = size = 0

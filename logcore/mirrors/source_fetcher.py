@@ -30,10 +30,12 @@ _STOP_S: Final = 5.0
 
 
 class SourceAnswer(NamedTuple):
-    """What the source says of one partition: records from `offset` on, or an error."""
+    """What the source says of one partition: records from `offset` on, or an error. `number`: of the seek that it
+    follows from."""
 
     where: TopicPartition
     offset: int
+    number: int
     fetched: FetchedPartition | None
     error: LogError | None = None
 
@@ -66,7 +68,7 @@ class SourceFetcher:
         self._number = 0
         self._guard = threading.Lock()
         self._asked: dict[Address, _Asked] = {}
-        self._answers: queue.Queue[list[tuple[int, SourceAnswer]]] = queue.Queue()
+        self._answers: queue.Queue[list[SourceAnswer]] = queue.Queue()
         self._room = threading.Semaphore(_ANSWERS_KEPT)
         self._closed = threading.Event()
         self._woken, self._waking = os.pipe()
@@ -101,12 +103,13 @@ class SourceFetcher:
         except queue.Empty:
             return []
         self._room.release()
-        with self._guard:
-            return [answer for number, answer in found if self._is_current(answer.where, number)]
+        return [answer for answer in found if self.is_current(answer)]
 
-    def _is_current(self, where: TopicPartition, number: int) -> bool:
-        place = self._places.get(where)
-        return place is not None and place.number == number
+    def is_current(self, answer: SourceAnswer) -> bool:
+        """Whether nobody has sought another place of the partition since it was asked for."""
+        with self._guard:
+            place = self._places.get(answer.where)
+            return place is not None and place.number == answer.number
 
     def close(self) -> None:
         self._closed.set()
@@ -183,7 +186,7 @@ class SourceFetcher:
                 self._fail(asked.places, error_of(7, None, f"fetch from {address}"))
 
     def _deliver(self, asked: _Asked, answers: list[FetchedPartition]) -> None:
-        found: list[tuple[int, SourceAnswer]] = []
+        found: list[SourceAnswer] = []
         for fetched in answers:
             offset, number = asked.places[fetched.partition]
             with self._guard:
@@ -200,23 +203,23 @@ class SourceFetcher:
                 self._router.doubt(fetched.partition)
                 what = f"fetch offset {offset} of partition {fetched.partition.partition}"
                 error = error_of(fetched.error_code, None, f'{what} of topic "{fetched.partition.topic}"')
-                found.append((number, SourceAnswer(fetched.partition, offset, None, error)))
+                found.append(SourceAnswer(fetched.partition, offset, number, None, error))
             else:
-                found.append((number, SourceAnswer(fetched.partition, offset, fetched)))
+                found.append(SourceAnswer(fetched.partition, offset, number, fetched))
         self._put(found)
 
     def _fail(self, places: dict[TopicPartition, tuple[int, int]], error: LogError) -> None:
-        found: list[tuple[int, SourceAnswer]] = []
+        found: list[SourceAnswer] = []
         for where, (offset, number) in places.items():
             self._router.doubt(where)
             with self._guard:
                 place = self._places.get(where)
                 if place is not None and place.number == number:
                     place.not_before = time.monotonic() + _AGAIN_S
-            found.append((number, SourceAnswer(where, offset, None, error)))
+            found.append(SourceAnswer(where, offset, number, None, error))
         self._put(found)
 
-    def _put(self, found: list[tuple[int, SourceAnswer]]) -> None:
+    def _put(self, found: list[SourceAnswer]) -> None:
         """Waits while enough is there that nobody has taken."""
         if found:
             self._room.acquire()

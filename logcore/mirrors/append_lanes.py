@@ -1,0 +1,87 @@
+"""Work on many partitions at a time: in order within a partition, side by side between them, so that they share syncs
+and none waits for the disk while another one could write."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from ..client import TopicPartition
+
+_THREADS: Final = 4
+_BYTES_MAX: Final = 64 * 1024 * 1024
+Work = Callable[[], None]
+
+
+class _Piece(NamedTuple):
+    size: int
+    work: Work
+
+
+class AppendLanes:
+    """State: per partition the pieces of work that wait, and the size of all that was given and is not done. One thread
+    uses it.
+
+    Pieces that raise end everything: nothing else begins, and who gives the next one gets the exception.
+    """
+
+    def __init__(self, name: str, bytes_max: int = _BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=name)
+        self._changed = threading.Condition()
+        self._waiting: dict[TopicPartition, deque[_Piece]] = {}
+        self._busy: set[TopicPartition] = set()
+        self._size = 0
+        self._failure: BaseException | None = None
+
+    def has_room(self, timeout_s: float) -> bool:
+        """Whether more may be given, by then. Raises what a piece has raised."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while self._failure is None and self._size >= self._bytes_max:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(left)
+            if self._failure is not None:
+                raise self._failure
+            return True
+
+    def give(self, where: TopicPartition, size: int, work: Work) -> None:
+        """One that is larger than the room is taken, too, if nothing else is there."""
+        with self._changed:
+            self._size += size
+            self._waiting.setdefault(where, deque()).append(_Piece(size, work))
+            if where not in self._busy:
+                self._busy.add(where)
+                self._pool.submit(self._run, where)
+
+    def close(self) -> None:
+        """What waits is dropped; what has begun is waited for."""
+        with self._changed:
+            self._waiting.clear()
+        self._pool.shutdown()
+
+    def _run(self, where: TopicPartition) -> None:
+        while (piece := self._next(where)) is not None:
+            try:
+                piece.work()
+            except BaseException as error:
+                with self._changed:
+                    self._failure = self._failure or error
+            with self._changed:
+                self._size -= piece.size
+                self._changed.notify_all()
+
+    def _next(self, where: TopicPartition) -> _Piece | None:
+        with self._changed:
+            waiting = self._waiting.get(where)
+            if waiting and self._failure is None:
+                return waiting.popleft()
+            self._busy.discard(where)
+            self._changed.notify_all()
+            return None
