@@ -51,6 +51,18 @@ class MirrorStatus:
         return (self.task.error if self.task is not None else None) or self.board.error
 
 
+MIRROR_STATES: Final = ("RUNNING", "DEGRADED", "PAUSED", "FAILED", "STOPPED", "PROMOTED")
+
+
+def state_of_mirror(info: MirrorInfo, status: MirrorStatus) -> str:
+    """One of `MIRROR_STATES`: DEGRADED copies, except for what needs somebody."""
+    if info.state == "PROMOTED":
+        return info.state
+    board = status.board
+    needs_somebody = board.refused or any(each.phase == "STOPPED" for each in board.partitions.values())
+    return "DEGRADED" if status.state == "RUNNING" and needs_somebody else status.state
+
+
 class Mirrors:
     """Any thread may call any method; those that change one mirror are called one after the other."""
 

@@ -9,6 +9,7 @@ from typing import Final
 from millstream.errors import InvalidStatement, Span, StatementError, did_you_mean
 
 from ...executor.connect.connector_secrets import is_secret_name, sealed_value, shown_value
+from ...executor.connect.mirrors import state_of_mirror
 from ...executor.connect.secret_vault import SecretKeyMissing
 from ...logcore.mirrors.mirror_errors import InvalidMirror, MirrorOfItself
 from ...planner.mirror_info import MirrorInfo
@@ -185,17 +186,14 @@ def _found(name: str, request: Request, span: Span | None) -> MirrorInfo:
 
 def _line(info: MirrorInfo, request: Request) -> MirrorLine:
     status = request.mirrors.status(info)
-    board, partitions = status.board, status.board.partitions
-    state = info.state if info.state == "PROMOTED" else str(status.state)
-    if state == "RUNNING" and (board.refused or any(each.phase == "STOPPED" for each in partitions.values())):
-        state = "DEGRADED"
+    board = status.board
     return MirrorLine(
         info.name,
-        state,
+        state_of_mirror(info, status),
         info.config.get("mode", "exact").lower(),
         info.brokers,
         list(info.topics),
-        len(partitions),
+        len(board.partitions),
         board.lag,
         round(board.bytes_per_s),
         status.error,

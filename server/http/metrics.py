@@ -14,8 +14,10 @@ from prometheus_client.registry import Collector
 from millstream.errors import MillstreamError
 
 from ...executor.connect.connectors import ConnectorStatus
+from ...executor.connect.mirrors import MIRROR_STATES, MirrorStatus, state_of_mirror
 from ...executor.executor import QueryMetrics, QueryStatus
 from ...planner.catalog import Catalog
+from ...planner.mirror_info import MirrorInfo
 from ..engine.engine import Engine
 from ..security.rights import EVERYTHING, Rights
 
@@ -82,7 +84,7 @@ here a series is the administrators'."""
 
 _NOT_OF_THE_LOG: Final = (
     "millstream_query_", "millstream_sources", "millstream_client_queries", "millstream_http_",
-    "millstream_insert_streams",
+    "millstream_insert_streams", "millstream_connector_", "millstream_mirror_",
 )  # fmt: skip
 
 
@@ -148,6 +150,7 @@ class _EngineCollector(Collector):
         yield from self._catalog()
         yield from _query_metrics(self._statuses())
         yield from _connector_metrics(self._connectors())
+        yield from _mirror_metrics(self._mirrors())
 
     def _catalog(self) -> Iterator[Metric]:
         catalog = self._engine.catalog
@@ -162,6 +165,10 @@ class _EngineCollector(Collector):
             with contextlib.suppress(MillstreamError):  # gone since
                 found.append(self._engine.connectors.status(name))
         return found
+
+    def _mirrors(self) -> list[tuple[MirrorInfo, MirrorStatus]]:
+        mirrors = self._engine.catalog.mirrors.values()
+        return [(info, self._engine.mirrors.status(info)) for info in mirrors]
 
     def _statuses(self) -> list[QueryStatus]:
         found: list[QueryStatus] = []
@@ -192,6 +199,27 @@ def _connector_metrics(connectors: list[ConnectorStatus]) -> Iterator[Metric]:
             if task.lag is not None:
                 lags.add_metric(of, task.lag)
     yield from (states, records, restarts, lags)
+
+
+def _mirror_metrics(mirrors: list[tuple[MirrorInfo, MirrorStatus]]) -> Iterator[Metric]:
+    """Counts are since the start of the mirror here."""
+    states = GaugeMetricFamily("millstream_mirror_state", "1 for the state it is in.", labels=["mirror", "state"])
+    lags = GaugeMetricFamily("millstream_mirror_lag", "Offsets of the source that are not here.", labels=["mirror"])
+    records = CounterMetricFamily("millstream_mirror_records", "Records copied.", labels=["mirror"])
+    sizes = CounterMetricFamily("millstream_mirror_bytes", "Bytes of records copied.", labels=["mirror"])
+    speeds = GaugeMetricFamily("millstream_mirror_bytes_per_second", "Of the last ten seconds.", labels=["mirror"])
+    restarts = CounterMetricFamily("millstream_mirror_restarts", "Restarts after an error.", labels=["mirror"])
+    for info, status in mirrors:
+        now, board, of = state_of_mirror(info, status), status.board, [info.name]
+        for state in MIRROR_STATES:
+            states.add_metric([*of, state], float(now == state))
+        if board.lag is not None:
+            lags.add_metric(of, board.lag)
+        records.add_metric(of, board.records)
+        sizes.add_metric(of, board.bytes)
+        speeds.add_metric(of, board.bytes_per_s)
+        restarts.add_metric(of, 0 if status.task is None else status.task.restarts)
+    yield from (states, lags, records, sizes, speeds, restarts)
 
 
 def _query_metrics(statuses: list[QueryStatus]) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""The console's pages about connectors and the schema registry."""
+"""The console's pages about connectors, mirrors and the schema registry."""
 
 from __future__ import annotations
 
@@ -69,6 +69,37 @@ def test_a_connector_that_fails_shows_its_error_as_text(lab: ConsoleLab, console
     assert (row[2], row[5]) == ("FAILED", SCRIPT)
     assert page.locator("main script, main img").count() == 0
     assert page.title() == "Connectors · Millstream"
+
+
+def test_mirrors_are_listed_with_state_source_and_lag(console: Console) -> None:
+    page = console.open("mirrors")
+    (row,) = [row for row in console.rows("Mirrors") if row[0] == "DEMO_MIRROR"]
+    assert row[1:6] == ["RUNNING", "exact", "127.0.0.1:9", "0", "unknown"]
+    page.get_by_label("Search mirrors, sources, states").fill("no such")
+    expect(page.locator(".bar [role=status]")).to_have_text(re.compile("^0 of"))
+
+
+def test_a_mirror_shows_what_holds_it_back_and_settings_without_secrets(console: Console) -> None:
+    page = console.open("mirrors/DEMO_MIRROR")
+    expect(page.get_by_role("region", name="What holds it back")).to_contain_text("no log answers at 127.0.0.1:9")
+    settings = page.get_by_role("region", name="Settings")
+    expect(settings.get_by_role("row", name="groups")).to_contain_text("shop*")
+    assert "hunter2" not in page.content()
+
+
+def test_a_mirror_is_paused_and_resumed_by_statements_that_are_shown_first(console: Console) -> None:
+    page = console.open("mirrors/DEMO_MIRROR")
+    for verb, state in (("Pause", "PAUSED"), ("Resume", "RUNNING")):
+        page.get_by_role("button", name=verb, exact=True).click()
+        expect(page.locator("dialog .code")).to_have_text(f"{verb.upper()} MIRROR DEMO_MIRROR;")
+        page.locator("dialog").get_by_role("button", name="Run").click()
+        expect(page.locator(".bar [role=status]")).to_have_text(state)
+
+
+def test_an_unknown_mirror_is_an_error_that_says_so(console: Console) -> None:
+    page = console.open("mirrors/NOPE")
+    expect(page.locator("main")).to_contain_text("There is no such mirror")
+    expect(page.get_by_role("button", name="Promote", exact=True)).to_be_disabled()
 
 
 def test_subjects_are_listed_with_format_versions_and_compatibility(console: Console) -> None:

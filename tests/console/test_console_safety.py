@@ -17,8 +17,8 @@ from millstream.server.security.access import hash_password, hash_token
 
 PAGES = (
     "overview", "queries", "queries/CSAS_BIG_1", "sources", "sources/BIG", "topics", "topics/clicks", "graph", "editor",
-    "groups", "connectors", "connectors/DEMO_ORDERS", "registry", "registry/contracts-value", "cluster", "log",
-    "settings",
+    "groups", "connectors", "connectors/DEMO_ORDERS", "mirrors", "mirrors/DEMO_MIRROR", "registry",
+    "registry/contracts-value", "cluster", "log", "settings",
 )  # fmt: skip
 PASSWORD = "open sesame"
 ACCESS = {

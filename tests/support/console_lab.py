@@ -59,6 +59,7 @@ CREATE STREAM contracts (id INT KEY, name STRING) WITH (kafka_topic='contracts',
 ALTER STREAM contracts ADD COLUMN price DOUBLE;
 CREATE SOURCE CONNECTOR demo_orders WITH ('connector.class'='datagen', 'quickstart'='orders',
   'kafka.topic'='demo_orders', 'max.interval'=0, 'iterations'=20, 'password'='hunter2');
+CREATE MIRROR demo_mirror FROM '127.0.0.1:9' TOPICS 'orders*' WITH ('sasl.password'='hunter2', 'groups'='shop*');
 PAUSE CSAS_RESTING_6;
 INSERT INTO visits VALUES ('ada', '/'), ('bob', '/'), ('ada', '/shop');
 INSERT INTO clicks (rowtime, user, url, size) VALUES

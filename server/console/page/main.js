@@ -17,6 +17,7 @@ const PAGES = [
   ["editor", "Editor", "✎", () => import("./pages/editor.js")],
   ["groups", "Consumer groups", "⋔", () => import("./pages/groups.js")],
   ["connectors", "Connectors", "⇄", () => import("./pages/connectors.js")],
+  ["mirrors", "Mirrors", "⧉", () => import("./pages/mirrors.js")],
   ["registry", "Schema registry", "❏", () => import("./pages/registry.js")],
   ["cluster", "Cluster", "⬡", () => import("./pages/cluster.js")],
   ["log", "Processing log", "⚠", () => import("./pages/log.js")],
