@@ -24,6 +24,7 @@ from millstream.logcore.mirrors.source_fetcher import SourceFetcher
 from .apache_kafka import AS_SHIPPED, VERSION, ApacheKafka, Unavailable
 from .bids import bids
 from .measuring import Measured, Stopwatch, median
+from .mirror_maker import mirror_maker_lines
 from .report import Line, rate_line
 
 _TOPIC: Final = "bids"
@@ -64,12 +65,21 @@ def mirroring_lines(options: MirroringOptions) -> list[Line]:
                 Path(folder, f"plain-{number}").unlink()
             fetch, copy, write = median(fetched[1:]), median(copied[1:]), median(written[1:])
             of = f"Apache Kafka {VERSION}, {options.partitions} partitions"
-            return [
+            lines = [
                 rate_line(f"{of}: fetched", fetch),
                 rate_line("the same bytes written to a file, with fsync", write, of=fetch, base="fetched"),
                 rate_line(f"{of}: copied by a mirror", copy, of=fetch, base="fetched", wanted="≥ 0.7"),
                 rate_line(f"{of}: copied by a mirror", copy, of=write, base="written"),
             ]
+            return [*lines, *_peer_lines(kafka.address, options, Path(folder, "peer"))]
+
+
+def _peer_lines(address: str, options: MirroringOptions, folder: Path) -> list[Line]:
+    folder.mkdir()
+    try:
+        return mirror_maker_lines(address, _TOPIC, options.partitions, options.rows, folder)
+    except Unavailable as reason:
+        return [Line(f"MirrorMaker 2: not measured, {reason}")]
 
 
 def _timed(options: MirroringOptions, work: Callable[[], None]) -> Measured:
