@@ -44,7 +44,7 @@ from millstream.errors import MillstreamError
 from ..connector import TaskInfo
 from ..connector_errors import ConnectorFailed, one_line
 from ..connector_settings import setting
-from .lake_errors import explained
+from ..stores.lake_errors import explained
 from .lake_sink import LakeChange, LakeSettings, LakeSink
 
 
