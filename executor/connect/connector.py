@@ -193,7 +193,16 @@ class SinkConnector(ABC):
 
     @abstractmethod
     def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
-        """Durable on return. In: records in the order of each partition; `positions`: the next offsets after them."""
+        """Durable on return, but for what `held` names. In: records in the order of each partition; `positions`: the
+        next offsets after them."""
+
+    def held(self) -> Mapping[TopicPartition, int]:
+        """Offsets of the first records that were written and are not durable yet: a sink that collects records into
+        larger pieces is given them again after a death."""
+        return {}
+
+    def tick(self) -> None:  # noqa: B027 - not everything waits
+        """Called while nothing comes: what is held may be due."""
 
     def close(self) -> None:  # noqa: B027 - not everything has something open
         """Lets go of files and connections. Must not fail."""

@@ -91,6 +91,8 @@ BUILT_IN: Final = (
          "sinks.delta_sink:DeltaSink"),
     _own("iceberg", "SINK", "Tables of Apache Iceberg: rows are added, or kept by their key, exactly once.",
          "sinks.iceberg_sink:IcebergSink", "org.apache.iceberg.connect.IcebergSinkConnector"),
+    _own("parquet", "SINK", "Folders of Parquet files, on disk or in an S3-compatible store, exactly once.",
+         "sinks.parquet_sink:ParquetSink", "io.confluent.connect.s3.S3SinkConnector"),
     _own("http", "SOURCE", "Rows of the answers of an HTTP server, asked at intervals, page by page.",
          "sources.http_source:HttpSource"),
     _own("http", "SINK", "A request for each record, with an Idempotency-Key.",

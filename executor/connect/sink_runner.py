@@ -65,7 +65,7 @@ class _Placed(NamedTuple):
 
 
 class SinkRunner:
-    """One life of a task. State: the position of each of its partitions."""
+    """One life of a task. State: the position of each of its partitions, and the committed one."""
 
     def __init__(
         self, log: LogClient, sink: SinkConnector, task: TaskInfo, config: Mapping[str, str], transcoder: Transcoder
@@ -82,6 +82,7 @@ class SinkRunner:
         self._tolerant = config.get("errors.tolerance", "none") == "all"
         self._dead_letters = config.get(_DEAD_LETTERS)
         self._positions: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
         self._next_look = task.clock.monotonic()
         self.records = 0
 
@@ -97,6 +98,8 @@ class SinkRunner:
         if self._task.clock.monotonic() >= self._next_look:
             self._look()
         if not self._log.wait(self._positions, timeout_s):
+            self._sink.tick()
+            self._commit()
             return False
         records: list[_Placed] = []
         moved: dict[TopicPartition, int] = {}
@@ -115,11 +118,20 @@ class SinkRunner:
         for batch, positions in self._batches(records, moved):
             self._sink.write(batch, positions)
             fp("connect.sink_after_write")
-            self._log.commit_offsets(group_of(self._task.connector), positions)
-            fp("connect.sink_after_commit")
             self._positions.update(positions)
+            self._commit()
+            fp("connect.sink_after_commit")
         self.records += count
         return True
+
+    def _commit(self) -> None:
+        """Up to the first record of each partition that the sink still holds."""
+        held = self._sink.held()
+        durable = {at: min(position, held.get(at, position)) for at, position in self._positions.items()}
+        moved = {at: position for at, position in durable.items() if self._committed.get(at) != position}
+        if moved:
+            self._log.commit_offsets(group_of(self._task.connector), moved)
+            self._committed.update(moved)
 
     def _batches(
         self, records: list[_Placed], moved: dict[TopicPartition, int]
@@ -152,6 +164,7 @@ class SinkRunner:
         known = self._log.committed_offsets(group_of(self._task.connector)) if stored is None else stored
         for at in new:
             self._positions[at] = known.get(at, self._log.offsets(*at).log_start_offset)
+            self._committed[at] = self._positions[at]
 
     def _share(self) -> list[TopicPartition]:
         of = int(self._task.config.get("of", 1))

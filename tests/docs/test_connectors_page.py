@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import deltalake.exceptions
+import duckdb
 import pytest
 from postgres_server import PostgresServer, postgres_server
 from repository import REPOSITORY
@@ -27,7 +28,7 @@ from millstream.sql.parser import parse
 from millstream.sql.splitting import split_statements
 
 PAGE = (REPOSITORY / "docs" / "connectors.md").read_text(encoding="utf-8")
-FENCE = re.compile(r"^```(sql|pgsql|psql|delta|python|toml|rows)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(sql|pgsql|psql|delta|duckdb|python|toml|rows)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def test_the_examples_give_the_rows_that_stand_under_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +84,7 @@ def _follow(blocks: list[tuple[str, str]], engine: EmbeddedEngine, server: Postg
             case "pgsql":
                 with server.connect() as connection:
                     connection.execute(block)
-            case "psql" | "delta":
+            case "psql" | "delta" | "duckdb":
                 asked = (kind, block)
             case "python":
                 (folder / "squares.py").write_text(block)
@@ -117,14 +118,16 @@ def _run(engine: EmbeddedEngine, block: str) -> tuple[str, str] | None:
 
 
 def _rows(engine: EmbeddedEngine, server: PostgresServer, kind: str, text: str) -> list[list[Any]]:
+    found: list[list[Any]] = []
     if kind == "psql":
         with server.connect() as connection:
             found = [list(row) for row in connection.execute(text).fetchall()]
     elif kind == "delta":
-        try:
+        with contextlib.suppress(deltalake.exceptions.TableNotFoundError):
             found = [list(row.values()) for row in eval(text, {"DeltaTable": deltalake.DeltaTable})]
-        except deltalake.exceptions.TableNotFoundError:
-            found = []
+    elif kind == "duckdb":
+        with contextlib.suppress(duckdb.IOException), duckdb.connect() as connection:
+            found = [list(row) for row in connection.execute(text).fetchall()]
     else:
         found = [list(row.values) for row in engine.query(text, Session())]
     return sorted([str(value) if isinstance(value, Decimal) else value for value in row] for row in found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -21,13 +21,13 @@ from millstream.errors import MillstreamError
 from ..connector import TaskInfo
 from ..connector_settings import setting
 from ..stores.lake_errors import explained
-from .lake_sink import LakeChange, LakeSettings, LakeSink
+from .lake_sink import KeyedLakeSettings, LakeChange, LakeSink
 
 _DELETED: Final = "__deleted"
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeltaSinkSettings(LakeSettings):
+class DeltaSinkSettings(KeyedLakeSettings):
     location: str = setting("Folder or URL of the table (s3://bucket/${topic}); ${topic} is the topic's name.")
     storage_options: tuple[str, ...] = setting(
         "Options of the object store, name=value, separated by commas: AWS_REGION=eu-west-1.", default=(), secret=True
@@ -47,6 +47,7 @@ class DeltaSink(LakeSink):
     """Tables of Delta Lake."""
 
     settings = DeltaSinkSettings
+    has_times: ClassVar[bool] = False
 
     def __init__(self, settings: DeltaSinkSettings, task: TaskInfo) -> None:
         super().__init__(settings, task)
@@ -68,10 +69,6 @@ class DeltaSink(LakeSink):
                 storage_options=self._settings.options,
             )
             return DeltaLakeTable(made)
-
-    def held_type(self, type_: pa.DataType) -> pa.DataType:
-        """Delta Lake has no times of day: they are milliseconds."""
-        return pa.int64() if pa.types.is_time(type_) else super().held_type(type_)
 
     def _location(self, topic: str) -> str:
         return self._settings.location.replace("${topic}", topic)

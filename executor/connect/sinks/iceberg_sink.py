@@ -45,11 +45,11 @@ from ..connector import TaskInfo
 from ..connector_errors import ConnectorFailed, one_line
 from ..connector_settings import setting
 from ..stores.lake_errors import explained
-from .lake_sink import LakeChange, LakeSettings, LakeSink
+from .lake_sink import KeyedLakeSettings, LakeChange, LakeSink
 
 
 @dataclass(frozen=True, kw_only=True)
-class IcebergSinkSettings(LakeSettings):
+class IcebergSinkSettings(KeyedLakeSettings):
     table: str = setting("Table, with its namespace (shop.${topic}); ${topic} is the topic's name.")
     catalog_name: str = setting("Name of the catalog; a catalog of type sql keeps tables by it.", default="default")
     catalog_properties: tuple[str, ...] = setting(

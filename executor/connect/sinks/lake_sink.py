@@ -31,12 +31,8 @@ FULL: Final = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class LakeSettings:
-    insert_mode: str = setting(
-        "insert adds a row for each record, upsert keeps one row for each key.",
-        default="insert",
-        choices=("upsert", "insert"),
-    )
-    delete_enabled: bool = setting("With upsert, a tombstone deletes the row of its key.", default=True)
+    """Of a sink that adds a row for each record."""
+
     pk_mode: str = setting(
         "Where the columns of the key are; record_key adds them to those of the value.",
         default="none",
@@ -51,18 +47,60 @@ class LakeSettings:
     auto_evolve: bool = setting(
         "Add columns, and fields of structs, for fields that the table does not have.", default=False
     )
+
+    def __post_init__(self) -> None:
+        if self.pk_mode == "record_value" and not self.pk_fields:
+            raise ValueError("pk.mode=record_value needs pk.fields")
+
+    @property
+    def upserts(self) -> bool:
+        """Whether there is one row for each key."""
+        return False
+
+    @property
+    def deletes(self) -> bool:
+        """Whether a tombstone deletes the row of its key."""
+        return False
+
+    @property
+    def pause_ms(self) -> int:
+        """Between two commits."""
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedLakeSettings(LakeSettings):
+    """Of a sink that can keep rows by their key."""
+
+    insert_mode: str = setting(
+        "insert adds a row for each record, upsert keeps one row for each key.",
+        default="insert",
+        choices=("upsert", "insert"),
+    )
+    delete_enabled: bool = setting("With upsert, a tombstone deletes the row of its key.", default=True)
     commit_interval_ms: int = setting(
         f"Time between two commits, unless {FULL} records or more were in the last one: each adds files.",
         default=10_000,
     )
 
     def __post_init__(self) -> None:
-        if self.insert_mode == "upsert" and self.pk_mode == "none":
+        super().__post_init__()
+        if self.upserts and self.pk_mode == "none":
             raise ValueError("insert.mode=upsert needs a key: pk.mode is none")
-        if self.pk_mode == "record_value" and not self.pk_fields:
-            raise ValueError("pk.mode=record_value needs pk.fields")
         if self.commit_interval_ms < 0:
             raise ValueError("commit.interval.ms must not be negative")
+
+    @property
+    def upserts(self) -> bool:
+        return self.insert_mode == "upsert"
+
+    @property
+    def deletes(self) -> bool:
+        return self.upserts and self.delete_enabled
+
+    @property
+    def pause_ms(self) -> int:
+        return self.commit_interval_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +140,8 @@ class LakeSink(SinkConnector):
 
     guarantee: ClassVar[Guarantee] = "transactional"
     kill_points: ClassVar[tuple[str, ...]] = ("lake_before_commit", "lake_after_commit")
+    has_times: ClassVar[bool] = True
+    """Whether tables have times of day; else they are milliseconds."""
 
     def __init__(self, settings: LakeSettings, task: TaskInfo) -> None:
         self._settings = settings
@@ -120,6 +160,8 @@ class LakeSink(SinkConnector):
         """The type of a column whose declared type is this one. A TIMESTAMP is a moment, so it is one of UTC."""
         if pa.types.is_timestamp(type_):
             return pa.timestamp("us", "UTC")
+        if pa.types.is_time(type_) and not self.has_times:
+            return pa.int64()
         if pa.types.is_list(type_):
             return pa.list_(self.held_type(type_.value_type))
         if pa.types.is_map(type_):
@@ -140,7 +182,7 @@ class LakeSink(SinkConnector):
         for topic, found in by_topic.items():
             self._write(topic, found, positions)
         full = len(records) >= FULL
-        self._next_s = self._task.clock.monotonic() + (0 if full else self._settings.commit_interval_ms / 1000)
+        self._next_s = self._task.clock.monotonic() + (0 if full else self._settings.pause_ms / 1000)
 
     def _write(self, topic: str, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
         settings = self._settings
@@ -153,7 +195,7 @@ class LakeSink(SinkConnector):
             for record in new
             if self._counts(row := row_of(record, settings.pk_mode, settings.pk_fields))
         ]
-        if settings.insert_mode == "upsert":
+        if settings.upserts:
             rows = last_of_each_key(rows)
         if not rows:
             return
@@ -164,9 +206,9 @@ class LakeSink(SinkConnector):
             return
         new_types = self._types(table, topic, values, declared)
         types = {**table.types, **new_types}
-        key = _key_of(rows, types) if settings.insert_mode == "upsert" else ()
+        key = _key_of(rows, types) if settings.upserts else ()
         deleted = [row.key for row in rows if row.values is None]
-        read = {_origin(record) for record in new}
+        read = {origin_of(record) for record in new}
         change = LakeChange(
             new_types,
             columns_of(values, types, declared),
@@ -174,19 +216,21 @@ class LakeSink(SinkConnector):
             columns_of(deleted, {name: types[name] for name in key}),
             {self._offset_name(at): offset for at, offset in positions.items() if at in read},
         )
+        self.commit(table, change)
+
+    def commit(self, table: LakeTable, change: LakeChange) -> None:
         fp("connect.lake_before_commit")
         table.commit(change)
         fp("connect.lake_after_commit")
 
     def _has(self, table: LakeTable | None, record: ConnectRecord) -> bool:
         """Whether the table has it already."""
-        next_offset = None if table is None else table.offset(self._offset_name(_origin(record)))
+        next_offset = None if table is None else table.offset(self._offset_name(origin_of(record)))
         return next_offset is not None and record.offset is not None and record.offset < next_offset
 
     def _counts(self, row: KeyedRow) -> bool:
         """Whether it changes anything: tombstones do, where rows are kept by their key."""
-        settings = self._settings
-        return row.values is not None or (settings.insert_mode == "upsert" and settings.delete_enabled)
+        return row.values is not None or self._settings.deletes
 
     def _declared(self, records: Sequence[ConnectRecord]) -> dict[str, pa.DataType]:
         """Of the columns, by the topics of the records; what they do not agree on is not declared."""
@@ -252,7 +296,7 @@ class LakeSink(SinkConnector):
         return f"millstream/{self._task.identity}/{at.topic}/{at.partition}"
 
 
-def _origin(record: ConnectRecord) -> TopicPartition:
+def origin_of(record: ConnectRecord) -> TopicPartition:
     assert record.partition is not None
     return TopicPartition(record.read_from or record.topic, record.partition)
 

@@ -1,0 +1,115 @@
+"""A bucket of an S3-compatible store, or what has a prefix in it, as a store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import fs
+
+from millstream.errors import MillstreamError
+
+from .file_store import FileStore, StoredFile, StoreSettings
+from .lake_errors import explained
+from .local_files import LocalFiles
+
+_CONNECT_S: Final = 5
+_REQUEST_S: Final = 60
+
+
+def opened_store(location: str, settings: StoreSettings) -> FileStore:
+    """In: `location`: an absolute path, or s3://bucket/prefix."""
+    if not location.startswith("s3://"):
+        return LocalFiles(location)
+    return S3Objects(location.removeprefix("s3://").rstrip("/"), settings)
+
+
+class S3Objects:
+    """In: `place`: bucket/prefix."""
+
+    def __init__(self, place: str, settings: StoreSettings) -> None:
+        scheme, _, host = (settings.s3_endpoint or "https://").rstrip("/").partition("://")
+        self._place = place
+        with _explained():
+            self._files = fs.S3FileSystem(
+                access_key=settings.aws_access_key_id,
+                secret_key=settings.aws_secret_access_key,
+                session_token=settings.aws_session_token,
+                region=settings.s3_region or ("us-east-1" if host else None),
+                scheme=scheme,
+                endpoint_override=host or None,
+                connect_timeout=_CONNECT_S,
+                request_timeout=_REQUEST_S,
+                retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=2),
+                background_writes=False,
+            )
+
+    def files(self, folder: str = "") -> list[StoredFile]:
+        base = f"{self._place}/{folder}" if folder else self._place
+        with _explained():
+            infos = self._files.get_file_info(fs.FileSelector(base, allow_not_found=True, recursive=True))
+        return sorted(
+            StoredFile(info.path.removeprefix(f"{self._place}/"), info.size, (info.mtime_ns or 0) // 1_000_000)
+            for info in infos
+            if info.type == fs.FileType.File
+        )
+
+    def read(self, path: str) -> bytes | None:
+        opened = self.opened(path)
+        if opened is None:
+            return None
+        with _explained(), opened:
+            return opened.readall()
+
+    def opened(self, path: str) -> Any:
+        with _explained(), contextlib.suppress(FileNotFoundError):
+            return self._files.open_input_file(f"{self._place}/{path}")
+        return None
+
+    def version(self, opened: Any) -> str:
+        with _explained():
+            known = {name.lower(): value for name, value in (opened.metadata() or {}).items()}
+        return bytes(known[b"etag"]).decode() if b"etag" in known else str(opened.size())
+
+    def write(self, path: str, data: bytes | pa.Buffer) -> None:
+        with _explained(), self._files.open_output_stream(f"{self._place}/{path}", compression=None) as stream:
+            stream.write(data)
+
+    def create(self, path: str, data: bytes) -> bool:
+        if self._there(path):
+            return False
+        self.write(path, data)
+        return True
+
+    def move(self, before: str, after: str) -> None:
+        with _explained():
+            if self._there(before):
+                self._files.copy_file(f"{self._place}/{before}", f"{self._place}/{after}")
+                self._files.delete_file(f"{self._place}/{before}")
+            elif not self._there(after):
+                raise FileNotFoundError(f"{before} is gone")
+
+    def delete(self, path: str) -> None:
+        with _explained(), contextlib.suppress(FileNotFoundError):
+            self._files.delete_file(f"{self._place}/{path}")
+
+    def _there(self, path: str) -> bool:
+        with _explained():
+            return self._files.get_file_info(f"{self._place}/{path}").type == fs.FileType.File
+
+
+@contextlib.contextmanager
+def _explained() -> Generator[None]:
+    """Errors of the AWS library as ours."""
+    try:
+        yield
+    except (MillstreamError, FileNotFoundError):
+        raise
+    except Exception as error:
+        raise explained(error, "the object store", passes=_passes, final=lambda _: None) from None
+
+
+def _passes(error: Exception) -> str | None:
+    return "the store does not answer" if isinstance(error, OSError) else None
