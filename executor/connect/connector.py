@@ -60,15 +60,29 @@ class ConnectRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedRecord:
+    """What a source cannot convert. `topic`: of the record; `value`: as it came; `reason`: a sentence that says where
+    it is and what is wrong; `hint`: what to do about it. Without `errors.tolerance` it ends the task."""
+
+    topic: str
+    value: bytes | None
+    reason: str
+    hint: str
+    key: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """Records, and the position after them. `complete`: where it is false the transaction stays open, and what follows
     becomes visible together with these records. `empties`: topics of tables that are empty from here on, before these
-    records: each key that has a value there is deleted. They are named as before any transform."""
+    records: each key that has a value there is deleted. They are named as before any transform. `refused`: what was
+    read and is no record."""
 
     records: Sequence[ConnectRecord]
     position: Position
     complete: bool = True
     empties: tuple[str, ...] = ()
+    refused: Sequence[RefusedRecord] = ()
 
 
 @dataclass(frozen=True, slots=True)

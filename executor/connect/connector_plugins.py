@@ -70,6 +70,8 @@ BUILT_IN: Final = (
          "sources.datagen:Datagen", "io.confluent.kafka.connect.datagen.DatagenConnector"),
     _own("file", "SOURCE", "Lines of files: text, NDJSON or CSV; follows a file that grows or is rotated.",
          "sources.file_source:FileSource", "org.apache.kafka.connect.file.FileStreamSourceConnector"),
+    _own("s3", "SOURCE", "Rows of objects of an S3-compatible store, or of whole files: text, NDJSON, CSV, Parquet.",
+         "sources.object_source:ObjectSource", "io.confluent.connect.s3.source.S3SourceConnector"),
     _own("postgres", "SOURCE", "Tables of PostgreSQL: a snapshot, then all changes, in Debezium's format.",
          "postgres.pg_source:PostgresSource", "io.debezium.connector.postgresql.PostgresConnector"),
     _own("mysql", "SOURCE", "Tables of MySQL: a snapshot, then all changes, in Debezium's format.",

@@ -22,6 +22,7 @@ from .connector_plugins import ConnectorPlugin, find_plugin
 from .connector_secrets import Secrets
 from .connector_settings import SettingProblem, problems_of, read_settings
 from .converters import converter_of
+from .dead_letters import is_tolerant
 from .declarations import declarations_of
 from .inbox import Inbox
 from .secret_vault import KnownSecrets
@@ -269,6 +270,7 @@ def config_problems(plugin: ConnectorPlugin, config: Mapping[str, str]) -> list[
     checks: list[Callable[[Mapping[str, str]], object]] = [
         tasks_max,
         transforms_of,
+        is_tolerant,
         lambda given: converter_of(given, "key"),
         lambda given: converter_of(given, "value"),
     ]

@@ -63,6 +63,16 @@ def json_text(value: Any) -> str:
     return _json(value).decode()
 
 
+def readable(value: Any) -> bytes | None:
+    """A value that no converter takes, for people: as JSON, else as Python writes it."""
+    if value is None or isinstance(value, bytes):
+        return value
+    try:
+        return _json(value)
+    except (TypeError, ValueError):
+        return repr(value).encode()
+
+
 def _json_value(data: bytes) -> Any:
     """Fractions are decimals, because a float has not all their digits."""
     if b"." not in data:

@@ -14,17 +14,17 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import structlog
 
-from ...logcore.client import HEADERS, FetchedColumns, FetchedRows, LogClient, RowRecords, Topic, TopicPartition
+from ...logcore.client import HEADERS, FetchedColumns, FetchedRows, LogClient, Topic, TopicPartition
 from ...logcore.errors import OffsetOutOfRange
 from ...logcore.failpoints import fp
 from .connector import ConnectRecord, SinkConnector, TaskInfo
-from .connector_errors import ConnectorFailed, InvalidConnector
+from .connector_errors import InvalidConnector
 from .converters import Converter, converter_of
+from .dead_letters import DeadLetters
 from .transforms import transformed, transforms_of
 
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _LOOK_S: Final = 5.0  # for new topics of a pattern, and new partitions
-_DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 
 Transcoder = Callable[[Topic, pa.RecordBatch, int], pa.Table]
 """A columnar batch of a topic, with its largest time, as records in row form."""
@@ -79,8 +79,7 @@ class SinkRunner:
         self._transcoder = transcoder
         self._key, self._value = converter_of(config, "key"), converter_of(config, "value")
         self._transforms = transforms_of(config)
-        self._tolerant = config.get("errors.tolerance", "none") == "all"
-        self._dead_letters = config.get(_DEAD_LETTERS)
+        self._dead_letters = DeadLetters(log, task, config)
         self._positions: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._next_look = task.clock.monotonic()
@@ -216,28 +215,14 @@ class SinkRunner:
     def _refuse(self, raw: ConnectRecord, error: ValueError) -> None:
         """A record that is not in its format: into the dead letters, or the end of the task."""
         place = f"{raw.topic}, partition {raw.partition}, offset {raw.offset}"
-        if not self._tolerant:
-            raise ConnectorFailed(
-                f"the record at {place} is not in the format of its converter: {error}",
-                hint=f"Set key.converter and value.converter, or errors.tolerance=all and {_DEAD_LETTERS}.",
-            )
-        if self._dead_letters is None:
-            _log.warning("record left out", connector=self._task.connector, place=place)
-            return
-        if self._log.topic(self._dead_letters) is None:
-            self._log.create_topic(self._dead_letters, 1)
-        reasons = {
-            "topic": raw.topic, "partition": raw.partition, "offset": raw.offset,
-            "connector.name": self._task.connector, "task.id": self._task.number, "exception.message": error,
-        }  # fmt: skip
-        headers = [{"key": f"__connect.errors.{name}", "value": str(value).encode()} for name, value in reasons.items()]
-        columns = {
-            "timestamp": pa.array([raw.timestamp_ms], pa.int64()),
-            "key": pa.array([raw.key], pa.binary()),
-            "value": pa.array([raw.value], pa.binary()),
-            "headers": pa.array([headers], HEADERS),
-        }
-        self._log.append(self._dead_letters, 0, RowRecords(pa.table(columns)))
+        letter = self._dead_letters.refuse(
+            f"the record at {place} is not in the format of its converter: {error}",
+            "Set key.converter and value.converter.",
+            raw.key, raw.value, raw.timestamp_ms,
+            topic=raw.topic, partition=raw.partition, offset=raw.offset,
+        )  # fmt: skip
+        if letter is not None:
+            self._log.append(letter[0], 0, letter[1])
 
 
 def _read(raw: ConnectRecord, key: Converter, value: Converter) -> ConnectRecord:

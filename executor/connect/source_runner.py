@@ -20,9 +20,10 @@ from ...logcore.client import HEADERS, LogClient, RowRecords
 from ...logcore.errors import TopicExists
 from ...logcore.failpoints import fp
 from ...logcore.murmur2 import partition_of
-from .connector import ConnectRecord, Position, SourceConnector, TaskInfo
-from .connector_errors import InvalidConnector
-from .converters import converter_of
+from .connector import ConnectRecord, Position, RefusedRecord, SourceConnector, TaskInfo
+from .connector_errors import ConnectorFailed, InvalidConnector
+from .converters import converter_of, readable
+from .dead_letters import DeadLetters
 from .live_keys import live_keys
 from .task_positions import POSITIONS_TOPIC, create_positions_topic, position_record, read_position
 from .transforms import routed, transformed, transforms_of
@@ -55,6 +56,7 @@ class SourceRunner:
         self._read_up_to: Position | None = self.position
         self._open = False
         self._turn = 0  # of the partition that the next record without a key goes to
+        self._dead_letters = DeadLetters(log, task, config)
         self._partition_counts: dict[str, int] = {}
         self.records = 0
         self._uncommitted = 0
@@ -70,7 +72,10 @@ class SourceRunner:
         if chunk is None:
             return False
         fp("connect.after_read")
-        by_place = self._placed(chunk.records)
+        letters: list[tuple[str, RowRecords]] = []
+        for refused in chunk.refused:
+            self._refuse(refused, letters)
+        by_place = self._placed(chunk.records, letters)
         if not self._open:
             self._producer.begin()
             self._open = True
@@ -83,6 +88,8 @@ class SourceRunner:
                 self._open_keys[(topic, partition)].update(
                     (record.key, record.value is not None) for record in records if record.key is not None
                 )
+        for topic, letter in letters:
+            self._producer.append(topic, 0, letter)
         fp("connect.after_records")
         self._read_up_to = chunk.position
         if chunk.complete:
@@ -127,19 +134,37 @@ class SourceRunner:
 
     # Where records go
 
-    def _placed(self, records: Sequence[ConnectRecord]) -> dict[tuple[str, int], list[ConnectRecord]]:
-        """By topic and partition, encoded; topics that are not there yet are created, before the transaction."""
+    def _placed(
+        self, records: Sequence[ConnectRecord], letters: list[tuple[str, RowRecords]]
+    ) -> dict[tuple[str, int], list[ConnectRecord]]:
+        """By topic and partition, encoded; topics that are not there yet are created, before the transaction. Out:
+        `letters`: gets what cannot be converted."""
         placed: dict[tuple[str, int], list[ConnectRecord]] = defaultdict(list)
         for record in records:
-            found = transformed(record, self._transforms) if self._transforms else record
-            if found is None:
+            try:
+                encoded = self._converted(record)
+            except (ConnectorFailed, ValueError) as error:
+                self._refuse(_refused(record, error), letters)
                 continue
-            key = self._key.to_bytes(found.key)
-            encoded = ConnectRecord(
-                found.topic, key, self._value.to_bytes(found.value), found.timestamp_ms, found.headers
-            )
-            placed[(found.topic, self._partition_of(found.topic, key))].append(encoded)
+            if encoded is not None:
+                placed[(encoded.topic, self._partition_of(encoded.topic, encoded.key))].append(encoded)
         return placed
+
+    def _converted(self, record: ConnectRecord) -> ConnectRecord | None:
+        """None where a transform leaves it out. Raises `ConnectorFailed`, ValueError."""
+        found = transformed(record, self._transforms) if self._transforms else record
+        if found is None:
+            return None
+        key, value = self._key.to_bytes(found.key), self._value.to_bytes(found.value)
+        return ConnectRecord(found.topic, key, value, found.timestamp_ms, found.headers)
+
+    def _refuse(self, refused: RefusedRecord, letters: list[tuple[str, RowRecords]]) -> None:
+        """Raises `ConnectorFailed` where that ends the task."""
+        letter = self._dead_letters.refuse(
+            refused.reason, refused.hint, refused.key, refused.value, None, topic=refused.topic
+        )
+        if letter is not None:
+            letters.append(letter)
 
     def _partition_of(self, topic: str, key: bytes | None) -> int:
         count = self._partition_counts.get(topic)
@@ -177,6 +202,13 @@ class SourceRunner:
             rows = [[{"key": name, "value": data} for name, data in record.headers] for record in records]
             columns["headers"] = pa.array(rows, HEADERS)
         return RowRecords(pa.table(columns))
+
+
+def _refused(record: ConnectRecord, error: Exception) -> RefusedRecord:
+    """With key and value as JSON, as far as they are."""
+    hint = error.hint if isinstance(error, ConnectorFailed) and error.hint else "Change the transforms."
+    reason = f"a record of the topic {record.topic} cannot be written: {error}"
+    return RefusedRecord(record.topic, readable(record.value), reason, hint, readable(record.key))
 
 
 def new_partitions(config: Mapping[str, str]) -> int:

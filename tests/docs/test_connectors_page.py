@@ -35,6 +35,8 @@ def test_the_examples_give_the_rows_that_stand_under_them(tmp_path: Path, monkey
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "a.ndjson").write_text('{"user": "ada", "page": "/"}\n{"user": "bob", "page": "/cart"}\n')
+    (logs / "history").mkdir()
+    (logs / "history" / "2025.csv").write_text("user,page\neve,/about\n")
     (tmp_path / "pg.properties").write_text("password=not asked for\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     with postgres_server() as server, _prices() as prices_port, _engine(tmp_path) as engine:

@@ -6,21 +6,20 @@ renamed (`app.log` → `app.log.1`) is read to its end, and a new file that got 
 
 from __future__ import annotations
 
-import csv
 import glob
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
 import structlog
 
-from ..connector import Chunk, ConnectRecord, Position, SourceConnector, TaskInfo
+from ..connector import Chunk, ConnectRecord, Position, RefusedRecord, SourceConnector, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..connector_settings import setting
+from .line_formats import LINE_FORMATS, LineFormat, checked_delimiter
 
 _READ_BYTES: Final = 1024 * 1024
 _BEGINNING_BYTES: Final = 256
@@ -32,20 +31,14 @@ _log = structlog.get_logger("millstream.connect")
 class FileSettings:
     file: str = setting("File that is read, or a pattern such as /var/log/app/*.log.")
     topic: str = setting("Topic that is written.")
-    format: str = setting("What a line is.", default="text", choices=("text", "ndjson", "csv"))
+    format: str = setting("What a line is.", default="text", choices=LINE_FORMATS)
     key_field: str | None = setting("Field of NDJSON or CSV that becomes the key.", default=None)
     csv_delimiter: str = setting("One character between the columns of CSV.", default=",")
     follow: bool = setting("Wait for what is appended; else a last line needs no line break.", default=True)
     max_line_bytes: int = setting("A longer line stops the task.", default=8 * 1024 * 1024)
-    errors_tolerance: str = setting(
-        "A line that is not in the format stops the task (none) or is skipped (all).",
-        default="none",
-        choices=("none", "all"),
-    )
 
     def __post_init__(self) -> None:
-        if len(self.csv_delimiter) != 1:
-            raise ValueError("csv.delimiter must be one character")
+        checked_delimiter(self.csv_delimiter)
         if not Path(self.file).is_absolute():
             raise ValueError(f'file is "{self.file}", but must be an absolute path')
 
@@ -74,6 +67,7 @@ class FileSource(SourceConnector):
     def __init__(self, settings: FileSettings, task: TaskInfo) -> None:
         self._clock = task.clock
         self._settings = settings
+        self._format = LineFormat(settings.format, settings.csv_delimiter)
 
     def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
         deadline = self._clock.monotonic() + timeout_s
@@ -94,10 +88,9 @@ class FileSource(SourceConnector):
             if after.offset == place.offset:
                 continue
             kept = {other: place for other, place in known.items() if other in present}
-            return Chunk(
-                [record for offset, line in lines for record in self._records(path, offset, line)],
-                {"files": {other: item.as_json() for other, item in {**kept, inode: after}.items()}},
-            )
+            records, refused = self._records(path, lines)
+            files = {other: item.as_json() for other, item in {**kept, inode: after}.items()}
+            return Chunk(records, {"files": files}, refused=refused)
         return None
 
     def _named(self) -> list[str]:
@@ -140,69 +133,40 @@ class FileSource(SourceConnector):
                     break
                 data += more
             at_end = file.tell() >= os.fstat(file.fileno()).st_size
-        end = len(data) if whole and at_end else self._end(data)
+        end = len(data) if whole and at_end else self._format.end(data)
         if end == 0 and len(data) > self._settings.max_line_bytes:
             raise ConnectorFailed(
                 f"the line at offset {place.offset} of {path} is longer than {self._settings.max_line_bytes} bytes",
                 hint="ALTER CONNECTOR … WITH ('max.line.bytes'='…') allows longer lines.",
             )
         offset = place.offset + end
-        lines = list(self._split(data[:end], place.offset))
+        lines = list(self._format.split(data[:end], place.offset))
         return lines, _Place(path, offset, zlib.crc32(beginning[: min(offset, _BEGINNING_BYTES)]))
-
-    def _end(self, data: bytes) -> int:
-        """Of the last whole line; of CSV, of the last whole row: a quoted value may have line breaks in it."""
-        end = data.rfind(b"\n") + 1
-        while self._settings.format == "csv" and end and data.count(b'"', 0, end) % 2:
-            end = data.rfind(b"\n", 0, end - 1) + 1
-        return end
-
-    def _split(self, data: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
-        row = b""
-        for line in data.splitlines(keepends=True) if self._settings.format != "csv" else data.split(b"\n"):
-            row += line if self._settings.format != "csv" else line + b"\n"
-            if self._settings.format == "csv" and row.count(b'"') % 2:
-                continue
-            if row.strip():
-                yield offset, row.rstrip(b"\r\n")
-            offset += len(row)
-            row = b""
 
     # What a line is
 
-    def _records(self, path: str, offset: int, line: bytes) -> Iterator[ConnectRecord]:
-        try:
-            value = self._value(path, offset, line)
-        except ValueError as error:
-            if self._settings.errors_tolerance == "none":
-                raise ConnectorFailed(
-                    f"the line at offset {offset} of {path} is no {self._settings.format}: {error}",
-                    hint="Mend the file, or ALTER CONNECTOR … WITH ('errors.tolerance'='all') to skip such lines.",
-                ) from None
-            _log.warning("line skipped", path=path, offset=offset)
-            return
-        if value is not None:
-            field = self._settings.key_field
+    def _records(
+        self, path: str, lines: Sequence[tuple[int, bytes]]
+    ) -> tuple[list[ConnectRecord], list[RefusedRecord]]:
+        records: list[ConnectRecord] = []
+        refused: list[RefusedRecord] = []
+        topic, field = self._settings.topic, self._settings.key_field
+        for offset, line in lines:
+            if self._format.name == "csv" and offset == 0:
+                continue  # the header
+            try:
+                value = self._format.value(line, self._header(path) if self._format.name == "csv" else ())
+            except ValueError as error:
+                reason = f"the line at offset {offset} of {path} is no {self._format.name}: {error}"
+                refused.append(RefusedRecord(topic, line, reason, "Mend the file."))
+                continue
             key = value.get(field) if field is not None and isinstance(value, dict) else None
-            yield ConnectRecord(self._settings.topic, key, value)
-
-    def _value(self, path: str, offset: int, line: bytes) -> Any:
-        """Raises ValueError. None for the header of CSV."""
-        match self._settings.format:
-            case "text":
-                return line.decode()
-            case "ndjson":
-                return orjson.loads(line)
-            case _:
-                return None if offset == 0 else dict(zip(self._header(path), self._columns(line), strict=True))
+            records.append(ConnectRecord(topic, key, value))
+        return records, refused
 
     def _header(self, path: str) -> list[str]:
         with _opened(path) as file:
-            return self._columns(file.readline(self._settings.max_line_bytes))
-
-    def _columns(self, line: bytes) -> list[str]:
-        text = line.decode("utf-8-sig")
-        return next(csv.reader(text.splitlines(keepends=True), delimiter=self._settings.csv_delimiter, strict=True))
+            return self._format.columns(file.readline(self._settings.max_line_bytes))
 
 
 def _inode(path: str) -> str:

@@ -6,15 +6,15 @@ QoS 1: between its packets a message would be nowhere but in the memory of this 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import structlog
 from paho.mqtt.client import MQTTMessage, topic_matches_sub
 
-from ..connector import Chunk, ConnectRecord, Guarantee, Position, SourceConnector, TaskInfo
-from ..connector_errors import ConnectorFailed, InvalidConnector
+from ..connector import Chunk, ConnectRecord, Guarantee, Position, RefusedRecord, SourceConnector, TaskInfo
+from ..connector_errors import InvalidConnector
 from ..connector_settings import setting
 from ..mqtt_session import MqttSession, MqttSettings
 from .json_pointers import exact_json
@@ -32,9 +32,6 @@ class MqttSourceSettings(MqttSettings):
         "What a value is: the bytes as they came, or JSON, for transforms.", default="raw", choices=("raw", "json")
     )
     max_payload_bytes: int = setting("A longer message is wrong.", default=1_000_000)
-    errors_tolerance: str = setting(
-        "A message that is wrong stops the task (none) or is skipped (all).", default="none", choices=("none", "all")
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,7 +68,8 @@ class MqttSource(SourceConnector):
             return None
         self._under_way += came
         count = 0 if position is None else position["messages"]
-        return Chunk(list(self._records(came)), {"messages": count + len(came), **wanted})
+        records, refused = self._records(came)
+        return Chunk(records, {"messages": count + len(came), **wanted}, refused=refused)
 
     def acknowledge(self, position: Position) -> None:
         under_way, self._under_way = self._under_way, []
@@ -93,22 +91,23 @@ class MqttSource(SourceConnector):
             self._session.subscribe(self._settings.mqtt_topics, wanted["qos"], timeout_s)
         self._subscribed = True
 
-    def _records(self, came: Sequence[MQTTMessage]) -> Iterator[ConnectRecord]:
+    def _records(self, came: Sequence[MQTTMessage]) -> tuple[list[ConnectRecord], list[RefusedRecord]]:
+        records: list[ConnectRecord] = []
+        refused: list[RefusedRecord] = []
+        topic = self._settings.kafka_topic
         for message in came:
-            if not any(topic_matches_sub(topic, message.topic) for topic in self._settings.mqtt_topics):
+            if not any(topic_matches_sub(wanted, message.topic) for wanted in self._settings.mqtt_topics):
                 continue  # of topics that ALTER CONNECTOR took away, which the session still has
             try:
                 value = self._value(bytes(message.payload))
             except ValueError as error:
-                if self._settings.errors_tolerance == "none":
-                    raise ConnectorFailed(
-                        f"a message of the topic {message.topic} cannot be written: {error}",
-                        hint="ALTER CONNECTOR … WITH ('errors.tolerance'='all') skips such messages.",
-                    ) from None
-                _log.warning("message skipped", topic=message.topic, error=str(error))
+                reason = f"a message of the topic {message.topic} cannot be written: {error}"
+                raw = bytes(message.payload)[: self._settings.max_payload_bytes]
+                refused.append(RefusedRecord(topic, raw, reason, "Set format=bytes.", message.topic.encode()))
                 continue
             headers = (("mqtt.retained", b"true"),) if message.retain else ()
-            yield ConnectRecord(self._settings.kafka_topic, message.topic, value, headers=headers)
+            records.append(ConnectRecord(topic, message.topic, value, headers=headers))
+        return records, refused
 
     def _value(self, payload: bytes) -> Any:
         """An empty message, which takes back a retained one, deletes the key. Raises ValueError."""

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from connectors import read_topic
 
 from millstream.executor.connect.connector import Position, TaskInfo
 from millstream.executor.connect.connector_errors import ConnectorFailed, InvalidConnector
 from millstream.executor.connect.connector_settings import read_settings
 from millstream.executor.connect.sources.file_source import FileSettings, FileSource
+from millstream.testing import ConnectorSandbox
 
 
 class Reader:
@@ -85,12 +87,36 @@ def test_csv_has_a_header_and_quoted_line_breaks(tmp_path: Path) -> None:
     assert reader.read() == [{"id": "2", "text": "open\nclosed"}]
 
 
-def test_a_line_in_another_format_stops_the_task_or_is_skipped(tmp_path: Path) -> None:
+def test_a_line_in_another_format_stops_the_task_or_is_a_dead_letter(tmp_path: Path) -> None:
     file = tmp_path / "rows.ndjson"
     file.write_text('{"a": 1}\n{"a": \n{"a": 2}\n')
-    with pytest.raises(ConnectorFailed, match=r"the line at offset 9 of .* is no ndjson"):
-        Reader(file, format="ndjson").read()
-    assert Reader(file, format="ndjson", errors_tolerance="all").read() == [{"a": 1}, {"a": 2}]
+    config = {"file": str(file), "topic": "t", "format": "ndjson"}
+    with (
+        ConnectorSandbox(FileSource, config) as box,
+        pytest.raises(ConnectorFailed, match=r"the line at offset 9 of .* is no ndjson"),
+    ):
+        box.run()
+    tolerant = {**config, "errors.tolerance": "all"}
+    with ConnectorSandbox(FileSource, {**tolerant, "errors.deadletterqueue.topic.name": "dead"}) as box:
+        box.kill_at("after_records")
+        box.run()
+        assert [record.value for record in box.records("t")] == [{"a": 1}, {"a": 2}]
+        (letter,) = read_topic(box.log, "dead")
+        headers = {header["key"]: header["value"] for header in letter.headers or ()}
+        assert letter.value == b'{"a": '
+        assert b"the line at offset 9 of" in headers["__connect.errors.exception.message"]
+        assert headers["__connect.errors.topic"] == b"t"
+    with ConnectorSandbox(FileSource, tolerant) as box:
+        box.run()
+        assert [record.value for record in box.records("t")] == [{"a": 1}, {"a": 2}]
+
+
+def test_a_quote_that_is_not_closed_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text('a,b\n1,"2\n3,4\n')
+    config = {"file": str(file), "topic": "t", "format": "csv", "follow": "false"}
+    with ConnectorSandbox(FileSource, config) as box, pytest.raises(ConnectorFailed, match=r"offset 4 of .* is no csv"):
+        box.run()
 
 
 def test_a_line_without_end_is_refused_and_a_last_line_needs_none(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from certificates import make_certificates
+from connectors import read_topic
 from mosquitto_server import Mosquitto, mosquitto_server
 from waiting import eventually
 
@@ -100,12 +101,15 @@ def test_retained_messages_come_once_and_an_empty_one_deletes(broker: Mosquitto,
         assert taken(box, 2) == [("kept/a", "1"), ("kept/a", None)]
 
 
-def test_what_is_no_json_stops_the_task_or_is_skipped(broker: Mosquitto, unused_session: str) -> None:
+def test_what_is_no_json_stops_the_task_or_is_a_dead_letter(broker: Mosquitto, unused_session: str) -> None:
     settings = {"format": "json", "value_converter": "json", "max_payload_bytes": "20"}
-    with source(broker, unused_session, "json/#", **settings, errors_tolerance="all") as box:
+    dead = {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": "dead"}
+    with source(broker, unused_session, "json/#", **settings, **dead) as box:
         box.run()
         send(broker, ("json/a", "{no"), ("json/a", '"' + "x" * 30 + '"'), ("json/a", '{"n": 1}'))
         assert taken(box, 1) == [("json/a", {"n": 1})]
+        assert [(letter.key, letter.value[:4]) for letter in read_topic(box.log, "dead")] == [
+            (b"json/a", b"{no"), (b"json/a", b'"xxx')]  # fmt: skip
     with source(broker, f"{unused_session}x", "json2/#", **settings) as box:
         box.run()
         send(broker, ("json2/a", "{no"))

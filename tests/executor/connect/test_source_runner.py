@@ -138,3 +138,23 @@ def test_records_of_one_key_go_to_one_partition_and_others_take_turns(log: Log) 
     assert log.partition_count("numbers") == 3
     assert sorted(numbers(log)) == list(range(60))
     assert all(log.offsets("numbers", partition).log_end_offset > 10 for partition in range(3))
+
+
+def test_a_record_that_no_converter_takes_ends_the_task_or_is_a_dead_letter(log: Log) -> None:
+    with pytest.raises(ConnectorFailed, match="a record of the topic numbers cannot be written: the integer converter"):
+        run(runner(log, **{"value.converter": "integer"}))
+    tolerant = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead", "value.converter": "integer"}
+    arm("connect.after_position:2:raise")
+    with pytest.raises(FailpointHit):
+        run(runner(log, **tolerant))
+    run(runner(log, **tolerant))
+    letters = read_topic(log, "dead")
+    assert [letter.json["n"] for letter in letters] == list(range(60))
+    headers = {header["key"]: header["value"] for header in letters[0].headers or ()}
+    assert headers["__connect.errors.connector.name"] == b"n"
+    assert read_topic(log, "numbers") == []
+
+
+def test_a_tolerance_that_nobody_knows_is_refused(log: Log) -> None:
+    with pytest.raises(InvalidConnector, match=r'errors\.tolerance is "some"'):
+        runner(log, **{"errors.tolerance": "some"})

@@ -1,0 +1,66 @@
+"""What becomes of records that cannot be converted: they end the task, or, with errors.tolerance=all, go to the topic
+of the dead letters with the reason in their headers, as in Kafka Connect."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import structlog
+
+from ...logcore.client import HEADERS, LogClient, RowRecords
+from ...logcore.errors import TopicExists
+from .connector import TaskInfo
+from .connector_errors import ConnectorFailed, InvalidConnector
+
+_TOPIC: Final = "errors.deadletterqueue.topic.name"
+_TOLERANCE: Final = "errors.tolerance"
+_log = structlog.get_logger("millstream.connect")
+
+
+def is_tolerant(config: Mapping[str, str]) -> bool:
+    """Raises `InvalidConnector`."""
+    given = config.get(_TOLERANCE, "none")
+    if given not in ("none", "all"):
+        raise InvalidConnector(f'{_TOLERANCE} is "{given}", but must be one of none, all', setting=_TOLERANCE)
+    return given == "all"
+
+
+class DeadLetters:
+    """Of one task. In: `config`: of its connector."""
+
+    def __init__(self, log: LogClient, task: TaskInfo, config: Mapping[str, str]) -> None:
+        """Raises `InvalidConnector`."""
+        self._log = log
+        self._task = task
+        self._tolerant = is_tolerant(config)
+        self._topic = config.get(_TOPIC)
+
+    def refuse(
+        self, reason: str, hint: str, key: bytes | None, value: bytes | None, time_ms: int | None, **place: Any
+    ) -> tuple[str, RowRecords] | None:
+        """Where the record is written to, and as what; None where it is only left out. In: `reason`: a sentence about
+        the record; `hint`: what else can be done; `place`: further headers. Raises `ConnectorFailed` where one such
+        record ends the task."""
+        if not self._tolerant:
+            raise ConnectorFailed(reason, hint=f"{hint} Or set {_TOLERANCE}=all and {_TOPIC}.")
+        if self._topic is None:
+            _log.warning("record left out", connector=self._task.connector, reason=reason)
+            return None
+        if self._log.topic(self._topic) is None:
+            with contextlib.suppress(TopicExists):
+                self._log.create_topic(self._topic, 1)
+        reasons = {
+            **place,
+            "connector.name": self._task.connector, "task.id": self._task.number, "exception.message": reason,
+        }  # fmt: skip
+        headers = [{"key": f"__connect.errors.{name}", "value": str(text).encode()} for name, text in reasons.items()]
+        columns = {
+            "timestamp": pa.array([self._task.clock.now_ms() if time_ms is None else time_ms], pa.int64()),
+            "key": pa.array([key], pa.binary()),
+            "value": pa.array([value], pa.binary()),
+            "headers": pa.array([headers], HEADERS),
+        }
+        return self._topic, RowRecords(pa.table(columns))
