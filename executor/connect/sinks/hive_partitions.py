@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ..connector_errors import ConnectorFailed
 from ..json_times import moment_of
+from .lake_values import SpelledNames
 
 _TIME_FORMATS: Final = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
 _PARTITION: Final = re.compile(rf"(?:(?P<part>{'|'.join(_TIME_FORMATS)})\((?P<time>[^()]+)\)|(?P<column>[^()]+))")
@@ -58,14 +59,17 @@ class PartitionColumn:
 
 
 def divided(rows: pa.Table, partitions: Sequence[PartitionColumn]) -> Iterator[tuple[str, pa.Table]]:
-    """By folder, with a slash at its end; "" where there are no partitions. Raises `ConnectorFailed`."""
+    """By folder, with a slash at its end; "" where there are no partitions. Names match in any case. Raises
+    `ConnectorFailed`."""
     if not partitions:
         yield "", rows
         return
+    names = SpelledNames(rows.column_names)
+    partitions = [PartitionColumn(names.of(partition.column), partition.part) for partition in partitions]
     places: dict[str, list[int]] = defaultdict(list)
     folders = [_folders(rows, partition) for partition in partitions]
-    for index, names in enumerate(zip(*folders, strict=True)):
-        places["/".join(names)].append(index)
+    for index, parts in enumerate(zip(*folders, strict=True)):
+        places["/".join(parts)].append(index)
     left = rows.drop_columns([partition.column for partition in partitions if partition.part is None])
     if not left.column_names:
         raise ConnectorFailed(

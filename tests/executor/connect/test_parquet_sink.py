@@ -205,6 +205,13 @@ def test_folders_have_the_names_that_hive_gives_them(place: Place) -> None:
         assert place.duckdb_rows("id::INT, country") == [(1, "de"), (2, "a/b=c%d"), (3, None), (4, "é ü")]
 
 
+def test_columns_of_partitions_match_in_any_case(folder: Place) -> None:
+    with folder.sandbox(partition_by="country,day(AT)") as box:
+        box.produce("orders", None, {"ID": 1, "COUNTRY": "de", "At": 0})
+        box.run()
+    assert [path.rpartition("/")[0] for path in folder.files()] == ["COUNTRY=de/At_day=1970-01-01"]
+
+
 @pytest.mark.parametrize(
     ("partitions", "row", "message"),
     [
