@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from .connector import ConnectRecord
+from .connector import ConnectRecord, Sweep
 from .converters import json_text
 
 _AGAIN_S: Final = 0.05
@@ -39,7 +39,8 @@ _Window = TypeVar("_Window", bound=ChunkWindow)
 class ChunkedTables(Generic[_Window]):
     """State: the tables whose rows the topics have or get, those that are not read to their end, and the open window.
 
-    In: `pending`: tables, and the keys behind which they are not read.
+    In: `pending`: tables, and the keys behind which they are not read; `since`, of one that was read before: where its
+    topic ended when that was asked for.
     """
 
     def __init__(self, pending: Iterable[Mapping[str, Any]], tables: Sequence[str]) -> None:
@@ -47,6 +48,7 @@ class ChunkedTables(Generic[_Window]):
         self.tables = list(tables)
         self._window: _Window | None = None
         self._next_attempt = 0.0
+        self._sweeps: list[Sweep] = []
         self.moved = False
         """Whether the position has moved since somebody has last set this to False."""
 
@@ -62,11 +64,18 @@ class ChunkedTables(Generic[_Window]):
         first, *others = self._pending
         if window.last is None:
             _log.info("table read", table=first["table"])
+            if first.get("since"):
+                self._sweeps.append(Sweep(window.topic, first["since"]))
             self._pending = others
         else:
-            self._pending = [{"table": first["table"], "after": window.last}, *others]
+            self._pending = [{**first, "after": window.last}, *others]
         self.moved = True
         return list(window.rows.values())
+
+    def take_sweeps(self) -> list[Sweep]:
+        """Of the tables that were read to their end; they belong behind the rows that were given out last."""
+        sweeps, self._sweeps = self._sweeps, []
+        return sweeps
 
     def _is_due(self) -> bool:
         """Whether there is a chunk to read now. If it cannot be read yet, it is due again a little later."""

@@ -25,7 +25,7 @@ of the group `millstream.connectors`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -72,17 +72,31 @@ class RefusedRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Sweep:
+    """A table was read again as a whole: each key of its topic whose last record is older is gone. `topic`: as before
+    any transform; `since`: by partition, the offset of the first record of the new reading."""
+
+    topic: str
+    since: Mapping[str, int]
+
+
+TopicEnds = Callable[[str], Mapping[str, int]]
+"""Where a topic, named as before any transform, ends now: next offsets by partition."""
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """Records, and the position after them. `complete`: where it is false the transaction stays open, and what follows
     becomes visible together with these records. `empties`: topics of tables that are empty from here on, before these
     records: each key that has a value there is deleted. They are named as before any transform. `refused`: what was
-    read and is no record."""
+    read and is no record. `sweeps`: carried out behind the records."""
 
     records: Sequence[ConnectRecord]
     position: Position
     complete: bool = True
     empties: tuple[str, ...] = ()
     refused: Sequence[RefusedRecord] = ()
+    sweeps: Sequence[Sweep] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +155,12 @@ class SourceConnector(ABC):
         return ({},)
 
     @classmethod
-    def resnapshot(cls, settings: Any, position: Position | None, table: str | None) -> Position | None:
-        """RESNAPSHOT CONNECTOR: the position from which all rows come again, or those of one table. Raises
-        `UnknownSourceTable`."""
-        del settings, position, table
+    def resnapshot(
+        cls, settings: Any, position: Position | None, table: str | None, ends: TopicEnds
+    ) -> Position | None:
+        """RESNAPSHOT CONNECTOR: the position from which all rows come again, or those of one table. In: `ends`: for
+        the sweep behind them. Raises `UnknownSourceTable`."""
+        del settings, position, table, ends
         raise UnknownSourceTable("this connector reads no snapshots", hint="DROP and create it to read all anew.")
 
     @classmethod

@@ -30,7 +30,7 @@ from .sink_runner import SinkRunner, Transcoder, group_of, topics_problem
 from .source_runner import SourceRunner, transactional_id
 from .task_positions import POSITIONS_TOPIC, position_record, read_position, read_positions, sink_identity
 from .task_worker import TaskRunner, TaskState, TaskStatus, TaskWorker
-from .transforms import transforms_of
+from .transforms import routed, transforms_of
 
 _TASKS_MAX: Final = 64
 _log = structlog.get_logger("millstream.connect")
@@ -92,18 +92,24 @@ class Connectors:
 
     def resnapshot(self, info: ConnectorInfo, table: str | None) -> None:
         """Its rows are read again, all or those of one table. Raises `InvalidConnector`, `UnknownSourceTable`."""
-        plugin, settings, _ = resolved_settings(info, Secrets(self.known_secrets))
+        plugin, settings, config = resolved_settings(info, Secrets(self.known_secrets))
         loaded = plugin.load()
         if not issubclass(loaded, SourceConnector):
             raise InvalidConnector(f"{info.name} is a sink: it has no snapshot")
+
+        def ends(topic: str) -> Mapping[str, int]:
+            name = routed(topic, config)
+            count = 0 if self._log.topic(name) is None else self._log.partition_count(name)
+            return {str(number): self._log.offsets(name, number).log_end_offset for number in range(count)}
+
         positions = {number: at for (name, number), at in read_positions(self._log).items() if name == info.name}
         for at in positions.values():
-            loaded.resnapshot(settings, at, table)  # before anything is stopped
+            loaded.resnapshot(settings, at, table, ends)  # before anything is stopped
         self.stop(info.name)
         try:
             for number in positions:
                 producer = self._log.transactional_producer(transactional_id(info.name, number))  # fences the task
-                at = loaded.resnapshot(settings, read_position(self._log, info.name, number), table)
+                at = loaded.resnapshot(settings, read_position(self._log, info.name, number), table, ends)
                 if at is not None:
                     producer.begin()
                     producer.append(POSITIONS_TOPIC, 0, position_record(info.name, number, at))

@@ -1,4 +1,5 @@
-"""The keys that have a value in a topic: what has to be deleted where a source says that a table is empty."""
+"""The keys that have a value in a topic: what has to be deleted where a source says that a table is empty, or that it
+was read again."""
 
 from __future__ import annotations
 
@@ -12,9 +13,12 @@ from ...logcore.errors import CorruptLog
 _AT_A_TIME: Final = 10_000
 
 
-def live_keys(log: LogClient, topic: str, partition: int, uncommitted: Mapping[bytes, bool]) -> Iterator[list[bytes]]:
+def live_keys(
+    log: LogClient, topic: str, partition: int, uncommitted: Mapping[bytes, bool], *, before: int | None = None
+) -> Iterator[list[bytes]]:
     """In lists of bounded length. In memory: the keys of one partition. In: `uncommitted`: whether each key that the
-    open transaction has written has a value: the log does not show them before the commit."""
+    open transaction has written has a value: the log does not show them before the commit. `before`: only keys whose
+    last record is before this offset, and that are not in the open transaction."""
     keys: dict[bytes, None] = {}
 
     def note(key: bytes, live: bool) -> None:
@@ -31,13 +35,13 @@ def live_keys(log: LogClient, topic: str, partition: int, uncommitted: Mapping[b
         for run in fetched.runs:
             if not isinstance(run, FetchedRows):
                 raise CorruptLog(f'topic "{topic}" of a connector has rows that somebody else has written')
-            columns = (run.table[name].to_pylist() for name in ("key", "value"))
-            for key, value in zip(*columns, strict=True):
+            columns = (run.table[name].to_pylist() for name in ("key", "value", "offset"))
+            for key, value, offset in zip(*columns, strict=True):
                 if key is not None:
-                    note(key, value is not None)
+                    note(key, value is not None and (before is None or offset < before))
         position = fetched.next_offset
     for key, live in uncommitted.items():
-        note(key, live)
+        note(key, live and before is None)
     remaining = iter(keys)
     while chunk := list(islice(remaining, _AT_A_TIME)):
         yield chunk

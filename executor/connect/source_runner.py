@@ -88,6 +88,8 @@ class SourceRunner:
                 self._open_keys[(topic, partition)].update(
                     (record.key, record.value is not None) for record in records if record.key is not None
                 )
+        for sweep in chunk.sweeps:
+            self._sweep(routed(sweep.topic, self._config), sweep.since, by_place)
         for topic, letter in letters:
             self._producer.append(topic, 0, letter)
         fp("connect.after_records")
@@ -107,6 +109,21 @@ class SourceRunner:
                 self._producer.append(topic, partition, self._encoded(tombstones))
                 self._uncommitted += len(keys)
                 known.update(dict.fromkeys(keys, False))
+                fp("connect.after_tombstones")
+
+    def _sweep(
+        self, topic: str, since: Mapping[str, int], written: Mapping[tuple[str, int], Sequence[ConnectRecord]]
+    ) -> None:
+        """A tombstone for each key whose last record is older, in the transaction that is open. In: `written`: what
+        this chunk has written."""
+        for number, before in since.items():
+            place = (topic, int(number))
+            known = dict(self._open_keys[place])
+            known.update((record.key, True) for record in written.get(place, ()) if record.key is not None)
+            for keys in live_keys(self._log, *place, known, before=before):
+                tombstones = [ConnectRecord(topic, key, None) for key in keys]
+                self._producer.append(topic, place[1], self._encoded(tombstones))
+                self._uncommitted += len(keys)
                 fp("connect.after_tombstones")
 
     def _commit(self, position: Position) -> None:

@@ -20,6 +20,11 @@ class Read(NamedTuple):
         return None if self.value is None else orjson.loads(self.value)
 
 
+def topic_ends(log: LogClient, topic: str) -> dict[str, int]:
+    """The next offset of each partition."""
+    return {str(number): log.offsets(topic, number).log_end_offset for number in range(log.partition_count(topic))}
+
+
 def read_topic(log: LogClient, topic: str) -> list[Read]:
     """What a reader with read_committed sees of all partitions; nothing where there is no such topic."""
     found: list[Read] = []

@@ -136,7 +136,7 @@ class BinlogChanges:
         self._parted = not complete
         if complete:
             self._backfill.moved = self._moved = False
-        return Chunk(records, self._position(), complete, empties)
+        return Chunk(records, self._position(), complete, empties, sweeps=self._backfill.take_sweeps())
 
     def _position(self) -> Position:
         return {

@@ -22,7 +22,7 @@ import structlog
 from millstream.errors import MillstreamError, did_you_mean
 
 from ..cdc_records import topic_of
-from ..connector import Chunk, Position, SourceConnector, SourceTable, TaskInfo
+from ..connector import Chunk, Position, SourceConnector, SourceTable, TaskInfo, TopicEnds
 from ..connector_errors import ConnectorFailed, UnknownSourceTable
 from .binlog_changes import BinlogChanges, begun_place
 from .mysql_backfill import MySqlBackfill
@@ -91,9 +91,10 @@ class MySqlSource(SourceConnector):
             return table_schema(connection, settings, name)
 
     @classmethod
-    def resnapshot(cls, settings: MySqlSettings, position: Position | None, table: str | None) -> Position | None:
+    def resnapshot(
+        cls, settings: MySqlSettings, position: Position | None, table: str | None, ends: TopicEnds
+    ) -> Position | None:
         """All tables in one transaction; or one, in chunks, while the stream goes on."""
-        del settings
         if position is None or position["phase"] == "snapshot":
             return position  # it is about to read everything
         if table is None:
@@ -102,7 +103,8 @@ class MySqlSource(SourceConnector):
             hint = did_you_mean(table, position["tables"]) or "Add it to table.include.list with ALTER CONNECTOR."
             raise UnknownSourceTable(f"the connector does not read the table {table}", hint=hint)
         others = [entry for entry in position.get("backfill", ()) if entry["table"] != table]
-        return {**position, "backfill": [*others, {"table": table, "after": None}]}
+        since = ends(topic_of(settings.topic_prefix, *table.split(".", 1)))
+        return {**position, "backfill": [*others, {"table": table, "after": None, "since": since}]}
 
     def _connected(self) -> Any:
         if self._connection is None:

@@ -85,7 +85,7 @@ class PostgresChanges:
         complete = self._begin is None
         self._parted = not complete
         self._backfill.moved = self._backfill.moved and not complete
-        return Chunk(records, self._position(self._lsn), complete, empties)
+        return Chunk(records, self._position(self._lsn), complete, empties, sweeps=self._backfill.take_sweeps())
 
     def lag(self) -> int:
         return max(0, self.stream.server_lsn - self.stream.confirmed_lsn)

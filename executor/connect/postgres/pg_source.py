@@ -25,7 +25,7 @@ import structlog
 from millstream.errors import MillstreamError, did_you_mean
 
 from ..cdc_records import is_named, topic_of
-from ..connector import Chunk, ConnectRecord, Position, SourceConnector, SourceTable, TaskInfo
+from ..connector import Chunk, ConnectRecord, Position, SourceConnector, SourceTable, TaskInfo, TopicEnds
 from ..connector_errors import ConnectorFailed, SystemUnavailable, UnknownSourceTable
 from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
 from .pg_backfill import Backfill
@@ -111,9 +111,10 @@ class PostgresSource(SourceConnector):
             return table_schema(connection, settings, name)
 
     @classmethod
-    def resnapshot(cls, settings: PostgresSettings, position: Position | None, table: str | None) -> Position | None:
+    def resnapshot(
+        cls, settings: PostgresSettings, position: Position | None, table: str | None, ends: TopicEnds
+    ) -> Position | None:
         """All tables in one transaction, with a new slot; or one, in chunks, while the stream goes on."""
-        del settings
         if position is None or position["phase"] == "snapshot":
             return position  # it is about to read everything
         if table is None:
@@ -123,7 +124,8 @@ class PostgresSource(SourceConnector):
             hint = did_you_mean(name, position["tables"]) or "Add it to table.include.list with ALTER CONNECTOR."
             raise UnknownSourceTable(f"the connector does not read the table {name}", hint=hint)
         others = [entry for entry in position.get("backfill", ()) if entry["table"] != name]
-        return {**position, "backfill": [*others, {"table": name, "after": None}]}
+        since = ends(topic_of(settings.topic_prefix, *name.split(".", 1)))
+        return {**position, "backfill": [*others, {"table": name, "after": None, "since": since}]}
 
     @classmethod
     def forget(cls, settings: PostgresSettings, task: TaskInfo) -> None:

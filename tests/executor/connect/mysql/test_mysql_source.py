@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from connectors import Read, read_topic
+from connectors import Read, read_topic, topic_ends
 from mariadb_server import MariaDbServer, Sql
 from mysql_changes import CREATE_TABLE, check_topic, writing
 from mysql_runners import catch_up, runner, settings, twice
 from postgres_changes import table_of
+from waiting import eventually
 
 from millstream.executor.connect.connector_errors import (
     ConnectorFailed,
@@ -222,11 +223,20 @@ def test_resnapshot_reads_one_table_or_all_again(sql: Sql, database: str, log: L
     assert isinstance(source, MySqlSource)
     at, given = running.position, source._settings
     assert at is not None
-    again = MySqlSource.resnapshot(given, at, f"{database}.t")
-    assert again is not None and again["backfill"] == [{"table": f"{database}.t", "after": None}]
+    ends = lambda topic: topic_ends(log, topic)  # noqa: E731 - what the runner of the statement gives
+    again = MySqlSource.resnapshot(given, at, f"{database}.t", ends)
+    since = topic_ends(log, f"m.{database}.t")
+    assert again is not None and again["backfill"] == [{"table": f"{database}.t", "after": None, "since": since}]
     with pytest.raises(UnknownSourceTable, match="does not read the table"):
-        MySqlSource.resnapshot(given, at, f"{database}.x")
-    running._read_up_to = MySqlSource.resnapshot(given, at, None)  # as the runner of the statement commits it
+        MySqlSource.resnapshot(given, at, f"{database}.x", ends)
+    sql.run("INSERT INTO t VALUES (3, 0)")
+    catch_up(running)
+    sql.run("SET SESSION sql_log_bin = 0", "DELETE FROM t WHERE id = 3", "SET SESSION sql_log_bin = 1")
+    assert running.position is not None
+    running._read_up_to = MySqlSource.resnapshot(given, running.position, f"{database}.t", ends)
+    source._changes = None
+    eventually(lambda: (running.step(0), [row["id"] for row in rows(log, f"m.{database}.t")] == [1, 2])[1])
+    running._read_up_to = MySqlSource.resnapshot(given, at, None, ends)  # as the runner of the statement commits it
     sql.run("SET SESSION sql_log_bin = 0", "DELETE FROM t WHERE id = 1", "SET SESSION sql_log_bin = 1")
     source._changes = None
     before = running.records

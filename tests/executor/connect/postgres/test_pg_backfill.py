@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from connectors import Read, read_topic
+from connectors import Read, read_topic, topic_ends
 from pg_runners import POINTS, catch_up, killed_runner, opened_runner, runner, settings, step_for_ever
 from postgres_changes import CREATE_TABLE, check_topic, table_of, writing
 from postgres_server import PostgresServer
@@ -182,7 +182,8 @@ def test_a_snapshot_tells_what_it_sees_also_where_numbers_wrap() -> None:
 def resnapshot(log: Log, config: dict[str, str], table: str | None = None) -> None:
     """As the connectors of the engine do it."""
     producer = log.transactional_producer(transactional_id("pg", 0))
-    at = PostgresSource.resnapshot(read_settings(PostgresSettings, config), read_position(log, "pg", 0), table)
+    given = read_settings(PostgresSettings, config)
+    at = PostgresSource.resnapshot(given, read_position(log, "pg", 0), table, lambda topic: topic_ends(log, topic))
     assert at is not None
     producer.begin()
     producer.append(POSITIONS_TOPIC, 0, position_record("pg", 0, at))
@@ -250,3 +251,37 @@ def test_a_publication_that_is_gone_is_not_made_anew(server: PostgresServer, sql
         running.step(0)
     running.close()
     assert "RESNAPSHOT CONNECTOR" in (caught.value.hint or "")
+
+
+def test_resnapshot_of_one_table_deletes_rows_that_are_gone(server: PostgresServer, sql: Any, log: Log) -> None:
+    """Deletes that the stream does not have, and rows that others change while the table is read."""
+    sql.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    sql.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 500) i")
+    config = {**settings(server, sql), **CHUNK}
+    running = runner(log, config)
+    catch_up(running)
+    running.close()
+    (publication,) = sql.execute("SELECT pubname FROM pg_publication").fetchone()
+    sql.execute(f"ALTER PUBLICATION {publication} SET (publish = 'insert, update')")
+    sql.execute("DELETE FROM t WHERE id <= 150 OR id = 500")
+    sql.execute(f"ALTER PUBLICATION {publication} SET (publish = 'insert, update, delete, truncate')")
+    sql.execute("INSERT INTO t VALUES (7, 1)")
+    running = runner(log, config)
+    catch_up(running)
+    running.close()
+    assert len(table_of(read_topic(log, "pg.public.t"))) == 500
+    resnapshot(log, config, "t")
+    arm("connect.after_tombstones:1:raise")
+    running = runner(log, config)
+    with pytest.raises(FailpointHit):
+        step_for_ever(running)
+    running.close()
+    arm("")
+    running = opened_runner(log, config)
+    step_until_read(running)
+    catch_up(running)
+    running.close()
+    records = read_topic(log, "pg.public.t")
+    rows = {row["after"]["id"]: row["after"]["v"] for row in table_of(records).values()}
+    assert rows == dict(sql.execute("SELECT id, v FROM t").fetchall())
+    assert sum(record.value is None for record in records) == 150
