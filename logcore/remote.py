@@ -17,7 +17,8 @@ from .protocol.security.sasl import Credentials, secret_credentials
 from .protocol.served_log import ServedLog
 
 _PATIENCE_S: Final = 30.0
-_TLS: Final = "tls://"
+TLS: Final = "tls://"
+"""Before an address whose listener speaks TLS."""
 
 
 class RemoteLog(RoutedLog):
@@ -63,7 +64,7 @@ def _remote_log(bootstrap: str, patience_s: float) -> RemoteLog:
 
 
 def _router(bootstrap: str, patience_s: float, tls: ssl.SSLContext | None) -> Router:
-    plain = bootstrap.removeprefix(_TLS)
+    plain = bootstrap.removeprefix(TLS)
     login, _, addresses = plain.rpartition("@")
     name, separator, password = login.partition(":")
     credentials = Credentials(name, password) if separator else secret_credentials(login)

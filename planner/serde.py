@@ -18,15 +18,16 @@ from millstream.errors import StatementError
 from ..sql import types
 from ..sql.functions.users import user_functions
 from ..sql.functions.users.user_functions import remember_functions
-from . import physical, schema, source_info, specs, steps
+from . import physical, schema, source_info, source_reading, specs, steps
 from .expressions.user_functions import functions_of
 from .physical import PLAN_VERSION, PhysicalPlan
 from .source_info import SourceInfo
+from .source_reading import SourceReading
 
 _STEPS = [importlib.import_module(f"{steps.__name__}.{each.name}") for each in pkgutil.iter_modules(steps.__path__)]
 _CLASSES: dict[str, type] = {
     found.__name__: found
-    for module in (types, schema, specs, source_info, physical, user_functions, *_STEPS)
+    for module in (types, schema, specs, source_info, source_reading, physical, user_functions, *_STEPS)
     for found in vars(module).values()
     if isinstance(found, type) and dataclasses.is_dataclass(found) and found.__module__ == module.__name__
 }
@@ -80,6 +81,23 @@ def source_from_json(text: str) -> SourceInfo:
     source = _decode(json.loads(text))
     assert isinstance(source, SourceInfo), "the text was made by source_to_json"
     return source
+
+
+def reading_to_json(reading: SourceReading) -> str:
+    return json.dumps(_encode(reading), separators=(",", ":"))
+
+
+def reading_from_json(text: str) -> SourceReading:
+    """Raises `PlanVersion` where this version of Millstream does not know what the text is about."""
+    try:
+        reading = _decode(json.loads(text))
+    except (KeyError, TypeError) as error:
+        raise PlanVersion(
+            f"the server describes the source in words that this version of Millstream does not know: {error}",
+            hint="Install the version of Millstream that the server has.",
+        ) from error
+    assert isinstance(reading, SourceReading), "the text was made by reading_to_json"
+    return reading
 
 
 def _encode(value: Any) -> Any:

@@ -197,9 +197,10 @@ class HttpClient:
     The server keeps no sessions: what was SET and DEFINEd is remembered here, and travels with each request.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
+        """In: `token`: who asks, where neither the URL nor the environment says it."""
         self._url = _parsed(url)
-        self._headers = _identity(self._url)
+        self._headers = _identity(self._url, token)
         self.properties: dict[str, str] = {}
         self.variables: dict[str, str] = {}
 
@@ -463,12 +464,12 @@ def _parsed(url: str) -> urllib.parse.SplitResult:
     return parsed
 
 
-def _identity(url: urllib.parse.SplitResult) -> dict[str, str]:
+def _identity(url: urllib.parse.SplitResult, token: str | None) -> dict[str, str]:
     """The header that says who asks: `http://NAME:PASSWORD@HOST`, or a token in the variable MILLSTREAM_TOKEN."""
     if url.username is not None:
         pair = f"{urllib.parse.unquote(url.username)}:{urllib.parse.unquote(url.password or '')}"
         return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
-    token = os.environ.get("MILLSTREAM_TOKEN")
+    token = token or os.environ.get("MILLSTREAM_TOKEN")
     return {"authorization": f"Bearer {token}"} if token else {}
 
 

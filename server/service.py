@@ -23,6 +23,7 @@ from ..logcore.log import Log, open_log
 from ..logcore.protocol.admission import ConnectionLimits
 from ..logcore.protocol.requests.scram_requests import KeptUsers
 from ..logcore.protocol.security.users import NoUsers, Users
+from ..logcore.remote import TLS
 from ..logcore.server import ListenFailed, LogServer
 from .allocators import MemoryReturns
 from .cluster.followed_catalog import FollowedCatalog
@@ -235,7 +236,9 @@ class Service:
         snapshots = Snapshots(log.node)
         parts.callback(snapshots.close)
         body_bytes_max = self.configuration.body_bytes_max
-        context = HttpContext(engine, log.served.id, body_bytes_max, figures, snapshots=snapshots)
+        context = HttpContext(
+            engine, log.served.id, body_bytes_max, figures, snapshots=snapshots, kafka=self._address_for_clients
+        )
         access = self.configuration.access
         known = None if access is None or users is None else KeptUsers(KafkaUsers(access, users), log.served)
         self._answer(context, listener, users, registry, pg, known, parts)
@@ -313,6 +316,11 @@ class Service:
         inner.start()
         parts.callback(inner.stop)
         return inner.address
+
+    def _address_for_clients(self) -> str:
+        """As the server knows it: who listens everywhere says so."""
+        address = self.configuration.kafka_advertised or self.kafka_address
+        return str(address) if self.configuration.kafka_tls is None else f"{TLS}{address}"
 
     def _registry_listener(self, parts: contextlib.ExitStack) -> HttpListener | None:
         """Takes the port of the schema registry, if one is wanted; the engine answers there later."""

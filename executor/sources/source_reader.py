@@ -18,6 +18,7 @@ import pyarrow as pa
 from ...logcore.client import LogClient, TopicPartition
 from ...planner.steps.source import Source
 from ..batch import ChangeBatch
+from ..formats.wire import SchemaLookup
 from ..record_error import RecordError
 from ..work_pool import SLICE_ROWS, work_pool
 from .lane import LanePiece
@@ -87,7 +88,8 @@ class SourceReader:
     """Reads the sources of one query. Not for several threads at once.
 
     In: `positions` names every partition to read. `time_order`: merge partitions by time (else partition by partition,
-    which is cheaper and right where partitions never meet). `shared`: what other queries have read.
+    which is cheaper and right where partitions never meet). `shared`: what other queries have read. `schemas`: of the
+    registry, for who may not read its topic.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class SourceReader:
         *,
         time_order: bool = True,
         shared: SharedReading | None = None,
+        schemas: SchemaLookup | None = None,
     ) -> None:
         self._time_order = time_order
         topics = topics_in_order(sources)
@@ -108,6 +111,7 @@ class SourceReader:
                 [source for source in tables_first(sources) if source.topic == topic],
                 {at.partition: offset for at, offset in sorted(positions.items()) if at.topic == topic},
                 shared,
+                schemas,
             )
             for topic in topics
         ]

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ...logcore.client import Fetched, LogClient, TopicPartition
 from ...planner.steps.source import Source
+from ..formats.wire import SchemaLookup
 from ..operators.columns import flat
 from ..work_pool import work_pool
 from .lane import Lane, LanePiece
@@ -49,8 +50,8 @@ _Unit = list[_Run]
 class TopicFeed:
     """Reads one topic from the given positions on.
 
-    `sources` are the steps that read it; a self-join has two. `shared`: what other queries have read of it. Not for
-    several threads at once.
+    `sources` are the steps that read it; a self-join has two. `shared`: what other queries have read of it. `schemas`:
+    in the place of those in the log. Not for several threads at once.
     """
 
     def __init__(
@@ -60,12 +61,13 @@ class TopicFeed:
         sources: Sequence[Source],
         positions: Mapping[int, int],
         shared: SharedReading | None = None,
+        schemas: SchemaLookup | None = None,
     ) -> None:
         self._log = log
         self.topic = topic
         self.sources = tuple(sources)
-        schemas = SchemasTopic(log)
-        self._decoders = tuple(SourceDecoder(source, schemas.schema) for source in sources)
+        lookup = schemas or SchemasTopic(log).schema
+        self._decoders = tuple(SourceDecoder(source, lookup) for source in sources)
         self.lanes = tuple(Lane(partition, position) for partition, position in positions.items())
         self._same = SameTopic(log, topic)
         self._shared = None if shared is None else shared.join(topic, sources, positions)

@@ -43,8 +43,8 @@ class BatchEnds:
             return {lane: offset + waiting[lane] for lane, offset in start.items()}
         if self._time_order and len(start) > 1:
             return self._by_time(start, until)
-        shares = _shares(waiting, self._records_max)
-        return {lane: offset + shares[lane] for lane, offset in start.items()}
+        parts = shares(waiting, self._records_max)
+        return {lane: offset + parts[lane] for lane, offset in start.items()}
 
     def _by_time(self, start: Positions, until: Positions) -> Positions:
         reader = self._reader
@@ -61,11 +61,11 @@ class BatchEnds:
                 return {lane: until[lane] for lane in start}
 
 
-def _shares(waiting: Mapping[TopicPartition, int], total: int) -> dict[TopicPartition, int]:
+def shares(waiting: Mapping[TopicPartition, int], total: int) -> dict[TopicPartition, int]:
     """Parts of `total`, as equal as what is waiting allows."""
-    shares: dict[TopicPartition, int] = {}
+    parts: dict[TopicPartition, int] = {}
     left = total
     for number, (lane, count) in enumerate(sorted(waiting.items(), key=lambda item: item[1])):
-        shares[lane] = min(count, left // (len(waiting) - number))
-        left -= shares[lane]
-    return shares
+        parts[lane] = min(count, left // (len(waiting) - number))
+        left -= parts[lane]
+    return parts

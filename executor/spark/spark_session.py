@@ -87,8 +87,6 @@ def _open_session(settings: SparkSettings) -> SparkSession:
         session.conf.set(name, value)
     if not local:
         session.sparkContext.addPyFile(str(_package_archive()))
-    topics: Any = importlib.import_module("millstream.executor.spark.topic_source")
-    session.dataSource.register(topics.TopicSource)
     return session
 
 

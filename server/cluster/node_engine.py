@@ -17,6 +17,7 @@ from ...logcore.clients.routed_log import RoutedLog
 from ...logcore.cluster.node_log import NodeLog
 from ...logcore.cluster.operations import Operations
 from ...logcore.cluster.serving import ServedNode
+from ...logcore.remote import TLS
 from ..config.configuration import Configuration, ListenAddress
 from ..engine.embedded import engine_on
 from ..http.app import http_app
@@ -150,7 +151,14 @@ def _open_engine(
 ) -> RunningEngine:
     log = EngineLog(routed, on_loss)
     engine = engine_on(log, configuration.data, properties, routed.bootstrap, paused=paused)
-    context = HttpContext(engine, cluster_id, configuration.body_bytes_max, figures, operations)
+    context = HttpContext(
+        engine,
+        cluster_id,
+        configuration.body_bytes_max,
+        figures,
+        operations,
+        kafka=functools.partial(_kafka_addresses, node, tls=configuration.kafka_tls is not None),
+    )
     others = functools.partial(other_nodes, node)
     app = http_app(
         context,
@@ -175,6 +183,13 @@ def _open_engine(
                 _wait_for(lambda: not len(context.open_queries))
 
     return RunningEngine(engine, app, lambda: end(settle=True), lambda: end(settle=False))
+
+
+def _kafka_addresses(node: HostNode, *, tls: bool) -> str | None:
+    """Of all nodes, where clients reach them."""
+    known = [broker.address("kafka") for broker in node.image.brokers.values()]
+    addresses = ",".join(address for address in known if address is not None)
+    return (f"{TLS}{addresses}" if tls else addresses) or None
 
 
 def _wait_for(is_so: Callable[[], bool]) -> None:

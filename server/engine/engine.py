@@ -24,6 +24,7 @@ from ...executor.executor import Executor
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
 from ...planner.expressions.readable import with_names
+from ...planner.source_reading import SourceReading
 from ...sql.ast import (
     AssertSchema,
     AssertTopic,
@@ -60,6 +61,7 @@ from .pull_lookups import Lookup
 from .queries import AnswerColumns, OpenFeed, QueryResult, columns_of, run_query
 from .request import Request
 from .session import Session
+from .source_readings import plan_reading
 from .statement_settings import StatementSettings
 
 _LOCKLESS = (
@@ -185,6 +187,12 @@ class Engine:
         """What a SELECT would answer with. Raises what planning it raises."""
         with self._about(text, session):
             return columns_of(self._one_query(text, session), self._request(session))
+
+    def reading(self, text: str, session: Session, *, changes: bool = False) -> SourceReading:
+        """How a program with the user's rights reads for itself what a SELECT from one stream or table asks for. Raises
+        what planning it raises. In: `changes`: of a table all changes."""
+        with self._about(text, session):
+            return plan_reading(self._one_query(text, session), self._request(session), changes=changes)
 
     def lookup(self, text: str, session: Session) -> Lookup | None:
         """The look at one key of a table that the text asks for, if `query` planned one like it. Plans nothing and

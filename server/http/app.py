@@ -34,6 +34,7 @@ from .ksql_cluster import ClusterRoutes
 from .pages import Pages
 from .query_responses import query_route, query_stream_route
 from .query_routes import query_routes
+from .reading_route import reading_route
 from .snapshots import snapshot_routes
 from .statements import StatementRoutes, error_response
 from .websocket import SocketRoute
@@ -76,6 +77,7 @@ def http_routes(
         Route("/ksql/terminate", cluster.terminate, methods=["POST"]),
         Route("/query", query_route(context), methods=["POST"]),
         Route("/query-stream", query_stream_route(context), methods=["POST"]),
+        reading_route(context),
         Route("/close-query", statements.close_query, methods=["POST"]),
         Route("/inserts-stream", InsertsRoute(context), methods=["POST"]),
         WebSocketRoute("/ws/query", SocketRoute(context)),

@@ -184,7 +184,8 @@ class OpenQueries:
 
 class HttpContext:
     """One per HTTP server. `cluster_id` names the log that it serves; `cluster`: None where the log is of one node;
-    `snapshots`: of its log, None where another route answers for that."""
+    `snapshots`: of its log, None where another route answers for that. `kafka`: where clients reach the log, as
+    `RemoteLog` takes it; None where they reach it at brokers of others."""
 
     def __init__(
         self,
@@ -194,8 +195,10 @@ class HttpContext:
         log_metrics: Collector | None = None,
         cluster: Operations | None = None,
         snapshots: Snapshots | None = None,
+        kafka: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.engine = engine
+        self.kafka = kafka
         self.cluster = cluster
         self.snapshots = snapshots
         self.cluster_id = cluster_id

@@ -76,6 +76,12 @@ SCHEMAS: Final[dict[str, dict[str, Any]]] = {
     "Graph": {"description": "Text in the format that was asked for; of json an object with `nodes` and `edges`."},
     "Rows": {"description": "A header and rows, in the shape of the media type."},
     "QueryId": _object(["queryId"], queryId=_TEXT),
+    "ReadingRequest": _object(["sql"], sql=_STATEMENTS, changes={"type": "boolean"}, **_SESSION),
+    "Reading": _object(
+        ["reading", "topicId", "kafka", "user"],
+        reading={"type": "object"}, topicId={"type": ["string", "null"]}, kafka={"type": ["string", "null"]},
+        user={"type": ["string", "null"]},
+    ),
     "QueryPositions": _object(
         ["queryId", "state", "error", "positions"],
         queryId=_TEXT, state={"enum": ["RUNNING", "PAUSED", "ERROR", "STOPPED"]}, error={"type": ["string", "null"]},

@@ -29,6 +29,8 @@ PATHS: Final = (
             answer_types=(_KSQL, *_ROWS), needs="statement", tag="queries"),
     PathDoc("/query-stream", "post", "As /query; a line with the columns, then a line per row.", "Rows", "Statement",
             answer_types=_ROWS, needs="statement", tag="queries"),
+    PathDoc("/v1/reading", "post", "How a program reads the rows of a SELECT from one stream or table at the Kafka "
+            "port; Spark's data source asks it.", "Reading", "ReadingRequest", needs="statement", tag="queries"),
     PathDoc("/close-query", "post", "Ends a push query.", "Object", "QueryId", tag="queries"),
     PathDoc("/queries/{id}/positions", "get", "How far a persistent query has read each partition of its sources; 404: "
             "there is no such query, or none that the user may see.", "QueryPositions", tag="queries"),

@@ -52,6 +52,7 @@ ROWS: dict[str, Row] = {
     "/ksql": Row({"ksql": "INSERT INTO own VALUES (1, 2);"}),
     "/query": Row({"ksql": "SELECT * FROM own EMIT CHANGES LIMIT 0;"}),
     "/query-stream": Row({"sql": "SELECT * FROM own EMIT CHANGES LIMIT 0;"}),
+    "/v1/reading": Row({"sql": "SELECT * FROM own;"}),
     "/close-query": Row({"queryId": "nowhere"}),
     "/inserts-stream": Row('{"target": "own"}\n{"id": 1}\n'),
     "/v1/sources/{name}/rows": Row(pa.table({"ID": pa.array([1], pa.int32())})),

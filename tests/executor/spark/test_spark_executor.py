@@ -91,17 +91,3 @@ def test_a_query_that_cannot_run_says_why(log: LogClient, make_executor: MakeSpa
     plan = plan_of("stateless", "NOWHERE")
     with pytest.raises(QueryFailed, match="NOWHERE"):
         make_executor().query(query(plan)).run_available()
-
-
-def test_a_topic_is_read_as_rows(log: LogClient, make_executor: MakeSparkExecutor) -> None:
-    produce(log, 0, 30)
-    bootstrap = make_executor().bootstrap()
-    session = spark_session(SparkSettings.of({}))
-    options = {"bootstrap": bootstrap, "topic": "clicks"}
-    rows = session.read.format("millstream").options(**options).load().collect()
-    assert len(rows) == 30
-    assert {row["partition"] for row in rows} == {0, 1, 2}
-    stream = session.readStream.format("millstream").options(**options).load()
-    writing = stream.writeStream.format("memory").queryName("clicks_seen").trigger(availableNow=True).start()
-    writing.awaitTermination()
-    assert session.table("clicks_seen").count() == 30
