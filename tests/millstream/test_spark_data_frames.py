@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from running_server import eventually, service_in
 
@@ -17,7 +19,7 @@ from millstream.server.service import Service
 
 pytest.importorskip("pyspark")
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -114,3 +116,32 @@ def test_errors_reach_the_job_in_their_words(load: Callable[..., Any], service: 
         with pytest.raises(AnalysisException) as refused:
             load(name, **options)
         assert said in str(refused.value)
+
+
+def test_a_stream_goes_on_at_its_checkpoint(service: Service, session: Any, tmp_path: Path) -> None:
+    client = connect(f"http://{service.http_address}")
+    client.execute("CREATE STREAM events (v INT) WITH (kafka_topic='events', value_format='JSON', partitions=2);")
+    batches: dict[int, list[int]] = {}
+    for begin in (0, 10):
+        client.insert("EVENTS", pa.table({"V": pa.array(range(begin, begin + 10), pa.int32())}))
+        options = {"url": f"http://{service.http_address}", "maxOffsetsPerTrigger": "4"}
+        frame = session.readStream.format("millstream").options(**options).load("events")
+        writing = (
+            frame.writeStream.foreachBatch(lambda rows, number: batches.update({number: [r.V for r in rows.collect()]}))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+        )
+        on_a_busy_machine(lambda writing=writing: writing.start().awaitTermination())
+        assert sorted(v for values in batches.values() for v in values) == list(range(begin + 10))
+    assert max(map(len, batches.values())) <= 4
+
+
+def on_a_busy_machine(run: Callable[[], Any]) -> None:
+    """A query starts a process of Python's, which Spark gives ten seconds to call; without one the query is run again,
+    and goes on at its checkpoint."""
+    for attempt in range(20):
+        try:
+            return run()
+        except StreamingQueryException as error:
+            if "failed to connect back" not in str(error) or attempt == 19:
+                raise
