@@ -52,7 +52,8 @@ class ShareFault(IntEnum):
 
 
 class ShareSpan(NamedTuple):
-    """Records that stand alike. `deliveries`: how often they were acquired; `owner`, `until_ms`: of acquired ones."""
+    """Records that stand alike. `deliveries`: how often they were acquired; `owner`: who has acquired them, or has
+    decided about them, as long as that is known; `until_ms`: of acquired ones."""
 
     first: int
     last: int
@@ -238,7 +239,8 @@ class SharePartition:
             self._spans.append(ShareSpan(self.end_offset, last, ShareStanding.AVAILABLE, 0))
 
     def acknowledge(self, owner: str, batches: Sequence[AckBatch], now_ms: int, limits: ShareLimits) -> ShareFault:
-        """All of it or nothing. What lies before the start offset is done with."""
+        """All of it or nothing. What lies before the start offset is done with. An accept or reject that comes again,
+        because its answer was lost, is answered as before."""
         self.expire(now_ms, limits)
         fault = self._problem(owner, batches, limits)
         if fault is not ShareFault.NONE:
@@ -247,6 +249,8 @@ class SharePartition:
             for first, last, verdict in _verdicts(batch):
                 self._set(first, last, self._change_of(Verdict(verdict), owner, now_ms, limits))
         self._advance()
+        if len(self._spans) > _SPANS_OF_OWNERS:
+            self._spans = _joined(map(_of_nobody, self._spans))
         return ShareFault.NONE
 
     def _problem(self, owner: str, batches: Sequence[AckBatch], limits: ShareLimits) -> ShareFault:
@@ -256,18 +260,17 @@ class SharePartition:
                 return ShareFault.INVALID_REQUEST
             if Verdict.RENEW in verdicts and not limits.renews:
                 return ShareFault.INVALID_REQUEST
-            if not self._has(owner, first, last):
+            if not all(self._may_decide(owner, *stretch) for stretch in _verdicts(AckBatch(first, last, verdicts))):
                 return ShareFault.INVALID_RECORD_STATE
         return ShareFault.NONE
 
-    def _has(self, owner: str, first: int, last: int) -> bool:
-        """Whether all of it, from the start offset on, is acquired by this member."""
+    def _may_decide(self, owner: str, first: int, last: int, verdict: int) -> bool:
+        """Whether all of it, from the start offset on, is acquired by this member, or was decided so by it."""
         if last < self.start_offset:
             return True
+        may_be = (ShareStanding.ACQUIRED, _DECIDED.get(Verdict(verdict)))
         return last < self.end_offset and all(
-            span.standing is ShareStanding.ACQUIRED and span.owner == owner
-            for span in self._spans
-            if self._overlaps(span, first, last)
+            span.standing in may_be and span.owner == owner for span in self._spans if self._overlaps(span, first, last)
         )
 
     def _change_of(
@@ -277,10 +280,8 @@ class SharePartition:
             if span.standing is not ShareStanding.ACQUIRED or span.owner != owner:
                 return span  # it was named twice
             match verdict:
-                case Verdict.ACCEPT:
-                    return _done(span, ShareStanding.ACKNOWLEDGED)
-                case Verdict.REJECT | Verdict.GAP:
-                    return _done(span, ShareStanding.ARCHIVED)
+                case Verdict.ACCEPT | Verdict.REJECT | Verdict.GAP:
+                    return span._replace(standing=_DECIDED[verdict], until_ms=_NEVER)
                 case Verdict.RELEASE:
                     return _given_back(span, limits)
                 case Verdict.RENEW:
@@ -353,6 +354,13 @@ class SharePartition:
 
 
 _KNOWN: Final = frozenset(Verdict)
+_DECIDED: Final = {
+    Verdict.ACCEPT: ShareStanding.ACKNOWLEDGED,
+    Verdict.REJECT: ShareStanding.ARCHIVED,
+    Verdict.GAP: ShareStanding.ARCHIVED,
+}
+_SPANS_OF_OWNERS: Final = 200
+"""With more, those that are done with are nobody's, so that neighbours are one."""
 
 
 def _cut(span: ShareSpan, first: int, last: int) -> ShareSpan | None:
@@ -374,6 +382,10 @@ def _joined(spans: Iterable[ShareSpan]) -> list[ShareSpan]:
 
 def _done(span: ShareSpan, standing: ShareStanding) -> ShareSpan:
     return ShareSpan(span.first, span.last, standing, span.deliveries)
+
+
+def _of_nobody(span: ShareSpan) -> ShareSpan:
+    return span if span.standing is ShareStanding.ACQUIRED else span._replace(owner="")
 
 
 def _given_back(span: ShareSpan, limits: ShareLimits) -> ShareSpan:

@@ -219,6 +219,35 @@ def test_a_batch_is_split_by_what_is_said_of_its_parts() -> None:
     assert acquire(partition, "b", *TEN, now_ms=10) == [AcquiredSpan(2, 2, 2), AcquiredSpan(6, 7, 2)]
 
 
+@pytest.mark.parametrize("verdict", [Verdict.ACCEPT, Verdict.REJECT])
+def test_a_decision_that_comes_again_is_answered_as_before(verdict: Verdict) -> None:
+    """The answer may have been lost. Another decision, or that of another member, is none that was made."""
+    partition = given()
+    other = Verdict.REJECT if verdict is Verdict.ACCEPT else Verdict.ACCEPT
+    for _ in range(2):
+        assert acknowledge(partition, "a", all_of(3, 5, verdict)) is ShareFault.NONE
+    assert acknowledge(partition, "a", all_of(3, 5, other)) is ShareFault.INVALID_RECORD_STATE
+    assert acknowledge(partition, "b", all_of(3, 5, verdict)) is ShareFault.INVALID_RECORD_STATE
+    assert acknowledge(partition, "a", all_of(2, 6, verdict)) is ShareFault.NONE
+    assert standings(partition)[1][:2] == (2, 6)
+
+
+def test_a_release_that_comes_again_is_refused_since_somebody_else_may_have_the_record() -> None:
+    partition = given()
+    assert acknowledge(partition, "a", all_of(3, 3, Verdict.RELEASE)) is ShareFault.NONE
+    assert acknowledge(partition, "a", all_of(3, 3, Verdict.RELEASE)) is ShareFault.INVALID_RECORD_STATE
+
+
+def test_what_many_members_have_decided_is_few_spans() -> None:
+    """While the first record is with somebody who takes long."""
+    partition = SharePartition(0)
+    acquire(partition, "slow", LoggedBatch(0, 0))
+    for number in range(1, 1_000):
+        assert acquire(partition, f"m{number % 7}", LoggedBatch(number, number)) != []
+        assert acknowledge(partition, f"m{number % 7}", all_of(number, number, Verdict.ACCEPT)) is ShareFault.NONE
+    assert len(partition.spans) < 210
+
+
 def test_only_the_owner_decides() -> None:
     partition = given()
     assert acknowledge(partition, "b", all_of(0, 9, Verdict.ACCEPT)) is ShareFault.INVALID_RECORD_STATE
