@@ -24,7 +24,7 @@ LEAVES: Final = -1
 SHARE_KINDS: Final = frozenset({Kind.SHARE_MEMBER, Kind.SHARE_EPOCH, Kind.SHARE_CURRENT})
 
 _JOINS: Final = 0
-_MEMBERS_MAX: Final = 1_000
+MEMBERS_MAX: Final = 200
 _SESSION_MS: Final = int(DEFAULTS[SESSION_MS])
 
 
@@ -40,6 +40,7 @@ class ShareHeartbeat:
     topics: tuple[str, ...] | None
     session_ms: int = _SESSION_MS
     heartbeat_ms: int = int(DEFAULTS[HEARTBEAT_MS])
+    members_max: int = MEMBERS_MAX
 
 
 class GoneMember(NamedTuple):
@@ -212,7 +213,7 @@ def _fault(group: _Group | None, beat: ShareHeartbeat) -> GroupFault:
     if beat.epoch == _JOINS:
         if not beat.member_id or beat.topics is None:
             return GroupFault.INVALID_REQUEST
-        full = group is not None and member is None and len(group.members) >= _MEMBERS_MAX
+        full = group is not None and member is None and len(group.members) >= beat.members_max
         return GroupFault.GROUP_FULL if full else GroupFault.NONE
     if member is None:
         return GroupFault.UNKNOWN_MEMBER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 SESSION_MS: Final = "share.session.timeout.ms"
 HEARTBEAT_MS: Final = "share.heartbeat.interval.ms"
@@ -27,6 +27,32 @@ DEFAULTS: Final[Mapping[str, str]] = {
     RENEWS: "true",
 }
 
+SIZE_MAX: Final = "group.share.max.size"
+SESSIONS_MAX: Final = "group.share.max.share.sessions"
+OF_ALL: Final = "group.share."
+"""What all brokers say begins with this."""
+
+_INT_MAX: Final = (1 << 31) - 1
+
+
+class ShareRange(NamedTuple):
+    """`least`, `greatest`: what a group may set, unless all brokers say otherwise, which they may from `lowest` to
+    `highest`."""
+
+    lowest: int
+    least: int
+    greatest: int
+    highest: int
+
+
+RANGES: Final[Mapping[str, ShareRange]] = {
+    SESSION_MS: ShareRange(1_000, 45_000, 60_000, _INT_MAX),
+    HEARTBEAT_MS: ShareRange(100, 5_000, 15_000, _INT_MAX),
+    LOCK_MS: ShareRange(1_000, 15_000, 60_000, 3_600_000),
+    DELIVERIES: ShareRange(2, 2, 10, 25),
+    LOCKS: ShareRange(100, 100, 4_000, 10_000),
+}
+
 _BY_DURATION: Final = "by_duration:"
 _DURATION: Final = re.compile(
     r"P(?:(\d{1,9})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})(?:\.(\d{1,9}))?S)?)?",
@@ -46,7 +72,41 @@ class ShareLimits:
     renews: bool = True
 
 
+def of_all(name: str) -> str:
+    """
+    >>> of_all("share.record.lock.duration.ms")
+    'group.share.record.lock.duration.ms'
+    """
+    return f"group.{name}"
+
+
+def least_of(name: str) -> str:
+    """
+    >>> least_of("share.record.lock.duration.ms"), greatest_of("share.record.lock.duration.ms")
+    ('group.share.min.record.lock.duration.ms', 'group.share.max.record.lock.duration.ms')
+    """
+    return name.replace("share.", "group.share.min.", 1)
+
+
+def greatest_of(name: str) -> str:
+    return name.replace("share.", "group.share.max.", 1)
+
+
+def bounds_of(brokers: Mapping[str, str], name: str) -> tuple[int, int]:
+    """In: `brokers`: what is set for all of them."""
+    known = RANGES[name]
+    return int(brokers.get(least_of(name), known.least)), int(brokers.get(greatest_of(name), known.greatest))
+
+
+def in_force(brokers: Mapping[str, str], group: Mapping[str, str]) -> dict[str, str]:
+    """What holds for a group: what it says itself, or all brokers say, or the default."""
+    usual = {name: brokers.get(of_all(name), value) for name, value in DEFAULTS.items()}
+    return {name: group.get(name, value) for name, value in usual.items()}
+
+
 def limits_of(settings: Mapping[str, str]) -> ShareLimits:
+    """In: `settings`: those that are `in_force`."""
+
     def value(name: str) -> str:
         return settings.get(name, DEFAULTS[name])
 

@@ -47,10 +47,10 @@ class ShareTurn(NamedTuple):
 
 
 class ShareSessions:
-    """State: the sessions. Not for several threads at once."""
+    """State: the sessions, and how many there may be. Not for several threads at once."""
 
     def __init__(self, sessions_max: int = SHARE_SESSIONS_MAX) -> None:
-        self._sessions_max = sessions_max
+        self.sessions_max = sessions_max
         self._sessions: dict[ShareMember, _Session] = {}
         self._places = 0
 
@@ -77,7 +77,7 @@ class ShareSessions:
 
     def _begin(self, member: ShareMember, connection: Hashable, named: Sequence[SharePlace]) -> ShareTurn:
         self._end(member)
-        if len(self._sessions) >= self._sessions_max or self._places + len(named) > _PLACES_MAX:
+        if len(self._sessions) >= self.sessions_max or self._places + len(named) > _PLACES_MAX:
             return ShareTurn(error=ErrorCode.share_session_limit_reached)
         session = self._sessions[member] = _Session(FIRST_EPOCH + 1, connection)
         self._change(session, named, ())

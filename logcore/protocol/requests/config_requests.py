@@ -10,8 +10,9 @@ from millstream.errors import LogError
 
 from ...cores.expiry import DEFAULT as USUAL_EXPIRY
 from ...cores.groups import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
+from ...cores.share_settings import OF_ALL, of_all
 from ...error_codes import ErrorCode
-from ...errors import InvalidTopic, UnknownTopic
+from ...errors import InvalidSetting, InvalidTopic, UnknownTopic
 from ...log_settings import ALL_BROKERS, ALL_TOPICS, of_broker, of_group
 from ...topic_settings import SETTINGS
 from ..fetch_sessions import SLOTS
@@ -136,7 +137,8 @@ def _of_broker(broker: Desk, node: int | None, documented: bool) -> Iterable[Fie
             (SettingOrigin.BROKER, own.get(setting.name)),
             (SettingOrigin.ALL_BROKERS, everywhere.get(setting.name)),
         )
-        if any(value is not None for _, value in given):
+        of_shares = node is not None and setting.name.startswith(OF_ALL)  # in Kafka a broker's own configuration
+        if of_shares or any(value is not None for _, value in given):
             yield described(setting, given, documented=documented)
     if node is not None:
         yield from (fixed(name, value, usual) for name, (value, usual) in _configured(broker, node).items())
@@ -164,8 +166,13 @@ def _configured(broker: Desk, node: int) -> Mapping[str, tuple[object, object | 
 
 def _of_group(broker: Desk, name: str, documented: bool) -> Iterable[Fields]:
     settings = broker.log.settings(of_group(name))
+    brokers = broker.log.settings(ALL_BROKERS)
     for setting in OF_GROUPS.values():
-        yield described(setting, [(SettingOrigin.GROUP, settings.get(setting.name))], documented=documented)
+        given = [
+            (SettingOrigin.GROUP, settings.get(setting.name)),
+            (SettingOrigin.ALL_BROKERS, brokers.get(of_all(setting.name))),
+        ]
+        yield described(setting, given, documented=documented)
 
 
 def _check_group(broker: Desk, peer: Peer, name: str) -> None:
@@ -279,7 +286,9 @@ def _change(broker: Desk, asked: _Asked, peer: Peer, change: _Change[_Asked], *,
     before = {key: value for key, value in broker.log.settings(resource).items() if key in known}
     after = change(asked, before)
     changes = {key: after.get(key) for key in sorted({*before, *after}) if before.get(key) != after.get(key)}
-    check_changes(known, before, changes)
+    if known is OF_BROKERS and resource != ALL_BROKERS and any(key.startswith(OF_ALL) for key in changes):
+        raise InvalidSetting("share groups are no matter of one broker", hint="Set it for all: leave the name empty.")
+    check_changes(known, before, changes, broker.log.settings(ALL_BROKERS))
     check_room(broker.log, resource, changes)
     if not only_check:
         broker.log.change_settings(resource, changes)

@@ -11,11 +11,11 @@ from millstream.errors import LogError
 from ...client import TopicPartition
 from ...cores.group_messages import ConsumerBeat, MemberDescription
 from ...cores.share_groups import SHARE, ShareHeartbeat
-from ...cores.share_settings import HEARTBEAT_MS, SESSION_MS
+from ...cores.share_settings import HEARTBEAT_MS, SESSION_MS, SIZE_MAX, in_force
 from ...cores.subscriptions import decode_assignment, topics_of
 from ...error_codes import ErrorCode
 from ...errors import OffsetOutOfRange
-from ...log_settings import of_group
+from ...log_settings import ALL_BROKERS, of_group
 from ...replication.replica.replica_messages import PartitionId
 from ...replication.shards.share_messages import (
     AskShareOffsets,
@@ -26,7 +26,7 @@ from ...replication.shards.share_messages import (
     ShareOffsets,
 )
 from ..kafka_service import Desk
-from ..other_settings import OF_GROUPS, value_of
+from ..other_settings import OF_BROKERS, value_of
 from ..security.access import check_readable, check_visible, may_see_all
 from ..security.peer import Peer
 from ..setting_limits import NAME_BYTES_MAX
@@ -59,7 +59,8 @@ def share_group_heartbeat(broker: Desk, request: ShareGroupHeartbeatRequest, pee
         return {"error_code": ErrorCode.topic_authorization_failed, "member_id": request.member_id or None}
     if len(request.member_id.encode()) > NAME_BYTES_MAX:
         return {"error_code": ErrorCode.invalid_request, "member_id": None}
-    settings = broker.log.settings(of_group(request.group_id))
+    brokers = broker.log.settings(ALL_BROKERS)
+    settings = in_force(brokers, broker.log.settings(of_group(request.group_id)))
     beat = ShareHeartbeat(
         request.group_id,
         request.member_id,
@@ -67,8 +68,9 @@ def share_group_heartbeat(broker: Desk, request: ShareGroupHeartbeatRequest, pee
         peer.client_id,
         peer.remote[0],
         request.subscribed_topic_names,
-        value_of(OF_GROUPS, settings, SESSION_MS),
-        value_of(OF_GROUPS, settings, HEARTBEAT_MS),
+        int(settings[SESSION_MS]),
+        int(settings[HEARTBEAT_MS]),
+        value_of(OF_BROKERS, brokers, SIZE_MAX),
     )
     try:
         answer = broker.log.shares.ask_here(request.group_id, beat, ConsumerBeat)

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from millstream.errors import LogError
 
 from ...client import Isolation, Offsets, TopicPartition
-from ...cores.share_settings import DEFAULTS, RESET, duration_ms, is_committed_only
+from ...cores.share_settings import DEFAULTS, RESET, SESSIONS_MAX, duration_ms, in_force, is_committed_only
 from ...error_codes import ErrorCode
 from ...errors import NotNow, OffsetOutOfRange, UnknownTopicId
-from ...log_settings import of_group
+from ...log_settings import ALL_BROKERS, of_group
 from ...records.batch import HEADER_SIZE, Buffer, read_header
 from ...replication.replica.replica_messages import PartitionId
 from ...replication.shards.share_messages import (
@@ -43,6 +43,7 @@ from ...replication.shards.share_messages import (
 from ...storage.timestamps import first_at_or_after
 from ..connection import KafkaRequest
 from ..kafka_service import Desk, KafkaService
+from ..other_settings import OF_BROKERS, value_of
 from ..retries import RETRIABLE
 from ..security.access import check_readable
 from ..security.peer import Peer
@@ -128,6 +129,7 @@ async def share_fetch(broker: KafkaService, request: ShareFetchRequest, peer: Pe
         if topic.topic_id is not None
         for number in topic.partitions
     ]
+    broker.share_sessions.sessions_max = value_of(OF_BROKERS, broker.log.settings(ALL_BROKERS), SESSIONS_MAX)
     turn = broker.share_sessions.fetch(member, request.share_session_epoch, peer.id, _named(request.topics), forgotten)
     if turn.error is not ErrorCode.none:
         return {"error_code": turn.error}
@@ -212,7 +214,7 @@ class _ShareFetch:
         self._member = member
         self._turn = turn
         self._peer = peer
-        self._settings = broker.log.settings(of_group(member.group))
+        self._settings = in_force(broker.log.settings(ALL_BROKERS), broker.log.settings(of_group(member.group)))
         self.lock_ms = 0
 
     # Acknowledging

@@ -12,9 +12,9 @@ from typing import Final
 from ...cores.all_groups import AllGroups
 from ...cores.share_groups import ShareHeartbeat
 from ...cores.share_partition import AckBatch, LoggedBatch, ShareFault, SharePartition
-from ...cores.share_settings import ShareLimits, limits_of
+from ...cores.share_settings import ShareLimits, in_force, limits_of
 from ...error_codes import ErrorCode
-from ...log_settings import of_group
+from ...log_settings import ALL_BROKERS, of_group
 from ...records.key_values import KeyValue
 from ..machine import RequestId
 from ..replica.replica_messages import PartitionId, Problem, Refused
@@ -66,7 +66,8 @@ class ShareShard:
         self._renew_deadline()
 
     def _limits(self, group: str) -> ShareLimits:
-        return limits_of(self._log.image.configs.get(of_group(group), {}))
+        configs = self._log.image.configs
+        return limits_of(in_force(configs.get(ALL_BROKERS, {}), configs.get(of_group(group), {})))
 
     # Requests
 

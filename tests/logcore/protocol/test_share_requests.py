@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
+from enum import IntEnum
 from typing import Any
 
 import pytest
@@ -87,6 +88,24 @@ def spans(answer: Any) -> list[tuple[int, int, int]]:
     ]
 
 
+class Resource(IntEnum):
+    BROKER = 4
+    GROUP = 32
+
+
+def set_of(member: Member, kind: Resource, name: str, settings: dict[str, str]) -> ErrorCode:
+    changes = [{"name": name, "config_operation": 0, "value": value} for name, value in settings.items()]
+    resource = {"resource_type": kind, "resource_name": name, "configs": changes}
+    (found,) = member.channels.ask(Api.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]}).responses
+    return found.error_code
+
+
+def lock_ms(log: Log, member: Member) -> int:
+    """For how long a record is the member's."""
+    log.append("t", 0, rows(b"a"))
+    return int(member.fetch().acquisition_lock_timeout / timedelta(milliseconds=1))
+
+
 def entry(answer: Any) -> Any:
     ((found,),) = [topic.partitions for topic in answer.responses]
     return found
@@ -158,18 +177,84 @@ def test_what_is_not_there_is_refused(log: Log, server: LogServer, member: Membe
 
 def test_settings_of_share_groups_are_checked(server: LogServer, member: Member) -> None:
     def set_to(name: str, value: str) -> ErrorCode:
-        change = {"name": name, "config_operation": 0, "value": value}
-        resource = {"resource_type": 32, "resource_name": GROUP, "configs": [change]}
-        (found,) = member.channels.ask(Api.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]}).responses
-        return found.error_code
+        return set_of(member, Resource.GROUP, GROUP, {name: value})
 
     assert set_to("share.auto.offset.reset", "by_duration:PT1H") is ErrorCode.none
     assert set_to("share.auto.offset.reset", "sometimes") is ErrorCode.invalid_config
-    assert set_to("share.record.lock.duration.ms", "1000") is ErrorCode.none
-    assert set_to("share.record.lock.duration.ms", "999") is ErrorCode.invalid_config
+    assert set_to("share.record.lock.duration.ms", "15000") is ErrorCode.none
+    assert set_to("share.record.lock.duration.ms", "14999") is ErrorCode.invalid_config
+    assert set_to("share.record.lock.duration.ms", "60000") is ErrorCode.none
+    assert set_to("share.record.lock.duration.ms", "60001") is ErrorCode.invalid_config
     assert set_to("share.isolation.level", "serializable") is ErrorCode.invalid_config
     assert set_to("share.heartbeat.interval.ms", "45000") is ErrorCode.invalid_config  # not below the session
-    assert set_to("share.delivery.count.limit", "0") is ErrorCode.invalid_config
+    assert set_to("share.delivery.count.limit", "1") is ErrorCode.invalid_config
+
+
+def test_all_brokers_say_what_groups_may_set_and_what_holds_for_the_others(
+    log: Log, server: LogServer, member: Member
+) -> None:
+    def all_brokers(**settings: str) -> ErrorCode:
+        named = {f"group.share.{name.replace('_', '.')}": value for name, value in settings.items()}
+        return set_of(member, Resource.BROKER, "", named)
+
+    assert all_brokers(record_lock_duration_ms="5000") is ErrorCode.invalid_config  # groups could not set it
+    assert all_brokers(min_record_lock_duration_ms="999") is ErrorCode.invalid_config
+    assert all_brokers(record_lock_duration_ms="5000", min_record_lock_duration_ms="1000") is ErrorCode.none
+    assert lock_ms(log, member) == 5_000
+    assert set_of(member, Resource.GROUP, GROUP, {"share.record.lock.duration.ms": "1000"}) is ErrorCode.none
+    assert lock_ms(log, member) == 1_000
+    assert set_of(member, Resource.BROKER, "1", {"group.share.max.size": "3"}) is ErrorCode.invalid_config
+    assert all_brokers(max_size="1001") is ErrorCode.invalid_config
+
+
+def test_a_share_group_has_so_many_members_as_brokers_allow(server: LogServer, member: Member) -> None:
+    assert set_of(member, Resource.BROKER, "", {"group.share.max.size": "2"}) is ErrorCode.none
+    second, third = Member(server, "b"), Member(server, "c")
+    try:
+        assert second.beat().error_code is ErrorCode.none
+        assert third.beat().error_code is ErrorCode.group_max_size_reached
+        assert set_of(member, Resource.BROKER, "", {"group.share.max.size": "3"}) is ErrorCode.none
+        assert third.beat().error_code is ErrorCode.none
+    finally:
+        second.channels.close()
+        third.channels.close()
+
+
+def test_a_node_keeps_so_many_share_sessions_as_brokers_allow(server: LogServer, member: Member) -> None:
+    assert set_of(member, Resource.BROKER, "", {"group.share.max.share.sessions": "1"}) is ErrorCode.none
+    assert member.fetch().error_code is ErrorCode.none
+    second = Member(server, "b")
+    try:
+        second.beat()
+        assert second.fetch().error_code is ErrorCode.share_session_limit_reached
+    finally:
+        second.channels.close()
+
+
+def test_a_broker_describes_what_holds_for_share_groups_also_where_nothing_is_set(member: Member) -> None:
+    """The names and defaults of Apache Kafka 4.3."""
+    asked = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
+    (found,) = member.channels.ask(Api.DESCRIBE_CONFIGS, {"resources": [asked]}).results
+    values = {each.name: each.value for each in found.configs if each.name.startswith("group.share.")}
+    assert values == {
+        "group.share.session.timeout.ms": "45000",
+        "group.share.min.session.timeout.ms": "45000",
+        "group.share.max.session.timeout.ms": "60000",
+        "group.share.heartbeat.interval.ms": "5000",
+        "group.share.min.heartbeat.interval.ms": "5000",
+        "group.share.max.heartbeat.interval.ms": "15000",
+        "group.share.record.lock.duration.ms": "30000",
+        "group.share.min.record.lock.duration.ms": "15000",
+        "group.share.max.record.lock.duration.ms": "60000",
+        "group.share.delivery.count.limit": "5",
+        "group.share.min.delivery.count.limit": "2",
+        "group.share.max.delivery.count.limit": "10",
+        "group.share.partition.max.record.locks": "2000",
+        "group.share.min.partition.max.record.locks": "100",
+        "group.share.max.partition.max.record.locks": "4000",
+        "group.share.max.size": "200",
+        "group.share.max.share.sessions": "2000",
+    }
 
 
 def test_who_asks_for_consumer_groups_sees_no_share_groups(log: Log, member: Member) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +19,11 @@ from ..clients import outside
 from .serving import JAVA_OPTIONS, Product, ProductCluster, classpath, compiled
 
 _QUIETLY: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+_BROKER: Final = 4
+_GROUP: Final = 32
+_SHORT_LOCKS: Final = {"group.share.min.record.lock.duration.ms": "1000"}
 _THEIR_SETTINGS: Final = {
-    "group.share.min.record.lock.duration.ms": "1000",
+    **_SHORT_LOCKS,
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
@@ -48,8 +51,12 @@ def shares(tmp_path: Path) -> Shares:
 
 
 def begin_at_the_earliest(product: Product, group: str) -> None:
-    change = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
-    resource = {"resource_type": 32, "resource_name": group, "configs": [change]}
+    _configure(product, _GROUP, group, {"share.auto.offset.reset": "earliest"})
+
+
+def _configure(product: Product, kind: int, name: str, settings: Mapping[str, str]) -> None:
+    changes = [{"name": each, "config_operation": 0, "value": value} for each, value in settings.items()]
+    resource = {"resource_type": kind, "resource_name": name, "configs": changes}
     channels = Channels(Address("127.0.0.1", product.port))
     assert channels.ask(Api.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]}).responses[0].error_code == 0
     channels.close()
@@ -58,6 +65,7 @@ def begin_at_the_earliest(product: Product, group: str) -> None:
 @pytest.fixture
 def product(tmp_path: Path) -> Iterator[Product]:
     with Product(tmp_path / "data") as running:
+        _configure(running, _BROKER, "", _SHORT_LOCKS)
         yield running
         assert "Traceback" not in running.said
 
@@ -112,6 +120,7 @@ def test_what_was_decided_outlives_a_kill(shares: Shares, product: Product) -> N
 @pytest.mark.timeout(1800)
 def test_every_case_holds_on_three_nodes_and_after_a_kill(shares: Shares, tmp_path: Path) -> None:
     with ProductCluster(tmp_path) as cluster:
+        _configure(cluster.nodes[0], _BROKER, "", _SHORT_LOCKS)
         assert shares(cluster.address, "cases") == []
         assert shares(cluster.address, "before") == []
         cluster.nodes[0].end()
