@@ -67,21 +67,22 @@ class AppendLanes:
         self._pool.shutdown()
 
     def _run(self, where: TopicPartition) -> None:
-        while (piece := self._next(where)) is not None:
+        """One piece: partitions take turns where there are more of them than threads."""
+        with self._changed:
+            piece = self._waiting[where].popleft() if self._has_next(where) else None
+        if piece is not None:
             try:
                 piece.work()
             except BaseException as error:
                 with self._changed:
                     self._failure = self._failure or error
-            with self._changed:
-                self._size -= piece.size
-                self._changed.notify_all()
-
-    def _next(self, where: TopicPartition) -> _Piece | None:
         with self._changed:
-            waiting = self._waiting.get(where)
-            if waiting and self._failure is None:
-                return waiting.popleft()
-            self._busy.discard(where)
+            self._size -= 0 if piece is None else piece.size
+            if self._has_next(where):
+                self._pool.submit(self._run, where)
+            else:
+                self._busy.discard(where)
             self._changed.notify_all()
-            return None
+
+    def _has_next(self, where: TopicPartition) -> bool:
+        return bool(self._waiting.get(where)) and self._failure is None
