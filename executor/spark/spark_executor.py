@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import structlog
 
 from millstream.errors import MillstreamError
 
@@ -26,16 +29,22 @@ from ..queries.start_offsets import StartSettings
 from ..state.temporary_folders import TemporaryFolder
 from .alignment import remove_run_topics
 from .spark_jobs import MakeJobs, SparkJobs
-from .spark_query import SparkQuery
-from .spark_session import require_spark, spark_session
+from .spark_query import IDLE_S, SparkQuery
+from .spark_session import end_session, require_spark, spark_session
 from .spark_settings import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+log = structlog.get_logger()
+
 OpenSession = Callable[[SparkSettings], "SparkSession"]
+EndSession = Callable[[], None]
 
 LOOK_S = 5.0  # how often it is asked whether jobs wait for executors
+REGISTER_S = 60.0  # without executors for so long, the application registers anew; doubles each time until it has some
+REGISTER_MAX_S = 1_800.0
+END_S = 3.0  # how long Spark may take to end when the executor closes
 
 
 class SparkExecutor:
@@ -43,8 +52,11 @@ class SparkExecutor:
 
     In: `data_directory`: for caches of state, one folder per query; None takes a temporary one. `properties`:
     those that begin with `spark.` configure Spark (`spark.master`: `local[*,4]`); `millstream.spark.bootstrap.servers`
-    says where its tasks reach the log, if that is not this process. `session`, `jobs`: what opens Spark, and what runs
-    the batches of a query in it.
+    says where its tasks reach the log, if that is not this process. `session`, `end`, `jobs`: what opens Spark, what
+    ends it, and what runs the batches of a query in it.
+
+    On a cluster, Spark ends with the executor: the application of a server that runs no queries any more would keep
+    the cores from the server that has taken them over.
     """
 
     def __init__(
@@ -54,9 +66,11 @@ class SparkExecutor:
         properties: Mapping[str, str] | None = None,
         *,
         session: OpenSession = spark_session,
+        end: EndSession = end_session,
         jobs: MakeJobs = SparkJobs,
     ) -> None:
         self._open_session = session
+        self._end_session = end
         self._jobs = jobs
         self._client = client
         self._temporary = TemporaryFolder("spark") if data_directory is None else None
@@ -68,6 +82,8 @@ class SparkExecutor:
         self._guard = threading.Lock()
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
+        self._register_after_s = REGISTER_S
+        self._registered_at = time.monotonic()
 
     def start(self, query: PersistentQuery) -> None:
         """Raises `SparkUnavailable`."""
@@ -131,6 +147,10 @@ class SparkExecutor:
             query.ask_to_stop()
         for query in queries:
             query.stop()
+        if not self._settings.is_local:
+            ending = threading.Thread(target=self._end, name="spark-end", daemon=True)
+            ending.start()
+            ending.join(END_S)  # a driver that hangs does not answer, and nobody can make it
         if self._server is not None:
             self._server.stop()
             self._server = None
@@ -145,9 +165,30 @@ class SparkExecutor:
 
     def _look(self) -> None:
         while not self._closing.wait(LOOK_S):
+            waited_s: list[float] = []
             for query in list(self._queries.values()):
                 with contextlib.suppress(Exception):  # the driver has gone: the query notices it by itself
-                    query.look()
+                    found = query.look()
+                    waited_s += [] if found is None else [found]
+            self._register_anew(min(waited_s, default=0.0))
+
+    def _register_anew(self, waited_s: float) -> None:
+        """A standalone master that was started again without its memory does not know the application, which never asks
+        it: Spark would wait for executors without end. In: for how long no query has had one."""
+        if waited_s < IDLE_S:
+            if waited_s:
+                self._register_after_s = REGISTER_S
+            return
+        since_s = time.monotonic() - self._registered_at
+        if self._settings.is_standalone and min(waited_s, since_s) >= self._register_after_s:
+            log.warning("Spark has no executors for us: the application registers anew", seconds=int(waited_s))
+            self._register_after_s = min(2 * self._register_after_s, REGISTER_MAX_S)
+            self._registered_at = time.monotonic()
+            self._end()
+
+    def _end(self) -> None:
+        with contextlib.suppress(Exception):  # it has ended
+            self._end_session()
 
     def _session(self) -> SparkSession:
         return self._open_session(self._settings)

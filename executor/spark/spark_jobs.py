@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..errors import SparkUnavailable
 from .batches import Round
 from .bucket import Report
 from .job_stages import PIECE_SCHEMA, REPORT_SCHEMA, ApplyStage, ReadAndApplyStage, ReadStage
@@ -72,8 +73,13 @@ class SparkJobs:
         """What each bucket did that the round has rows of. Spark's errors pass through."""
         count, records = len(self._spec.stages.subplans), f"{round_.record_count:,} records"
         part = f", part {round_.subplan + 1} of {count}" if count > 1 else ""
-        with self._described(f"{self._spec.query_id}: {records}{part}"):
-            return [Report(**row.asDict()) for row in self._reports(round_).collect()]
+        try:
+            with self._described(f"{self._spec.query_id}: {records}{part}"):
+                return [Report(**row.asDict()) for row in self._reports(round_).collect()]
+        except (AttributeError, AssertionError) as error:
+            if self._context._jsc is None:  # all that PySpark says of it is that None has no attributes
+                raise SparkUnavailable("Spark was ended, and is started again") from error
+            raise
 
     def cancel(self) -> None:
         """Ends the job that is under way; `run` raises then."""

@@ -139,9 +139,9 @@ class SparkQuery:
             }
         return QueryStatus(self.query_id, self._state, self.metrics, positions, lag, self._error, "spark")
 
-    def look(self) -> None:
+    def look(self) -> float | None:
         """Says in the status whether the batch waits for executors. Call it every few seconds; it asks Spark, so it may
-        take long."""
+        take long. Out: for how many seconds no task of the batch has run; None without a batch."""
         jobs, since = self._jobs, self._job_since
         counts = None if jobs is None or since is None else jobs.tasks()
         now = time.monotonic()
@@ -149,9 +149,11 @@ class SparkQuery:
             self._seen = since, counts, now
         waited_s = now - self._seen[2]
         with self._changed:
-            if counts is not None and self._job_since == since:
-                waits = waited_s >= IDLE_S
-                self._error = f"no executor of Spark has taken the batch for {int(waited_s)} s" if waits else None
+            if counts is None or self._job_since != since:
+                return None
+            waits = waited_s >= IDLE_S
+            self._error = f"no executor of Spark has taken the batch for {int(waited_s)} s" if waits else None
+        return waited_s
 
     def run_available(self, stops: Sequence[Positions] | None = None) -> None:
         """Processes what is there, in the caller's thread; for queries that were not started. In: `stops`: reads up to

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _USE_DUCKDB = "Or run the query on DuckDB, which needs neither: SET 'millstream.executor'='duckdb';"
 _guard = threading.Lock()
 _sessions: dict[str, SparkSession] = {}
+_own: list[Any] = []
+"""The context that was made here, if one was."""
 
 
 def require_spark() -> None:
@@ -59,6 +61,15 @@ def spark_session(settings: SparkSettings) -> SparkSession:
         return _sessions["session"]
 
 
+def end_session() -> None:
+    """Gives a cluster its executors back; whoever needs Spark again gets another session. A Spark that the process had
+    before is left alone."""
+    with _guard:
+        session = _sessions.pop("session", None)
+    if session is not None and session.sparkContext in _own:
+        session.stop()
+
+
 def _open_session(settings: SparkSettings) -> SparkSession:
     master = _with_retries(settings.master)
     local = settings.is_local
@@ -73,6 +84,7 @@ def _open_session(settings: SparkSettings) -> SparkSession:
         builder = builder.config(name, value)
     compiling = threading.Thread(target=warm_up, name="millstream-warm-up", daemon=True)
     compiling.start()  # once here, and not in each of Spark's processes at the same time
+    before = importlib.import_module("pyspark").SparkContext._active_spark_context
     try:
         session: SparkSession = builder.getOrCreate().newSession()
     except Exception as error:
@@ -81,6 +93,8 @@ def _open_session(settings: SparkSettings) -> SparkSession:
             hint=f"Check the properties that begin with spark. {_USE_DUCKDB}",
         ) from error
     compiling.join()
+    if session.sparkContext is not before:
+        _own[:] = [session.sparkContext]
     atexit.register(session.stop)
     session.sparkContext.setLogLevel(settings.log_level)
     for name, value in _SESSION_SETTINGS.items():

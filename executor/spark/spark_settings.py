@@ -34,3 +34,8 @@ class SparkSettings:
     def is_local(self) -> bool:
         """Whether its tasks run in this process's machine."""
         return self.master.startswith("local")
+
+    @property
+    def is_standalone(self) -> bool:
+        """Whether the cluster is Spark's own."""
+        return self.master.startswith("spark://")
