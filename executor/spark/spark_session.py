@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib
 import importlib.util
 import os
@@ -20,6 +21,7 @@ from ...sql.settings.property_table import SPARK_LOG_LEVEL, SPARK_MASTER
 from ..errors import SparkUnavailable
 from ..formats.compiled.warm_up import warm_up
 from ..state.temporary_folders import TemporaryFolder
+from . import unpacking
 from .spark_settings import SparkSettings
 from .spark_trouble import first_line
 
@@ -100,7 +102,7 @@ def _open_session(settings: SparkSettings) -> SparkSession:
     for name, value in _SESSION_SETTINGS.items():
         session.conf.set(name, value)
     if not local:
-        session.sparkContext.addPyFile(str(_package_archive()))
+        session.sparkContext.addPyFile(str(package_archive()))
     return session
 
 
@@ -165,25 +167,42 @@ def _forget_dead_driver() -> None:
         context._gateway = context._jvm = None
 
 
-def _package_archive() -> Path:
-    """This package as a zip, for hosts on which it is not installed. Its dependencies have to be there."""
-    face = importlib.import_module("millstream")
+_PACKAGES = ("sql", "planner", "executor", "logcore")
+_TRAVELS = (".py", ".lark", ".typed")
+_STAND_IN = "from millstream_unpacking import enter\n\nenter(__loader__.archive)\n"
+_MADE = (2000, 1, 1, 0, 0, 0)  # of all files: the same package is the same archive, so it is unpacked once
+
+
+@functools.cache
+def package_archive() -> Path:
+    """Where it is, until the process ends."""
     folder = TemporaryFolder("package")
     atexit.register(folder.remove)
     path = folder.path / "millstream.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        _add_package(archive, Path("millstream"), [Path(folder) for folder in face.__path__])
-        for name in ("sql", "planner", "executor", "logcore"):
-            package = importlib.import_module(f"millstream.{name}")
-            _add_package(archive, Path("millstream", name), [Path(folder) for folder in package.__path__])
+    write_archive(path)
     return path
 
 
-def _add_package(archive: zipfile.ZipFile, name: Path, folders: list[Path]) -> None:
-    known = set(archive.namelist())
-    for folder in folders:
-        for file in sorted(folder.rglob("*")):
-            target = str(name / file.relative_to(folder))
-            if file.suffix in (".py", ".lark", ".typed") and target not in known:
-                archive.write(file, target)
-                known.add(target)
+def write_archive(path: Path) -> None:
+    """This package, for the hosts of a cluster: they run what the server runs, whatever they have installed. What it
+    depends on has to be there."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        _add(archive, "millstream_unpacking.py", Path(unpacking.__file__).read_bytes())
+        _add(archive, "millstream/__init__.py", _STAND_IN.encode())
+        for name, file in sorted(_files().items()):
+            _add(archive, f"{unpacking.INSIDE}/{name}", file.read_bytes())
+
+
+def _files() -> dict[str, Path]:
+    """What travels, by its name below the folder that Python imports from."""
+    found: dict[str, Path] = {}
+    for name in ("millstream", *(f"millstream.{package}" for package in _PACKAGES)):
+        for folder in map(Path, importlib.import_module(name).__path__):
+            for file in folder.rglob("*"):
+                if file.suffix in _TRAVELS:
+                    found.setdefault(str(Path(*name.split("."), file.relative_to(folder))), file)
+    return found
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    archive.writestr(zipfile.ZipInfo(name, _MADE), data, zipfile.ZIP_DEFLATED)
