@@ -29,7 +29,7 @@ from ..queries.start_offsets import StartSettings
 from ..state.temporary_folders import TemporaryFolder
 from .alignment import remove_run_topics
 from .spark_jobs import MakeJobs, SparkJobs
-from .spark_query import IDLE_S, SparkQuery
+from .spark_query import SparkQuery
 from .spark_session import end_session, require_spark, spark_session
 from .spark_settings import SparkSettings
 
@@ -42,7 +42,7 @@ OpenSession = Callable[[SparkSettings], "SparkSession"]
 EndSession = Callable[[], None]
 
 LOOK_S = 5.0  # how often it is asked whether jobs wait for executors
-REGISTER_S = 60.0  # without executors for so long, the application registers anew; doubles each time until it has some
+REGISTER_S = 60.0  # without executors for so long, the application registers anew; doubles until a batch is done
 REGISTER_MAX_S = 1_800.0
 END_S = 3.0  # how long Spark may take to end when the executor closes
 
@@ -164,21 +164,22 @@ class SparkExecutor:
             self._watcher.start()
 
     def _look(self) -> None:
+        done = 0
         while not self._closing.wait(LOOK_S):
             waited_s: list[float] = []
-            for query in list(self._queries.values()):
+            queries = list(self._queries.values())
+            for query in queries:
                 with contextlib.suppress(Exception):  # the driver has gone: the query notices it by itself
                     found = query.look()
                     waited_s += [] if found is None else [found]
+            before, done = done, sum(query.metrics.batches for query in queries)
+            if done > before:
+                self._register_after_s = REGISTER_S
             self._register_anew(min(waited_s, default=0.0))
 
     def _register_anew(self, waited_s: float) -> None:
         """A standalone master that was started again without its memory does not know the application, which never asks
         it: Spark would wait for executors without end. In: for how long no query has had one."""
-        if waited_s < IDLE_S:
-            if waited_s:
-                self._register_after_s = REGISTER_S
-            return
         since_s = time.monotonic() - self._registered_at
         if self._settings.is_standalone and min(waited_s, since_s) >= self._register_after_s:
             log.warning("Spark has no executors for us: the application registers anew", seconds=int(waited_s))

@@ -72,7 +72,7 @@ def test_an_application_that_the_master_has_forgotten_registers_anew(
     log: LogClient, on_cluster: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name, seconds in (
-        (spark_executor, "LOOK_S", 0.02), (spark_executor, "IDLE_S", 0.02), (spark_query, "IDLE_S", 0.02),
+        (spark_executor, "LOOK_S", 0.02), (spark_executor, "REGISTER_S", 0.5), (spark_query, "IDLE_S", 0.02),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, seconds)
     on_cluster.executor._register_after_s = 0.3
@@ -84,6 +84,7 @@ def test_an_application_that_the_master_has_forgotten_registers_anew(
     eventually(lambda: on_cluster.ended)
     eventually(lambda: contents(log, "SPARK"))
     assert on_cluster.executor.status(query).state == "RUNNING"
+    eventually(lambda: on_cluster.executor._register_after_s == 0.5)  # the next outage is another one
 
 
 def test_an_application_with_executors_is_left_alone(
