@@ -55,6 +55,10 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
+TopicConfig = Mapping[str, str] | None
+"""What differs from the defaults, by Kafka's property names; None is nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     """`config` holds what differs from the defaults, by Kafka's property names."""
@@ -191,14 +195,8 @@ class LogClient(Protocol):
         """What it can do. It may ask the log, once. Raises `LogUnavailable`."""
         ...
 
-    def create_topic(
-        self,
-        name: str,
-        partition_count: int,
-        config: Mapping[str, str] | None = None,
-        replication_factor: int | None = None,
-    ) -> None:
-        """In: `replication_factor`: None is what the log does by default. Raises `TopicExists`, `InvalidTopic` for a
+    def create_topic(self, name: str, partition_count: int, config: TopicConfig = None, replicas: int = 0) -> None:
+        """In: `replicas`: 0 is what the log does by default. Raises `TopicExists`, `InvalidTopic` for a
         name that Kafka would refuse, `InvalidReplicationFactor` for more replicas than there are nodes."""
         ...
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from millstream.errors import LogError
 
-from .client import Offsets, Topic, TopicPartition
+from .client import Offsets, Topic, TopicConfig, TopicPartition
 from .clients.remote_admin import OF_THE_BROKER
 from .clients.remote_producer import RemoteTransactionalProducer
 from .cluster.alone_again import become_alone
@@ -76,20 +76,14 @@ class Log(NodeLog):
             raise UnknownTopic(f'topic "{topic}" does not exist')
         return found.partition_count
 
-    def create_topic(
-        self,
-        name: str,
-        partition_count: int,
-        config: Mapping[str, str] | None = None,
-        replication_factor: int | None = None,
-    ) -> None:
+    def create_topic(self, name: str, partition_count: int, config: TopicConfig = None, replicas: int = 0) -> None:
         served = self._known()
-        asked = TopicCreation(name, partition_count, dict(config or {}), replication_factor or OF_THE_BROKER)
+        asked = TopicCreation(name, partition_count, dict(config or {}), replicas or OF_THE_BROKER)
         try:
             self.parts.serving.layout.create_topic(asked)
         except NotNow:
             if served.topic(name) is None:
-                super().create_topic(name, partition_count, config, replication_factor)
+                super().create_topic(name, partition_count, config, replicas)
 
     def _known(self) -> ClusterLog:
         """Raises `LogClosed`."""

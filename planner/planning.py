@@ -41,13 +41,13 @@ class PlanningContext:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """`config`: Kafka's properties of a topic, as far as they are not the defaults. `replicas`: None is what the log
+    """`config`: Kafka's properties of a topic, as far as they are not the defaults. `replicas`: 0 is what the log
     does by default."""
 
     name: str
     partition_count: int
     config: Mapping[str, str] = field(default_factory=dict)
-    replicas: int | None = None
+    replicas: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from ..client import TopicPartition
+from ..client import TopicConfig, TopicPartition
 from ..error_codes import ErrorCode
 from ..errors import InvalidTopic, TopicExists, UnknownTopic
 from ..protocol.routing import Router
@@ -32,20 +32,14 @@ class RemoteAdmin:
         self._router = router
         self._replication_factor = replication_factor
 
-    def create_topic(
-        self,
-        name: str,
-        partition_count: int,
-        config: Mapping[str, str] | None = None,
-        replication_factor: int | None = None,
-    ) -> None:
+    def create_topic(self, name: str, partition_count: int, config: TopicConfig = None, replicas: int = 0) -> None:
         """Against a cluster it returns once the topic can be written to: who asks next finds it. Where an answer was
         lost, a topic of this name and so many partitions is the one that was asked for."""
         configs = [{"name": key, "value": value} for key, value in (config or {}).items()]
         topic = {
             "name": name,
             "num_partitions": partition_count,
-            "replication_factor": replication_factor or self._replication_factor,
+            "replication_factor": replicas or self._replication_factor,
             "configs": configs,
         }
         fields = {"topics": [topic], "timeout": _TIMEOUT}

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final, Self
 
 from ..capabilities import MILLSTREAM, LogCapabilities
-from ..client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
+from ..client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicConfig, TopicPartition
 from ..cores.group_messages import check_forgotten
 from ..error_codes import ErrorCode
 from ..errors import LogUnavailable, OutOfOrderSequence, UnknownTopic
@@ -92,14 +92,8 @@ class RoutedLog:
 
     # Topics
 
-    def create_topic(
-        self,
-        name: str,
-        partition_count: int,
-        config: Mapping[str, str] | None = None,
-        replication_factor: int | None = None,
-    ) -> None:
-        self._admin.create_topic(name, partition_count, config, replication_factor)
+    def create_topic(self, name: str, partition_count: int, config: TopicConfig = None, replicas: int = 0) -> None:
+        self._admin.create_topic(name, partition_count, config, replicas)
 
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
         """In: `topic_id`: of the topic that is meant; another one of this name stays."""

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final, Self
 
 from ..capabilities import LogCapabilities
-from ..client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
+from ..client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicConfig, TopicPartition
 from ..clients.features import capabilities_of
 from ..clients.remote_cluster import RemoteCluster
 from ..clients.remote_producer import RemoteTransactionalProducer
@@ -103,15 +103,9 @@ class ExternalLog:
 
     # Topics
 
-    def create_topic(
-        self,
-        name: str,
-        partition_count: int,
-        config: Mapping[str, str] | None = None,
-        replication_factor: int | None = None,
-    ) -> None:
+    def create_topic(self, name: str, partition_count: int, config: TopicConfig = None, replicas: int = 0) -> None:
         told = self._config(name, config or {})
-        self._log.create_topic(self._names.topic(name), partition_count, told, replication_factor)
+        self._log.create_topic(self._names.topic(name), partition_count, told, replicas)
 
     def _config(self, name: str, config: Mapping[str, str]) -> dict[str, str]:
         """What brokers are told: of topics of our own also what they are not to take from their defaults."""

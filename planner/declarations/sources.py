@@ -65,7 +65,7 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
                 "providing the required 'PARTITIONS' configuration in the WITH clause.",
             )
         config = topic_config(statement.kind, properties, windowed=properties.key_window is not None)
-        new_topic = NewTopic(topic_name, properties.partition_count, config, properties.replicas)
+        new_topic = NewTopic(topic_name, properties.partition_count, config, properties.replicas or 0)
     elif properties.partition_count not in (None, existing):
         raise InvalidProperty(
             f"A Kafka topic with the name '{topic_name}' already exists, with different partition/replica "

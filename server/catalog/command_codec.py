@@ -248,7 +248,7 @@ def _topic_json(topic: NewTopic | None) -> dict[str, Any] | None:
     fields: dict[str, Any] = {"name": topic.name, "partition_count": topic.partition_count}
     if topic.config:
         fields["config"] = dict(topic.config)
-    if topic.replicas is not None:
+    if topic.replicas:
         fields["replicas"] = topic.replicas
     return fields
 
@@ -256,4 +256,4 @@ def _topic_json(topic: NewTopic | None) -> dict[str, Any] | None:
 def _topic(record: dict[str, Any] | None) -> NewTopic | None:
     if record is None:
         return None
-    return NewTopic(record["name"], record["partition_count"], record.get("config", {}), record.get("replicas"))
+    return NewTopic(record["name"], record["partition_count"], record.get("config", {}), record.get("replicas", 0))

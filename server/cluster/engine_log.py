@@ -40,6 +40,7 @@ from ...logcore.client import (
     Offsets,
     RowRecords,
     Topic,
+    TopicConfig,
     TopicPartition,
     TransactionalProducer,
 )
@@ -204,15 +205,9 @@ class EngineLog:
         self.check_lease()
         self._log.forget_producer(transactional_id)
 
-    def create_topic(
-        self,
-        name: str,
-        partition_count: int,
-        config: Mapping[str, str] | None = None,
-        replication_factor: int | None = None,
-    ) -> None:
+    def create_topic(self, name: str, partition_count: int, config: TopicConfig = None, replicas: int = 0) -> None:
         self.check_lease()
-        self._log.create_topic(name, partition_count, config, replication_factor)
+        self._log.create_topic(name, partition_count, config, replicas)
         if self._outlasts and name == COMMAND_TOPIC:
             self._claim()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from two_logs import records_of, rows, until_level
 
+from millstream.logcore.client import LogClient
 from millstream.logcore.errors import LogUnavailable, NotNow
 from millstream.logcore.external.kafka_properties import KafkaProperties
 from millstream.logcore.log import open_log
@@ -46,16 +47,19 @@ def test_copies_go_on_while_leaders_of_the_source_move(memory_folder: Path, clus
     with RemoteLog(cluster.bootstrap, patience_s=30) as there, open_log(memory_folder / "here", sync="never") as here:
         there.create_topic("t", PARTITIONS)
         copier = Copier(lambda: here, cluster.bootstrap)
-        number = 0
-        for _ in range(2):
-            for _ in range(10):
-                number += 1
-                there.append("t", number % PARTITIONS, rows(b"%d" % number))
-                copier.step()
-            move_a_leader(cluster, chance)
-        copier.finish()
+        copy_under_moves(there, copier, cluster, chance, moves=2)
         for partition in range(PARTITIONS):
             assert records_of(here, "t", partition) == records_of(there, "t", partition)
+
+
+def copy_under_moves(there: LogClient, copier: Copier, cluster: Cluster, chance: random.Random, moves: int) -> None:
+    """Ten records between two moves."""
+    for move in range(moves):
+        for number in range(10 * move, 10 * move + 10):
+            there.append("t", number % PARTITIONS, rows(b"%d" % number))
+            copier.step()
+        move_a_leader(cluster, chance)
+    copier.finish()
 
 
 def into_a_cluster(folder: Path, cluster: Cluster, moves: int, seed: int) -> None:
@@ -65,14 +69,7 @@ def into_a_cluster(folder: Path, cluster: Cluster, moves: int, seed: int) -> Non
         any_node = next(iter(cluster.running.values()))
         with RemoteLog(trusted_address(any_node.parts.log, cluster.bootstrap), patience_s=30) as here:
             copier = Copier(lambda: here, server.address)
-            number = 0
-            for _ in range(moves):
-                for _ in range(10):
-                    number += 1
-                    there.append("t", number % PARTITIONS, rows(b"%d" % number))
-                    copier.step()
-                move_a_leader(cluster, chance)
-            copier.finish()
+            copy_under_moves(there, copier, cluster, chance, moves)
             for partition in range(PARTITIONS):
                 assert records_of(here, "t", partition) == records_of(there, "t", partition)
                 offsets = here.offsets("t", partition), there.offsets("t", partition)
