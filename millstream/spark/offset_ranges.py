@@ -13,7 +13,7 @@ from millstream.executor.spark.lanes import LaneRange
 from millstream.logcore.client import LogClient, TopicPartition
 
 from .row_kinds import RowKind
-from .source_options import Place
+from .source_options import ReadingPlace
 
 Offsets = dict[int, int]
 """By partition."""
@@ -53,7 +53,7 @@ def check_topic(log: LogClient, kind: RowKind) -> None:
         )
 
 
-def offsets_at(log: LogClient, place: Place, bounds: TopicBounds) -> Offsets:
+def offsets_at(log: LogClient, place: ReadingPlace, bounds: TopicBounds) -> Offsets:
     """Raises `InvalidProperty` for offsets that the topic cannot have."""
     match place.kind:
         case "earliest":

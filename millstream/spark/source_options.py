@@ -21,7 +21,7 @@ _POSITIONS: Final = ("startingOffsets", "startingTimestamp", "endingOffsets", "e
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadingPlace:
     """A place in each partition of a topic. `offsets`: by partition; `time_ms`: of the first record from then on."""
 
     kind: Literal["earliest", "latest", "offsets", "time"]
@@ -45,8 +45,8 @@ class SourceOptions:
     password: str | None
     token: str | None
     kafka: str | None
-    starting: Place
-    ending: Place
+    starting: ReadingPlace
+    ending: ReadingPlace
     min_partitions: int
     offsets_per_trigger: int | None
     fail_on_data_loss: bool
@@ -129,19 +129,19 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     return int(found)
 
 
-def _place(options: Mapping[str, str], which: Literal["starting", "ending"], default: str) -> Place:
+def _place(options: Mapping[str, str], which: Literal["starting", "ending"], default: str) -> ReadingPlace:
     offsets, time = options.get(f"{which}Offsets"), options.get(f"{which}Timestamp")
     if time is not None:
         if offsets is not None:
             raise InvalidProperty(f"{which}Offsets and {which}Timestamp are both there", hint="Leave one of them out.")
         if not time.isdecimal():
             raise InvalidProperty(f"{which}Timestamp is {time!r}", hint="It is in milliseconds since 1970.")
-        return Place("time", time_ms=int(time))
+        return ReadingPlace("time", time_ms=int(time))
     found = offsets or default
     if found.lower() == "latest":
-        return Place("latest")
+        return ReadingPlace("latest")
     if found.lower() == "earliest" and which == "starting":
-        return Place("earliest")
+        return ReadingPlace("earliest")
     try:
         listed = {int(partition): offset for partition, offset in json.loads(found).items()}
     except (ValueError, AttributeError):
@@ -150,4 +150,4 @@ def _place(options: Mapping[str, str], which: Literal["starting", "ending"], def
         words = "earliest, latest" if which == "starting" else "latest"
         hint = f'It is {words}, or the offset of each partition: {{"0": 500, "1": 720}}.'
         raise InvalidProperty(f"{which}Offsets is {found!r}", hint=hint)
-    return Place("offsets", listed)
+    return ReadingPlace("offsets", listed)

@@ -40,6 +40,7 @@ TESTED = {
     "tests/architecture/test_function_reference.py": ("functions",),
     "tests/millstream/test_function_docs.py": ("python-functions",),
     "tests/millstream/test_python_page.py": ("python",),
+    "tests/millstream/test_spark_data_frames.py": ("spark",),
     "tests/millstream/test_sql_tests.py": ("sql-tests",),
     "tests/notebooks/test_notebook_page.py": ("notebooks",),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
@@ -89,6 +90,15 @@ def test_columns_have_the_types_of_spark(load: Callable[..., Any]) -> None:
         "NUMBERS": [1, 2], "LOOKUP": {"x": 3}, "NESTED": {"X": 4, "CLOCK": "04:05:06.007"}, "ROWTIME": 1000,
     }  # fmt: skip
     assert frame.count() == 3
+
+
+def test_the_lines_of_the_page_work(service: Service, session: Any) -> None:
+    page = Path(__file__).parents[2] / "docs" / "spark.md"
+    (lines,) = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    names = {"spark": session}
+    exec(lines.replace("http://10.0.0.5:8088", f"http://{service.http_address}"), names)
+    assert names["totals"].count() == 2
+    assert names["orders"].isStreaming
 
 
 def test_tables_are_joined_with_streams(load: Callable[..., Any], session: Any) -> None:
