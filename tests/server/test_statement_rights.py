@@ -53,7 +53,7 @@ ROWS = (
     Row(ast.PrintTopic, "PRINT 'topic-one';", "read topic-one"),
     Row(ast.CreateSource, f"CREATE STREAM new {FULL} kafka_topic='topic-one');", "ddl NEW, read topic-one"),
     Row(ast.CreateSource, f"CREATE OR REPLACE STREAM one {FULL} kafka_topic='topic-two');", "ddl ONE, read topic-two"),
-    Row(ast.CreateSource, f"CREATE STREAM new {FULL} kafka_topic='', partitions=1);", "ddl NEW, read NEW"),
+    Row(ast.CreateSource, f"CREATE STREAM new {FULL} partitions=1);", "ddl NEW, read NEW"),
     Row(ast.CreateSource, f"CREATE STREAM new {FULL} kafka_topic='fresh', partitions=1);",
         "ddl NEW, read fresh, ddl fresh"),
     Row(ast.CreateAsSelect, "CREATE STREAM new AS SELECT * FROM one;", f"ddl NEW, insert NEW, {ONE}"),
