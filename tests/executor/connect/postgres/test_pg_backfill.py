@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
 from connectors import Read, read_topic, topic_ends
-from pg_runners import POINTS, catch_up, killed_runner, opened_runner, runner, settings, step_for_ever
+from pg_runners import POINTS, catch_up, killed_runner, opened_runner, runner, settings
 from postgres_changes import CREATE_TABLE, check_topic, table_of, writing
 from postgres_server import PostgresServer
-from waiting import without_error
+from waiting import eventually, without_error
 
 from millstream.executor.connect.connector_errors import ConnectorFailed, UnknownSourceTable
 from millstream.executor.connect.connector_settings import read_settings
@@ -21,7 +22,7 @@ from millstream.executor.connect.postgres.pg_source import PostgresSource
 from millstream.executor.connect.postgres.postgres_settings import PostgresSettings
 from millstream.executor.connect.source_runner import SourceRunner, transactional_id
 from millstream.executor.connect.task_positions import POSITIONS_TOPIC, position_record, read_position
-from millstream.logcore.failpoints import FailpointHit, arm
+from millstream.logcore.failpoints import arm
 from millstream.logcore.log import Log
 
 CHUNK = {"incremental.snapshot.chunk.size": "100"}
@@ -204,11 +205,7 @@ def test_resnapshot_repairs_a_topic_whose_slot_was_lost(server: PostgresServer, 
         runner(log, config).step(0)
     resnapshot(log, config)
     for point in ("after_tombstones:1", "after_records:3", "after_position:1"):
-        arm(f"connect.{point}:raise")
-        running = runner(log, config)
-        with pytest.raises(FailpointHit):
-            step_for_ever(running)
-        running.close()
+        eventually(partial(killed_runner, log, config, point))
         arm("")
         assert len(read_topic(log, "pg.public.t")) == 500
     running = opened_runner(log, config)
@@ -271,11 +268,7 @@ def test_resnapshot_of_one_table_deletes_rows_that_are_gone(server: PostgresServ
     running.close()
     assert len(table_of(read_topic(log, "pg.public.t"))) == 500
     resnapshot(log, config, "t")
-    arm("connect.after_tombstones:1:raise")
-    running = runner(log, config)
-    with pytest.raises(FailpointHit):
-        step_for_ever(running)
-    running.close()
+    eventually(partial(killed_runner, log, config, "after_tombstones:1"))
     arm("")
     running = opened_runner(log, config)
     step_until_read(running)
