@@ -83,6 +83,10 @@ class Cluster:
     def runs(self, node: int) -> bool:
         return node in self._processes and self._processes[node].poll() is None
 
+    def process_id(self, node: int) -> int:
+        """In: `node`: it runs."""
+        return self._processes[node].pid
+
     def exit_code(self, node: int) -> int | None:
         """None as long as it runs, or where it never did."""
         return self._processes[node].poll() if node in self._processes else None
@@ -149,6 +153,8 @@ def millstream(
     session_ms: int,
     wrap: Wrap | None = None,
     proxies: Callable[[int, int], int] | None = None,
+    executor: str = "duckdb",
+    properties: Mapping[str, str] | None = None,
 ) -> Cluster:
     """Three, or however many, times `millstream server`.
 
@@ -160,7 +166,11 @@ def millstream(
     for node, place in places.items():
         configuration = folder / f"node{node}.toml"
         listed = 'cluster_addresses = "listed"\n' if proxies is not None else ""
-        configuration.write_text(f'session_ms = {session_ms}\ncluster_secret = "of-tests-only-0123456789"\n{listed}')
+        lines = [f'"{name}" = "{value}"' for name, value in (properties or {}).items()]
+        table = "\n".join(["[properties]", *lines, ""]) if lines else ""
+        configuration.write_text(
+            f'session_ms = {session_ms}\ncluster_secret = "of-tests-only-0123456789"\n{listed}{table}'
+        )
         members = ",".join(
             f"{other}@{each.host}:{each.nodes if proxies is None or other == node else proxies(node, other)}"
             for other, each in places.items()
@@ -168,7 +178,7 @@ def millstream(
         commands[node] = [
             sys.executable, "-m", "millstream", "server", "--config", str(configuration), "--data", str(place.folder),
             "--node", str(node), "--cluster", members, "--kafka", place.address, "--http", f"{place.host}:{place.http}",
-            "--executor", "duckdb",
+            "--executor", executor,
         ]  # fmt: skip
     return Cluster(places, commands, folder, wrap)
 
