@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -104,7 +104,7 @@ class TopicKind:
     """Implements `RowKind` for the records of a topic."""
 
     topic: str
-    bootstrap: str
+    bootstrap: str = field(repr=False)  # with the user's password
     topic_id: str | None
     schema: pa.Schema
     whole_partitions: bool = False

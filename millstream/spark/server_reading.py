@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -33,7 +33,7 @@ class DescribedSource:
 
     options: SourceOptions
     reading_json: str
-    bootstrap: str
+    bootstrap: str = field(repr=False)
     topic_id: str | None
 
     @property

@@ -35,15 +35,15 @@ class SourceOptions:
     SELECT. `kafka`: where Spark's processes reach the log, in the place of what the server says. `fail_fast`: a record
     that cannot be read ends the job, it is left out otherwise."""
 
-    url: str
+    url: str = field(repr=False)  # a password may be in it
     name: str | None
     topic: str | None
     columns: str
     where: str | None
     changes: bool
     user: str | None
-    password: str | None
-    token: str | None
+    password: str | None = field(repr=False)
+    token: str | None = field(repr=False)
     kafka: str | None
     starting: ReadingPlace
     ending: ReadingPlace

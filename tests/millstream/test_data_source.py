@@ -392,6 +392,9 @@ def test_a_job_has_the_rights_of_its_user(tmp_path: Path, monkeypatch: pytest.Mo
         ]
         for way in ways:
             assert values(read(service, "own", **way)) == [("a", 1)], way
+            found = source(service, "own", **way)
+            said = repr(found.reader(found.schema()).parts)
+            assert "bootstrap" not in said and not [secret for secret in ("word", "token") if secret in said], said
         monkeypatch.setenv("MILLSTREAM_TOKEN", "ana's token")
         assert values(read(service, "own")) == [("a", 1)]
         monkeypatch.delenv("MILLSTREAM_TOKEN")

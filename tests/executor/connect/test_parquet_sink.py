@@ -6,7 +6,6 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
-from s3_server import S3Server, s3_server
+from s3_server import S3Server
 
 from millstream.executor.connect.connector import ConnectRecord, TaskInfo
 from millstream.executor.connect.connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
@@ -75,15 +74,9 @@ class Place:
             return connection.execute(f"SELECT {columns} FROM {source} ORDER BY ALL").fetchall()
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[S3Server]:
-    with s3_server() as started:
-        yield started
-
-
-@pytest.fixture(params=["folder", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return Place(tmp_path, None if request.param == "folder" else request.getfixturevalue("store"))
+@pytest.fixture
+def place(tmp_path: Path, folder_or_store: S3Server | None) -> Place:
+    return Place(tmp_path, folder_or_store)
 
 
 @pytest.fixture
@@ -365,6 +358,7 @@ spark.stop()
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java")
 def test_spark_reads_the_same_rows_after_deaths(folder: Place) -> None:
+    """In a process of its own, so it need not run with the tests that share a Spark."""
     pytest.importorskip("pyspark")
     with folder.sandbox(partition_by="part", auto_evolve="true") as box:
         for n in range(40):
