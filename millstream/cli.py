@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import enum
+import functools
 import gc
 import os
 import signal
@@ -84,7 +85,37 @@ class WrongUsage(ServerError):
 def main() -> None:
     """The entry point of the console script and of `python -m millstream`."""
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
-    app(prog_name="millstream")
+    end_without_dismantling()
+    try:
+        app(prog_name="millstream")
+    except SystemExit as ended:
+        if isinstance(ended.code, int):
+            _exit_codes.append(ended.code)
+        raise
+
+
+_exit_codes: list[int] = []
+
+
+@functools.cache
+def end_without_dismantling() -> None:
+    """Lets the process of a command end when all has run that `atexit` will have been given from now on.
+
+    Python would then take apart each module and object of a server: 0.4 s of CPU for memory that goes with the process.
+    Call it before anything else is imported, for `atexit` begins with what it was given last.
+    """
+    atexit.register(_end)
+
+
+def _end() -> None:
+    if not _exit_codes:
+        return  # an exception that nobody expected ends it, which Python reports
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return  # nobody reads it any more, which Python makes an exit code of
+    os._exit(_exit_codes[-1])
 
 
 @app.callback(invoke_without_command=True)
