@@ -18,6 +18,7 @@ import pytest
 from external_topics import consumed, create_topic, produce
 from running_server import ENVIRONMENT
 from waiting import eventually
+from warm_command import WarmPopen
 
 from bench.apache_kafka import ApacheKafka
 from millstream.server.client import connect
@@ -45,7 +46,7 @@ class Server:
     def start(self) -> None:
         command = [sys.executable, "-m", "millstream", "server", "--config", str(self._file)]
         with self.output.open("a") as output:
-            self.process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=output, text=True)
+            self.process = WarmPopen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=output, text=True)
         assert self.process.stdout is not None
         said = [self.process.stdout.readline() for _ in range(3)]
         found = re.search(r"http://[0-9.:]+", said[0])

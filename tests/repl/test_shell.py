@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from running_server import ENVIRONMENT, millstream, service_in
+from warm_command import WarmPopen
 
 from millstream.server.client import connect
 
@@ -73,7 +74,7 @@ def test_ctrl_c_ends_a_query_of_a_script_with_all_that_came_and_exit_code_130(ur
     )
     statements = "SET 'auto.offset.reset'='earliest'; SELECT * FROM ticks EMIT CHANGES; SHOW STREAMS;"
     command = [sys.executable, "-m", "millstream", "sql", url, "--format", "csv", "-c", statements]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as shell:
+    with WarmPopen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as shell:
         assert shell.stdout is not None
         assert [shell.stdout.readline() for _ in range(2)] == ["N\n", "7\n"]
         shell.send_signal(signal.SIGINT)

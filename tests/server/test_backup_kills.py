@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from running_server import ENVIRONMENT, ServerProcess, millstream
 from waiting import eventually
+from warm_command import WarmPopen
 
 from millstream.errors import MillstreamError
 from millstream.server.client import connect
@@ -68,7 +69,7 @@ def killed_now_and_then(folder: Path, rounds: int, seed: int) -> int:
             rows.url = server.url
             time.sleep(chance.uniform(0.2, 1.0))
             before = set(rows.acknowledged)
-            backup = subprocess.Popen(
+            backup = WarmPopen(
                 [sys.executable, "-m", "millstream", "backup", "create", place, "--server", server.url],
                 env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             )  # fmt: skip

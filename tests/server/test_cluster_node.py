@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from waiting import eventually
+from warm_command import WarmPopen
 
 from bench.apache_kafka import free_ports
 from millstream.errors import MillstreamError
@@ -252,7 +253,7 @@ class Process:
         options = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
         command = [sys.executable, "-m", "millstream", "server", *options]
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, preexec_fn=before, stdout=pipe, stderr=pipe, text=True)
+        self.process = WarmPopen(command, preexec_fn=before, stdout=pipe, stderr=pipe, text=True)
         assert self.process.stdout is not None
         self.http, self.kafka = [self.process.stdout.readline().split()[-1] for _ in range(2)]
 

@@ -34,7 +34,7 @@ def only_line(text: str) -> str:
 
 
 def test_a_restart_keeps_the_catalog_and_goes_on_with_the_queries(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
+    with ServerProcess(tmp_path, anew=True) as server:
         assert server.announced[0].startswith("http: listening on http://127.0.0.1:")
         assert server.announced[1].startswith("kafka: listening on 127.0.0.1:")
         assert server.announced[2] == "executor: DuckDB runs persistent queries in this process\n"
@@ -108,7 +108,7 @@ def test_a_locked_data_directory_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_server_that_ends_reports_no_leaks_of_what_it_had_loaded(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
+    with ServerProcess(tmp_path, anew=True) as server:
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(timeout=50) == 0
         assert "leaked" not in server.end()

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import warm_command
 from waiting import eventually as eventually
 
 from millstream.server.config.configuration import load_configuration
@@ -29,10 +30,7 @@ def millstream(
 ) -> subprocess.CompletedProcess[str]:
     """Runs the command to its end."""
     command = [sys.executable, "-m", "millstream", *arguments]
-    environment = {**ENVIRONMENT, **(env or {})}
-    return subprocess.run(
-        command, env=environment, input=input, capture_output=True, text=True, timeout=50, check=False
-    )
+    return warm_command.run(command, env={**ENVIRONMENT, **(env or {})}, input=input, timeout=50)
 
 
 class ServerDied(AssertionError):
@@ -40,12 +38,14 @@ class ServerDied(AssertionError):
 
 
 class ServerProcess:
-    """`millstream server` on free ports, ready once this is made. In: `failpoints`: armed from the start."""
+    """`millstream server` on free ports, ready once this is made. In: `failpoints`: armed from the start; `anew`: as
+    people start it, by an interpreter that has imported nothing."""
 
-    def __init__(self, data: Path, *flags: str, failpoints: str = "") -> None:
+    def __init__(self, data: Path, *flags: str, failpoints: str = "", anew: bool = False) -> None:
         command = [sys.executable, "-m", "millstream", "server", "--data", str(data), "--http", "127.0.0.1:0"]
         command += ["--kafka", "127.0.0.1:0", "--executor", "duckdb", *flags]
-        self.process = subprocess.Popen(
+        start = subprocess.Popen[str] if anew else warm_command.WarmPopen
+        self.process = start(
             command,
             env={**ENVIRONMENT, "MILLSTREAM_FP": failpoints},
             stdout=subprocess.PIPE,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from warm_command import WarmPopen
 
 from bench.apache_kafka import free_ports
 from bench.maven import Unavailable, jars
@@ -50,7 +51,7 @@ class Product:
     def start(self) -> None:
         command = [sys.executable, "-m", "millstream", "server", "--data", str(self._folder), "--http", "127.0.0.1:0"]
         command += ["--kafka", self.address, "--executor", "duckdb", *self._arguments]
-        self._process = subprocess.Popen(
+        self._process = WarmPopen(
             command,
             env={**_ENVIRONMENT, **self._environment},
             stdout=subprocess.PIPE,
