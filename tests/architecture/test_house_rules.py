@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -46,9 +48,8 @@ def test_no_folder_has_more_files_than_one_takes_in_at_a_glance() -> None:
 def test_no_public_class_has_the_name_of_another() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
     for source in SOURCES:
-        for node in tree(source).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes[node.name].append(source)
+        for name in facts(source).public_classes:
+            homes[name].append(source)
     twice = {name: files for name, files in homes.items() if len(files) > 1 and name not in NAMED_BY_OTHERS}
     assert twice == {}, "say which of its kind it is"
 
@@ -63,29 +64,30 @@ def test_no_package_lives_at_the_top() -> None:
     assert not (REPOSITORY / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_only_the_face_and_the_shell_print(source: str) -> None:
-    if source.startswith(PRINTERS):
-        return
-    lines = [node.lineno for node in ast.walk(tree(source)) if isinstance(node, ast.Call) and is_print(node)]
-    assert lines == [], "log it (structlog), or return it"
+def test_only_the_face_and_the_shell_print() -> None:
+    printed = {source: facts(source).prints for source in SOURCES if not source.startswith(PRINTERS)}
+    assert {source: lines for source, lines in printed.items() if lines} == {}, "log it (structlog), or return it"
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_every_module_says_what_lives_in_it(source: str) -> None:
-    assert ast.get_docstring(tree(source)), "a file opens with a docstring: what lives here, and what does not"
+def test_every_module_says_what_lives_in_it() -> None:
+    silent = [source for source in SOURCES if not facts(source).opens_with_a_docstring]
+    assert silent == [], "a file opens with a docstring: what lives here, and what does not"
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_imports_between_packages_are_relative(source: str) -> None:
-    absolute = {
-        name
-        for node in ast.walk(tree(source))
-        for name in imported_names(node)
-        if name.startswith("millstream.") and name != "millstream.errors"
-    }
-    if not source.startswith("millstream/"):
-        assert absolute == set(), "write `from ..sql.types import …`; only millstream.errors goes by its full name"
+def test_imports_between_packages_are_relative() -> None:
+    absolute = {source: facts(source).absolute for source in SOURCES if not source.startswith("millstream/")}
+    found = {source: names for source, names in absolute.items() if names}
+    assert found == {}, "write `from ..sql.types import …`; only millstream.errors goes by its full name"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["print(1)", "def f():\n    return print", "from millstream.sql import types", "x = 1"]
+)
+def test_the_rules_see_what_is_wrong(wrong: str) -> None:
+    found = facts_of(ast.parse(wrong))
+    assert bool(found.prints) == (wrong == "print(1)")
+    assert bool(found.absolute) == wrong.startswith("from")
+    assert not found.opens_with_a_docstring
 
 
 def test_each_error_class_has_a_code_of_its_own() -> None:
@@ -108,7 +110,7 @@ def test_each_error_class_stands_under_one_of_the_four_bases() -> None:
 def error_classes() -> list[type[MillstreamError]]:
     """Every subclass in the product, found by loading the files that define one."""
     for source in SOURCES:
-        if defines_errors(tree(source)):
+        if facts(source).defines_errors:
             importlib.import_module(module_name(REPOSITORY / source))
     found: list[type[MillstreamError]] = []
     left: list[type[MillstreamError]] = [MillstreamError]
@@ -119,20 +121,47 @@ def error_classes() -> list[type[MillstreamError]]:
     return [error for error in found if error.__module__.startswith("millstream.")]
 
 
-def defines_errors(module: ast.Module) -> bool:
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the rules ask of a file. `prints`: lines; `absolute`: imports that have to be relative."""
+
+    opens_with_a_docstring: bool
+    public_classes: list[str]
+    prints: list[int]
+    absolute: list[str]
+    defines_errors: bool
+
+
+@cache
+def facts(source: str) -> Facts:
+    return facts_of(ast.parse(read(source), source))
+
+
+def facts_of(module: ast.Module) -> Facts:
+    """Each file is parsed and walked once for all rules: there are a thousand."""
+    nodes = list(ast.walk(module))
+    imported = [name for node in nodes for name in imported_names(node)]
+    return Facts(
+        opens_with_a_docstring=bool(ast.get_docstring(module)),
+        public_classes=[
+            node.name for node in module.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        ],
+        prints=[node.lineno for node in nodes if isinstance(node, ast.Call) and is_print(node)],
+        absolute=[name for name in imported if name.startswith("millstream.") and name != "millstream.errors"],
+        defines_errors=defines_errors(nodes),
+    )
+
+
+def defines_errors(nodes: Sequence[ast.AST]) -> bool:
     """True when the file has a class with a base that comes from a module of errors."""
     imported = {
         alias.asname or alias.name
-        for node in ast.walk(module)
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and (node.module or "").endswith(("errors", "error"))
         for alias in node.names
     }
     bases = {
-        base.id
-        for node in ast.walk(module)
-        if isinstance(node, ast.ClassDef)
-        for base in node.bases
-        if isinstance(base, ast.Name)
+        base.id for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases if isinstance(base, ast.Name)
     }
     return bool(imported & bases)
 
@@ -147,10 +176,6 @@ def imported_names(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
         return [node.module]
     return []
-
-
-def tree(source: str) -> ast.Module:
-    return ast.parse(read(source), source)
 
 
 def read(source: str) -> str:
