@@ -228,14 +228,14 @@ MUTANTS: Final = [
         "no_divergence",
         "R10, T-L3",
         "sends what follows without asking where the logs part",
-        129,
+        4,
         (Leader, "_parted_at", _nothing),
     ),
     cluster_mutant(
         "begins_at_batches_only",
         "R10",
         "takes no first batch that begins before the log's start",
-        11,
+        29,
         (Follower, "_begin_with", _nothing),
     ),
     cluster_mutant(
