@@ -97,8 +97,17 @@ JOINS = {
 }
 
 
-@pytest.mark.parametrize("cache", ["0", "10000000"])
-@pytest.mark.parametrize("name", list(JOINS))
+# With a cache, only the last change of each key and batch is emitted, after the join, which is the same for all joins.
+CACHED = {"by all key columns, FULL", "of three", "under an aggregate", "with rows grouped first"}
+
+
+@pytest.mark.parametrize(
+    ("name", "cache"),
+    [
+        *((name, "0") for name in JOINS),
+        *(pytest.param(name, "10000000", marks=() if name in CACHED else pytest.mark.soak) for name in JOINS),
+    ],
+)
 def test_a_join_of_tables_follows_their_changes(name: str, cache: str) -> None:
     statement, batch = JOINS[name]
     changes = {"a": shelf_changes(1, 120), "b": shelf_changes(2, 120)}
