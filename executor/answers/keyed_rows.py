@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from ...logcore.client import LogClient, TopicPartition
 from ...planner.source_info import SourceInfo
+from ...sql.functions.arrow_values import python_values
 from ..sources.source_reader import ReadBatch, SourceReader
 from .left_out import LeftOut
 from .materialization import source_step
-from .python_values import python_values
 
 KEYS_MAX: Final = 2_000_000
 _BATCH_BYTES: Final = 16 * 1024 * 1024

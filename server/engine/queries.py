@@ -16,13 +16,13 @@ from millstream.errors import QueryError, UnknownSource, did_you_mean
 
 from ...executor.answers.left_out import remark
 from ...executor.answers.push_query import PushProgress
-from ...executor.answers.python_values import python_values
 from ...executor.queries.start_offsets import StartSettings, check_start
 from ...planner.planning import PlannedBatch, PlannedPull, PlannedPush
 from ...planner.pull.pull_queries import plan_pull
 from ...planner.schema import Schema
 from ...planner.select.queries import plan_push
 from ...sql.ast import Join, Query, Relation, SourceName
+from ...sql.functions.arrow_values import python_values
 from ..http.row_values import converter
 from .pull_answers import PullAnswer, answer
 from .pull_limits import refuse_disabled

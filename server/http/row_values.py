@@ -8,12 +8,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...sql.functions.java.calendar_days import date_text, timestamp_text
 from ...sql.types import Array, Decimal, Map, SqlType, Struct
 
 Converter = Callable[[Any], Any]
-
-_DAYS_BEFORE_1970 = datetime.date(1970, 1, 1).toordinal() - 1
-_DAYS_OF_CYCLE = 146_097
 
 
 def converter(type_: SqlType) -> Converter | None:
@@ -35,20 +33,8 @@ def converter(type_: SqlType) -> Converter | None:
             return _PRIMITIVES.get(str(type_))
 
 
-def date_text(value: datetime.date | int) -> str:
-    """`2020-01-02`; as in ksqlDB years of more than four digits have a sign, `+10000-01-01`.
-
-    >>> date_text(3_000_000), date_text(-800_000)
-    ('+10183-09-21', '-0221-09-04')
-    """
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    # The calendar repeats after 400 years.
-    cycles, days = divmod(value + _DAYS_BEFORE_1970, _DAYS_OF_CYCLE)
-    near = datetime.date.fromordinal(days + 1)
-    year = near.year + 400 * cycles
-    sign = "-" if year < 0 else "+" if year > 9999 else ""
-    return f"{sign}{abs(year):04d}{near.isoformat()[4:]}"
+def _date(value: datetime.date | int) -> str:
+    return date_text(value) if isinstance(value, int) else value.isoformat()
 
 
 def time_text(value: datetime.time) -> str:
@@ -58,12 +44,9 @@ def time_text(value: datetime.time) -> str:
     return value.isoformat(timespec="seconds" if value.second else "minutes")
 
 
-def timestamp_text(value: datetime.datetime | int) -> str:
-    """`2020-01-02T03:04:05.678`."""
+def _timestamp(value: datetime.datetime | int) -> str:
     if isinstance(value, int):
-        days, rest = divmod(value, 86_400_000)
-        clock = (datetime.datetime.min + datetime.timedelta(milliseconds=rest)).time()
-        return f"{date_text(days)}T{clock.isoformat(timespec='milliseconds')}"
+        return timestamp_text(value)
     return value.replace(tzinfo=None).isoformat(timespec="milliseconds")
 
 
@@ -107,7 +90,7 @@ def _double(value: float) -> float | str:
 _PRIMITIVES: dict[str, Converter] = {
     "DOUBLE": _or_none(_double),
     "BYTES": _or_none(lambda value: base64.b64encode(value).decode("ascii")),
-    "DATE": _or_none(date_text),
+    "DATE": _or_none(_date),
     "TIME": _or_none(time_text),
-    "TIMESTAMP": _or_none(timestamp_text),
+    "TIMESTAMP": _or_none(_timestamp),
 }

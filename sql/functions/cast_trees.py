@@ -143,9 +143,24 @@ def reads_as(text: str, target: SqlType) -> bool:
     return True
 
 
+def _with_signed_years(format_: str) -> str:
+    """As Java and as answers: strftime pads no year below 0, and puts no sign before a fifth digit."""
+    year = "date_part('year', :value)"
+    far = f"WHEN {year} < 0 OR {year} > 9999 THEN printf('%+05d', {year}) || strftime(:value, '{format_}')"
+    return f"CASE {far} ELSE strftime(:value, '%Y{format_}') END"
+
+
+_TIME_TEXTS: dict[SqlType, str] = {
+    DATE: _with_signed_years("-%m-%d"),
+    TIMESTAMP: _with_signed_years("-%m-%dT%H:%M:%S.%g"),
+}
+
+
 def _to_string(value: exp.Expression, source: SqlType) -> exp.Expression | None:
-    if source in (BOOLEAN, INTEGER, BIGINT, DATE):
+    if source in (BOOLEAN, INTEGER, BIGINT):
         return plain_cast(value, STRING)
+    if source in (DATE, TIMESTAMP):
+        return fill(_TIME_TEXTS[source], {"value": value})
     if isinstance(source, Decimal):
         if source.precision > source.scale:
             return plain_cast(value, STRING)
@@ -153,8 +168,6 @@ def _to_string(value: exp.Expression, source: SqlType) -> exp.Expression | None:
         if source.precision < PRECISION_MAX:
             return plain_cast(plain_cast(value, Decimal(source.precision + 1, source.scale)), STRING)
         return Udf(cast_functions.to_java_text, (source,), STRING).call([value])
-    if source == TIMESTAMP:
-        return fill("strftime(:value, '%Y-%m-%dT%H:%M:%S.%g')", {"value": value})
     if source == TIME:
         text = "left(CAST(:value AS VARCHAR), CASE WHEN date_part('second', :value) = 0 THEN 5 ELSE 8 END)"
         return fill(text, {"value": value})

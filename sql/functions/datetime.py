@@ -16,7 +16,7 @@ from .java.java_zones import Unparsable, offset_seconds, zone_of
 from .java.simple_date import parse_lenient_date
 from .java.strftime import strftime_format
 from .template import fill
-from .udf import Udf, by_row
+from .udf import PythonFunction, Udf, by_row
 
 time_function = partial(scalar, category="DATE / TIME")
 
@@ -78,17 +78,17 @@ def convert_zone(ms: int, source: str, target: str) -> int:
     return ms + (offset_seconds(zone_of(target), ms) - offset_seconds(zone_of(source), ms)) * 1000
 
 
-def _by_strftime(moment: str, type_: SqlType) -> Render:
+def _by_strftime(type_: SqlType, python: PythonFunction) -> Render:
     """A constant pattern that DuckDB's strftime knows is left to DuckDB, which is faster."""
+    moment = "CAST('1970-01-01' AS DATE) + :value" if type_ == TIME else ":value"
 
     def render(_call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression | None:
         value, pattern = arguments
-        if not (isinstance(pattern, exp.Literal) and pattern.is_string):
-            return None
-        format_ = strftime_format(pattern.this, type_)
+        format_ = _strftime_format(pattern, type_)
         if format_ is None:
             return None
-        return fill(f"strftime({moment}, :format)", {"value": value, "format": exp.Literal.string(format_)})
+        fast = fill(f"strftime({moment}, :format)", {"value": value, "format": format_})
+        return fast if type_ == TIME else _in_strftime_years(value, fast, python, (type_, STRING), arguments)
 
     return render
 
@@ -96,9 +96,30 @@ def _by_strftime(moment: str, type_: SqlType) -> Render:
 def _in_zone_by_strftime(_call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression | None:
     """As above; patterns that say the zone are none that strftime knows."""
     moment, pattern, zone = arguments
+    format_ = _strftime_format(pattern, TIMESTAMP)
+    if format_ is None:
+        return None
     types = (TIMESTAMP, STRING, STRING)
     local = Udf(convert_zone, types, TIMESTAMP).call([moment, exp.Literal.string("UTC"), zone])
-    return _by_strftime(":value", TIMESTAMP)(_call, [local, pattern])
+    fast = fill("strftime(:value, :format)", {"value": local, "format": format_})
+    return _in_strftime_years(moment, fast, format_timestamp, types, arguments)
+
+
+def _strftime_format(pattern: exp.Expression, type_: SqlType) -> exp.Expression | None:
+    if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+        return None
+    format_ = strftime_format(pattern.this, type_)
+    return None if format_ is None else exp.Literal.string(format_)
+
+
+def _in_strftime_years(
+    moment: exp.Expression, fast: exp.Expression, python: PythonFunction, types: tuple[SqlType, ...],
+    arguments: list[exp.Expression],
+) -> exp.Expression:  # fmt: skip
+    """Years of other than four digits have a sign, and those before 1 an era: strftime says neither. The bounds leave
+    a day for the zone."""
+    text = "CASE WHEN :moment < DATE '0001-01-02' OR :moment > DATE '9999-12-30' THEN :exact ELSE :fast END"
+    return fill(text, {"moment": moment, "exact": Udf(python, types, STRING).call(arguments), "fast": fast})
 
 
 # ------------------------------------------------------------------ adding intervals
@@ -176,7 +197,7 @@ FUNCTIONS: tuple[Function, ...] = (
     time_function(
         "format_date",
         signatures=[
-            variant("(date DATE, pattern STRING) -> STRING", render=_by_strftime(":value", DATE), python=format_date)
+            variant("(date DATE, pattern STRING) -> STRING", render=_by_strftime(DATE, format_date), python=format_date)
         ],
         doc=f"A DATE as text. {_FORMATS}",
         examples={
@@ -191,7 +212,7 @@ FUNCTIONS: tuple[Function, ...] = (
         signatures=[
             variant(
                 "(time TIME, pattern STRING) -> STRING",
-                render=_by_strftime("CAST('1970-01-01' AS DATE) + :value", TIME),
+                render=_by_strftime(TIME, format_time),
                 python=format_time,
             )
         ],
@@ -203,7 +224,7 @@ FUNCTIONS: tuple[Function, ...] = (
         signatures=[
             variant(
                 "(moment TIMESTAMP, pattern STRING) -> STRING",
-                render=_by_strftime(":value", TIMESTAMP),
+                render=_by_strftime(TIMESTAMP, format_timestamp),
                 python=format_timestamp,
             ),
             variant(

@@ -25,6 +25,7 @@ from duckdb import func as duckdb_func
 from sqlglot import exp
 
 from ..types import DATE, NULL, STRING, TIME, TIMESTAMP, Array, Field, Map, SqlType, Struct
+from .arrow_values import python_values
 from .bounds import BoundExceeded, begin_call, current_bounds
 from .failures import Failures, collecting, note_exceeded
 from .signature import parse_type
@@ -220,7 +221,10 @@ def _values(array: pa.Array, type_: SqlType) -> list[Any]:
         array = pc.divide(array.cast(pa.int64()), 1000)
     elif type_ == DATE:
         array = array.cast(pa.int32())
-    return array.to_pylist()
+    try:
+        return array.to_pylist()
+    except (OverflowError, ValueError):  # one row has a collection with a date that Python has not
+        return [value for at in range(len(array)) for value in python_values(array.slice(at, 1))]
 
 
 def _rows(function: Row, columns: list[list[Any]], name: str, *, nulls: bool) -> list[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone, tzinfo
 
+from .calendar_days import near_date
 from .java_zones import Unparsable, offset_seconds, zone_of
 
 EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
@@ -38,9 +39,24 @@ class Moment:
 
     @property
     def date(self) -> date:
+        """Its year may be another one (`year`); everything else of it is right."""
+        return self._near[0]
+
+    @property
+    def year(self) -> int:
+        near, later = self._near
+        return near.year + later
+
+    @property
+    def week_year(self) -> int:
+        near, later = self._near
+        return _weeks(near)[0] + later
+
+    @property
+    def _near(self) -> tuple[date, int]:
         if self.day is None:
             raise Unparsable("there is no date to format")
-        return date.fromordinal(EPOCH_ORDINAL + self.day)
+        return near_date(self.day)
 
     @property
     def nanos(self) -> int:
@@ -76,9 +92,9 @@ def _weeks(day: date) -> tuple[int, int]:
 
 # A letter's field: its name, and its value in a moment.
 NUMBERS: dict[str, tuple[str, Callable[[Moment], int]]] = {
-    "u": ("year", lambda m: m.date.year),
-    "y": ("year_of_era", lambda m: m.date.year),
-    "Y": ("week_year", lambda m: _weeks(m.date)[0]),
+    "u": ("year", lambda m: m.year),
+    "y": ("year_of_era", lambda m: m.year if m.year > 0 else 1 - m.year),
+    "Y": ("week_year", lambda m: m.week_year),
     "M": ("month", lambda m: m.date.month),
     "L": ("month", lambda m: m.date.month),
     "d": ("day", lambda m: m.date.day),

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from .java_fields import NUMBERS, SECOND, Moment, Parsed
-from .java_zones import LONG_NAMES, OFFSET, ZONES_BY_NAME, Unparsable, fixed_zone, zone_of
+from .java_zones import LONG_NAMES, OFFSET, ZONES_BY_NAME, Unparsable, fixed_zone, in_python_years, zone_of
 
 
 class PatternPart:
@@ -187,7 +187,9 @@ class ZonePart(PatternPart):
             if OFFSET.fullmatch(name) and name[0] in "+-":
                 return OffsetPart("+HH:MM:ss", "Z").format(moment)
             return LONG_NAMES.get(name, name) if self.style == "long" else name
-        short = datetime.fromtimestamp(moment.epoch_ms // 1000, moment.zone).tzname() or moment.zone_name
+        short = (
+            datetime.fromtimestamp(in_python_years(moment.epoch_ms // 1000), moment.zone).tzname() or moment.zone_name
+        )
         return LONG_NAMES.get(short, moment.zone_name) if self.style == "long" else short
 
     def parse(self, text: str, at: int, parsed: Parsed) -> int:

@@ -10,8 +10,7 @@ from decimal import Decimal as PythonDecimal
 from typing import Any
 
 from ...types import BYTES, DATE, TIME, TIMESTAMP, Array, Map, SqlType, Struct
-
-_EPOCH = datetime(1970, 1, 1)
+from .calendar_days import date_text, timestamp_text
 
 
 def double_text(value: float) -> str:
@@ -78,7 +77,7 @@ def _scalar_text(value: Any, type_: SqlType) -> str:
 
 
 def _moment_text(value: Any, type_: SqlType) -> str:
-    """ISO text; a value in a column is a number, one inside a collection a Python object."""
+    """ISO text; a value in a column is a number, one inside a collection a Python object if Python has such a date."""
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds")
     if isinstance(value, date):
@@ -87,17 +86,7 @@ def _moment_text(value: Any, type_: SqlType) -> str:
         return time_text((value.hour * 60 + value.minute) * 60_000 + value.second * 1000)
     if type_ == TIME:
         return time_text(value)
-    if type_ == DATE:
-        return date.fromordinal(_EPOCH.toordinal() + value).isoformat()
-    return _from_ms(value).isoformat(timespec="milliseconds")
-
-
-def _from_ms(ms: int) -> datetime:
-    days, rest = divmod(ms, 86_400_000)
-    midnight = datetime.fromordinal(_EPOCH.toordinal() + days)
-    return midnight.replace(
-        hour=rest // 3_600_000, minute=rest // 60_000 % 60, second=rest // 1000 % 60, microsecond=rest % 1000 * 1000
-    )
+    return date_text(value) if type_ == DATE else timestamp_text(value)
 
 
 # ------------------------------------------------------------------ JSON

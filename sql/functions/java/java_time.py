@@ -204,7 +204,7 @@ def _field(letter: str, count: int) -> PatternPart:
         return NamePart("half", (("AM", 0), ("PM", 1)), lambda m: m.nanos // HOUR // 12)
     if letter == "G" and count <= 5:
         words = {4: ("Before Christ", "Anno Domini"), 5: ("B", "A")}.get(count, ("BC", "AD"))
-        return NamePart("era", ((words[0], 0), (words[1], 1)), lambda m: int(m.date.year > 0))
+        return NamePart("era", ((words[0], 0), (words[1], 1)), lambda m: int(m.year > 0))
     return _zone_part(letter, count)
 
 

@@ -87,9 +87,20 @@ def _offset_in_step(zone: tzinfo, step: int) -> int:
     return _offset_at(zone, step * _STEP_MS // 1000)
 
 
+_FIRST_S, _LAST_S = -62_135_510_400, 253_402_128_000  # 0001-01-02, 9999-12-30
+_CYCLE_S = 146_097 * 86_400  # of the calendar
+
+
+def in_python_years(seconds: int) -> int:
+    """Later rules of a zone repeat with the calendar; before year 1 its offset is that of the first day."""
+    if seconds > _LAST_S:
+        return _LAST_S - _CYCLE_S + (seconds - _LAST_S) % _CYCLE_S
+    return max(seconds, _FIRST_S)
+
+
 def _offset_at(zone: tzinfo, seconds: int) -> int:
     if isinstance(zone, timezone):
         return int(zone.utcoffset(None).total_seconds())
-    offset = datetime.fromtimestamp(seconds, zone).utcoffset()
+    offset = datetime.fromtimestamp(in_python_years(seconds), zone).utcoffset()
     assert offset is not None
     return int(offset.total_seconds())
