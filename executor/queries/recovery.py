@@ -148,7 +148,7 @@ def _replay(
                 pipeline.restore(change.store, change.rows)
                 fp("query.replaying")
                 pipeline.settle()
-                state.commit({partition: offset})
+                state.commit({partition: offset}, change.rows.num_rows)
             except BaseException:
                 with contextlib.suppress(Exception):
                     state.connection.execute("ROLLBACK")

@@ -200,7 +200,7 @@ class BucketRuntime:
         errors = [*batch.errors, *output.errors, *failed]
         after, applied = self._write(producer, output, changes, errors, after)
         if self._subplan.stateful:
-            self._state.commit(applied)
+            self._state.commit(applied, sum(each.rows.num_rows for each in changes))
         fp("spark.bucket_done")
         report = Report(
             self._bucket,

@@ -61,6 +61,6 @@ class StateCommits:
         if not self._open:
             return
         self._pipeline.settle()
-        self._state.commit(self._applied)
+        self._state.commit(self._applied, self._rows)
         self._open = False
         self._applied, self._rows, self._committed_at = {}, 0, time.monotonic()

@@ -29,7 +29,7 @@ from .zones import Zones
 
 ROOM_BYTES: Final = 512 * 1024 * 1024  # for the rows of one store; keys come on top, with about 40 bytes each
 _SETTLE_FROM = 500_000  # rows that were written; DuckDB gets them then even if nobody settles
-_COMPACT_FROM = 60_000  # outdated rows of the table, or keys without a row: fewer are not worth the work
+_COMPACT_FROM = 8_000  # outdated rows of the table, or keys without a row: fewer are not worth the work
 _PIECE_ROWS = 100_000  # that are moved at once
 _SAMPLE_ROWS = 1_000
 _ROWS_AT_ONCE = 1_000_000  # may be read, however little memory there is
