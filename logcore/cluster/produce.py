@@ -114,9 +114,12 @@ class _Request:
 
     def _end(self) -> None:
         self._timer.cancel()
+        # The slots refer to this request. Without this the records that it holds would stay until the collector of
+        # cyclic garbage runs, which counts objects and not their bytes: 700 requests of 900 kB took 600 MB.
+        stored, self._stored = self._stored, ()
         if not self.answer.done():
             try:
-                self.answer.set_result(self._response(self._stored))
+                self.answer.set_result(self._response(stored))
             except Exception as error:
                 self.answer.set_exception(error)
 

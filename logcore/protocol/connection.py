@@ -109,6 +109,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._serving is None or self._sending is None:
             return
         self._sending.cancel()
+        self._sending = None  # a cancelled task refers to what it ran, and so to itself: see `_leave`
         while not self._answers.empty():
             self._answers.get_nowait()  # nobody wants them, and there is room for the next one
         if self._fetching or self._given_up:
@@ -116,7 +117,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._fetching and not self._given_up:
             self._serving = asyncio.create_task(self._run(self._serve))
         self._frame_came.set()
-        self._serving.add_done_callback(lambda _: self._connections.leave(self))
+        self._serving.add_done_callback(self._leave)
+
+    def _leave(self, done: asyncio.Task[None]) -> None:
+        """Nothing may refer to itself any more: memory in cycles, such as that of frames, is free only when the
+        collector runs, which is seldom."""
+        self._connections.leave(self)
+        if self._serving is done:
+            self._serving = None
 
     def pause_writing(self) -> None:
         self._writable.clear()

@@ -101,7 +101,11 @@ class Connections:
     async def _run(self, state: dict[str, Any], reader: Any, writer: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()
         given: Any = state
-        await HttpConnection(self._app, loop, self._config, self._context, given, reader, writer).run()
+        connection = HttpConnection(self._app, loop, self._config, self._context, given, reader, writer)
+        try:
+            await connection.run()
+        finally:
+            connection.let_go()
 
     async def _answer_probe(
         self, task: asyncio.Task[Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -223,6 +227,13 @@ class HttpConnection(TCPServer):
             self._forget_due()
             await self.idle_task.stop()  # it would keep the socket of a client that has gone
 
+    def let_go(self) -> None:
+        """Once it has ended: nothing of it refers to itself any more. Memory in cycles, such as that of buffers, is
+        free only when the collector runs, which is seldom."""
+        wrapper = getattr(self, "protocol", None)
+        if wrapper is not None:
+            wrapper.send = wrapper.protocol.send = _nowhere
+
     def _expect_headers(self, data: bytes) -> None:
         if self._idle and data and self._headers_due is None and isinstance(self.protocol.protocol, H11Protocol):
             self._headers_due = self.loop.call_later(HEADER_SECONDS_MAX, self.writer.close)
@@ -231,6 +242,10 @@ class HttpConnection(TCPServer):
         if self._headers_due is not None:
             self._headers_due.cancel()
             self._headers_due = None
+
+
+async def _nowhere(event: Event) -> None:
+    """Where an ended connection sends to."""
 
 
 class _Http1(H11Protocol):

@@ -152,9 +152,9 @@ async def _asked(broker: Desk, message: Message, kind: type[_Reply], limit_s: fl
     except LogError:
         return kind(GroupFault.SHUTTING_DOWN)
 
-    def pass_on(_: object) -> None:
+    def pass_on(done: Future[Reply]) -> None:  # not `asked`: a future keeps its callbacks, and would refer to itself
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_settle, given, asked.exception(), asked)
+            loop.call_soon_threadsafe(_settle, given, done.exception(), done)
 
     asked.add_done_callback(pass_on)
     try:
