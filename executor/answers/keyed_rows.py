@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ...logcore.client import LogClient, TopicPartition
 from ...planner.source_info import SourceInfo
-from ...sql.functions.arrow_values import python_values
+from ...sql.functions.java.calendar_days import python_values
 from ..sources.source_reader import ReadBatch, SourceReader
 from .left_out import LeftOut
 from .materialization import source_step

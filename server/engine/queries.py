@@ -22,7 +22,7 @@ from ...planner.pull.pull_queries import plan_pull
 from ...planner.schema import Schema
 from ...planner.select.queries import plan_push
 from ...sql.ast import Join, Query, Relation, SourceName
-from ...sql.functions.arrow_values import python_values
+from ...sql.functions.java.calendar_days import python_values
 from ..http.row_values import converter
 from .pull_answers import PullAnswer, answer
 from .pull_limits import refuse_disabled

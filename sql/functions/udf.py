@@ -25,9 +25,9 @@ from duckdb import func as duckdb_func
 from sqlglot import exp
 
 from ..types import DATE, NULL, STRING, TIME, TIMESTAMP, Array, Field, Map, SqlType, Struct
-from .arrow_values import python_values
 from .bounds import BoundExceeded, begin_call, current_bounds
 from .failures import Failures, collecting, note_exceeded
+from .java.calendar_days import python_values
 from .signature import parse_type
 from .trees import all_owned
 
