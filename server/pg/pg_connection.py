@@ -84,6 +84,7 @@ class PgConnection:
         except (TimeoutError, ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
             pass  # whoever says nothing, takes nothing or has gone needs no answer
         finally:
+            self._ahead.stop()
             self._door.running.pop(self._process_id, None)
 
     def cancel(self) -> None:
@@ -243,6 +244,10 @@ class PgConnection:
             self._session.cancel("the client has disconnected")
 
 
+def _nobody() -> None:
+    """Who hears that the client has left, once the connection has ended."""
+
+
 class _ReadAhead:
     """Reads while a statement runs, so that the end of the client is noticed. State: what was read, `_AHEAD_BYTES_MAX`
     and one piece at most; what is beyond waits in the socket."""
@@ -260,8 +265,11 @@ class _ReadAhead:
         self._task = asyncio.create_task(self._read_all())
 
     def stop(self) -> None:
+        """Twice is fine. What belongs to the connection is let go of: in a cycle it would stay until the collector
+        runs, which is seldom."""
         if self._task is not None:
             self._task.cancel()
+        self._task, self._left = None, _nobody
 
     def interrupt(self) -> None:
         """`read` gives no more."""

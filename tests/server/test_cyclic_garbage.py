@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("confluent_kafka")
+pytest.importorskip("psycopg")
 from cyclic_garbage import SHAPES, left_for_the_collector
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import httpx
+import psycopg
 from confluent_kafka import Consumer, Producer
 from running_server import service_in
 
@@ -25,7 +26,7 @@ CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;
 """
 SHAPES = (
     "statement", "http_connection", "pull_query", "push_query", "produce", "kafka_connection", "transaction",
-    "consumer", "query",
+    "consumer", "query", "rest_proxy", "pg_connection",
 )  # fmt: skip
 _MAY_BE_LEFT = ("millstream.errors.Span",)  # of the nodes of a parsed statement, which know their parents
 _SETTLED_S = 1.0  # connections end after their clients
@@ -39,6 +40,7 @@ class Clients:
         self._kafka = {"bootstrap.servers": str(service.kafka_address)}
         self._http = httpx.Client(base_url=self._url, timeout=60)
         self._producer = Producer({**self._kafka, "linger.ms": 0})
+        self._pg = str(service.pg_address)
         self._number = 0
 
     def statement(self) -> None:
@@ -80,6 +82,16 @@ class Clients:
         assert consumer.consume(1, 60)
         consumer.close()
 
+    def rest_proxy(self) -> None:
+        body = json.dumps({"records": [{"value": {"V": 1}}]})
+        kind = {"content-type": "application/vnd.kafka.json.v2+json"}
+        self._http.post("/topics/s", content=body, headers=kind).raise_for_status()
+
+    def pg_connection(self) -> None:
+        host, _, port = self._pg.partition(":")
+        with psycopg.connect(host=host, port=int(port), user="ana", dbname="ksql", autocommit=True) as connection:
+            connection.execute("SELECT n FROM t WHERE k = 1").fetchall()
+
     def query(self) -> None:
         self._number += 1
         self.execute(f"CREATE TABLE t_{self._number} AS SELECT k, SUM(v) AS n FROM s GROUP BY k;")
@@ -95,7 +107,7 @@ def left_for_the_collector(
     folder: Path, shapes: Sequence[str] = SHAPES, times: int = TIMES
 ) -> dict[str, dict[str, int]]:
     """By shape: how many objects of each class only the collector could free, where every request left one."""
-    with service_in(folder) as service:
+    with service_in(folder, pg="127.0.0.1:0") as service:
         clients = Clients(service)
         clients.execute(SOURCE)
         clients.produce()
