@@ -79,13 +79,15 @@ class ValueWords:
     def values(self, numbers: Ints) -> pa.Array:
         """-1 gives NULL."""
         missing = numbers < 0
-        numbers = np.where(missing, 0, numbers)
-        if not len(self.words):
-            return pa.nulls(len(numbers), self._type)
-        found = plain_values(self.words[numbers], self._type) if self._plain else self._gathered(numbers)
-        if not missing.any():
-            return found
-        return found.take(pa.array(np.arange(len(numbers)), mask=missing))
+        if missing.any():  # not looked up as another number: that may never have been put, and be no value of the type
+            found = self._found(numbers[~missing])
+            return found.take(pa.array(np.cumsum(~missing) - 1, mask=missing))
+        return self._found(numbers)
+
+    def _found(self, numbers: Ints) -> pa.Array:
+        if not len(numbers):
+            return pa.nulls(0, self._type)
+        return plain_values(self.words[numbers], self._type) if self._plain else self._gathered(numbers)
 
     def _gathered(self, numbers: Ints) -> pa.Array:
         ends = np.cumsum(self.sizes[numbers], dtype=np.int64)

@@ -203,3 +203,20 @@ def test_what_memory_has_follows_from_the_store_when_keys_are_numbered_anew(monk
         given = pipeline.process({source.id: rows_of(source, rows, 2 * x)}).rows.to_pylist()
         assert (given[-1]["v0"], given[-1]["v1"]) == (max(0, x - 2), x)
     assert max(each.numbering for each in pipeline.stores.values()) > 5
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([7], pa.int32()), pa.array([7], pa.int64()), pa.array([7], pa.date32()), pa.array([True]),
+        pa.array([1.5]), pa.array(["x"]), pa.array([b"x"]), pa.array([7], pa.decimal128(4, 2)),
+    ],
+    ids=lambda values: str(values.type),
+)  # fmt: skip
+def test_where_there_is_no_value_none_of_a_number_that_was_never_put_is_read(values: pa.Array) -> None:
+    """A group whose rows all have NULL, beside another one: MAX of an INT failed, and the record was left out."""
+    words = ValueWords(values.type)
+    words.put(np.array([3]), values)
+    assert words.values(np.array([-1, 3, -1])).to_pylist() == [None, values[0].as_py(), None]
+    assert words.values(np.array([-1])).to_pylist() == [None]
+    assert words.values(np.array([], np.int64)).to_pylist() == []
