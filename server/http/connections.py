@@ -203,11 +203,15 @@ class HttpConnection(TCPServer):
 
     _headers_due: asyncio.TimerHandle | None = None
     _idle = True
+    _all_read = False  # the client has closed its half: nothing but answers is still to come
 
     async def protocol_send(self, event: Event) -> None:
         if isinstance(event, Updated):
             self._idle = event.idle
             self._forget_due()
+            if event.idle and self._all_read:
+                self.writer.close()  # hypercorn would wait for the next request until the keep-alive timeout
+                return
         await super().protocol_send(event)
 
     async def _read_data(self) -> None:
@@ -222,6 +226,7 @@ class HttpConnection(TCPServer):
                 if type(self.protocol.protocol) is H2Protocol:
                     self.protocol.protocol = _extended(self.protocol.protocol)
                 self._expect_headers(data)
+            self._all_read = True
             await self.protocol.handle(Closed())
         finally:
             self._forget_due()

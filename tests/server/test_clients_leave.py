@@ -134,3 +134,16 @@ def test_the_batch_of_a_push_query_ends_when_its_last_client_goes(service: Servi
 
 def _feeds() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "millstream-feed"]
+
+
+_ASKED = b"GET /healthcheck HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize("requests", [1, 3])
+def test_a_client_that_sends_nothing_more_gets_its_answers_and_the_end(service: Service, requests: int) -> None:
+    """It has closed its half before the first answer began; the connection stayed for the minute of keep-alive."""
+    with socket.create_connection((service.http_address.host, service.http_address.port), timeout=30) as client:
+        client.sendall(_ASKED * requests)
+        client.shutdown(socket.SHUT_WR)
+        received = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    assert received.count(b"HTTP/1.1 200 OK") == requests
