@@ -101,6 +101,10 @@ def copy_out(column_count: int, format: int) -> bytes:
     return message(b"H", struct.pack(f"!bH{column_count}h", format, column_count, *[format] * column_count))
 
 
+def copy_in(column_count: int, format: int) -> bytes:
+    return message(b"G", struct.pack(f"!bH{column_count}h", format, column_count, *[format] * column_count))
+
+
 def copy_data(content: bytes) -> bytes:
     return message(b"d", content)
 

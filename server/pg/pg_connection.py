@@ -204,7 +204,7 @@ class PgConnection:
 
     async def _talk(self, session: PgSession) -> None:
         self._session = session
-        conversation = PgConversation(self._protocol, session, self._send)
+        conversation = PgConversation(self._protocol, session, self._send, lambda: self._next(self._ahead.read))
         self._ahead.start()
         try:
             while not self._stopping:

@@ -13,6 +13,9 @@ from . import backend
 from .frontend import (
     BindMessage,
     CloseMessage,
+    CopyDataMessage,
+    CopyDoneMessage,
+    CopyFailMessage,
     DescribeMessage,
     ExecuteMessage,
     FlushMessage,
@@ -22,12 +25,14 @@ from .frontend import (
     QueryMessage,
     SyncMessage,
 )
+from .pg_copy_in import CopyIn
 from .pg_parameters import parameter_literal, parameter_oid, sql_type_of
 from .pg_rows import BATCH_ROWS, PgColumn, data_rows
 from .pg_session import PgAnswer, PgSession, PlacedError
 from .pg_statements import PgKind, PgStatement, pg_statements
 from .protocol import PgProtocol
 from .sqlstates import (
+    CANCELED,
     DUPLICATE_CURSOR,
     DUPLICATE_STATEMENT,
     NOT_SUPPORTED,
@@ -42,6 +47,10 @@ from .sqlstates import (
 Send = Callable[[bytes], Awaitable[None]]
 """Returns once there is room for more; raises where the client takes nothing."""
 
+Receive = Callable[[], Awaitable[FrontendMessage | None]]
+"""The next message of the client; None where it has gone. Only COPY … FROM STDIN reads on by itself."""
+
+_COPIED_BYTES: Final = 1 << 18  # are read before their rows are looked at
 _STATEMENTS_MAX: Final = 1000
 _PORTALS_MAX: Final = 100
 _PARAMETERS_MAX: Final = 65_535
@@ -96,10 +105,11 @@ class Portal:
 class PgConversation:
     """State: prepared statements and portals by name; the unnamed ones are called ''."""
 
-    def __init__(self, protocol: PgProtocol, session: PgSession, send: Send) -> None:
+    def __init__(self, protocol: PgProtocol, session: PgSession, send: Send, receive: Receive) -> None:
         self._protocol = protocol
         self._session = session
         self._send = send
+        self._receive = receive
         self._prepared: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
 
@@ -153,6 +163,7 @@ class PgConversation:
             raise
         except Exception as error:
             await self._tell(error)
+            self._protocol.failed()
         await self._send(self._protocol.ready(self._session.status))
 
     # The extended one
@@ -253,6 +264,9 @@ class PgConversation:
         if portal.statement.kind is PgKind.EMPTY:
             await self._send(backend.EMPTY_QUERY)
             return
+        if answer.copy_in is not None:
+            await self._take_copy(answer.copy_in)
+            return
         if answer.columns is None or answer.rows is None:
             await self._send(backend.command_complete(answer.tag))
             return
@@ -282,6 +296,26 @@ class PgConversation:
             await self._send_counted(answer, answer.copy.rows(piece, columns, first=count == 0))
             count += piece.count
         await self._send(answer.copy.end(count) + backend.COPY_DONE + backend.command_complete(f"COPY {count}"))
+
+    async def _take_copy(self, copy: CopyIn) -> None:
+        await self._send(self._protocol.copy_in(len(copy.columns), copy.format.code))
+        pending = bytearray()
+        while True:
+            message = await self._receive()
+            match message:
+                case CopyDataMessage(content):
+                    pending += content
+                case CopyDoneMessage():
+                    break
+                case CopyFailMessage(reason):
+                    raise PgRefused(CANCELED, f"COPY from stdin failed: {reason}")
+                case _:
+                    raise ConnectionResetError("the client left")
+            if len(pending) >= _COPIED_BYTES:
+                await self._session.append(copy, bytes(pending), last=False)
+                pending.clear()
+        await self._session.append(copy, bytes(pending), last=True)
+        await self._send(backend.command_complete(f"COPY {copy.count}"))
 
     async def _send_counted(self, answer: PgAnswer, data: bytes) -> None:
         if answer.sent is not None:

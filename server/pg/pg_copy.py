@@ -1,5 +1,6 @@
-"""COPY … TO STDOUT: rows as lines of text, as CSV, or in PostgreSQL's binary format. Nothing else of COPY is here: no
-file of the server is written or read, and no program is run."""
+"""COPY … TO STDOUT: rows as lines of text, as CSV, or in PostgreSQL's binary format; what COPY … FROM STDIN says, whose
+rows `pg_copy_in.py` reads. Nothing else of COPY is here: no file of the server is written or read, and no program is
+run."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from . import backend
 from .pg_rows import PgColumn, RowPiece, cells
 from .pg_statements import PgKind, PgStatement, kind_of, pg_statements
 from .pg_tokens import PgToken
-from .sqlstates import INSUFFICIENT_PRIVILEGE, INVALID_VALUE, NOT_SUPPORTED, SYNTAX, PgRefused
+from .sqlstates import INSUFFICIENT_PRIVILEGE, INVALID_VALUE, SYNTAX, PgRefused
 
 _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 _TRAILER: Final = struct.pack("!h", -1)
@@ -84,7 +85,16 @@ class CopyAsked:
     format: CopyFormat
 
 
-def copy_asked(statement: PgStatement) -> CopyAsked:
+@dataclass(frozen=True, slots=True)
+class CopyInAsked:
+    """`target` and `columns` as the client writes them; no columns are all of them."""
+
+    target: PgToken
+    columns: tuple[PgToken, ...]
+    format: CopyFormat
+
+
+def copy_asked(statement: PgStatement) -> CopyAsked | CopyInAsked:
     """Raises `PgRefused`."""
     tokens = statement.tokens
     to = _at_depth_0(tokens, ("TO", "FROM"))
@@ -93,12 +103,26 @@ def copy_asked(statement: PgStatement) -> CopyAsked:
     if tokens[to + 1].upper == "PROGRAM":
         raise PgRefused(INSUFFICIENT_PRIVILEGE, "this server runs no programs for its clients")
     if tokens[to].upper == "FROM":
-        raise PgRefused(NOT_SUPPORTED, "COPY … FROM is not supported", hint="Write rows with INSERT INTO … VALUES.")
+        return _copy_in(tokens, to)
     if tokens[to + 1].upper != "STDOUT":
         raise PgRefused(
             INSUFFICIENT_PRIVILEGE, "this server writes no files for its clients", hint="Write TO STDOUT, or \\copy."
         )
     return CopyAsked(_query(statement, to), _format(tokens[to + 2 :]))
+
+
+def _copy_in(tokens: Sequence[PgToken], at: int) -> CopyInAsked:
+    """In: `at`: of FROM."""
+    if tokens[at + 1].upper != "STDIN":
+        raise PgRefused(
+            INSUFFICIENT_PRIVILEGE, "this server reads no files for its clients", hint="Write FROM STDIN, or \\copy."
+        )
+    opened = next((place for place in range(1, at) if tokens[place].text == "("), at)
+    inside = [token for token in tokens[opened + 1 : at] if token.text not in (",", ")")]
+    target = tokens[opened - 1]
+    if opened == 1 or target.named is None or any(token.named is None for token in inside):
+        raise PgRefused(SYNTAX, "COPY … FROM takes the name of a stream or table, and names of columns in parentheses")
+    return CopyInAsked(target, tuple(inside), _format(tokens[at + 2 :]))
 
 
 def _query(statement: PgStatement, to: int) -> PgStatement:

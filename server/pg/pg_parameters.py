@@ -20,6 +20,8 @@ from .pg_types import BY_OID, ELEMENT_OF_ARRAY, numeric_of, oid_of
 _EPOCH: Final = datetime.datetime(2000, 1, 1)
 _DECIMAL_DIGITS: Final = 38
 _ITEMS_MAX: Final = 100_000
+NO_VALUE: Final = (ValueError, struct.error, decimal.InvalidOperation, OverflowError, IndexError)
+"""What bytes raise that are no value of their type."""
 
 
 class WrongParameter(StatementError):
@@ -57,11 +59,11 @@ def parameter_literal(content: bytes | None, format: int, oid: int) -> str:
     if content is None:
         return "NULL"
     try:
-        value = _decoded(content, format, oid)
+        value = decoded_value(content, format, oid)
         if isinstance(value, float) and not math.isfinite(value):
             return f"CAST('{str(value).replace('inf', 'Infinity').replace('nan', 'NaN')}' AS DOUBLE)"
         return literal(value)
-    except (ValueError, struct.error, decimal.InvalidOperation, OverflowError, IndexError) as error:
+    except NO_VALUE as error:
         known = BY_OID.get(oid) or ELEMENT_OF_ARRAY.get(oid)
         name = f"type {oid}" if known is None else known.words
         raise WrongParameter(f"a parameter is no {name}: {error}", hint="Declare its type: $1::bigint.") from None
@@ -88,18 +90,19 @@ def parameter_oid(type_: SqlType | None) -> int:
     return oid_of(STRING if type_ is None else type_)
 
 
-def _decoded(content: bytes, format: int, oid: int) -> Any:
+def decoded_value(content: bytes, format: int, oid: int) -> Any:
+    """A value of PostgreSQL's type `oid`, in text (0) or binary (1). Raises what is in `NO_VALUE`."""
     element = ELEMENT_OF_ARRAY.get(oid)
     if element is not None:
-        return _binary_array(content) if format else _text_array(content.decode(), element.name)
+        return _binary_array(content) if format else text_array(content.decode(), element.name)
     found = BY_OID.get(oid)
     if found is None and oid != 0:
         raise ValueError("this type is not supported")
     name = "unknown" if found is None else found.name
-    return _from_binary(content, name) if format else _from_text(content.decode(), name)
+    return _from_binary(content, name) if format else value_from_text(content.decode(), name)
 
 
-def _from_text(text: str, name: str) -> Any:
+def value_from_text(text: str, name: str) -> Any:
     match name:
         case "bool":
             return _bool(text)
@@ -200,20 +203,25 @@ def _binary_array(content: bytes) -> list[Any]:
             continue
         if at + size > len(content):
             raise ValueError("it is cut off")
-        values.append(_decoded(content[at : at + size], 1, oid))
+        values.append(decoded_value(content[at : at + size], 1, oid))
         at += size
     return values
 
 
-def _text_array(text: str, element: str) -> list[Any]:
+def text_array(text: str, element: str) -> list[Any]:
     """`{1,NULL,"a \\"b\\""}`."""
     if text[:1] != "{" or text[-1:] != "}":
         raise ValueError("an array stands in braces")
-    read: Callable[[str], Any] = lambda item: _from_text(item, element)  # noqa: E731
+    read: Callable[[str], Any] = lambda item: value_from_text(item, element)  # noqa: E731
     values: list[Any] = []
     at, end = 1, len(text) - 1
     while at < end:
+        if text[at].isspace():
+            at += 1
+            continue
         item, quoted, at = _item(text, at, end)
+        while at < end and text[at].isspace():
+            at += 1
         values.append(None if not quoted and item.upper() == "NULL" else read(item))
         if at < end and text[at] != ",":
             raise ValueError("its elements are not parted by commas")

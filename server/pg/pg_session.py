@@ -29,7 +29,9 @@ from ..http.lookups import LookedUp
 from ..security.rights import Rights
 from .backend import TransactionStatus
 from .parameter_types import cast_types, parameter_types
-from .pg_copy import CopyFormat, copy_asked
+from .pg_copy import CopyFormat, CopyInAsked, copy_asked
+from .pg_copy_in import BATCH_ROWS as BATCH_ROWS_IN
+from .pg_copy_in import CopyIn, copy_into
 from .pg_dialect import RewrittenText, our_text, shown_name
 from .pg_entities import command_tag, entity_rows, notices
 from .pg_parameters import sample_literal
@@ -84,8 +86,8 @@ class PgContext(Protocol):
 
 @dataclass(slots=True)
 class PgAnswer:
-    """`columns`: None where no rows come. `tag`: for rows their number goes behind it. `copy`: rows leave as COPY.
-    `sent`: who counts the bytes of the rows."""
+    """`columns`: None where no rows come. `tag`: for rows their number goes behind it. `copy`: rows leave as COPY;
+    `copy_in`: they come as COPY, for `append`. `sent`: who counts the bytes of the rows."""
 
     tag: str
     columns: list[PgColumn] | None = None
@@ -93,6 +95,7 @@ class PgAnswer:
     notices: list[str] = field(default_factory=list)
     statuses: dict[str, str] = field(default_factory=dict)
     copy: CopyFormat | None = None
+    copy_in: CopyIn | None = None
     counts: bool = False
     sent: Callable[[int], None] | None = None
 
@@ -420,9 +423,28 @@ class PgSession:
 
     async def _copy(self, statement: PgStatement) -> PgAnswer:
         asked = copy_asked(statement)
+        if isinstance(asked, CopyInAsked):
+            copy = copy_into(asked, self._visible().sources)
+            self._context.engine.check_insert(copy.source.name, self.session)
+            return PgAnswer("COPY", copy_in=copy)
         answer = await self._query(asked.query, {})
         answer.copy, answer.tag = asked.format, "COPY"
         return answer
+
+    async def append(self, copy: CopyIn, data: bytes, *, last: bool) -> None:
+        """Takes more of what a client copies in, and appends the rows that are whole once they are many. In: `last`:
+        nothing more comes. Raises what INSERT raises; what was appended before stays, for there are no transactions."""
+        self._check_cancelled()
+
+        def take() -> None:
+            copy.feed(data)
+            if last:
+                copy.end()
+            table = copy.taken(least=0 if last else BATCH_ROWS_IN)
+            if table is not None:
+                self._context.engine.insert(copy.source.name, table, self.session)
+
+        await self._context.workers.run(take)
 
     async def _declare(self, statement: PgStatement, literals: Mapping[int, str]) -> PgAnswer:
         asked = declared_cursor(statement)

@@ -16,8 +16,12 @@ Answers are bytes that `backend.py` makes; the few that move the machine are its
 | IDLE, EXTENDED | Sync | BUSY; `ready` → IDLE |
 | SKIPPING | Sync | BUSY; `ready` → IDLE |
 | SKIPPING | anything else but Terminate | SKIPPING: it is dropped |
+| BUSY, EXTENDED | nothing: `copy_in` | COPYING |
+| COPYING | CopyData | COPYING |
+| COPYING | CopyDone, CopyFail | what it was before `copy_in` |
+| COPYING | Flush, Sync | COPYING: it is dropped; libpq sends a Sync ahead |
 | IDLE, EXTENDED, SKIPPING | CopyData, CopyDone, CopyFail | the same: it is dropped, for it came too late |
-| IDLE, EXTENDED, SKIPPING | Terminate | ENDED |
+| IDLE, EXTENDED, SKIPPING, COPYING | Terminate | ENDED |
 
 Whatever else comes is a violation, after which nothing is read any more. While the machine is BUSY, or waits for the
 answer about encryption, it gives no message: what a client sends ahead stays in the buffer.
@@ -77,6 +81,7 @@ class PgState(enum.Enum):
     BUSY = enum.auto()
     EXTENDED = enum.auto()
     SKIPPING = enum.auto()
+    COPYING = enum.auto()
     ENDED = enum.auto()
 
 
@@ -89,6 +94,7 @@ class PgProtocol:
         self._message_bytes_max = message_bytes_max
         self._buffer = bytearray()
         self._asked: set[type[StartupPacket]] = set()  # of SslRequest and GssRequest, each may come once
+        self._copied_for = PgState.BUSY  # where COPYING leads back to
 
     @property
     def buffered(self) -> int:
@@ -137,8 +143,17 @@ class PgProtocol:
         self.state = PgState.IDLE
         return backend.ready_for_query(status)
 
+    def copy_in(self, column_count: int, format: int) -> bytes:
+        """What comes now are the rows of COPY … FROM STDIN. In: `format`: 0 text, 1 binary."""
+        assert self.state in (PgState.BUSY, PgState.EXTENDED)
+        self._copied_for, self.state = self.state, PgState.COPYING
+        return backend.copy_in(column_count, format)
+
     def failed(self) -> None:
-        """A message of the extended protocol had an error as its answer: nothing counts until Sync."""
+        """A message of the extended protocol had an error as its answer: nothing counts until Sync. What a client still
+        sends for a COPY that has failed is dropped, in the simple protocol too."""
+        if self.state is PgState.COPYING:
+            self.state = self._copied_for
         if self.state is PgState.EXTENDED:
             self.state = PgState.SKIPPING
 
@@ -151,7 +166,7 @@ class PgProtocol:
             case PgState.STARTUP:
                 body = self._body(at=0, most=STARTUP_BYTES_MAX)
                 return None if body is None else startup_packet(body)
-            case PgState.LOGIN | PgState.IDLE | PgState.EXTENDED | PgState.SKIPPING:
+            case PgState.LOGIN | PgState.IDLE | PgState.EXTENDED | PgState.SKIPPING | PgState.COPYING:
                 most = STARTUP_BYTES_MAX if self.state is PgState.LOGIN else self._message_bytes_max
                 letter = bytes(self._buffer[:1])
                 body = self._body(at=1, most=most)
@@ -193,6 +208,8 @@ class PgProtocol:
                     raise _out_of_place(message)
             case PgState.IDLE | PgState.EXTENDED | PgState.SKIPPING:
                 return self._admit_command(message)
+            case PgState.COPYING:
+                return self._admit_copied(message)
             case PgState.ENDED | PgState.BUSY | PgState.ENCRYPTION:
                 raise AssertionError("no message is read here")
             case _:
@@ -232,6 +249,20 @@ class PgProtocol:
                 if skipping:
                     return False
                 self.state = PgState.BUSY
+            case _:
+                raise _out_of_place(message)
+        return True
+
+    def _admit_copied(self, message: FrontendMessage) -> bool:
+        match message:
+            case TerminateMessage():
+                self._end()
+            case CopyDataMessage():
+                pass
+            case CopyDoneMessage() | CopyFailMessage():
+                self.state = self._copied_for
+            case FlushMessage() | SyncMessage():
+                return False
             case _:
                 raise _out_of_place(message)
         return True

@@ -25,6 +25,7 @@ from millstream.errors import StatementError
 
 from ...planner.catalog import Catalog
 from .pg_dialect import shown_name
+from .pg_parameters import NO_VALUE, text_array
 from .pg_settings import SERVER_VERSION, PgSettings
 from .pg_statements import PgStatement
 from .pg_tokens import PgToken
@@ -252,8 +253,14 @@ class _Rewriting:
 
     def result(self) -> Any:
         self._refuse()
+        for dot in list(self._tree.find_all(exp.Dot)):  # a function of a schema: information_schema._pg_expandarray()
+            if isinstance(dot.this, exp.Identifier) and isinstance(dot.expression, exp.Func):
+                dot.replace(dot.expression)
         for table in list(self._tree.find_all(exp.Table)):
             self._table(table)
+        for text in list(self._tree.find_all(exp.Literal)):
+            if text.is_string and text.this.startswith("{") and _is_compared_with_all(text):
+                text.replace(_array_of(text.this))
         for cast in reversed(list(self._tree.find_all(exp.Cast))):  # what is inside comes first
             self._cast(cast)
         for call in reversed(list(self._tree.find_all(exp.Func))):
@@ -261,6 +268,8 @@ class _Rewriting:
         for column in list(self._tree.find_all(exp.Column)):
             if column.name.lower() == "tableoid":
                 column.replace(exp.Literal.number(0))
+            elif column.name.lower() in _FUNCTION_COLUMNS:
+                _compare_with_name(column)
         for lock in list(self._tree.find_all(exp.Lock)):
             lock.pop()
         return self._tree
@@ -291,10 +300,14 @@ class _Rewriting:
 
     def _cast(self, cast: exp.Cast) -> None:
         kind = cast.to.sql(dialect="postgres").lower()
+        value: Any = cast.this
+        if cast.to.is_type("array") and isinstance(value, exp.Literal) and value.this.startswith("{"):
+            cast.set("this", _array_of(value.this))
         if kind not in _REG:
             return
-        value: Any = cast.this
-        if isinstance(value, exp.Literal):
+        if isinstance(value, exp.Literal) and kind in ("regproc", "regprocedure") and _names_function(cast):
+            cast.replace(exp.Literal.string(value.this.rpartition(".")[2]))  # those columns have the names
+        elif isinstance(value, exp.Literal):
             cast.replace(exp.Literal.number(self._named(kind, value.this)))
         elif isinstance(cast.parent, exp.Predicate) or (
             isinstance(cast.parent, exp.Cast) and cast.parent.to.is_type("bigint", "int")
@@ -307,7 +320,7 @@ class _Rewriting:
         """The OID of what a text names. Raises `PgRefused`."""
         if text.isdecimal():
             return int(text)
-        name = text.rpartition(".")[2].strip('"')
+        name = text.rpartition(".")[2].strip().strip('"')
         if kind == "regclass":
             oids = relation_oids(self._around.catalog)
             shown = {shown_name(each): oid for each, oid in oids.items()}
@@ -371,6 +384,48 @@ class _Rewriting:
         return first.this
 
 
+_FUNCTION_COLUMNS: Final = frozenset(
+    "typinput typoutput typreceive typsend typmodin typmodout typanalyze typsubscript amhandler".split()
+)
+"""Of PostgreSQL's type regproc: a number that is shown as the name of the function. Here it is the name."""
+_NO_FUNCTION: Final = "-"
+
+
+def _names_function(value: Any) -> bool:
+    """Whether it is compared with a column that has the name of a function."""
+    other = value.parent if isinstance(value.parent, exp.Predicate) else None
+    return other is not None and any(
+        column.name.lower() in _FUNCTION_COLUMNS for column in other.find_all(exp.Column) if column.parent is other
+    )
+
+
+def _compare_with_name(column: Any) -> None:
+    """`typsend != 0`: it is none."""
+    parent = column.parent
+    if isinstance(parent, (exp.EQ, exp.NEQ)):
+        other: Any = parent.expression if parent.this is column else parent.this
+        if isinstance(other, exp.Literal) and not other.is_string:
+            other.replace(exp.Literal.string(_NO_FUNCTION if other.this == "0" else other.this))
+
+
+def _is_compared_with_all(text: Any) -> bool:
+    """`x = ANY('{a,b}')`, which is what a parameter becomes."""
+    around = text.parent
+    while isinstance(around, exp.Paren):
+        around = around.parent
+    return isinstance(around, exp.Any) or (isinstance(around, exp.Anonymous) and around.name.lower() in ("any", "all"))
+
+
+def _array_of(text: str) -> Any:
+    """Raises `CatalogQuestion`."""
+    try:
+        return exp.array(
+            *(exp.Null() if item is None else exp.Literal.string(item) for item in text_array(text, "text"))
+        )
+    except NO_VALUE as error:
+        raise CatalogQuestion(f"{text[:100]} is no array: {error}") from None
+
+
 _REGTYPES: Final = {
     "integer": "int4", "int": "int4", "bigint": "int8", "smallint": "int2", "boolean": "bool", "real": "float4",
     "double precision": "float8", "character varying": "varchar", "timestamp without time zone": "timestamp",
@@ -378,9 +433,9 @@ _REGTYPES: Final = {
 }  # fmt: skip
 _ALLOWED_NAMES: Final = frozenset(
     """
-    abs array_agg array_length array_lower array_to_string array_upper bool_and bool_or btrim ceil char_length coalesce
-    concat concat_ws count floor format_type generate_series generate_subscripts greatest initcap least left length
-    list_contains lower lpad ltrim max md5 min mod nullif octet_length position quote_ident regexp_matches
+    abs all array_agg array_length array_lower array_to_string array_upper bool_and bool_or btrim ceil char_length
+    coalesce concat concat_ws count floor format_type generate_series generate_subscripts greatest initcap least left
+    length list_contains lower lpad ltrim max md5 min mod nullif octet_length position quote_ident regexp_matches
     regexp_replace replace repeat reverse right round row_number rank dense_rank rpad rtrim split_part starts_with
     string_agg strpos substr substring sum avg to_char translate trim trunc unnest upper
     """.split()

@@ -7,6 +7,8 @@ from typing import Final
 
 from sqlglot import exp
 
+from ...sql.identifiers import RESERVED
+
 _SIMPLE: Final = {
     "pg_table_is_visible": ["o"], "pg_type_is_visible": ["o"], "pg_function_is_visible": ["o"],
     "pg_opclass_is_visible": ["o"],
@@ -79,6 +81,9 @@ _OTHERS: Final = {
     "quote_ident": [("(t) AS (CASE WHEN regexp_full_match(t, '[a-z_][a-z0-9_]*') THEN t "
                     "ELSE '\"' || replace(t, '\"', '\"\"') || '\"' END)")],
     "_pg_expandarray": ["(a) AS (unnest(list_transform(a, lambda v, i: {'x': v, 'n': i})))"],
+    "pg_get_keywords": [
+        f"() AS TABLE (SELECT lower(unnest({sorted(RESERVED)!r})) AS word, 'R' AS catcode, 'reserved' AS catdesc)"
+    ],
     "array_position": ["(a, v) AS (nullif(list_position(a, v), 0))"],
     "array_lower": ["(a, n) AS (CASE WHEN len(a) > 0 THEN 1 END)"],
     "array_upper": ["(a, n) AS (nullif(len(a), 0))"],

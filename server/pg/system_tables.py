@@ -324,14 +324,21 @@ def _catalog_rows(catalog: Catalog, settings: PgSettings, user: str, database: s
     return rows
 
 
+# ADBC's driver tells types by the names of these functions.
+_WITH_UNDERSCORE: Final = (
+    "date", "interval", "json", "jsonb", "numeric", "time", "timestamp", "timestamptz", "timetz", "uuid",
+)  # fmt: skip
+
+
 def _type_row(type_: PgType) -> dict[str, Any]:
+    stem = f"{type_.name}_" if type_.name in _WITH_UNDERSCORE else type_.name
     return {
         "oid": type_.oid, "typname": type_.name, "typnamespace": 11, "typowner": _OWNER, "typlen": type_.size,
         "typbyval": 0 < type_.size <= 8, "typtype": "p" if type_.name == "unknown" else "b",
         "typcategory": type_.category, "typispreferred": type_.name in ("text", "float8", "bool", "timestamptz"),
         "typisdefined": True, "typdelim": ",", "typrelid": 0, "typelem": 0, "typarray": type_.array,
-        "typinput": f"{type_.name}in", "typoutput": f"{type_.name}out", "typreceive": f"{type_.name}recv",
-        "typsend": f"{type_.name}send", "typalign": "i", "typstorage": "p", "typnotnull": False, "typbasetype": 0,
+        "typinput": f"{stem}in", "typoutput": f"{stem}out", "typreceive": f"{stem}recv", "typsend": f"{stem}send",
+        "typalign": "i", "typstorage": "p", "typnotnull": False, "typbasetype": 0,
         "typtypmod": -1, "typndims": 0, "typcollation": 100 if type_.category == "S" else 0,
     }  # fmt: skip
 

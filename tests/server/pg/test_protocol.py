@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from millstream.server.pg.frontend import (
     BindMessage,
     CancelRequest,
+    CopyDataMessage,
+    CopyDoneMessage,
     DescribeMessage,
     ExecuteMessage,
     FrontendMessage,
@@ -43,7 +45,7 @@ PARSE = framed(b"P", b"s\0SELECT $1\0" + struct.pack("!HI", 1, 23))
 BIND = framed(b"B", b"\0s\0" + struct.pack("!HhHi1si", 1, 1, 2, 1, b"x", -1) + struct.pack("!Hh", 1, 0))
 DESCRIBE, EXECUTE = framed(b"D", b"Ss\0"), framed(b"E", b"\0" + struct.pack("!i", 5))
 SYNC, FLUSH, TERMINATE = framed(b"S"), framed(b"H"), framed(b"X")
-COPY_DATA = framed(b"d", b"late")
+COPY_DATA, COPY_DONE, COPY_FAIL = framed(b"d", b"late"), framed(b"c"), framed(b"f", b"why\0")
 
 
 def all_of(protocol: PgProtocol, data: bytes = b"") -> list[FrontendMessage]:
@@ -109,6 +111,37 @@ def test_what_comes_while_an_answer_is_due_waits() -> None:
 
 def test_bytes_of_a_copy_that_is_over_are_dropped() -> None:
     assert all_of(logged_in(), COPY_DATA + framed(b"f", b"why\0") + framed(b"c") + SYNC) == [SyncMessage()]
+
+
+@pytest.mark.parametrize("asked", [QUERY, PARSE + BIND + EXECUTE], ids=["simple", "extended"])
+def test_rows_are_copied_in_until_the_client_is_done(asked: bytes) -> None:
+    protocol = logged_in()
+    all_of(protocol, asked)
+    before = protocol.state
+    assert protocol.copy_in(2, 0) == framed(b"G", bytes([0, 0, 2, 0, 0, 0, 0]))
+    assert all_of(protocol, SYNC + COPY_DATA + FLUSH + COPY_DONE + SYNC)[:2] == [
+        CopyDataMessage(b"late"), CopyDoneMessage(),
+    ]  # fmt: skip
+    assert before is PgState.BUSY or protocol.state is PgState.BUSY  # after the Sync that follows
+
+
+def test_rows_for_a_copy_that_has_failed_are_dropped() -> None:
+    protocol = logged_in()
+    all_of(protocol, QUERY)
+    protocol.copy_in(1, 0)
+    assert all_of(protocol, COPY_DATA) == [CopyDataMessage(b"late")]
+    protocol.failed()
+    protocol.ready("I")
+    assert all_of(protocol, COPY_DATA + COPY_DONE + QUERY) == [QueryMessage("SELECT 1")]
+
+
+def test_a_query_among_copied_rows_ends_the_connection() -> None:
+    protocol = logged_in()
+    all_of(protocol, QUERY)
+    protocol.copy_in(1, 0)
+    with pytest.raises(PgProtocolViolation):
+        all_of(protocol, COPY_DATA + QUERY)
+    assert protocol.state is PgState.ENDED
 
 
 def test_a_cancel_request_is_all_that_its_connection_is_for() -> None:
@@ -177,7 +210,8 @@ def test_a_million_hostile_frames() -> None:
     assert 100_000 < violations < 900_000
 
 
-PIECES = [STARTUP, SSL, GSS, CANCEL, QUERY, PARSE, BIND, DESCRIBE, EXECUTE, SYNC, FLUSH, TERMINATE, COPY_DATA]
+PIECES = [STARTUP, SSL, GSS, CANCEL, QUERY, PARSE, BIND, DESCRIBE, EXECUTE, SYNC, FLUSH, TERMINATE, COPY_DATA,
+          COPY_DONE, COPY_FAIL]  # fmt: skip
 
 
 def be_hostile(seed: int, frames: int) -> int:
@@ -216,6 +250,10 @@ def answer(protocol: PgProtocol, message: FrontendMessage, chance: random.Random
         case PgState.LOGIN if isinstance(message, PasswordMessage) and chance.random() < 0.5:
             protocol.let_in()
             protocol.ready("I")
+        case PgState.BUSY | PgState.EXTENDED if (
+            type(message) in (QueryMessage, ExecuteMessage) and chance.random() < 0.1
+        ):
+            protocol.copy_in(2, 0)
         case PgState.BUSY:
             protocol.ready("I")
         case PgState.EXTENDED if chance.random() < 0.3:
