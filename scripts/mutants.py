@@ -44,7 +44,7 @@ from hypothesis import Phase, settings
 from numba.core.dispatcher import Dispatcher
 
 from scripts.mutant_results import Kill, Results
-from scripts.mutations import Mutation, mutated, mutations, noting
+from scripts.mutations import COMPILING, Mutation, mutated, mutations, noting
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 SETTINGS: Final = REPOSITORY / "scripts" / "mutants.toml"
@@ -123,7 +123,7 @@ class Worker(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader)
         super().__init__(_dotted(module), str(REPOSITORY / module))
         self._source = Path(self.path).read_text(encoding="utf-8")
         self._chosen, self._jobs, self._folder, self._results = chosen, jobs, folder, results
-        self._patience_s = _TIME_LIMIT_S + (_COMPILING_S if "njit" in self._source else 0)
+        self._patience_s = _TIME_LIMIT_S + (_COMPILING_S if COMPILING.search(self._source) else 0)
         self._running: dict[int, tuple[Mutation, float, Path]] = {}
         self._outcomes: dict[int, str] = {}
         self._wanted: list[str] | None = None  # the tests to run; None: all, and note their lines

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -38,6 +40,9 @@ _FIELDS_LEFT_ALONE = {"annotation", "returns", "decorator_list", "type_params"}
 _KEYWORDS_LEFT_ALONE = {"strict", "slots", "frozen", "hint", "daemon", "copy"}
 _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 _KEY_STATEMENT_MAX = 90  # characters
+
+COMPILING: Final = re.compile(r"\bnjit\b|\bcompiled\b|^(inlined_)?loop$|^@(inlined_)?loop$", re.MULTILINE)
+"""In a decorator, or a source: numba compiles what it is for."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,9 @@ def _is_text_alone(statement: ast.stmt) -> bool:
 
 
 def _is_compiled(node: ast.AST) -> bool:
-    return isinstance(node, ast.FunctionDef) and any("njit" in ast.unparse(each) for each in node.decorator_list)
+    return isinstance(node, ast.FunctionDef) and any(
+        COMPILING.search(ast.unparse(each)) for each in node.decorator_list
+    )
 
 
 def _changes(node: ast.AST, scope: str, statement: ast.stmt | None) -> Iterator[_Change]:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 
+from ...sql.loops import inlined_loop, loop
 from .columns import Ints
 from .sort_words import Words
 
@@ -71,7 +71,7 @@ def rank_rows(
     return Ranked(before, after, last, *events[:, :count]) if decided else None
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _rank(words, groups, known, mode, largest, exact, every, old, listed, starts, sizes, before, after, last):
     """Out: whether the words decided; how many events there are, and these: row, rank, weight, cause."""
     count = 0
@@ -119,7 +119,7 @@ def _rank(words, groups, known, mode, largest, exact, every, old, listed, starts
     return True, count, events
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_loop
 def _place(words, listed, start, size, row):
     """Where the row comes, behind those that are equal to it, and whether one is. Most rows come last or not at all, so
     the last one is looked at first."""
@@ -142,7 +142,7 @@ def _place(words, listed, start, size, row):
     return low, equal
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_loop
 def _rank_behind(listed, start, place, size, mode, largest, after, now):
     """Ranks the rows behind a new one: in `now`, while `after` has the ranks until now. Out: how many rows stay."""
     kept = size

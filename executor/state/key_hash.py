@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 
 from ...sql.functions.aggregation.aggregate_values import as_physical
+from ...sql.loops import inlined_loop, loop
 from ..work_pool import slices, work_pool
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
@@ -112,7 +112,7 @@ _L13, _L16, _L17, _L21, _L32 = (np.uint64(64 - bits) for bits in (13, 16, 17, 21
 _EIGHT, _TOP = np.uint64(8), np.uint64(56)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_loop
 def _round(v0: Any, v1: Any, v2: Any, v3: Any):
     v0 += v1
     v1 = ((v1 << _R13) | (v1 >> _L13)) ^ v0
@@ -127,7 +127,7 @@ def _round(v0: Any, v1: Any, v2: Any, v3: Any):
     return v0, v1, v2, v3
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_loop
 def _finished(v0: Any, v1: Any, v2: Any, v3: Any):
     v2 ^= _LAST
     for _ in range(3):
@@ -139,7 +139,7 @@ def _finished(v0: Any, v1: Any, v2: Any, v3: Any):
     return first, v0 ^ v1 ^ v2 ^ v3
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _hash_words(words: Vector, k0: Any, k1: Any):
     """Of each column of the matrix: its words, and their number of bytes, as SipHash ends a message."""
     width, rows = words.shape
@@ -159,7 +159,7 @@ def _hash_words(words: Vector, k0: Any, k1: Any):
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _hash_bytes(starts: Vector, content: Vector, k0: Any, k1: Any):
     rows = len(starts) - 1
     out = np.empty((2, rows), np.uint64)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from ...sql.loops import loop
 from ..operators.columns import Ints
 from .key_hash import Hashes, Vector
 
@@ -185,7 +185,7 @@ def slots_of(numbered: Numbered) -> Ints:
     return numbered.slot if len(numbered) == len(numbered.group) else numbered.slot[numbered.group]
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _number(
     asked: Vector,
     row: int,
@@ -226,7 +226,7 @@ def _number(
     return asked.shape[1], count, found
 
 
-@numba.njit(cache=True, nogil=True)  # looks as `_number` does, written out: a call costs more than the look
+@loop  # looks as `_number` does, written out: a call costs more than the look
 def _find(asked: Vector, hashes: Vector, buckets: Vector):
     mask = np.uint64(len(buckets) - 1)
     found = np.empty(asked.shape[1], np.int64)
@@ -241,7 +241,7 @@ def _find(asked: Vector, hashes: Vector, buckets: Vector):
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _put_again(hashes: Vector, count: int, buckets: Vector):
     mask = np.uint64(len(buckets) - 1)
     for slot in range(count):
@@ -251,7 +251,7 @@ def _put_again(hashes: Vector, count: int, buckets: Vector):
         buckets[place] = slot
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _link(parts: Vector, slots: Vector, head: Vector, following: Vector, part: Vector):
     for i in range(len(slots)):
         slot = slots[i]
@@ -261,7 +261,7 @@ def _link(parts: Vector, slots: Vector, head: Vector, following: Vector, part: V
             head[parts[i]] = slot
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _count(
     parts: Vector,
     rows: Vector,
@@ -296,7 +296,7 @@ def _count(
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _walk(parts: Vector, values: Vector, low: Vector, high: Vector, head: Vector, following: Vector, total: int):
     position, slots = np.empty(total, np.int64), np.empty(total, np.int64)
     anything = len(values) == 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ...sql.functions.aggregation.aggregate_kernels import COMPILED_FROM
+from ...sql.loops import loop
 from ..window_times import DAY_MS, day_starts, days_of, first_day, window_ends
 from .placing import Ints, Placing, repeated
 
@@ -53,7 +53,7 @@ def _multiples_below(values: Ints, shift: int, step: int) -> Ints:
     return out
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _write_multiples_below(values: Ints, shift: int, step: int, out: Ints):
     """Neighbours mostly have the same one: looking is cheaper than dividing (2 ns a row instead of 15)."""
     low = high = np.int64(0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import (
     any_pb2,
@@ -22,11 +22,17 @@ from google.protobuf import (
 )
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pool import DescriptorPool
-from proto_schema_parser import ast
-from proto_schema_parser.parser import Parser
 
+from ...sql.later import LaterModule
 from ...sql.settings.property import says_true
 from .registry import InvalidSchema
+
+# ANTLR takes a sixth of a second to import, and few servers ever read such a schema.
+if TYPE_CHECKING:
+    from proto_schema_parser import ast, parser
+else:
+    ast = LaterModule("proto_schema_parser.ast")
+    parser = LaterModule("proto_schema_parser.parser")
 
 _COMPILED = {
     module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb
@@ -53,10 +59,7 @@ _SCALARS = {
     )
 }  # fmt: skip
 
-_LABELS: dict[ast.FieldCardinality | None, Any] = {
-    ast.FieldCardinality.REPEATED: _FieldProto.LABEL_REPEATED,
-    ast.FieldCardinality.REQUIRED: _FieldProto.LABEL_REQUIRED,
-}
+_LABELS: Final[dict[str, Any]] = {"REPEATED": _FieldProto.LABEL_REPEATED, "REQUIRED": _FieldProto.LABEL_REQUIRED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ class _Loader:
     def add(self, name: str, text: str) -> str:
         self._added.add(name)
         try:
-            parsed = Parser().parse(text)
+            parsed = parser.Parser().parse(text)
         except Exception as error:  # the parser raises whatever its grammar does
             raise InvalidSchema(f"the PROTOBUF schema cannot be parsed: {str(error).splitlines()[0]}") from None
         file = self._file(name, parsed)
@@ -205,7 +208,7 @@ class _Loader:
 
     def _field(self, element: ast.Field, full_name: str) -> _FieldProto:
         made = _FieldProto(name=element.name, number=element.number)
-        made.label = _LABELS.get(element.cardinality, _FieldProto.LABEL_OPTIONAL)
+        made.label = _LABELS.get(element.cardinality.name if element.cardinality else "", _FieldProto.LABEL_OPTIONAL)
         _set_type(made, element.type)
         for option in element.options:
             name = option.name.strip("()")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from ....sql.loops import loop
 from .json_values import INTEGER_NUMBER, NULL, OK, QUOTE, TEXT, scan_one, skip_number
 from .words import Vector, first_special, load_word, trailing_zeros
 
@@ -26,7 +26,7 @@ _SHIFT = np.uint64(3)
 _NONE = np.uint64(0)
 
 
-@njit(cache=True, nogil=True)
+@loop
 def read_alike(
     data: Vector,
     starts: Vector,

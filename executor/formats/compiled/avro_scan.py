@@ -13,12 +13,12 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from ....planner.schema import Column
 from ....planner.schemas import avro_schemas
 from ....planner.specs import RecordSchema
+from ....sql.loops import loop
 from ....sql.types import Primitive
 from ..codec import byte_view, valid_flags
 from ..limits import INTEGER_RANGES, UNITS
@@ -173,7 +173,7 @@ def _spans(
     return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _scan(data, offsets, header, opcodes, null_branches, status, values, lengths, valid):  # pyright: ignore
     for row in range(len(status)):
         if status[row] != 0:
@@ -223,7 +223,7 @@ def _scan(data, offsets, header, opcodes, null_branches, status, values, lengths
             status[row] = 2
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _number(data, at, end):  # pyright: ignore
     """A zigzag number, the place behind it, and whether there was one."""
     bits = np.uint64(0)

@@ -6,8 +6,8 @@ Positions are int32 into the batch's data, which Arrow keeps below 2 GiB.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ....sql.loops import inlined_loop, loop
 from .words import Vector, load_word, trailing_zeros
 
 # What a span of bytes is. A missing field is a null. For a string, the span is between the quotes.
@@ -37,7 +37,7 @@ _BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined_loop
 def skip_space(data: Vector, i: int, end: int):
     while i < end and (
         data[np.uintp(i)] == 32 or data[np.uintp(i)] == 10 or data[np.uintp(i)] == 13 or data[np.uintp(i)] == 9
@@ -46,12 +46,12 @@ def skip_space(data: Vector, i: int, end: int):
     return i
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _is_hex(c: int):
     return 48 <= c <= 57 or 65 <= c <= 70 or 97 <= c <= 102
 
 
-@njit(cache=True, nogil=True)
+@loop
 def skip_string(data: Vector, i: int, end: int):
     """From behind the opening quote: the position behind the closing one (-1: invalid), and flags."""
     flags = 0
@@ -96,7 +96,7 @@ def skip_string(data: Vector, i: int, end: int):
     return -1, flags
 
 
-@njit(cache=True, nogil=True)
+@loop
 def skip_number(data: Vector, i: int, end: int):
     """From its first byte: the position behind the number (-1: none is here), and its kind."""
     kind = INTEGER_NUMBER
@@ -132,7 +132,7 @@ def skip_number(data: Vector, i: int, end: int):
     return i, kind
 
 
-@njit(cache=True, nogil=True)
+@loop
 def skip_scalar(data: Vector, i: int, end: int):
     """A string, number or word: its start and end as a span, its kind, the position behind it (-1: invalid), wide."""
     c = data[np.uintp(i)]
@@ -171,7 +171,7 @@ def skip_scalar(data: Vector, i: int, end: int):
     return i, i, NULL, -1, False
 
 
-@njit(cache=True, nogil=True)
+@loop
 def skip_key(data: Vector, i: int, end: int):
     """From a key's opening quote to the value behind its colon (-1: invalid), and whether the key is wide."""
     if i >= end or data[np.uintp(i)] != QUOTE:
@@ -185,7 +185,7 @@ def skip_key(data: Vector, i: int, end: int):
     return skip_space(data, i + 1, end), (flags & WIDE) != 0
 
 
-@njit(cache=True, nogil=True)
+@loop
 def skip_container(data: Vector, i: int, end: int, stack: Vector):
     """From the opening bracket: the position behind the closing one (-1: invalid or too deep), wide."""
     depth = 0
@@ -238,7 +238,7 @@ def skip_container(data: Vector, i: int, end: int, stack: Vector):
             i += 1
 
 
-@njit(cache=True, nogil=True)
+@loop
 def scan_one(data: Vector, i: int, end: int, stack: Vector):
     """The value that begins at i: span start, span end, kind, the position behind it (-1: invalid), wide."""
     if i >= end:

@@ -10,8 +10,8 @@ numba keeps compiled code in __pycache__ and looks at a function's own file only
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ....sql.loops import loop
 from .scan import ESCAPED_TEXT, FALSE, INTEGER_NUMBER, NULL, REAL_NUMBER, TEXT, TRUE, skip_number
 from .words import Vector
 
@@ -26,7 +26,7 @@ for _value, _letter in enumerate(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 _BACKSLASH = 92
 
 
-@njit(cache=True, nogil=True)
+@loop
 def parse_integers(
     data: Vector,
     starts: Vector,
@@ -74,7 +74,7 @@ def parse_integers(
         valid[row] = 1
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _number(data: Vector, i: int, end: int):
     """Sign, digits as an integer, power of ten, and how many significant digits a JSON number has (99: too many)."""
     negative = data[np.uintp(i)] == 45
@@ -115,7 +115,7 @@ def _number(data: Vector, i: int, end: int):
     return negative, mantissa, exponent, digits
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _is_number(data: Vector, i: int, end: int, kind: int):
     if kind == INTEGER_NUMBER or kind == REAL_NUMBER:
         return True
@@ -125,7 +125,7 @@ def _is_number(data: Vector, i: int, end: int, kind: int):
     return behind == end
 
 
-@njit(cache=True, nogil=True)
+@loop
 def parse_doubles(
     data: Vector, starts: Vector, ends: Vector, kinds: Vector, out: Vector, valid: Vector, bad: Vector, slow: Vector
 ):
@@ -156,7 +156,7 @@ def parse_doubles(
     return slow_count
 
 
-@njit(cache=True, nogil=True)
+@loop
 def parse_decimals(
     data: Vector,
     starts: Vector,
@@ -203,7 +203,7 @@ def parse_decimals(
         valid[row] = 1
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _is_word(data: Vector, i: int, end: int, word: Vector):
     """Whether the span is `word` (in lower case), in any case."""
     if end - i != word.shape[0]:
@@ -218,7 +218,7 @@ _TRUE_WORD = np.frombuffer(b"true", np.uint8)
 _FALSE_WORD = np.frombuffer(b"false", np.uint8)
 
 
-@njit(cache=True, nogil=True)
+@loop
 def parse_booleans(
     data: Vector, starts: Vector, ends: Vector, kinds: Vector, words: bool, out: Vector, valid: Vector, bad: Vector
 ):
@@ -238,7 +238,7 @@ def parse_booleans(
             bad[row] = 1
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _hex4(data: Vector, i: int):
     value = 0
     for j in range(i, i + 4):
@@ -247,7 +247,7 @@ def _hex4(data: Vector, i: int):
     return value
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _unescape(data: Vector, i: int, end: int, out: Vector, at: int):
     """Writes the text of a valid JSON string; the position behind it, or -1 for half a surrogate pair."""
     while i < end:
@@ -304,7 +304,7 @@ def _unescape(data: Vector, i: int, end: int, out: Vector, at: int):
     return at
 
 
-@njit(cache=True, nogil=True)
+@loop
 def parse_strings(
     data: Vector, starts: Vector, ends: Vector, kinds: Vector, offsets: Vector, out: Vector, valid: Vector, bad: Vector
 ):
@@ -337,7 +337,7 @@ def parse_strings(
     return at
 
 
-@njit(cache=True, nogil=True)
+@loop
 def parse_base64(
     data: Vector, starts: Vector, ends: Vector, kinds: Vector, offsets: Vector, out: Vector, valid: Vector, bad: Vector
 ):

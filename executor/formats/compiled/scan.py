@@ -22,8 +22,8 @@ key is repeated, `_only_at` assigns the field to the occurrence that counts.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ....sql.loops import loop
 from .alike import read_alike
 from .json_values import (
     ARRAY,
@@ -81,7 +81,7 @@ _UPPER = np.arange(256, dtype=np.uint8)
 _UPPER[97:123] -= 32
 
 
-@njit(cache=True, nogil=True)
+@loop
 def scan_values(
     data: Vector,
     starts: Vector,
@@ -110,7 +110,7 @@ def scan_values(
         out_kind[row] = kind
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _equal(data: Vector, i: int, names: Vector, k: int, length: int):
     j = 0
     while j + 8 <= length:
@@ -124,7 +124,7 @@ def _equal(data: Vector, i: int, names: Vector, k: int, length: int):
     return True
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _equal_without_case(data: Vector, i: int, names: Vector, k: int, length: int):
     for j in range(length):
         if _UPPER[data[np.uintp(i + j)]] != _UPPER[names[np.uintp(k + j)]]:
@@ -132,7 +132,7 @@ def _equal_without_case(data: Vector, i: int, names: Vector, k: int, length: int
     return True
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _only_at(field_at: Vector, position: int, field: int):
     """The value at this position is the field's, and none before it is."""
     for before in range(position):
@@ -141,7 +141,7 @@ def _only_at(field_at: Vector, position: int, field: int):
     field_at[position] = field
 
 
-@njit(cache=True, nogil=True)
+@loop
 def scan_objects(
     data: Vector,
     starts: Vector,
@@ -296,7 +296,7 @@ def scan_objects(
                 gap_length[position] = end - behind
 
 
-@njit(cache=True, nogil=True)
+@loop
 def count_elements(data: Vector, starts: Vector, ends: Vector, kinds: Vector, container: int, counts: Vector):
     """How many members each ARRAY or OBJECT (`container`) has; -1 where the span is neither that nor null."""
     stack = np.empty(DEPTH_MAX, np.uint8)
@@ -331,7 +331,7 @@ def count_elements(data: Vector, starts: Vector, ends: Vector, kinds: Vector, co
     return total
 
 
-@njit(cache=True, nogil=True)
+@loop
 def split_elements(
     data: Vector,
     starts: Vector,
@@ -386,7 +386,7 @@ def split_elements(
                 i = skip_space(data, i + 1, end)
 
 
-@njit(cache=True, nogil=True)
+@loop
 def split_delimited(
     data: Vector,
     starts: Vector,

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from ....sql.later import LaterModule
+from ....sql.loops import intrinsic
+
+ir: Any = LaterModule("llvmlite.ir")
+types: Any = LaterModule("numba.types")
 Vector = NDArray[Any]  # an argument of a compiled loop
 
 

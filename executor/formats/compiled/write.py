@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from ....sql.loops import loop
 from .words import Vector, load_word, store_word
 
 WORD = 8  # bytes
@@ -29,7 +29,7 @@ _DOUBLE_LENGTH_MAX = 32
 _PLAIN_DIGITS_MAX = 48  # of a decimal: sign, point, leading zero, 38 digits
 
 
-@njit(cache=True, nogil=True)
+@loop
 def quote_json(offsets: Vector, data: Vector, valid: Vector):
     """Each text as a JSON string."""
     count = valid.shape[0]
@@ -71,7 +71,7 @@ def quote_json(offsets: Vector, data: Vector, valid: Vector):
     return out_offsets, out
 
 
-@njit(cache=True, nogil=True)
+@loop
 def write_base64(offsets: Vector, data: Vector, valid: Vector, quoted: bool):
     """Each byte string as base64, between quotes where `quoted`."""
     count = valid.shape[0]
@@ -107,14 +107,14 @@ def write_base64(offsets: Vector, data: Vector, valid: Vector, quoted: bool):
     return out_offsets, out
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _copy(text: Vector, out: Vector, at: int):
     for j in range(text.shape[0]):
         out[at + j] = text[j]
     return at + text.shape[0]
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _digits_of(data: Vector, i: int, end: int, digits: Vector):
     """The significant digits of a number's text, how many, and the power of ten of the first one."""
     count = 0
@@ -150,7 +150,7 @@ def _digits_of(data: Vector, i: int, end: int, digits: Vector):
     return count, power - 1 + exponent
 
 
-@njit(cache=True, nogil=True)
+@loop
 def write_doubles(offsets: Vector, data: Vector, valid: Vector, quoted: bool):
     """Shortest texts of doubles, laid out as Java does: 1.0, 1.0E10, NaN (which gets quotes where `quoted`)."""
     count = valid.shape[0]
@@ -227,7 +227,7 @@ def write_doubles(offsets: Vector, data: Vector, valid: Vector, quoted: bool):
     return out_offsets, out[:at].copy()
 
 
-@njit(cache=True, nogil=True)
+@loop
 def write_decimals(offsets: Vector, data: Vector, valid: Vector, scale: int):
     """Texts of decimals without an exponent, with `scale` digits behind the point."""
     count = valid.shape[0]
@@ -257,12 +257,12 @@ def write_decimals(offsets: Vector, data: Vector, valid: Vector, scale: int):
     return out_offsets, out[:at].copy()
 
 
-@njit(cache=True, nogil=True)
+@loop
 def _is_letter_or_digit(c: Any):
     return 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122
 
 
-@njit(cache=True, nogil=True)
+@loop
 def quote_delimited(offsets: Vector, data: Vector, valid: Vector, delimiter: Vector, first: bool):
     """Each text with quotes where Commons CSV puts them; see `delimited.quote_field`. `delimiter` is its UTF-8."""
     count = valid.shape[0]
@@ -304,7 +304,7 @@ def quote_delimited(offsets: Vector, data: Vector, valid: Vector, delimiter: Vec
     return out_offsets, out[:at].copy()
 
 
-@njit(cache=True, nogil=True)
+@loop
 def join_fields(
     between: Vector, between_ends: Vector, data: Vector, offsets: Vector, valid: Vector, null: Vector, present: Vector
 ):
@@ -352,7 +352,7 @@ def join_fields(
     return out_offsets, out
 
 
-@njit(cache=True, nogil=True)
+@loop
 def join_members(
     list_offsets: Vector,
     list_valid: Vector,
@@ -395,7 +395,7 @@ def join_members(
     return out_offsets, out
 
 
-@njit(cache=True, nogil=True)
+@loop
 def append_to_each(offsets: Vector, data: Vector, valid: Vector, tails: Vector):
     """Each text with its row of `tails` behind it; nothing where it is not valid."""
     count = valid.shape[0]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ....sql.loops import loop
 from .words import Vector, load_word, store_word
 
 _LENGTH_MAX = 24  # of a number's text, in whole words
@@ -13,7 +13,7 @@ _ONES = np.frombuffer("".join(str(n % 10) for n in range(100)).encode(), np.uint
 _TEN, _HUNDRED = np.uint64(10), np.uint64(100)
 
 
-@njit(cache=True, nogil=True)
+@loop
 def write_integers(values: Vector, valid: Vector):
     """The text of each int64; nothing where it is not valid."""
     count = values.shape[0]

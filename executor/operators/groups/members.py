@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
-import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....sql.functions.aggregation.aggregate_kernels import GroupEvents
+from ....sql.loops import loop
 from ....sql.types import BIGINT, SqlType
 from ...state.key_hash import Vector
 from ...state.key_index import Numbered
@@ -161,7 +161,7 @@ class Members:
         self.store.change_at(numbered.slot[changed], rows.append_column("_deleted", pa.array(gone)))
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _first_times(pair: Vector, adds: Vector, present: Vector):
     """Of each event and call whether the call adds the pair's value while it is not `present`, which it is from then
     on. In: the pair of each event; per event and call whether it adds."""
@@ -173,7 +173,7 @@ def _first_times(pair: Vector, adds: Vector, present: Vector):
     return keeps
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _count(pair: Vector, adds: Vector, counted: Vector, counts: Vector):
     """Of each operation and call whether the pair's value comes or goes with it. In: of each operation the pair, and
     whether it adds; per operation and call whether it counts. `counts`, per pair and call, are those before and

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....sql.loops import loop
 from ...state.key_index import grown
 from ..columns import Ints
 from ..sort_words import is_plain, plain_values, plain_words
@@ -185,7 +185,7 @@ def _from_bytes(bounds: Ints, content: Vector, type_: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(type_, len(bounds) - 1, [None, offsets, pa.py_buffer(content.tobytes())])
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def put_bytes(numbers, starts, sizes, content, all_words, all_starts, all_sizes, all_content, used):
     for i in range(len(numbers)):
         number, start, size = numbers[i], starts[i], sizes[i]
@@ -200,7 +200,7 @@ def put_bytes(numbers, starts, sizes, content, all_words, all_starts, all_sizes,
     return used
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def gather(numbers, starts, sizes, content, out):
     end = 0
     for i in range(len(numbers)):
@@ -210,7 +210,7 @@ def gather(numbers, starts, sizes, content, out):
             end += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def is_better(one, other, words, starts, sizes, content, greatest):
     if words[one] != words[other]:
         return (words[one] > words[other]) == greatest
@@ -224,7 +224,7 @@ def is_better(one, other, words, starts, sizes, content, greatest):
     return (sizes[one] > sizes[other]) == greatest
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def melded(one, other, child, sibling, words, starts, sizes, content, greatest):
     """The top of two heaps put together; the other one is its first child."""
     if is_better(other, one, words, starts, sizes, content, greatest):
@@ -234,7 +234,7 @@ def melded(one, other, child, sibling, words, starts, sizes, content, greatest):
     return one
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def without_top(top, child, sibling, words, starts, sizes, content, greatest):
     """The top of what is left: the children in pairs, and the pairs from the last to the first."""
     pairs = np.int64(-1)
@@ -261,7 +261,7 @@ def without_top(top, child, sibling, words, starts, sizes, content, greatest):
     return left
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _change(
     groups, undo, add, state, group_of, child, sibling, tops, best, run, firsts, ends, words, starts, sizes, content,
     greatest,

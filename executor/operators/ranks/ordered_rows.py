@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....sql.loops import loop
 from ...state.key_index import grown
 from ..columns import Bools, Ints
 from ..groups.ordered_values import gather, is_better, melded, put_bytes, without_top
@@ -170,7 +170,7 @@ def _order(sizes: Vector, content: Vector) -> Ints:
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _is_equal(one, other, sizes, starts, content):
     """But for their arrival."""
     if sizes[one] != sizes[other]:
@@ -181,7 +181,7 @@ def _is_equal(one, other, sizes, starts, content):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _first(
     group, mode, largest, out, count, firsts, ends, state, child, sibling, tops, words, starts, sizes, content
 ):  # fmt: skip
@@ -237,7 +237,7 @@ def _first(
     return out, count, young
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _change(
     slots, groups, comes, runs, first, stamp, mode, largest, node_of, slot_of, firsts, ends, stamps, shown,
     state, child, sibling, tops, words, starts, sizes, content,

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import pyarrow as pa
 
 from ....planner.steps.over_calls import SortKey
+from ....sql.loops import loop
 from ..columns import Ints
 from ..groups.ordered_values import bytes_of
 from ..sort_words import is_plain, plain_words
@@ -72,7 +72,7 @@ def _nothing(type_: pa.DataType) -> str | bytes | Decimal:
     return b"" if pa.types.is_binary(type_) else ""
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _add_sizes(starts, sizes, content, total):
     for i in range(len(starts)):
         size = sizes[i] + 3
@@ -81,7 +81,7 @@ def _add_sizes(starts, sizes, content, total):
         total[i] += size
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _put_word(words, out, at):
     for i in range(len(words)):
         word = words[i]
@@ -91,7 +91,7 @@ def _put_word(words, out, at):
         at[i] += 8
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _put_words(flags, words, out, at):
     for i in range(len(words)):
         out[at[i]] = flags[i]
@@ -99,7 +99,7 @@ def _put_words(flags, words, out, at):
     _put_word(words, out, at)
 
 
-@numba.njit(cache=True, nogil=True)
+@loop
 def _put_texts(flags, starts, sizes, content, turned, out, at):
     mask = np.uint8(255) if turned else np.uint8(0)
     for i in range(len(starts)):

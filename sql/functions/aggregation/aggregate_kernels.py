@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
+
+from ...loops import loop
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -42,14 +43,6 @@ class GroupEvents:
 Kernel = Callable[[GroupEvents, Sequence[pa.Array], Sequence[pa.Array]], tuple[pa.Array, list[pa.Array]]]
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled on first use, and kept on disk where numba finds a place to write to."""
-    try:
-        return numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:
-        return numba.njit(nogil=True)(function)
-
-
 def valid(column: pa.Array) -> Bools:
     if column.null_count == 0:
         return np.ones(len(column), dtype=np.bool_)
@@ -70,7 +63,7 @@ def both_valid(columns: Sequence[pa.Array]) -> Bools:
     return result
 
 
-@_compiled
+@loop
 def _count(group, undo, add, present, state, out):  # type: ignore[no-untyped-def]
     for i in range(len(group)):
         g = group[i]
@@ -81,7 +74,7 @@ def _count(group, undo, add, present, state, out):  # type: ignore[no-untyped-de
         out[i] = state[g]
 
 
-@_compiled
+@loop
 def _sum(group, undo, add, present, values, state, out):  # type: ignore[no-untyped-def]
     for i in range(len(group)):
         g = group[i]
@@ -92,7 +85,7 @@ def _sum(group, undo, add, present, values, state, out):  # type: ignore[no-unty
         out[i] = state[g]
 
 
-@_compiled
+@loop
 def _average(group, undo, add, present, values, total, count, out):  # type: ignore[no-untyped-def]
     for i in range(len(group)):
         g = group[i]
@@ -105,7 +98,7 @@ def _average(group, undo, add, present, values, total, count, out):  # type: ign
         out[i] = 0.0 if count[g] == 0 else float(total[g]) / float(count[g])
 
 
-@_compiled
+@loop
 def _extreme(group, add, present, values, greatest, state, known, out, out_known):  # type: ignore[no-untyped-def]
     for i in range(len(group)):
         g = group[i]
@@ -119,7 +112,7 @@ def _extreme(group, add, present, values, greatest, state, known, out, out_known
         out_known[i] = known[g]
 
 
-@_compiled
+@loop
 def _pick(group, add, eligible, latest, offset, pointer, out):  # type: ignore[no-untyped-def]
     for i in range(len(group)):
         g = group[i]
@@ -129,7 +122,7 @@ def _pick(group, add, eligible, latest, offset, pointer, out):  # type: ignore[n
         out[i] = pointer[g]
 
 
-@_compiled
+@loop
 def _deviation(group, undo, add, present, values, count, total, squares, rooted, out):  # type: ignore[no-untyped-def]
     for i in range(len(group)):
         g = group[i]
@@ -153,7 +146,7 @@ def _deviation(group, undo, add, present, values, count, total, squares, rooted,
         out[i] = np.sqrt(variance) if rooted else variance
 
 
-@_compiled
+@loop
 def _correlation(group, undo, add, present, xs, ys, n, sx, sy, sxx, syy, sxy, out):  # type: ignore[no-untyped-def]
     for i in range(len(group)):
         g = group[i]
@@ -173,7 +166,7 @@ def _correlation(group, undo, add, present, xs, ys, n, sx, sy, sxx, syy, sxy, ou
         out[i] = (count * sxy[g] - sx[g] * sy[g]) / np.sqrt(spread) if spread > 0 else np.nan
 
 
-@_compiled
+@loop
 def _running_max(group, values, state, out):  # type: ignore[no-untyped-def]
     for i in range(len(group)):
         g = group[i]

@@ -1,0 +1,20 @@
+"""Modules that take long to import and are seldom needed."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class LaterModule:
+    """A module that is imported when something of it is asked for.
+
+    >>> LaterModule("fractions").Fraction(1, 2) + 1
+    Fraction(3, 2)
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
