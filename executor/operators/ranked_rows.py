@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...sql.loops import inlined_loop, loop
+from ...sql.compiling.loops import inlined_loop, loop
 from .columns import Ints
 from .sort_words import Words
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ...sql.compiling.loops import inlined_loop, loop
 from ...sql.functions.aggregation.aggregate_values import as_physical
-from ...sql.loops import inlined_loop, loop
 from ..work_pool import slices, work_pool
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...sql.loops import loop
+from ...sql.compiling.loops import loop
 from ..operators.columns import Ints
 from .key_hash import Hashes, Vector
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...sql.compiling.loops import loop
 from ...sql.functions.aggregation.aggregate_kernels import COMPILED_FROM
-from ...sql.loops import loop
 from ..window_times import DAY_MS, day_starts, days_of, first_day, window_ends
 from .placing import Ints, Placing, repeated
 

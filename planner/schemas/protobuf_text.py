@@ -23,7 +23,7 @@ from google.protobuf import (
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from ...sql.later import LaterModule
+from ...sql.compiling.later import LaterModule
 from ...sql.settings.property import says_true
 from .registry import InvalidSchema
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ....sql.loops import loop
+from ....sql.compiling.loops import loop
 from .json_values import INTEGER_NUMBER, NULL, OK, QUOTE, TEXT, scan_one, skip_number
 from .words import Vector, first_special, load_word, trailing_zeros
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ....planner.schema import Column
 from ....planner.schemas import avro_schemas
 from ....planner.specs import RecordSchema
-from ....sql.loops import loop
+from ....sql.compiling.loops import loop
 from ....sql.types import Primitive
 from ..codec import byte_view, valid_flags
 from ..limits import INTEGER_RANGES, UNITS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....sql.loops import inlined_loop, loop
+from ....sql.compiling.loops import inlined_loop, loop
 from .words import Vector, load_word, trailing_zeros
 
 # What a span of bytes is. A missing field is a null. For a string, the span is between the quotes.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....sql.loops import loop
+from ....sql.compiling.loops import loop
 from .scan import ESCAPED_TEXT, FALSE, INTEGER_NUMBER, NULL, REAL_NUMBER, TEXT, TRUE, skip_number
 from .words import Vector
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....sql.loops import loop
+from ....sql.compiling.loops import loop
 from .alike import read_alike
 from .json_values import (
     ARRAY,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....sql.later import LaterModule
-from ....sql.loops import intrinsic
+from ....sql.compiling.later import LaterModule
+from ....sql.compiling.loops import intrinsic
 
 ir: Any = LaterModule("llvmlite.ir")
 types: Any = LaterModule("numba.types")

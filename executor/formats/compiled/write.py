@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ....sql.loops import loop
+from ....sql.compiling.loops import loop
 from .words import Vector, load_word, store_word
 
 WORD = 8  # bytes

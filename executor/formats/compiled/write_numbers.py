@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....sql.loops import loop
+from ....sql.compiling.loops import loop
 from .words import Vector, load_word, store_word
 
 _LENGTH_MAX = 24  # of a number's text, in whole words

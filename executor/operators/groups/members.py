@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....sql.compiling.loops import loop
 from ....sql.functions.aggregation.aggregate_kernels import GroupEvents
-from ....sql.loops import loop
 from ....sql.types import BIGINT, SqlType
 from ...state.key_hash import Vector
 from ...state.key_index import Numbered

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....sql.loops import loop
+from ....sql.compiling.loops import loop
 from ...state.key_index import grown
 from ..columns import Ints
 from ..sort_words import is_plain, plain_values, plain_words

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....sql.loops import loop
+from ....sql.compiling.loops import loop
 from ...state.key_index import grown
 from ..columns import Bools, Ints
 from ..groups.ordered_values import gather, is_better, melded, put_bytes, without_top

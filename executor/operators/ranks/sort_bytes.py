@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ....planner.steps.over_calls import SortKey
-from ....sql.loops import loop
+from ....sql.compiling.loops import loop
 from ..columns import Ints
 from ..groups.ordered_values import bytes_of
 from ..sort_words import is_plain, plain_words

@@ -29,7 +29,8 @@ class _Later:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.py_func = function
-        functools.update_wrapper(self, function)
+        own: Any = self
+        functools.update_wrapper(own, function)
         self._made: Any = None
 
     def made(self) -> Any:

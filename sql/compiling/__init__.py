@@ -1,0 +1,1 @@
+"""What is loaded late: modules that take long to import (`later.py`), and loops that numba compiles (`loops.py`)."""
