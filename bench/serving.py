@@ -31,6 +31,7 @@ _PROPERTIES: Final = {"ksql.max.push.queries": str(2 * CLIENTS)}
 @dataclass(frozen=True, slots=True)
 class _Server:
     url: str
+    pg: str
     process: int
 
     def load(self, kind: str, **options: object) -> dict[str, Any]:
@@ -65,7 +66,13 @@ def _look_up_lines(server: _Server, rounds: int, seconds: float) -> list[Line]:
     written = _result(writer)["rate"]
     health = statistics.median(rate for rate, _ in quiet)
     pull, pull_busy = (statistics.median(rate for _, rate in part) for part in (quiet, busy))
+    doors = [server.load("doors", pg=server.pg, seconds=seconds) for _ in range(rounds)]
+    http, postgres = (statistics.median(each[name]["p50_ms"] for each in doors) for name in ("http", "pg"))
     return [
+        Line(
+            "one look-up by key, in turn", f"HTTP p50 {http:.2f} ms", f"PostgreSQL's protocol p50 {postgres:.2f} ms",
+            f"{postgres / http:.2f} × HTTP", "≤ 1.2 ×",
+        ),
         Line("GET /healthcheck, 8 connections", f"{health:,.0f}"),
         Line("pull query by key", f"{pull:,.0f}", ratio=f"{pull / health:.2f} of /healthcheck", wanted="≥ 0.4"),
         Line(
@@ -108,17 +115,18 @@ def _push_line(what: str, seen: Sequence[dict[str, Any]], ratio: str = "", wante
 @contextlib.contextmanager
 def _server(folder: Path) -> Generator[_Server]:
     command = [sys.executable, "-m", "millstream", "server", "--data", str(folder / "data"), "--http", "127.0.0.1:0"]
-    command += ["--kafka", "127.0.0.1:0", "--executor", "duckdb"]
+    command += ["--kafka", "127.0.0.1:0", "--executor", "duckdb", "--pg", "127.0.0.1:0"]
     environment = {**os.environ, "MILLSTREAM_PROPERTIES": json.dumps(_PROPERTIES), "MILLSTREAM_LOG_LEVEL": "error"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             found = re.search(r"http://[0-9.:]+", process.stdout.readline())
-            assert found, "the server does not say where it listens"
+            pg = next((line.split()[-1] for line in process.stdout if line.startswith("pg: ")), None)
+            assert found and pg, "the server does not say where it listens"
             body = json.dumps({"ksql": DDL}).encode()
             request = urllib.request.Request(f"{found[0]}/ksql", body, {"content-type": "application/json"})
             urllib.request.urlopen(request, timeout=30).close()
-            yield _Server(found[0], process.pid)
+            yield _Server(found[0], pg, process.pid)
         finally:
             process.terminate()
 

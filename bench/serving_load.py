@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import re
+import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ _WARM_S: Final = 1.0
 _LATE_S: Final = 60.0
 _LATEST: Final = {"auto.offset.reset": "latest"}
 _ROW: Final = re.compile(rb"\[\d+,(\d+)\]\n")
+_PG_READY: Final = b"Z\0\0\0\5I"
 _LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
@@ -177,6 +179,34 @@ async def _answer(reader: asyncio.StreamReader) -> bytes:
     return body
 
 
+async def both_doors(url: str, pg: str, seconds: float) -> dict[str, Any]:
+    """One look-up over HTTP, the next over PostgreSQL's protocol, on one connection each. Out: the figures of `http`
+    and of `pg`."""
+    http = await asyncio.open_connection(*_address(url))
+    postgres = await asyncio.open_connection(*_address(f"//{pg}"))
+    startup = struct.pack("!I", 196608) + b"user\0bench\0\0"
+    postgres[1].write(struct.pack("!I", len(startup) + 4) + startup)
+    await postgres[0].readuntil(_PG_READY)
+    waits: dict[str, list[float]] = {"http": [], "pg": []}
+    begin = time.perf_counter()
+    for turn in range(sys.maxsize):
+        started = time.perf_counter()
+        if started > begin + _WARM_S + seconds:
+            break
+        http[1].write(_PULLS[turn % KEYS])
+        assert b"]\n" in await _answer(http[0])
+        between = time.perf_counter()
+        text = b"SELECT n FROM counts WHERE id = %d\0" % (turn % KEYS)
+        postgres[1].write(b"Q" + struct.pack("!i", len(text) + 4) + text)
+        assert b"SELECT 1\0" in await postgres[0].readuntil(_PG_READY)
+        if started >= begin + _WARM_S:
+            waits["http"].append(between - started)
+            waits["pg"].append(time.perf_counter() - between)
+    for _, writer in (http, postgres):
+        writer.close()
+    return {name: _figures(np.array(found)) for name, found in waits.items()}
+
+
 def _figures(waits: npt.NDArray[np.float64]) -> dict[str, float]:
     cuts = np.percentile(waits * 1000, [50, 99]) if len(waits) else [float("nan")] * 2
     return {"p50_ms": round(float(cuts[0]), 3), "p99_ms": round(float(cuts[1]), 3)}
@@ -202,11 +232,15 @@ def pulls() -> list[bytes]:
     return [_post("/query-stream", {"sql": f"SELECT n FROM counts WHERE id = {key};"}) for key in range(KEYS)]
 
 
+_PULLS: Final = pulls()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=("push", "health", "pull", "write"))
+    parser.add_argument("kind", choices=("push", "health", "pull", "doors", "write"))
     parser.add_argument("url")
     parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--pg", default="", help="HOST:PORT, of `doors`")
     parser.add_argument("--rate", type=int, default=1_000)
     parser.add_argument("--seconds", type=float, default=5.0)
     given = parser.parse_args()
@@ -214,6 +248,7 @@ def main() -> None:
         "push": lambda: push(given.url, given.clients, given.rate, given.seconds),
         "health": lambda: loop(given.url, [HEALTH], b"isHealthy", given.clients, given.seconds),
         "pull": lambda: loop(given.url, pulls(), b"]\n", given.clients, given.seconds),
+        "doors": lambda: both_doors(given.url, given.pg, given.seconds),
         "write": lambda: write(given.url, "EVENTS", given.rate, given.seconds),
     }
     sys.stdout.write(json.dumps(asyncio.run(work[given.kind]())) + "\n")
