@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from console_lab import LONG, SCRIPT, Console, ConsoleLab
 from playwright.sync_api import Page, Route, expect
+from repository import REPOSITORY
 
 from millstream.server.security.access import hash_password, hash_token
 
@@ -256,9 +257,21 @@ def axe() -> str:
     return (importlib.resources.files(package) / "axe.min.js").read_text(encoding="utf-8")
 
 
+def _picture(path: str) -> str:
+    return f"{path.replace('/', '-').lower()}.png"
+
+
+def test_the_docs_have_a_picture_of_each_page_light_and_dark() -> None:
+    text = (REPOSITORY / "docs/console.md").read_text(encoding="utf-8")
+    for scheme in ("light", "dark"):
+        found = {file.name for file in (REPOSITORY / "docs/images/pages" / scheme).iterdir()}
+        assert found == set(map(_picture, PAGES))
+        assert [name for name in found if f"images/pages/{scheme}/{name}" not in text] == []
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_axe_finds_nothing_serious_light_or_dark(lab: ConsoleLab, axe: str, path: str, tmp_path: Path) -> None:
-    """With a picture of each page, into MILLSTREAM_CONSOLE_SHOTS where it is set: docs/console.md has some of them."""
+    """With a picture of each page, into MILLSTREAM_CONSOLE_SHOTS where it is set: docs/images/pages has them."""
     folder = Path(os.environ.get("MILLSTREAM_CONSOLE_SHOTS", tmp_path))
     with lab.console(bypass_csp=True, reduced_motion="reduce") as console:
         page = console.open(path)
@@ -266,7 +279,8 @@ def test_axe_finds_nothing_serious_light_or_dark(lab: ConsoleLab, axe: str, path
         page.evaluate(axe + "; undefined")
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-            shot = page.screenshot(path=folder / f"{path.replace('/', '-').lower()}-{scheme}.png")
+            (folder / scheme).mkdir(exist_ok=True)
+            shot = page.screenshot(path=folder / scheme / _picture(path))
             assert len(shot) > 8_000
             found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
             told = [(each["id"], each["impact"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found]
