@@ -14,7 +14,7 @@ import pytest
 
 from millstream.planner.catalog import Catalog
 from millstream.server.engine.session import Session
-from millstream.server.pg.pg_copy import CopyFormat, CopyInAsked, copy_asked
+from millstream.server.pg.pg_copy import CopyInAsked, copy_asked
 from millstream.server.pg.pg_copy_in import CopyIn, copy_into
 from millstream.server.pg.pg_statements import pg_statements
 from millstream.server.pg.sqlstates import PgRefused
@@ -200,9 +200,7 @@ def test_hostile_rows_are_rows_or_refused(copied: Catalog) -> None:
         data = bytearray(good[format])
         for _ in range(chance.randint(1, 4)):
             data[chance.randrange(len(data))] = chance.randrange(256)
-        copy = CopyIn(
-            copied.source("COPIED", None), asked(copied, "COPY copied (k, n) FROM STDIN").columns, CopyFormat(format)
-        )  # pyright: ignore[reportArgumentType]
+        copy = asked(copied, f"COPY copied (k, n) FROM STDIN (FORMAT {format})")
         try:
             rows_of(copy, bytes(data[: len(data) // 2]), bytes(data[len(data) // 2 :]))
         except PgRefused:
