@@ -22,6 +22,7 @@ from ...sql.settings.property_table import (
     SECRETS_KEY,
     SERVICE_ID,
 )
+from ..connect.connect_client import ConnectClusterSettings
 from .denied_properties import denied_properties
 
 
@@ -46,7 +47,7 @@ class ServerSettings:
     """`advertised_listener`: the URL under which others reach it, empty where nobody says it. `python_functions`:
     whether users may bring code. `denied`: properties that no session may set. `processing_log_stream`: whether to
     create it. `push_rows_max`, `push_seconds_max`: of one push query; None: as many as come, as long as it likes.
-    `secrets_key_file`: None: the one in the data folder."""
+    `secrets_key_file`: None: the one in the data folder. `connect_cluster`: None: connectors run here."""
 
     service_id: str
     advertised_listener: str
@@ -60,6 +61,7 @@ class ServerSettings:
     push_seconds_max: float | None
     pull_gate: PullGateSettings
     secrets_key_file: Path | None = None
+    connect_cluster: ConnectClusterSettings | None = None
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> ServerSettings:
@@ -77,4 +79,5 @@ class ServerSettings:
             push_seconds_max=PUSH_SECONDS.of(properties) or None,
             pull_gate=PullGateSettings.of(properties),
             secrets_key_file=Path(SECRETS_KEY.of(properties)) if SECRETS_KEY.of(properties) else None,
+            connect_cluster=ConnectClusterSettings.of(properties),
         )

@@ -1,1 +1,1 @@
-"""The routes of connectors: Kafka Connect's REST API, and the deliveries of web hooks."""
+"""Connectors over HTTP: the routes of Kafka Connect's REST API, a client of it, and the deliveries of web hooks."""

@@ -54,6 +54,7 @@ class ConnectRoutes:
             ("/connectors/{name}", "DELETE", self.delete),
             ("/connectors/{name}/config", "GET", self.config),
             ("/connectors/{name}/config", "PUT", self.put_config),
+            ("/connectors/{name}/config", "PATCH", self.patch_config),
             ("/connectors/{name}/status", "GET", self.status),
             ("/connectors/{name}/topics", "GET", self.topics),
             ("/connectors/{name}/offsets", "GET", self.offsets),
@@ -154,12 +155,17 @@ class ConnectRoutes:
         name = _name(request)
         if name not in self._context.engine.catalog.connectors:
             return await self._create(request, name, config)
-        text = _text(f"ALTER CONNECTOR {quote_identifier(name)}", config)
-        changed = await self._run(
-            request, AlterConnector(name=name, properties=_properties(config), replaces=True, text=text)
-        )
-        assert isinstance(changed, ConnectorCreated)
-        return json_response(changed.info, 200)
+        return await self._alter(request, name, config, replaces=True)
+
+    async def patch_config(self, request: Request) -> Response:
+        """Some settings; the others stay."""
+        rights_of(request.scope).require_administrator()
+        body = await read_object(request, self._context.body_bytes_max)
+        for name, value in body.items():
+            if value is None:
+                hint = "PUT the whole configuration without it."
+                raise RequestRefused(BAD_REQUEST, f'the setting "{name}" cannot be removed by PATCH', hint=hint)
+        return await self._alter(request, _name(request), _settings(body), replaces=False)
 
     async def delete(self, request: Request) -> Response:
         name = _name(request)
@@ -205,6 +211,13 @@ class ConnectRoutes:
         assert isinstance(created, ConnectorCreated)
         return json_response(created.info, 201)
 
+    async def _alter(self, request: Request, name: str, config: dict[str, str], *, replaces: bool) -> Response:
+        text = _text(f"ALTER CONNECTOR {quote_identifier(name)}", config)
+        statement = AlterConnector(name=name, properties=_properties(config), replaces=replaces, text=text)
+        changed = await self._run(request, statement)
+        assert isinstance(changed, ConnectorCreated)
+        return json_response(changed.info, 200)
+
     async def _control(self, request: Request, action: Any, status: int, task: int | None = None) -> Response:
         name = _name(request)
         text = f"{action} CONNECTOR {quote_identifier(name)}"
@@ -219,7 +232,7 @@ class ConnectRoutes:
         return described
 
     async def _run(self, request: Request, statement: Statement) -> Entity:
-        session = Session(rights=rights_of(request.scope))
+        session = Session(rights=rights_of(request.scope), own_connectors=True)
         (entity,) = await self._context.workers.run(lambda: self._context.engine.run(statement, session))
         return entity
 

@@ -47,8 +47,10 @@ from ..catalog.processing_log_stream import wanted_statement
 from ..catalog.schema_store import SchemaStore
 from ..config.properties import checked_properties
 from ..config.server_settings import ServerSettings
+from ..connect.connect_client import ConnectClient
 from ..foreign_rows import ForeignRows
 from ..handlers import handle
+from ..handlers.forwarded_connectors import is_about_connectors
 from ..security.rights import on_source
 from ..security.statement_rights import Surroundings, check_statement
 from ..security.statement_secrets import say_no_secrets
@@ -108,6 +110,8 @@ class Engine:
         known_secrets = KnownSecrets(vault or SecretVault(), lambda: self.catalog.secrets)
         self.connectors = Connectors(log, ForeignRows(lambda: self.catalog), known_secrets, lambda: self.catalog)
         self.mirrors = Mirrors(log, known_secrets)
+        cluster = self.settings.connect_cluster
+        self._connect_cluster = None if cluster is None else ConnectClient(cluster)
         self._store = CatalogStore(log, executor, self.connectors, self.mirrors, self._lock)
         try:
             self._appender.recover()
@@ -255,7 +259,10 @@ class Engine:
     def _turn(self, statement: Statement) -> AbstractContextManager[object]:
         """The lock; but an assertion waits for what others do, EXPLAIN for a busy query, and both change nothing. Those
         that wait for other systems take the lock themselves, afterwards."""
-        return contextlib.nullcontext() if isinstance(statement, _LOCKLESS) else self._lock
+        lockless = isinstance(statement, _LOCKLESS) or (
+            self._connect_cluster is not None and is_about_connectors(statement)
+        )
+        return contextlib.nullcontext() if lockless else self._lock
 
     def _request(self, session: Session) -> Request:
         return Request(
@@ -273,6 +280,7 @@ class Engine:
             appender=self._appender,
             materializations=self._materializations,
             lock=self._lock,
+            connect_cluster=None if session.own_connectors else self._connect_cluster,
         )
 
     def _statements(self, text: str, session: Session) -> Iterator[Statement]:

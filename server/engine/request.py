@@ -20,6 +20,7 @@ from ...sql.settings.property_table import EXECUTOR
 from ..catalog.catalog_store import CatalogStore
 from ..catalog.schema_store import SchemaStore
 from ..config.server_settings import ServerSettings
+from ..connect.connect_client import ConnectClient
 from ..security.rights import Need
 from .appending import Appender
 from .constants import ConstantEvaluator
@@ -30,7 +31,8 @@ from .session import Session
 @dataclass(frozen=True, slots=True)
 class Request:
     """`server_properties`: the server's configuration, by canonical name; `server`: what a server reads of them.
-    `now_ms`: the clock. `lock`: the engine's, which those statements take themselves that wait for others first."""
+    `now_ms`: the clock. `lock`: the engine's, which those statements take themselves that wait for others first.
+    `connect_cluster`: where statements about connectors go; None: they run here."""
 
     session: Session
     store: CatalogStore
@@ -46,6 +48,7 @@ class Request:
     appender: Appender
     materializations: Materializations
     lock: AbstractContextManager[object]
+    connect_cluster: ConnectClient | None = None
 
     @property
     def catalog(self) -> Catalog:

@@ -15,6 +15,7 @@ class Session:
 
     `asserted`: up to which offset ASSERT VALUES has gone through a partition of a topic. `rights`: of its
     user; everything where nobody says otherwise. `rows_from`: who answers a SELECT, for whoever asked the wrong door.
+    `own_connectors`: statements about connectors mean those that run here, also where `ksql.connect.url` is set.
     """
 
     properties: dict[str, str] = field(default_factory=dict)
@@ -22,6 +23,7 @@ class Session:
     asserted: dict[tuple[str, int], int] = field(default_factory=dict)  # ASSERT VALUES: by topic and partition
     rights: Rights = field(default_factory=Rights)
     rows_from: str = "/query or /query-stream"
+    own_connectors: bool = False
 
     def settings(self, server: Mapping[str, str]) -> dict[str, str]:
         """What holds for a statement: the session's over the server's."""

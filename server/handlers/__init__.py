@@ -13,12 +13,13 @@ from .alter_query import alter_query
 from .assert_source import assert_source
 from .assert_values import assert_values
 from .assertions import assert_schema, assert_topic
-from .connectors import alter_connector, control_connector, create_connector, drop_connector, resnapshot
+from .connectors import resnapshot
 from .control import control_query
 from .create import create_as_select, create_source, insert_into
 from .delete_rows import delete_rows
 from .describe import describe, explain
 from .drop import drop_source
+from .forwarded_connectors import alter_connector, control_connector, create_connector, drop_connector
 from .from_connector import create_from_connector
 from .functions import create_function, drop_function
 from .insert_values import insert_values

@@ -57,7 +57,7 @@ from .create import command_id
 from .insight import cause_lines
 
 PLUGIN_VERSION = "1.0"
-_DONE = {"PAUSE": "paused", "RESUME": "resumed", "RESTART": "restarted"}
+DONE = {"PAUSE": "paused", "RESUME": "resumed", "RESTART": "restarted"}
 
 
 class UnknownConnector(StatementError):
@@ -81,7 +81,7 @@ def create_connector(statement: CreateConnector, request: Request) -> list[Entit
             return [Warned(statement_text=text, message=message)]
         hint = "ALTER CONNECTOR changes its settings; DROP CONNECTOR removes it."
         raise ConnectorExists(message, span=statement.span, hint=hint)
-    config = _texts(statement.properties)
+    config = setting_texts(statement.properties)
     plugin = _checked(statement.kind, config, statement.properties, request, statement.span)
     if plugin.kind != statement.kind:
         raise InvalidStatement(
@@ -102,7 +102,7 @@ def create_connector(statement: CreateConnector, request: Request) -> list[Entit
 def alter_connector(statement: AlterConnector, request: Request) -> list[Entity]:
     """ALTER CONNECTOR name WITH (…): its tasks go on from their positions, with these settings."""
     known = found_connector(statement.name, request, statement.span)
-    given = _texts(statement.properties)
+    given = setting_texts(statement.properties)
     text = without_secrets(statement.text, known.config.get("connector.class"))
     config = given if statement.replaces else {**known.config, **given}
     plugin = _checked(known.kind, config, statement.properties, request, statement.span)
@@ -139,7 +139,7 @@ def control_connector(statement: ControlConnector, request: Request) -> list[Ent
     status = CurrentStatus(
         statement_text=statement.text,
         command_id=command_id("connector", known.name, statement.action.lower()),
-        command_status=CommandState("SUCCESS", f"Connector {known.name} {_DONE[statement.action]}."),
+        command_status=CommandState("SUCCESS", f"Connector {known.name} {DONE[statement.action]}."),
         command_sequence_number=offset,
     )
     return [status]
@@ -165,13 +165,17 @@ def resnapshot(statement: Resnapshot, request: Request) -> list[Entity]:
 
 def show_connectors(statement: Show, request: Request) -> Entity:
     """SHOW [SOURCE|SINK] CONNECTORS."""
+    return ConnectorList(statement_text=statement.text, connectors=connector_lines(statement, request))
+
+
+def connector_lines(statement: Show, request: Request) -> list[ConnectorLine]:
+    """Of those that run here."""
     wanted = statement.connector_kind
-    lines = [
+    return [
         ConnectorLine(info.name, info.kind.lower(), info.config.get("connector.class", ""), _summary(info, request))
         for _, info in sorted(request.catalog.connectors.items())
         if wanted in (None, info.kind)
     ]
-    return ConnectorList(statement_text=statement.text, connectors=lines)
 
 
 def show_plugins(statement: Show) -> Entity:
@@ -184,7 +188,7 @@ def describe_connector(statement: Describe, request: Request) -> Entity:
     """DESCRIBE CONNECTOR name. Its sources: the streams and tables on the topics that its settings name."""
     info = found_connector(statement.name or "", request, statement.span)
     status = request.connectors.status(info.name)
-    topics = _topics(info, request)
+    topics = named_topics(info, request)
     sources = [source for source in request.visible.sources.values() if source.topic in topics]
     return ConnectorDescribed(
         statement_text=statement.text,
@@ -224,6 +228,8 @@ def found_connector(name: str, request: Request, span: Span | None = None) -> Co
     known = request.catalog.connectors.get(name)
     if known is None:
         hint = did_you_mean(name, request.catalog.connectors) or "SHOW CONNECTORS lists them."
+        if request.connect_cluster is not None:
+            hint = "This is for connectors that run in this server, and ksql.connect.url is set."
         raise UnknownConnector(f"Connector {name} does not exist", span=span, hint=hint)
     return known
 
@@ -254,7 +260,7 @@ def status_json(info: ConnectorInfo, status: ConnectorStatus) -> dict[str, Any]:
     }
 
 
-def _texts(properties: Properties) -> dict[str, str]:
+def setting_texts(properties: Properties) -> dict[str, str]:
     """Numbers and booleans as the settings write them."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
@@ -337,7 +343,7 @@ def _guarantee(info: ConnectorInfo) -> str:
     return loaded.guarantee
 
 
-def _topics(info: ConnectorInfo, request: Request) -> list[str]:
+def named_topics(info: ConnectorInfo, request: Request) -> list[str]:
     """Those that there are of the topics that the settings name, or that begin with the prefix."""
     named = {
         item.strip()

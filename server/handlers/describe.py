@@ -27,7 +27,7 @@ from ..engine.request import Request
 from ..insight.descriptions import describe_query, describe_sources, fields_of, window_type
 from ..insight.function_pages import function_page, over_function_page
 from ..insight.live_plan import live_figures, live_text
-from .connectors import describe_connector, stalled_connector
+from .forwarded_connectors import describe_connector, stalled_connector
 from .insight import explain_stall
 from .mirrors import describe_mirror, stalled_mirror
 from .show import sources_of_kind

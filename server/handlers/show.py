@@ -29,7 +29,7 @@ from ..engine.entities import (
 )
 from ..engine.request import Request
 from ..insight.descriptions import describe_query, describe_sources, query_line, source_line, type_info
-from .connectors import show_connectors, show_plugins
+from .forwarded_connectors import show_connectors, show_plugins
 from .mirrors import show_mirrors
 from .secrets import show_secrets
 
@@ -61,7 +61,7 @@ def show(statement: Show, request: Request) -> list[Entity]:
         case "MIRRORS":
             return [show_mirrors(statement, request)]
         case "CONNECTOR PLUGINS":
-            return [show_plugins(statement)]
+            return [show_plugins(statement, request)]
 
 
 def sources_of_kind(kind: str, request: Request) -> list[SourceInfo]:

@@ -108,6 +108,8 @@ PATHS: Final = (
     PathDoc("/connectors/{name}/config", "get", "Its settings, without secrets.", needs="admin", tag="connect"),
     PathDoc("/connectors/{name}/config", "put", "Changes its settings, or creates it.", "Connector", "Settings",
             needs="admin", tag="connect", statuses=(200, 201)),
+    PathDoc("/connectors/{name}/config", "patch", "Changes some of its settings.", "Connector", "Settings",
+            needs="admin", tag="connect"),
     *(PathDoc(f"/connectors/{{name}}/{what}", "get", summary, needs="admin", tag="connect") for what, summary in (
         ("status", "Its state and that of its tasks."),
         ("topics", "The topics that its settings name."),

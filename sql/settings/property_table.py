@@ -67,6 +67,33 @@ SECRETS_KEY: Final = text(
     "In a cluster, and on an external log, every server needs the same key.",
     scope="SERVER",
 )
+CONNECT_URL: Final = text(
+    "ksql.connect.url",
+    "",
+    "Addresses of the workers of a Kafka Connect cluster, http://HOST:8083, separated by commas: the statements about "
+    "connectors go there. By default connectors run in this server.",
+    scope="SERVER",
+)
+CONNECT_TIMEOUT_MS: Final = whole(
+    "ksql.connect.request.timeout.ms",
+    30_000,
+    "How long a worker of that cluster may take for an answer, in milliseconds.",
+    minimum=1,
+    scope="SERVER",
+)
+CONNECT_CREDENTIALS_SOURCE: Final = text(
+    "ksql.connect.basic.auth.credentials.source",
+    "NONE",
+    "FILE: requests to that cluster carry the user and password of ksql.connect.basic.auth.credentials.file; NONE: "
+    "they carry none.",
+    scope="SERVER",
+)
+CONNECT_CREDENTIALS_FILE: Final = text(
+    "ksql.connect.basic.auth.credentials.file",
+    "",
+    "File with the lines username=… and password=…; it is read for each request.",
+    scope="SERVER",
+)
 PULL_TABLE_SCANS: Final = switch(
     "ksql.query.pull.table.scan.enabled",
     True,
@@ -409,6 +436,7 @@ _ACCEPTED: Final = (
     "state.dir",
     "topology.optimization",
     "ksql.access.validator.enable",
+    "ksql.connect.basic.auth.credentials.reload",
     "ksql.create.or.replace.enabled",
     "ksql.extension.dir",
     "ksql.fail.on.production.error",

@@ -1,5 +1,5 @@
 """A distributed worker of Kafka Connect, as it is released: a file becomes a topic, and the topic a file, while the
-worker and the server are killed again and again."""
+worker and the server are killed again and again; and the statements about connectors drive it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from connect_statements import live_of_a_connector, run
 from waiting import eventually
 
 from bench.apache_kafka import VERSION, free_ports
+from millstream.errors import InvalidStatement
+from millstream.server.connect.connect_client import ConnectRefused
+from millstream.server.engine.embedded import open_engine
 
 from .serving import JAVA_OPTIONS, Product, classpath, count_of
 
@@ -50,8 +54,12 @@ class Worker:
     def configure(self, name: str, **config: str) -> None:
         """Once it takes requests."""
         body = json.dumps({key.replace("_", "."): value for key, value in config.items()}).encode()
-        url = f"http://127.0.0.1:{self._port}/connectors/{name}/config"
+        url = f"{self.url}/connectors/{name}/config"
         eventually(lambda: _put(url, body), _QUIET_S, otherwise=f"connector {name} is not taken: {self.said}")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
 
     @property
     def said(self) -> str:
@@ -147,6 +155,43 @@ def test_each_line_of_a_file_is_in_the_topic_once_and_in_the_other_file_whoever_
     )
     assert committed(product.address, "lines") == written
     assert "Traceback" not in product.said
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_statements_about_connectors_drive_the_worker(tmp_path: Path, worker: Worker) -> None:
+    """`ksql.connect.url`: what they answer is the same as with connectors of our own."""
+    file = "org.apache.kafka.connect.file.FileStream"
+    (tmp_path / "in.txt").write_text("a line\n")
+    settings = {"millstream.executor": "duckdb", "ksql.connect.url": f"http://127.0.0.1:1,{worker.url}"}
+    with open_engine(tmp_path / "engine", settings, sync="never") as engine:
+        eventually(lambda: _answers(worker.url), _QUIET_S, otherwise=f"it does not start: {worker.said}")
+        source = {"connector.class": f"{file}SourceConnector", "topic": "lines", "tasks.max": "1"}
+        source["file"] = str(tmp_path / "in.txt")
+        live_of_a_connector(engine, source, ("topic", "others"), kind="SOURCE")
+        with pytest.raises(ConnectRefused, match=r"Invalid value .* for configuration topic") as refused:
+            run(engine, f"CREATE SOURCE CONNECTOR c WITH ('connector.class'='{file}SourceConnector', 'topic'='');")
+        assert refused.value.status == 400 and "'topic'" in refused.value.render().splitlines()[-2]
+        with pytest.raises(InvalidStatement, match="is a source connector"):
+            run(engine, f"CREATE SINK CONNECTOR c WITH ('connector.class'='{file}SourceConnector', 'topic'='t');")
+        bad = tmp_path / "nowhere" / "out.txt"
+        run(engine, f"CREATE SINK CONNECTOR c WITH ('connector.class'='{file}SinkConnector', 'topics'='t', "
+                    f"'file'='{bad}');")  # fmt: skip
+
+        def task() -> Any:
+            return next(iter(run(engine, "DESCRIBE CONNECTOR c;")["status"]["tasks"]), {})
+
+        eventually(lambda: task().get("state") == "FAILED", _QUIET_S, otherwise=f"it does not fail: {worker.said}")
+        assert "Couldn't find or create file" in task()["trace"]
+        assert run(engine, "EXPLAIN STALL CONNECTOR c;")["stalled"]
+        run(engine, "DROP CONNECTOR c;")
+
+
+def _answers(url: str) -> bool:
+    with contextlib.suppress(urllib.error.URLError, TimeoutError, ConnectionError):
+        with urllib.request.urlopen(f"{url}/connectors", timeout=60) as answer:
+            return answer.status == 200
+    return False
 
 
 def _lines(source: Path, first: int) -> list[str]:

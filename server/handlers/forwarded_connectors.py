@@ -1,0 +1,385 @@
+"""Statements about connectors where `ksql.connect.url` names a Kafka Connect cluster: they drive it by its REST API.
+
+A connector of the catalog, created before the property was set, still runs here, and statements with its name mean it.
+References such as `${file:…}` are for the config providers of Kafka Connect: nothing is resolved here. The engine's
+lock is not held meanwhile, since the cluster may take its time.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from millstream.errors import InvalidStatement, MillstreamError, Span
+
+from ...executor.connect.connector_plugins import COMMON, PluginKind
+from ...executor.connect.connector_secrets import refers, secrets_of, shown_value
+from ...executor.connect.connectors import ConnectorStatus
+from ...executor.connect.sink_runner import topics_read
+from ...executor.connect.task_worker import TaskState, TaskStatus
+from ...planner.connector_info import ConnectorInfo
+from ...sql.ast import (
+    AlterConnector,
+    ControlConnector,
+    CreateConnector,
+    Describe,
+    DropConnector,
+    Explain,
+    Show,
+    Statement,
+)
+from ..connect.connect_client import ConnectClient, ConnectRefused
+from ..engine.entities import (
+    CommandState,
+    ConnectorCreated,
+    ConnectorDescribed,
+    ConnectorDropped,
+    ConnectorLine,
+    ConnectorList,
+    ConnectorPluginLine,
+    ConnectorPlugins,
+    CurrentStatus,
+    Entity,
+    Warned,
+)
+from ..engine.insight_entities import ConnectorStall
+from ..engine.request import Request
+from ..insight.connector_stall import connector_causes, connector_situation
+from ..insight.descriptions import describe_sources
+from ..security.statement_secrets import without_secrets
+from . import connectors as own
+from .connectors import ConnectorExists, UnknownConnector
+from .create import command_id
+from .insight import cause_lines
+
+_HIDDEN: Final = "********"
+_NAMED_SETTING: Final = re.compile(r"configuration \"?([\w.-]+)\"?")
+_STATES: Final[Mapping[str, TaskState]] = {"RUNNING": "RUNNING", "FAILED": "FAILED"}
+
+Named = TypeVar("Named", bound=CreateConnector | AlterConnector | DropConnector | ControlConnector)
+
+
+def is_about_connectors(statement: Statement) -> bool:
+    """Whether a handler of this module runs it."""
+    match statement:
+        case Show(what="CONNECTORS" | "CONNECTOR PLUGINS") | Describe(what="CONNECTOR"):
+            return True
+        case _:
+            return isinstance(statement, CreateConnector | AlterConnector | DropConnector | ControlConnector)
+
+
+def _either(
+    here: Callable[[Named, Request], list[Entity]], there: Callable[[Named, Request, ConnectClient], list[Entity]]
+) -> Callable[[Named, Request], list[Entity]]:
+    def run(statement: Named, request: Request) -> list[Entity]:
+        cluster = _cluster_of(statement.name, request)
+        if cluster is not None:
+            return there(statement, request, cluster)
+        with request.lock:
+            return here(statement, request)
+
+    return run
+
+
+def _cluster_of(name: str, request: Request) -> ConnectClient | None:
+    return None if name in request.catalog.connectors else request.connect_cluster
+
+
+def _create(statement: CreateConnector, request: Request, cluster: ConnectClient) -> list[Entity]:
+    text = without_secrets(statement.text)
+    config = own.setting_texts(statement.properties)
+    _check_kind(statement, config, cluster)
+    try:
+        info = cluster.send("POST", "connectors", body={"name": statement.name, "config": config})
+    except ConnectRefused as error:
+        if error.status != 409 or "already exists" not in error.message:
+            raise _failed("create connector", error, config, statement) from None
+        message = f"Connector {statement.name} already exists"
+        if statement.if_not_exists:
+            return [Warned(statement_text=text, message=message)]
+        hint = "ALTER CONNECTOR changes its settings; DROP CONNECTOR removes it."
+        raise ConnectorExists(message, span=statement.span, hint=hint) from None
+    return [ConnectorCreated(statement_text=text, info=_shown_info(info, cluster), warnings=_warnings(config, request))]
+
+
+def _alter(statement: AlterConnector, request: Request, cluster: ConnectClient) -> list[Entity]:
+    config = own.setting_texts(statement.properties)
+    try:
+        info = _patched(statement.name, config, cluster)
+    except ConnectRefused as error:
+        if error.status == 404:
+            raise _unknown(statement.name, statement.span) from None
+        known = _quietly(lambda: cluster.get("connectors", statement.name, "config"), {})
+        raise _failed("alter connector", error, {**known, **config}, statement) from None
+    return [
+        ConnectorCreated(
+            statement_text=without_secrets(statement.text, _class_of(info)),
+            info=_shown_info(info, cluster),
+            warnings=_warnings(config, request),
+        )
+    ]
+
+
+def _patched(name: str, config: Mapping[str, str], cluster: ConnectClient) -> Any:
+    """Workers before 3.8 have no PATCH: there the settings are read and written."""
+    try:
+        return cluster.send("PATCH", "connectors", name, "config", body=config)
+    except ConnectRefused as error:
+        if error.status not in (404, 405):
+            raise
+    known = cluster.get("connectors", name, "config")
+    return cluster.send("PUT", "connectors", name, "config", body={**known, **config})
+
+
+def _drop(statement: DropConnector, request: Request, cluster: ConnectClient) -> list[Entity]:
+    del request
+    try:
+        cluster.send("DELETE", "connectors", statement.name)
+    except ConnectRefused as error:
+        if error.status != 404:
+            raise _failed("drop connector", error, {}, statement) from None
+        if statement.if_exists:
+            return [Warned(statement_text=statement.text, message=f"Connector '{statement.name}' does not exist.")]
+        raise _unknown(statement.name, statement.span) from None
+    return [ConnectorDropped(statement_text=statement.text, connector_name=statement.name)]
+
+
+def _control(statement: ControlConnector, request: Request, cluster: ConnectClient) -> list[Entity]:
+    del request
+    action = statement.action.lower()
+    try:
+        if statement.action == "RESTART":
+            cluster.send("POST", "connectors", statement.name, "restart", query="?includeTasks=true")
+        else:
+            cluster.send("PUT", "connectors", statement.name, action)
+    except ConnectRefused as error:
+        if error.status == 404:
+            raise _unknown(statement.name, statement.span) from None
+        raise _failed(f"{action} connector", error, {}, statement) from None
+    done = f"Connector {statement.name} {own.DONE[statement.action]}."
+    status = CurrentStatus(
+        statement_text=statement.text,
+        command_id=command_id("connector", statement.name, action),
+        command_status=CommandState("SUCCESS", done),
+    )
+    return [status]
+
+
+create_connector = _either(own.create_connector, _create)
+alter_connector = _either(own.alter_connector, _alter)
+drop_connector = _either(own.drop_connector, _drop)
+control_connector = _either(own.control_connector, _control)
+
+
+def show_connectors(statement: Show, request: Request) -> Entity:
+    """SHOW [SOURCE|SINK] CONNECTORS: those of the cluster, and those that still run here."""
+    cluster = request.connect_cluster
+    if cluster is None:
+        return own.show_connectors(statement, request)
+    here = own.connector_lines(statement, request)
+    try:
+        names = cluster.get("connectors")
+        found = cluster.get("connectors", query="?expand=status&expand=info")
+    except ConnectRefused as error:
+        raise _failed("list connectors", error, {}, statement) from None
+    for name in names:  # a worker leaves out those that are so new that they have no status
+        if name not in found:
+            found[name] = {"info": _quietly(lambda name=name: cluster.get("connectors", name), {})}
+    there = [
+        ConnectorLine(name, kind, _class_of(each.get("info", {})), _summary(each.get("status", {})))
+        for name, each in sorted(found.items())
+        if statement.connector_kind in (None, (kind := _kind(each.get("info", {}))).upper())
+    ]
+    return ConnectorList(statement_text=statement.text, connectors=sorted([*here, *there], key=lambda line: line.name))
+
+
+def show_plugins(statement: Show, request: Request) -> Entity:
+    """SHOW CONNECTOR PLUGINS: those that the workers have."""
+    cluster = request.connect_cluster
+    if cluster is None:
+        return own.show_plugins(statement)
+    try:
+        found = cluster.get("connector-plugins")
+    except ConnectRefused as error:
+        raise _failed("list connector plugins", error, {}, statement) from None
+    lines = [
+        ConnectorPluginLine(str(plugin["class"]), str(plugin.get("type", "")), str(plugin.get("version", "")), "")
+        for plugin in found
+    ]
+    return ConnectorPlugins(statement_text=statement.text, connector_plugins=lines)
+
+
+def describe_connector(statement: Describe, request: Request) -> Entity:
+    """DESCRIBE CONNECTOR name."""
+    name = statement.name or ""
+    cluster = _cluster_of(name, request)
+    if cluster is None:
+        with request.lock:
+            return own.describe_connector(statement, request)
+    info, status = _found(name, cluster, statement)
+    config: Mapping[str, str] = info.get("config", {})
+    tracked = _quietly(lambda: cluster.get("connectors", name, "topics")[name]["topics"], [])
+    topics = sorted({*tracked, *own.named_topics(_known(info), request)})
+    sources = [source for source in request.visible.sources.values() if source.topic in topics]
+    return ConnectorDescribed(
+        statement_text=statement.text,
+        connector_class=_class_of(info),
+        status=_scrubbed_status(status, config),
+        sources=describe_sources(sources, request, extended=False),
+        topics=topics,
+        config=_shown_info(info, cluster)["config"],
+        guarantee="unknown",
+        task_figures=[],
+    )
+
+
+def stalled_connector(statement: Explain, request: Request) -> Entity:
+    """EXPLAIN STALL CONNECTOR name: what the workers say of its tasks; of a sink also how far its group is."""
+    name = statement.connector or ""
+    cluster = _cluster_of(name, request)
+    if cluster is None:
+        return own.stalled_connector(statement, request)
+    info, status = _found(name, cluster, statement)
+    known, scrubbed = _known(info), _scrubbed_status(status, info.get("config", {}))
+    connector = scrubbed.get("connector", {})
+    tasks = tuple(
+        TaskStatus(int(task["id"]), _STATES.get(task["state"], "PAUSED"), error=task.get("trace"))
+        for task in scrubbed.get("tasks", [])
+    )
+    seen = ConnectorStatus(name, _STATES.get(connector.get("state"), "PAUSED"), tasks, connector.get("trace"))
+    topics = topics_read(known.config, request.log) if known.kind == "SINK" else []
+    causes = connector_causes(connector_situation(known, seen, topics, request.log, time.time_ns() // 1_000_000))
+    return ConnectorStall(
+        statement_text=statement.text,
+        connector=name,
+        state=seen.state,
+        stalled=any(cause.blocks for cause in causes),
+        causes=cause_lines(causes),
+    )
+
+
+def _found(name: str, cluster: ConnectClient, statement: Statement) -> tuple[Any, Any]:
+    """Info and status. Raises `UnknownConnector`."""
+    try:
+        info = cluster.get("connectors", name)
+    except ConnectRefused as error:
+        if error.status == 404:
+            raise _unknown(name, statement.span) from None
+        raise _failed("query connector status", error, {}, statement) from None
+    try:
+        return info, cluster.get("connectors", name, "status")
+    except ConnectRefused as error:
+        if error.status == 404:  # it is too new to have one
+            return info, {"name": name, "connector": {"state": "UNASSIGNED"}, "tasks": [], "type": _kind(info)}
+        raise _failed("query connector status", error, {}, statement) from None
+
+
+def _check_kind(statement: CreateConnector, config: Mapping[str, str], cluster: ConnectClient) -> None:
+    """Raises `InvalidStatement` where the workers say that the class is of the other kind."""
+    wanted = config.get("connector.class", "")
+    kinds = {
+        str(plugin.get("type", "")).upper()
+        for plugin in _quietly(lambda: cluster.get("connector-plugins"), [])
+        if wanted in (str(plugin["class"]), str(plugin["class"]).rpartition(".")[2])
+    }
+    if kinds and statement.kind not in kinds and kinds <= {"SOURCE", "SINK"}:
+        (kind,) = kinds
+        raise InvalidStatement(
+            f"{wanted} is a {kind.lower()} connector", span=statement.span, hint=f"Write CREATE {kind} CONNECTOR."
+        )
+
+
+def _warnings(config: Mapping[str, str], request: Request) -> list[str]:
+    """For who takes Kafka Connect for this server."""
+    return [
+        f"${{secret:{name}}} is for a config provider of Kafka Connect: the secret {name} of this server is not sent"
+        for name in sorted(secrets_of(config) & request.catalog.secrets.keys())
+    ]
+
+
+def _unknown(name: str, span: Span | None) -> UnknownConnector:
+    return UnknownConnector(f"Connector {name} does not exist", span=span, hint="SHOW CONNECTORS lists them.")
+
+
+def _failed(what: str, error: ConnectRefused, config: Mapping[str, str], statement: Statement) -> ConnectRefused:
+    """With the words of ksqlDB, without secrets, pointing at the setting that Connect names."""
+    message = _without_values(f"Failed to {what}: {error.message}", config)
+    failed = ConnectRefused(error.status, message, hint=error.hint)
+    spans: Mapping[str, Span] = getattr(getattr(statement, "properties", {}), "spans", {})
+    named = (spans[found[1]] for found in _NAMED_SETTING.finditer(error.message) if found[1] in spans)
+    failed.span = next(named, statement.span)
+    return failed
+
+
+def _quietly(ask: Callable[[], Any], otherwise: Any) -> Any:
+    """For what is not needed to go on."""
+    try:
+        return ask()
+    except (MillstreamError, KeyError, TypeError):
+        return otherwise
+
+
+# ------------------------------------------------------------------ what may be shown
+
+
+def _shown_info(info: Mapping[str, Any], cluster: ConnectClient) -> dict[str, Any]:
+    """A setting is hidden if the worker declares it as a password, if nobody declares it, or by its name."""
+    definitions = _quietly(lambda: cluster.get("connector-plugins", _class_of(info), "config"), [])
+    types = {str(item.get("name")): str(item.get("type")) for item in definitions}
+    config = {
+        name: shown_value(
+            name, str(value), secret=not name.startswith(COMMON) and types.get(name, "PASSWORD") == "PASSWORD"
+        )
+        for name, value in info.get("config", {}).items()
+    }
+    return {**info, "config": config}
+
+
+def _scrubbed_status(status: Mapping[str, Any], config: Mapping[str, str]) -> dict[str, Any]:
+    """A worker's traces are those of Java: they may repeat a setting."""
+
+    def scrubbed(state: Mapping[str, Any]) -> dict[str, Any]:
+        return {**state, **({"trace": _without_values(str(state["trace"]), config)} if "trace" in state else {})}
+
+    return {
+        **status,
+        "connector": scrubbed(status.get("connector", {})),
+        "tasks": [scrubbed(task) for task in status.get("tasks", [])],
+    }
+
+
+def _without_values(text: str, config: Mapping[str, str]) -> str:
+    """In: `config`: settings whose secret values are taken out."""
+    secrets = {
+        value
+        for name, value in config.items()
+        if len(value) > 2 and not refers(value) and shown_value(name, value) == _HIDDEN
+    }
+    for value in sorted(secrets, key=len, reverse=True):
+        text = text.replace(value, _HIDDEN)
+    return text
+
+
+def _known(info: Mapping[str, Any]) -> ConnectorInfo:
+    kind: PluginKind = "SINK" if _kind(info) == "sink" else "SOURCE"
+    return ConnectorInfo(str(info.get("name", "")), kind, info.get("config", {}))
+
+
+def _kind(info: Mapping[str, Any]) -> str:
+    return str(info.get("type", "unknown"))
+
+
+def _class_of(info: Mapping[str, Any]) -> str:
+    return str(info.get("config", {}).get("connector.class", ""))
+
+
+def _summary(status: Mapping[str, Any]) -> str:
+    """As ksqlDB sums the tasks up."""
+    tasks = status.get("tasks", [])
+    running = sum(task.get("state") == "RUNNING" for task in tasks)
+    state = str(status.get("connector", {}).get("state", "UNASSIGNED"))
+    if state == "RUNNING" and running < len(tasks):
+        state = "FAILED" if all(task.get("state") == "FAILED" for task in tasks) else "WARNING"
+    return f"{state} ({running}/{len(tasks)} tasks RUNNING)"
