@@ -198,6 +198,15 @@ class SourceConnector(ABC):
         del settings, task
 
 
+class RecordsRefused(Exception):
+    """Raised by `SinkConnector.write` when the other system does not take some records, and has all others. In:
+    `records`: each with what is wrong, a clause about it. They are dead letters, or end the task."""
+
+    def __init__(self, records: Sequence[tuple[ConnectRecord, str]]) -> None:
+        super().__init__(f"{len(records)} records are refused, the first because {records[0][1]}")
+        self.records = records
+
+
 class SinkConnector(ABC):
     """Takes records out. One instance is one running task; only one thread uses it. Raises as a source does."""
 
@@ -224,7 +233,7 @@ class SinkConnector(ABC):
     @abstractmethod
     def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
         """Durable on return, but for what `held` names. In: records in the order of each partition; `positions`: the
-        next offsets after them."""
+        next offsets after them. Raises `RecordsRefused` too."""
 
     def held(self) -> Mapping[TopicPartition, int]:
         """Offsets of the first records that were written and are not durable yet: a sink that collects records into

@@ -17,7 +17,7 @@ import structlog
 from ...logcore.client import HEADERS, FetchedColumns, FetchedRows, LogClient, Topic, TopicPartition
 from ...logcore.errors import OffsetOutOfRange
 from ...logcore.failpoints import fp
-from .connector import ConnectRecord, SinkConnector, TaskInfo
+from .connector import ConnectRecord, RecordsRefused, SinkConnector, TaskInfo
 from .connector_errors import InvalidConnector
 from .converters import Converter, converter_of
 from .dead_letters import DeadLetters
@@ -57,11 +57,12 @@ def topics_read(config: Mapping[str, str], log: LogClient) -> list[str]:
 
 
 class _Placed(NamedTuple):
-    """A record, and where it was read: a transform may have changed its topic."""
+    """A record, and where it was read: a transform may have changed its topic. `raw`: as it is in the log."""
 
     at: TopicPartition
     offset: int
     record: ConnectRecord
+    raw: ConnectRecord
 
 
 class SinkRunner:
@@ -115,7 +116,10 @@ class SinkRunner:
             return False
         fp("connect.sink_after_read")
         for batch, positions in self._batches(records, moved):
-            self._sink.write(batch, positions)
+            try:
+                self._sink.write(batch, positions)
+            except RecordsRefused as refused:
+                self._refuse_written(refused, records)
             fp("connect.sink_after_write")
             self._positions.update(positions)
             self._commit()
@@ -206,18 +210,25 @@ class SinkRunner:
             try:
                 record = transformed(_read(raw, self._key, self._value), self._transforms)
             except ValueError as error:
-                self._refuse(raw, error)
+                reason = f"is not in the format of its converter: {error}"
+                self._refuse(raw, reason, "Set key.converter and value.converter.")
                 continue
             if record is not None:
-                found.append(_Placed(at, row["offset"], record))
+                found.append(_Placed(at, row["offset"], record, raw))
         return found
 
-    def _refuse(self, raw: ConnectRecord, error: ValueError) -> None:
-        """A record that is not in its format: into the dead letters, or the end of the task."""
+    def _refuse_written(self, refused: RecordsRefused, records: list[_Placed]) -> None:
+        raws = {(placed.raw.topic, placed.raw.partition, placed.offset): placed.raw for placed in records}
+        for record, reason in refused.records:
+            raw = raws[record.read_from or record.topic, record.partition, record.offset or 0]
+            self._refuse(raw, f"cannot be written: {reason}", "Change the records, or what they are written to.")
+
+    def _refuse(self, raw: ConnectRecord, reason: str, hint: str) -> None:
+        """Into the dead letters, or the end of the task."""
         place = f"{raw.topic}, partition {raw.partition}, offset {raw.offset}"
         letter = self._dead_letters.refuse(
-            f"the record at {place} is not in the format of its converter: {error}",
-            "Set key.converter and value.converter.",
+            f"the record at {place} {reason}",
+            hint,
             raw.key, raw.value, raw.timestamp_ms,
             topic=raw.topic, partition=raw.partition, offset=raw.offset,
         )  # fmt: skip

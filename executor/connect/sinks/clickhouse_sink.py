@@ -1,0 +1,352 @@
+"""The sink `clickhouse`: rows of topics in tables of ClickHouse, over its HTTP interface. Idempotent.
+
+Each row carries where it was read: connector, topic and partition in one column, the offset in another. A task that
+begins asks the table for the last offset of each partition and leaves out what is there. A request holds rows of one
+partition, is one block, so atomic, and has a token of its offsets: the server leaves out a block whose answer was
+lost. What two tasks write at once, ReplacingMergeTree makes one row. With upsert the offset is the version of a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+from urllib.parse import urlencode
+
+import orjson
+import pyarrow as pa
+
+from ....logcore.failpoints import fp
+from ..connector import ConnectRecord, TaskInfo
+from ..connector_errors import ConnectorFailed, SystemFault, SystemUnavailable
+from ..connector_settings import setting
+from ..converters import json_text
+from .json_posts import HttpAnswer, HttpDatabase
+from .lake_sink import KeyedLakeSettings, LakeSink, LakeTable, origin_of
+from .lake_values import SpelledNames, columns_of
+from .record_rows import KeyedRow, row_of
+
+_URL: Final = "connection.url"
+SOURCE: Final = "_millstream_source"
+OFFSET: Final = "_millstream_offset"
+DELETED: Final = "_millstream_deleted"
+_ROWS_MAX: Final = 100_000
+_CODE: Final = re.compile(r"Code: (\d+)")
+_PASSES: Final = frozenset(
+    {3, 159, 160, 164, 198, 202, 209, 210, 225, 236, 241, 242, 243, 252, 285, 286, 319, 394, 999}
+)
+"""Codes of ClickHouse: timeouts, too many queries or parts, no memory, disk or coordinator, a read-only table."""
+_UNKNOWN_TABLE: Final = 60
+_WRAPPED: Final = re.compile(r"(?:Nullable|LowCardinality)\((.*)\)")
+_DECIMAL: Final = re.compile(r"Decimal\((\d+), ?(\d+)\)")
+_MOMENT: Final = re.compile(r"DateTime64\((\d)(?:, ?'(?:UTC|Etc/UTC)')?\)")
+_TYPES: Final[Mapping[str, pa.DataType]] = {
+    "Bool": pa.bool_(), "String": pa.string(), "Date32": pa.date32(), "Float32": pa.float32(), "Float64": pa.float64(),
+    "Int8": pa.int8(), "Int16": pa.int16(), "Int32": pa.int32(), "Int64": pa.int64(),
+    "UInt8": pa.uint8(), "UInt16": pa.uint16(), "UInt32": pa.uint32(), "UInt64": pa.uint64(),
+}  # fmt: skip
+_UNITS: Final = {"0": "s", "3": "ms", "6": "us", "9": "ns"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClickHouseSinkSettings(KeyedLakeSettings):
+    connection_url: str = setting("Address of the HTTP interface, http://host:8123.")
+    connection_username: str = setting("User.", default="default")
+    connection_password: str | None = setting("Password of the user.", default=None, secret=True)
+    database: str = setting("Database of the tables.", default="default")
+    table_name_format: str = setting("Table of a topic; ${topic} is the topic's name.", default="${topic}")
+    commit_interval_ms: int = setting("Time between two inserts, unless there is much to catch up with.", default=1000)
+    request_timeout_ms: int = setting("A longer request is sent again.", default=60_000)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        HttpDatabase([self.connection_url], _URL, {}, 1)
+        if any(not sign.isprintable() for sign in f"{self.connection_username}{self.connection_password or ''}"):
+            raise ValueError("connection.username and connection.password must be printable")
+
+
+class ClickHouseSink(LakeSink):
+    """Tables of ClickHouse. State: the open connection, and the tables as they are."""
+
+    settings = ClickHouseSinkSettings
+    guarantee = "idempotent"
+    has_times: ClassVar[bool] = False
+    kill_points: ClassVar[tuple[str, ...]] = ("lake_before_commit", "lake_after_commit")
+
+    def __init__(self, settings: ClickHouseSinkSettings, task: TaskInfo) -> None:
+        super().__init__(settings, task)
+        self._own = settings
+        user = {"X-ClickHouse-User": settings.connection_username}
+        if settings.connection_password is not None:
+            user["X-ClickHouse-Key"] = settings.connection_password
+        self._server = HttpDatabase([settings.connection_url], _URL, user, settings.request_timeout_ms / 1000)
+        self._tables: dict[str, ClickHouseTable] = {}
+
+    def held_type(self, type_: pa.DataType) -> pa.DataType:
+        """Bytes are texts in base64, what is nested is JSON."""
+        held = super().held_type(type_)
+        plain = pa.types.is_decimal(held) or pa.types.is_timestamp(held) or held in _TYPES.values()
+        return held if plain else pa.string()
+
+    def open_table(self, topic: str) -> LakeTable | None:
+        if topic not in self._tables:
+            name = self._own.table_name_format.replace("${topic}", topic)
+            table = ClickHouseTable(self._server, self._own.database, name)
+            if not table.look():
+                return None
+            self._check(table)
+            self._tables[topic] = table
+        return self._tables[topic]
+
+    def create_table(self, topic: str, types: Mapping[str, pa.DataType]) -> LakeTable:
+        name = self._own.table_name_format.replace("${topic}", topic)
+        key = self._own.pk_fields if self._own.upserts else ()
+        names = SpelledNames(types)
+        ClickHouseTable(self._server, self._own.database, name).create(
+            {column: self.held_type(type_) for column, type_ in types.items()}, tuple(names.of(each) for each in key)
+        )
+        made = self.open_table(topic)
+        assert made is not None
+        return made
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _write(self, topic: str, records: Sequence[ConnectRecord], positions: Mapping[Any, int]) -> None:
+        del positions
+        table = self.open_table(topic)
+        declared = self._declared(records)
+        names = SpelledNames([*({} if table is None else table.types), *declared])
+        new = [record for record in records if not self._has(table, record)]
+        rows = [(record, self._row(record, names)) for record in new]
+        rows = [(record, row) for record, row in rows if self._counts(row)]
+        values = [row.values for _, row in rows if row.values is not None]
+        if table is None and values:
+            table = self._created(topic, values, declared)
+        if table is None:
+            return
+        assert isinstance(table, ClickHouseTable)
+        table.refuse_unknown_types(values)
+        table.add(self._types(table, topic, values, declared))
+        for some in _blocks(rows):
+            fp("connect.lake_before_commit")
+            table.insert(self._block(some, table, declared), self._offset_name(origin_of(some[0][0])))
+            fp("connect.lake_after_commit")
+
+    def _row(self, record: ConnectRecord, names: SpelledNames) -> KeyedRow:
+        row = row_of(record, self._own.pk_mode, self._own.pk_fields)
+        return KeyedRow(names.row(_flat(row.key)), None if row.values is None else names.row(_flat(row.values)))
+
+    def _block(
+        self, rows: Sequence[tuple[ConnectRecord, KeyedRow]], table: ClickHouseTable, declared: Mapping[str, Any]
+    ) -> pa.Table:
+        values = [row.key if row.values is None else row.values for _, row in rows]
+        given = dict.fromkeys(name for row in values for name in row)
+        types = {name: type_ for name, type_ in table.types.items() if name in given}
+        try:
+            block = columns_of(values, types, declared)
+        except UnicodeEncodeError:
+            raise ConnectorFailed("a text is not Unicode", hint="Leave the record out with a transform.") from None
+        source = self._offset_name(origin_of(rows[0][0]))
+        block = block.append_column(SOURCE, pa.array([source] * len(rows), pa.string()))
+        block = block.append_column(OFFSET, pa.array([record.offset for record, _ in rows], pa.uint64()))
+        if self._own.upserts:
+            deleted = [int(row.values is None) for _, row in rows]
+            block = block.append_column(DELETED, pa.array(deleted, pa.uint8()))
+        return block
+
+    def _check(self, table: ClickHouseTable) -> None:
+        """Raises `ConnectorFailed` for a table in which rows would be there twice, or older ones win."""
+        needed = [SOURCE, OFFSET, *([DELETED] if self._own.upserts else [])]
+        missing = [name for name in needed if name not in table.own_columns]
+        if missing:
+            raise ConnectorFailed(
+                f"the table {table.name} has no column {missing[0]}, which tells what was written",
+                hint=f"Add {SOURCE} String, {OFFSET} UInt64{', ' + DELETED + ' UInt8' if self._own.upserts else ''}, or"
+                " leave the table to the connector; docs/connectors.md has its definition.",
+            )
+        mine = f"millstream/{self._task.identity}/"
+        others = [source for source in table.offsets if source and not source.startswith(mine)]
+        if self._own.upserts and others:
+            raise ConnectorFailed(
+                f"the table {table.name} has rows of another connector, whose offsets do not compare with these",
+                hint="TRUNCATE or drop the table, or set table.name.format to another one, then RESTART CONNECTOR.",
+            )
+
+
+class ClickHouseTable:
+    """State: its columns and, by source, the next offset."""
+
+    def __init__(self, server: HttpDatabase, database: str, name: str) -> None:
+        self.name = name
+        self._server = server
+        self._place = f"{_quoted(database)}.{_quoted(name)}"
+        self._database = database
+        self._types: dict[str, pa.DataType] = {}
+        self._unknown: dict[str, str] = {}
+        self.own_columns: set[str] = set()
+        self.offsets: dict[str, int] = {}
+
+    @property
+    def types(self) -> Mapping[str, pa.DataType]:
+        return self._types
+
+    def offset(self, name: str) -> int | None:
+        return self.offsets.get(name)
+
+    def commit(self, change: object) -> None:
+        raise AssertionError("blocks are inserted one by one")
+
+    def look(self) -> bool:
+        """Reads what the table is; False where there is none."""
+        columns = self._rows(
+            "SELECT name, type FROM system.columns WHERE database = {database:String} AND table = {table:String}"
+            " AND default_kind NOT IN ('ALIAS', 'MATERIALIZED') ORDER BY position",
+            {"param_database": self._database, "param_table": self.name},
+        )
+        self._types, self._unknown, self.own_columns = {}, {}, set()
+        for column in columns:
+            name, written = column["name"], column["type"]
+            if name in (SOURCE, OFFSET, DELETED):
+                self.own_columns.add(name)
+            elif (type_ := _type_of(written)) is not None:
+                self._types[name] = type_
+            else:
+                self._unknown[name] = written
+        if {SOURCE, OFFSET} <= self.own_columns:
+            found = self._rows(f"SELECT {SOURCE} AS s, toString(max({OFFSET})) AS o FROM {self._place} GROUP BY s", {})
+            self.offsets = {row["s"]: int(row["o"]) + 1 for row in found}
+        return bool(columns)
+
+    def create(self, types: Mapping[str, pa.DataType], key: Sequence[str]) -> None:
+        """In: `key`: with it there is one row for each, and the last version counts. One that is there is fine."""
+        written = [
+            f"{_quoted(name)} {_written(type_) if name in key else f'Nullable({_written(type_)})'}"
+            for name, type_ in types.items()
+        ]
+        written += [f"{SOURCE} LowCardinality(String)", f"{OFFSET} UInt64"]
+        if key:
+            engine = f"ReplacingMergeTree({OFFSET}, {DELETED}) ORDER BY ({', '.join(map(_quoted, key))})"
+            written.append(f"{DELETED} UInt8 DEFAULT 0")
+        else:
+            engine = f"ReplacingMergeTree ORDER BY ({SOURCE}, {OFFSET})"
+        settings = "SETTINGS non_replicated_deduplication_window = 1000"
+        self._run(f"CREATE TABLE IF NOT EXISTS {self._place} ({', '.join(written)}) ENGINE = {engine} {settings}")
+
+    def add(self, types: Mapping[str, pa.DataType]) -> None:
+        """New columns."""
+        for name, type_ in types.items():
+            held = type_ if type_ in _TYPES.values() or pa.types.is_decimal(type_) else _held(type_)
+            added = f"ADD COLUMN IF NOT EXISTS {_quoted(name)} Nullable({_written(held)})"
+            self._run(f"ALTER TABLE {self._place} {added}")
+            self._types[name] = held
+
+    def refuse_unknown_types(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Raises `ConnectorFailed` where a row has a value for a column of a type that is not written."""
+        if self._unknown:
+            for row in rows:
+                for name in row.keys() & self._unknown.keys():
+                    if row[name] is not None:
+                        raise ConnectorFailed(
+                            f"the column {name} of {self.name} has the type {self._unknown[name]}, which the connector"
+                            " does not write",
+                            hint="Use String, Bool, Int…, Float…, Decimal, Date32 or DateTime64(6, 'UTC'), or leave"
+                            " the field out.",
+                        )
+
+    def insert(self, block: pa.Table, source: str) -> None:
+        """One block. Raises `SystemUnavailable`, `SystemFault`, `ConnectorFailed`."""
+        offsets = block.column(OFFSET)
+        first, last = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, block.schema) as writer:
+            writer.write_table(block.combine_chunks())
+        columns = ", ".join(map(_quoted, block.column_names))
+        self._run(
+            f"INSERT INTO {self._place} ({columns}) FORMAT ArrowStream",
+            {
+                "insert_deduplication_token": f"{source}/{first}-{last}",
+                "min_insert_block_size_rows": str(_ROWS_MAX),
+                "min_insert_block_size_bytes": "0",
+                "max_insert_block_size": str(_ROWS_MAX),
+                "input_format_arrow_allow_missing_columns": "1",
+                "async_insert": "0",
+            },
+            sink.getvalue().to_pybytes(),
+        )
+        self.offsets[source] = last + 1
+
+    def _rows(self, query: str, parameters: Mapping[str, str]) -> list[dict[str, Any]]:
+        answer = self._run(f"{query} FORMAT JSON", parameters)
+        try:
+            return list(orjson.loads(answer.content)["data"])
+        except (ValueError, KeyError, TypeError):
+            raise ConnectorFailed(
+                f"{self._server.name} does not answer as ClickHouse does: {answer.said}",
+                hint=f"{_URL} must be the address of its HTTP interface, usually of port 8123.",
+            ) from None
+
+    def _run(self, query: str, parameters: Mapping[str, str] | None = None, body: bytes | None = None) -> HttpAnswer:
+        target = "/?" + urlencode({**({} if body is None else {"query": query}), **(parameters or {}),
+                                   "wait_end_of_query": "1"})  # fmt: skip
+        answer = self._server.request("POST", target, query.encode() if body is None else body)
+        if answer.status == 200:
+            return answer
+        found = _CODE.search(answer.said)
+        code = 0 if found is None else int(found[1])
+        said = f"{self._server.name} answered {answer.status}: {answer.said}"
+        if code in _PASSES:
+            raise SystemUnavailable(said)
+        if code == 0 and answer.status >= 500:
+            raise SystemFault(said)
+        hint = "Change the table or the records, then RESTART CONNECTOR."
+        if code == _UNKNOWN_TABLE:
+            hint = "The table was dropped while the connector ran: RESTART CONNECTOR."
+        raise ConnectorFailed(said, hint=hint)
+
+
+def _blocks(
+    rows: Sequence[tuple[ConnectRecord, KeyedRow]],
+) -> Iterator[list[tuple[ConnectRecord, KeyedRow]]]:
+    """Of one partition each, in the order of its offsets."""
+    by_origin: dict[Any, list[tuple[ConnectRecord, KeyedRow]]] = {}
+    for row in rows:
+        by_origin.setdefault(origin_of(row[0]), []).append(row)
+    for found in by_origin.values():
+        for begin in range(0, len(found), _ROWS_MAX):
+            yield found[begin : begin + _ROWS_MAX]
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """With what is nested as JSON."""
+    return {name: json_text(value) if isinstance(value, dict | list) else value for name, value in row.items()}
+
+
+def _held(type_: pa.DataType) -> pa.DataType:
+    return type_ if pa.types.is_timestamp(type_) else pa.string()
+
+
+def _type_of(written: str) -> pa.DataType | None:
+    """None for a type that is not written: one that rounds or wraps values, or that Arrow does not have."""
+    while (wrapped := _WRAPPED.fullmatch(written)) is not None:
+        written = wrapped[1]
+    if (decimal := _DECIMAL.fullmatch(written)) is not None:
+        precision, scale = int(decimal[1]), int(decimal[2])
+        return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+    if (moment := _MOMENT.fullmatch(written)) is not None:
+        unit = _UNITS.get(moment[1])
+        return None if unit is None else pa.timestamp(unit, "UTC")
+    return _TYPES.get(written)
+
+
+def _written(type_: pa.DataType) -> str:
+    if pa.types.is_decimal(type_):
+        return f"Decimal({type_.precision}, {type_.scale})"
+    if pa.types.is_timestamp(type_):
+        return "DateTime64(6, 'UTC')"
+    return next((name for name, known in _TYPES.items() if known == type_), "String")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
