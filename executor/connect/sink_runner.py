@@ -24,6 +24,7 @@ from .dead_letters import DeadLetters
 from .transforms import transformed, transforms_of
 
 _BATCH_BYTES: Final = 4 * 1024 * 1024
+_FIRST_RECORDS: Final = 10_000
 _LOOK_S: Final = 5.0  # for new topics of a pattern, and new partitions
 
 Transcoder = Callable[[Topic, pa.RecordBatch, int], pa.Table]
@@ -66,7 +67,9 @@ class _Placed(NamedTuple):
 
 
 class SinkRunner:
-    """One life of a task. State: the position of each of its partitions, and the committed one."""
+    """One life of a task. State: the position of each of its partitions, and the committed one; how many records the
+    next step takes at most: few at first, so that a task with much to catch up with commits something before it dies,
+    then twice as many each time."""
 
     def __init__(
         self, log: LogClient, sink: SinkConnector, task: TaskInfo, config: Mapping[str, str], transcoder: Transcoder
@@ -84,6 +87,8 @@ class SinkRunner:
         self._positions: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._next_look = task.clock.monotonic()
+        self._most = _FIRST_RECORDS
+        self._turns = 0
         self.records = 0
 
     @property
@@ -104,14 +109,21 @@ class SinkRunner:
         records: list[_Placed] = []
         moved: dict[TopicPartition, int] = {}
         count = 0
-        for at, position in self._positions.items():
+        for at, position in self._in_turn():
+            if count >= self._most:
+                break
             fetched = self._fetched(at, position)
-            if fetched.next_offset > position:
-                moved[at] = fetched.next_offset
+            next_offset = fetched.next_offset
             for run in fetched.runs:
                 rows = self._rows(at.topic, run)
-                count += rows.num_rows
-                records += self._decoded(at, rows)
+                taken = rows.slice(0, self._most - count)
+                count += taken.num_rows
+                records += self._decoded(at, taken)
+                if count >= self._most:
+                    next_offset = taken.column("offset")[taken.num_rows - 1].as_py() + 1
+                    break
+            if next_offset > position:
+                moved[at] = next_offset
         if not moved:
             return False
         fp("connect.sink_after_read")
@@ -125,7 +137,14 @@ class SinkRunner:
             self._commit()
             fp("connect.sink_after_commit")
         self.records += count
+        self._most *= 2
         return True
+
+    def _in_turn(self) -> list[tuple[TopicPartition, int]]:
+        """Another partition comes first each time, so none waits for the end of the others."""
+        all_, self._turns = list(self._positions.items()), self._turns + 1
+        begin = self._turns % len(all_) if all_ else 0
+        return all_[begin:] + all_[:begin]
 
     def _commit(self) -> None:
         """Up to the first record of each partition that the sink still holds."""

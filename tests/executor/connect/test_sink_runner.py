@@ -1,0 +1,88 @@
+"""How many records a task of a sink takes at once: few at first, all in the end, none left out and none twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pytest
+
+from millstream.executor.connect.connector import ConnectRecord, SinkConnector, TaskInfo
+from millstream.executor.connect.connector_sandbox import ConnectorSandbox
+from millstream.executor.connect.connector_settings import setting
+from millstream.logcore.client import RowRecords, TopicPartition
+
+
+@dataclass(frozen=True)
+class KeptSettings:
+    unused: str = setting("Nothing.", default="")
+
+
+class KeptBatches(SinkConnector):
+    """Keeps what was written, for all lives."""
+
+    settings = KeptSettings
+    batches: ClassVar[list[list[tuple[int, int]]]] = []
+
+    def __init__(self, settings: KeptSettings, task: TaskInfo) -> None:
+        del settings, task
+
+    def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
+        last = {TopicPartition("rows", partition): offset + 1 for partition, offset in places(records)}
+        assert {**positions, **last} == positions, "positions are those behind the records"
+        self.batches.append(places(records))
+
+
+def places(records: Sequence[ConnectRecord]) -> list[tuple[int, int]]:
+    return [(record.partition or 0, record.offset or 0) for record in records]
+
+
+@pytest.fixture
+def box() -> ConnectorSandbox:
+    KeptBatches.batches.clear()
+    return ConnectorSandbox(KeptBatches, {"topics": "rows"})
+
+
+def fill(box: ConnectorSandbox, counts: Sequence[int], batch: int = 700) -> None:
+    """Records in each partition, in batches as producers write them."""
+    box.log.create_topic("rows", len(counts))
+    for partition, count in enumerate(counts):
+        for begin in range(0, count, batch):
+            values = [json.dumps({"n": number}).encode() for number in range(begin, min(begin + batch, count))]
+            columns = {
+                "timestamp": pa.array([0] * len(values), pa.int64()),
+                "key": pa.nulls(len(values), pa.binary()),
+                "value": pa.array(values, pa.binary()),
+            }
+            box.log.append("rows", partition, RowRecords(pa.table(columns)))
+
+
+@pytest.mark.parametrize("counts", [(25_000,), (12_000, 9_999, 8_000), (10_000, 1), (0, 30_001)])
+def test_a_task_begins_with_few_records_and_leaves_none_out(box: ConnectorSandbox, counts: tuple[int, ...]) -> None:
+    with box:
+        fill(box, counts)
+        box.run()
+        sizes = [len(batch) for batch in KeptBatches.batches]
+        assert sizes[0] <= 10_000 and all(next_ <= 2 * 10_000 * 2**nth for nth, next_ in enumerate(sizes[1:]))
+        written = [place for batch in KeptBatches.batches for place in batch]
+        assert sorted(written) == [(part, at) for part, count in enumerate(counts) for at in range(count)]
+        for partition in range(len(counts)):
+            mine = [offset for part, offset in written if part == partition]
+            assert mine == sorted(mine)
+
+
+def test_a_task_that_dies_soon_after_each_start_gets_through_a_backlog(box: ConnectorSandbox) -> None:
+    """Each life is long enough for one batch: where that is all there is, it would never be done."""
+    with box:
+        fill(box, (20_000, 15_000))
+        for _ in range(4):
+            box.kill_at("sink_after_commit")
+            box.run()
+            box.restart()
+        assert box.deaths >= 1
+        written = [place for batch in KeptBatches.batches for place in batch]
+        assert len(written) == len(set(written)) == 35_000
+        assert len(KeptBatches.batches[0]) == 10_000 and {part for part, _ in KeptBatches.batches[1]} == {0, 1}
