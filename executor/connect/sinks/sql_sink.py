@@ -50,7 +50,11 @@ class SqlSinkSettings:
             raise ValueError("insert.mode=upsert needs a primary key: pk.mode is none")
         if self.pk_mode == "record_value" and not self.pk_fields:
             raise ValueError("pk.mode=record_value needs pk.fields")
-        database_url(self.connection_url)
+        if database_url(self.connection_url).get_backend_name() == "duckdb":
+            raise ValueError(
+                "connection.url: the sink sql does not write DuckDB, whose driver does not tell the columns of tables;"
+                " DuckDB reads what the sinks parquet, delta and iceberg write"
+            )
 
     @property
     def url(self) -> sa.URL:

@@ -197,3 +197,10 @@ def test_settings_that_cannot_be_meant_are_refused(log: Log) -> None:
     send(log, [(1, {"item": "x"})])
     with pytest.raises(SystemUnavailable, match="the database does not answer"):
         drain(runner(log, "sqlite:////nowhere/at/all.db"))
+
+
+def test_duckdb_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    """Its driver asks for a catalog of PostgreSQL that DuckDB does not have, so no table can be looked at."""
+    config = {"connection.url": f"duckdb:///{tmp_path}/out.duckdb", "topics": "orders"}
+    with pytest.raises(InvalidConnector, match="does not write DuckDB"):
+        read_settings(SqlSinkSettings, config)
