@@ -70,7 +70,9 @@ def database_errors() -> Generator[None]:
 
 
 def _says_no(error: BaseException | None) -> bool:
-    """Of SQLite, whose operational errors may be of the statement, as for a table that does not exist."""
+    """Of SQLite, whose operational errors may be of the statement, as for a table that does not exist, or of the file's
+    path, which somebody has to change."""
     if not isinstance(error, sqlite3.OperationalError):
         return False
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) == sqlite3.SQLITE_ERROR
+    lasting = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CANTOPEN_ISDIR)
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) in lasting

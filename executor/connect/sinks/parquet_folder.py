@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ....logcore.failpoints import fp
-from ..connector_errors import SystemUnavailable
+from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..stores.file_store import FileStore
 from .hive_partitions import PartitionColumn, divided
 from .lake_sink import LakeChange
@@ -165,7 +165,14 @@ class ParquetFolder:
     def _publish(self, commit: _Commit) -> None:
         for staged, path in commit.files:
             fp("connect.parquet_before_move")
-            self._store.move(staged, path)
+            try:
+                self._store.move(staged, path)
+            except FileNotFoundError:
+                raise ConnectorFailed(
+                    f"the file {path} of the last commit is gone, and so is {staged}: somebody has deleted it",
+                    hint=f'Restore it. If it was deleted on purpose, take it out of "files" in {self._path(commit)}.'
+                    " Then RESTART CONNECTOR.",
+                ) from None
 
     # Records of commits
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import orjson
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
@@ -289,6 +290,23 @@ def test_tasks_of_one_connector_share_a_table(place: Place) -> None:
     again = place.sink(TaskInfo("out", 0, identity="i", clock=clock), rotate_interval_ms="0")
     again.write([_record(5, 1)], {TopicPartition("orders", 1): 6})
     assert [row["id"] for row in place.rows()] == list(range(6))
+
+
+def test_a_file_of_the_last_commit_that_was_deleted_is_named_with_what_to_do(folder: Place) -> None:
+    with folder.sandbox() as box:
+        box.produce("orders", None, {"id": 1})
+        box.run()
+        (file,) = folder.files()
+        (folder.folder / "orders" / file).unlink()
+        box.restart()
+        box.produce("orders", None, {"id": 2})
+        with pytest.raises(ConnectorFailed, match=f"the file {file} of the last commit is gone") as failed:
+            box.run()
+        (record,) = (folder.folder / "orders" / "_millstream").glob("*/0/*.json")
+        assert record.relative_to(folder.folder / "orders").as_posix() in (failed.value.hint or "")
+        record.write_bytes(orjson.dumps({**orjson.loads(record.read_bytes()), "files": []}))  # as the hint says
+        box.run()
+    assert folder.rows() == [{"id": 2.0}]
 
 
 def test_declared_types_are_those_of_the_columns(folder: Place) -> None:

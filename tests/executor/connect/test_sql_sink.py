@@ -204,3 +204,10 @@ def test_duckdb_is_refused_before_anything_runs(tmp_path: Path) -> None:
     config = {"connection.url": f"duckdb:///{tmp_path}/out.duckdb", "topics": "orders"}
     with pytest.raises(InvalidConnector, match="does not write DuckDB"):
         read_settings(SqlSinkSettings, config)
+
+
+@pytest.mark.parametrize("path", ["nowhere/out.db", "."])
+def test_a_path_where_sqlite_cannot_have_a_file_ends_the_task(log: Log, tmp_path: Path, path: str) -> None:
+    send(log, [(1, {"item": "a"})])
+    with pytest.raises(ConnectorFailed, match="the database refused: unable to open database file"):
+        drain(runner(log, f"sqlite:///{tmp_path}/{path}"))
