@@ -118,7 +118,7 @@ class ClickHouseSink(LakeSink):
         table = self.open_table(topic)
         declared = self._declared(records)
         names = SpelledNames([*({} if table is None else table.types), *declared])
-        new = [record for record in records if not self._has(table, record)]
+        new = self._new(table, records)
         rows = [(record, self._row(record, names)) for record in new]
         rows = [(record, row) for record, row in rows if self._counts(row)]
         values = [row.values for _, row in rows if row.values is not None]

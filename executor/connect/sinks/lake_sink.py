@@ -187,7 +187,7 @@ class LakeSink(SinkConnector):
     def _write(self, topic: str, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
         settings = self._settings
         table = self.open_table(topic)
-        new = [record for record in records if not self._has(table, record)]
+        new = self._new(table, records)
         declared = self._declared(records)
         names = SpelledNames([*({} if table is None else table.types), *declared])
         rows = [
@@ -223,10 +223,13 @@ class LakeSink(SinkConnector):
         table.commit(change)
         fp("connect.lake_after_commit")
 
-    def _has(self, table: LakeTable | None, record: ConnectRecord) -> bool:
-        """Whether the table has it already."""
-        next_offset = None if table is None else table.offset(self._offset_name(origin_of(record)))
-        return next_offset is not None and record.offset is not None and record.offset < next_offset
+    def _new(self, table: LakeTable | None, records: Sequence[ConnectRecord]) -> list[ConnectRecord]:
+        """Those that the table does not have. It is asked once for each partition: a table of Delta Lake reads its log
+        to answer, 14 ms of CPU time."""
+        known: dict[TopicPartition, int] = {}
+        for at in dict.fromkeys(map(origin_of, records)):
+            known[at] = 0 if table is None else table.offset(self._offset_name(at)) or 0
+        return [record for record in records if record.offset is None or record.offset >= known[origin_of(record)]]
 
     def _counts(self, row: KeyedRow) -> bool:
         """Whether it changes anything: tombstones do, where rows are kept by their key."""

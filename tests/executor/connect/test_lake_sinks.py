@@ -229,3 +229,20 @@ def test_a_table_that_columns_of_a_stream_fill_is_read_by_duckdb(lake: Lake, box
     assert summed is not None
     assert summed.fetchall() == [(10, 5.0)]
     assert len(read_topic(box.log, "orders")) == 5
+
+
+def test_a_table_is_asked_once_for_the_offset_of_a_partition(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delta Lake reads its log for the answer: asked for each record, a task with a backlog never got to its commit."""
+    with lake.sandbox(topics="orders") as box:
+        box.produce("orders", None, {"n": 0})
+        box.run()
+        asked: list[str] = []
+        loaded = lake.kind
+        assert issubclass(loaded, LakeSink)
+        plain = loaded._offset_name
+        monkeypatch.setattr(loaded, "_offset_name", lambda self, at: asked.append(str(at)) or plain(self, at))
+        for number in range(1, 50):
+            box.produce("orders", None, {"n": number})
+        box.run()
+    assert sorted(row["n"] for row in lake.table("orders").to_pylist()) == list(range(50))
+    assert len(asked) < 10
