@@ -144,6 +144,7 @@ def disks_of_a_life(
                     continue
                 producer.commit()
                 acknowledged = number + 1
+        power.close()
     return found
 
 

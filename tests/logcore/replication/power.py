@@ -96,13 +96,17 @@ class Power:
             watched = sorted({*self._names, self.root})
             return {path.relative_to(self.root): self._chosen(path, random) for path in watched}
 
+    def close(self) -> None:
+        """Lets go of the files that it holds. Nothing more is to be asked of it."""
+        for descriptor in self._held.values():
+            os.close(descriptor)
+        self._held.clear()
+
     def become(self, disk: Disk) -> None:
         """Makes the folder so. All that is in it is safe then."""
         shutil.rmtree(self.root)
         self.root.mkdir()
-        for descriptor in self._held.values():
-            os.close(descriptor)
-        self._held.clear()
+        self.close()
         lay_out(disk, self.root)
         self._note_all()
 
