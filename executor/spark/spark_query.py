@@ -152,7 +152,8 @@ class SparkQuery:
             if counts is None or self._job_since != since:
                 return None
             waits = waited_s >= IDLE_S
-            self._error = f"no executor of Spark has taken the batch for {int(waited_s)} s" if waits else None
+            text = f"the batch has waited {int(waited_s)} s for an executor of Spark: none is there, or all are busy"
+            self._error = text if waits else None
         return waited_s
 
     def run_available(self, stops: Sequence[Positions] | None = None) -> None:

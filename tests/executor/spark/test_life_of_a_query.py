@@ -222,7 +222,7 @@ def test_a_job_that_no_executor_takes_is_told(
     driver.counts = TaskCounts(active=0, completed=1)
     query.look()
     assert (query.status().state, query.status().error) == (
-        "RUNNING", "no executor of Spark has taken the batch for 0 s"
+        "RUNNING", "the batch has waited 0 s for an executor of Spark: none is there, or all are busy"
     )  # fmt: skip
     driver.hangs.clear()
     eventually(lambda: is_done(query) and query.status().error is None)
