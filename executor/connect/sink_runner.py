@@ -25,6 +25,7 @@ from .transforms import transformed, transforms_of
 
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _FIRST_RECORDS: Final = 10_000
+_RECORDS_MAX: Final = 10_000_000
 _LOOK_S: Final = 5.0  # for new topics of a pattern, and new partitions
 
 Transcoder = Callable[[Topic, pa.RecordBatch, int], pa.Table]
@@ -137,7 +138,7 @@ class SinkRunner:
             self._commit()
             fp("connect.sink_after_commit")
         self.records += count
-        self._most *= 2
+        self._most = min(2 * self._most, _RECORDS_MAX)
         return True
 
     def _in_turn(self) -> list[tuple[TopicPartition, int]]:

@@ -74,6 +74,15 @@ def test_a_task_begins_with_few_records_and_leaves_none_out(box: ConnectorSandbo
             assert mine == sorted(mine)
 
 
+def test_a_task_lives_for_any_number_of_batches(box: ConnectorSandbox) -> None:
+    """However small: it doubles how many records it takes, which would be more than a number of 64 bits holds."""
+    with box:
+        for number in range(70):
+            box.produce("rows", None, {"n": number})
+            box.run()
+        assert KeptBatches.batches == [[(0, number)] for number in range(70)]
+
+
 def test_a_task_that_dies_soon_after_each_start_gets_through_a_backlog(box: ConnectorSandbox) -> None:
     """Each life is long enough for one batch: where that is all there is, it would never be done."""
     with box:
