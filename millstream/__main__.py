@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.cli import main
+from millstream.cli import command
 
 if __name__ == "__main__":
-    main()
+    command()

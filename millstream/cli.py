@@ -82,10 +82,15 @@ class WrongUsage(ServerError):
     code = "WRONG_USAGE"
 
 
-def main() -> None:
-    """The entry point of the console script and of `python -m millstream`."""
-    gc.set_threshold(_OBJECTS_PER_COLLECTION)
+def command() -> None:
+    """The process of a command: the console script, and `python -m millstream`."""
     end_without_dismantling()
+    main()
+
+
+def main() -> None:
+    """One command. Raises SystemExit."""
+    gc.set_threshold(_OBJECTS_PER_COLLECTION)
     try:
         app(prog_name="millstream")
     except SystemExit as ended:
@@ -111,8 +116,9 @@ def _end() -> None:
     if not _exit_codes:
         return  # an exception that nobody expected ends it, which Python reports
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # it was closed before the process began
+                stream.flush()
     except (OSError, ValueError):
         return  # nobody reads it any more, which Python makes an exit code of
     os._exit(_exit_codes[-1])

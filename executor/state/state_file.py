@@ -7,6 +7,7 @@ the log is left alone or set aside, and the changelog is replayed into a new one
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import threading
@@ -78,17 +79,24 @@ class StateFile:
             self._live = self._rows()
         if self._written <= self._live + _DEAD_ROWS_MAX:
             return
-        self.connection.execute("CHECKPOINT")  # of this database; no transaction of it is open now
+        try:
+            self.connection.execute("CHECKPOINT")  # of this database; no transaction of its query is open now
+        except duckdb.TransactionException:
+            return  # who lists the tables of all databases of the instance is in this one, too: with the next commit
         self._written, self._live = 0, self._rows()
 
     def _rows(self) -> int:
         """Counted: what DuckDB estimates has dead rows in it, and the more there are the longer they would stay."""
-        names = self.connection.execute(
-            "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
-        ).fetchall()
-        counts = " UNION ALL ".join(f"SELECT count(*) AS rows FROM {quoted(name)}" for (name,) in names)
+        counts = " UNION ALL ".join(f"SELECT count(*) AS rows FROM {quoted(name)}" for name in self._tables)
         ((rows,),) = self.connection.execute(f"SELECT sum(rows) FROM ({counts})").fetchall()
         return int(rows)
+
+    @functools.cached_property
+    def _tables(self) -> list[str]:
+        """Asked for once, when all are there: DuckDB looks through the databases of all queries in the instance, and
+        keeps their checkpoints off meanwhile."""
+        names = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+        return [name for (name,) in self.connection.execute(names).fetchall()]
 
     def lock(self) -> None:
         """From here on no statement can change a setting."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 from hand_plans import count_plan
 
 from millstream.executor.state import state_file
-from millstream.executor.state.connection import EngineSettings
+from millstream.executor.state.connection import MEMORY, EngineSettings
+from millstream.executor.state.databases import SharedDatabases
 from millstream.executor.state.state_file import StateFile, open_state
 from millstream.executor.state.store import StateStore
 from millstream.sql.types import BIGINT, INTEGER, STRING
@@ -81,3 +83,32 @@ def test_a_large_state_is_not_written_again_for_a_few_rows(tmp_path: Path, monke
         for _ in range(20):
             write_window(state, store, 0, KEYS)
         assert checkpoints <= 2
+
+
+def test_queries_that_share_an_instance_do_not_fail_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who lists tables is in the databases of all queries of the instance, and DuckDB refuses a checkpoint then."""
+    monkeypatch.setattr(state_file, "_DEAD_ROWS_MAX", DEAD_MAX)
+    shared, ends = SharedDatabases(None), threading.Event()
+
+    def list_tables() -> None:
+        with closing(shared.open(MEMORY, EngineSettings()).connection) as connection:
+            while not ends.is_set():
+                connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall()
+
+    others = [threading.Thread(target=list_tables) for _ in range(2)]
+    for other in others:
+        other.start()
+    state = open_state(None, count_plan(), 0, {}, EngineSettings(), open_database=shared.open)
+    store = StateStore(state.connection, "a", {"_part": INTEGER, "k0": STRING, "_ws": BIGINT}, {"n": BIGINT})
+    with closing(state):
+        try:
+            for step in range(8 * STEPS):
+                write_window(state, store, step, KEYS)
+        finally:
+            ends.set()
+            for other in others:
+                other.join()
+        for step in range(8 * STEPS, 9 * STEPS):
+            write_window(state, store, step, KEYS)
+        assert len(store) == KEYS
+        assert in_table(state) <= 2 * (DEAD_MAX + 2 * KEYS)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
+
+import pytest
 
 PROGRAM = """
 import atexit, sys
@@ -18,7 +21,7 @@ atexit.register(print, "too early")
 cli.end_without_dismantling()
 atexit.register(print, "last words")
 sys.argv[1:] = {arguments}
-cli.main()
+cli.command()
 """
 
 
@@ -39,7 +42,34 @@ def test_a_command_that_fails_ends_with_its_exit_code() -> None:
 
 
 def test_an_exception_that_nobody_expects_is_reported_by_python() -> None:
-    program = PROGRAM.format(arguments=[]).replace("cli.main()", "cli.app = None; cli.main()")
+    program = PROGRAM.format(arguments=[]).replace("cli.command()", "cli.app = None; cli.command()")
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
     assert (ended.returncode, "TypeError" in ended.stderr) == (1, True)
     assert "too early" in ended.stdout
+
+
+def test_a_command_inside_of_another_program_leaves_its_end_alone() -> None:
+    program = """
+import atexit
+from millstream import cli
+atexit.register(print, "last words")
+cli.sys.argv[1:] = ["--version"]
+try:
+    cli.main()
+except SystemExit:
+    pass
+raise RuntimeError("of the program")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
+    assert (ended.returncode, "of the program" in ended.stderr, ended.stdout.endswith("last words\n")) == (
+        1,
+        True,
+        True,
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell closes the stream")
+def test_a_command_whose_output_is_closed_ends_quietly() -> None:
+    command = f"{shlex.quote(sys.executable)} -m millstream --version >&-"
+    ended = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=100, check=False)
+    assert "Traceback" not in ended.stderr

@@ -195,7 +195,7 @@ def test_settings_that_cannot_be_meant_are_refused(log: Log) -> None:
     with pytest.raises(ConnectorFailed, match="the driver of oracle is not installed"):
         runner(log, "oracle://ana@db")
     send(log, [(1, {"item": "x"})])
-    with pytest.raises(SystemUnavailable, match="the database does not answer"):
+    with pytest.raises(ConnectorFailed, match="unable to open database file"):
         drain(runner(log, "sqlite:////nowhere/at/all.db"))
 
 
