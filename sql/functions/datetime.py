@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from typing import Final
 
 from sqlglot import exp
 
@@ -16,7 +18,7 @@ from .java.java_zones import Unparsable, offset_seconds, zone_of
 from .java.simple_date import parse_lenient_date
 from .java.strftime import strftime_format
 from .template import fill
-from .udf import PythonFunction, Udf, by_row
+from .udf import Udf, by_row
 
 time_function = partial(scalar, category="DATE / TIME")
 
@@ -78,17 +80,18 @@ def convert_zone(ms: int, source: str, target: str) -> int:
     return ms + (offset_seconds(zone_of(target), ms) - offset_seconds(zone_of(source), ms)) * 1000
 
 
-def _by_strftime(type_: SqlType, python: PythonFunction) -> Render:
+def _by_strftime(type_: SqlType) -> Render:
     """A constant pattern that DuckDB's strftime knows is left to DuckDB, which is faster."""
-    moment = "CAST('1970-01-01' AS DATE) + :value" if type_ == TIME else ":value"
 
     def render(_call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression | None:
         value, pattern = arguments
         format_ = _strftime_format(pattern, type_)
         if format_ is None:
             return None
-        fast = fill(f"strftime({moment}, :format)", {"value": value, "format": format_})
-        return fast if type_ == TIME else _in_strftime_years(value, fast, python, (type_, STRING), arguments)
+        if type_ != TIME:
+            return _formatted(value, format_)
+        moment = "CAST('1970-01-01' AS DATE) + :value"
+        return fill(f"strftime({moment}, :format)", {"value": value, "format": exp.Literal.string(format_)})
 
     return render
 
@@ -101,25 +104,35 @@ def _in_zone_by_strftime(_call: BoundCall, arguments: list[exp.Expression]) -> e
         return None
     types = (TIMESTAMP, STRING, STRING)
     local = Udf(convert_zone, types, TIMESTAMP).call([moment, exp.Literal.string("UTC"), zone])
-    fast = fill("strftime(:value, :format)", {"value": local, "format": format_})
-    return _in_strftime_years(moment, fast, format_timestamp, types, arguments)
+    filling = {
+        "moment": moment,
+        "fast": fill("strftime(:value, :format)", {"value": local, "format": exp.Literal.string(format_)}),
+        "exact": Udf(format_timestamp, types, STRING).call(arguments),  # see `_formatted`; a day is left for the zone
+    }
+    return fill(
+        "CASE WHEN :moment < DATE '0001-01-02' OR :moment > DATE '9999-12-30' THEN :exact ELSE :fast END", filling
+    )
 
 
-def _strftime_format(pattern: exp.Expression, type_: SqlType) -> exp.Expression | None:
-    if not (isinstance(pattern, exp.Literal) and pattern.is_string):
-        return None
-    format_ = strftime_format(pattern.this, type_)
-    return None if format_ is None else exp.Literal.string(format_)
+def _strftime_format(pattern: exp.Expression, type_: SqlType) -> str | None:
+    return strftime_format(pattern.this, type_) if isinstance(pattern, exp.Literal) and pattern.is_string else None
 
 
-def _in_strftime_years(
-    moment: exp.Expression, fast: exp.Expression, python: PythonFunction, types: tuple[SqlType, ...],
-    arguments: list[exp.Expression],
-) -> exp.Expression:  # fmt: skip
-    """Years of other than four digits have a sign, and those before 1 an era: strftime says neither. The bounds leave
-    a day for the zone."""
-    text = "CASE WHEN :moment < DATE '0001-01-02' OR :moment > DATE '9999-12-30' THEN :exact ELSE :fast END"
-    return fill(text, {"moment": moment, "exact": Udf(python, types, STRING).call(arguments), "fast": fast})
+_YEAR: Final = "date_part('year', :value)"
+_NEAR: Final = f":value - to_days(CAST(146097 * floor(({_YEAR} - 2000) / 400.0) AS INTEGER))"
+_OF_ERA: Final = f"CASE WHEN {_YEAR} > 0 THEN {_YEAR} ELSE 1 - {_YEAR} END"
+_YEAR_TEXT: Final = f"CASE WHEN {_OF_ERA} > 9999 THEN printf('+%d', {_OF_ERA}) ELSE printf('%04d', {_OF_ERA}) END"
+_FAR: Final = f"replace(strftime({_NEAR}, :far), chr(1), {_YEAR_TEXT})"
+
+
+def _formatted(value: exp.Expression, format_: str) -> exp.Expression:
+    """Before year 1 Java counts the years of the era, and puts a sign before a fifth digit; strftime does neither. So
+    the rest is said of a year whose calendar is the same, and stays SQL: a function in Python costs a query an instance
+    of DuckDB."""
+    far = "".join("\x01" if part == "%Y" else part for part in re.findall("%.|[^%]+", format_))
+    text = f"CASE WHEN {_YEAR} < 1 OR {_YEAR} > 9999 THEN {_FAR} ELSE strftime(:value, :format) END"
+    filling = {"value": value, "format": exp.Literal.string(format_), "far": exp.Literal.string(far)}
+    return fill(text if far != format_ else "strftime(:value, :format)", filling)
 
 
 # ------------------------------------------------------------------ adding intervals
@@ -196,9 +209,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     time_function(
         "format_date",
-        signatures=[
-            variant("(date DATE, pattern STRING) -> STRING", render=_by_strftime(DATE, format_date), python=format_date)
-        ],
+        signatures=[variant("(date DATE, pattern STRING) -> STRING", render=_by_strftime(DATE), python=format_date)],
         doc=f"A DATE as text. {_FORMATS}",
         examples={
             "FORMAT_DATE('2018-05-11', 'dd-MMM-yyyy')": "'11-May-2018'",
@@ -212,7 +223,7 @@ FUNCTIONS: tuple[Function, ...] = (
         signatures=[
             variant(
                 "(time TIME, pattern STRING) -> STRING",
-                render=_by_strftime(TIME, format_time),
+                render=_by_strftime(TIME),
                 python=format_time,
             )
         ],
@@ -224,7 +235,7 @@ FUNCTIONS: tuple[Function, ...] = (
         signatures=[
             variant(
                 "(moment TIMESTAMP, pattern STRING) -> STRING",
-                render=_by_strftime(TIMESTAMP, format_timestamp),
+                render=_by_strftime(TIMESTAMP),
                 python=format_timestamp,
             ),
             variant(

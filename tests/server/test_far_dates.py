@@ -81,5 +81,12 @@ def test_a_far_date_in_javas_patterns(sandbox: Sandbox, day: int, pattern: str, 
     assert rows(sandbox, f"SELECT FORMAT_DATE(d, '{pattern}') FROM s;") == [[text]]
 
 
+def test_a_constant_pattern_calls_no_function_in_python(sandbox: Sandbox) -> None:
+    """A query that does has an instance of DuckDB of its own, which is 16 ms and 4 MB."""
+    for pattern, calls in (("'yyyy-MM-dd'", False), ("p", True)):
+        plan = str(sandbox.execute(f"EXPLAIN SELECT FORMAT_DATE(d, {pattern}) FROM s EMIT CHANGES;"))
+        assert ("MS$FORMAT_DATE$" in plan) is calls, plan
+
+
 def rows(sandbox: Sandbox, sql: str) -> list[list[Any]]:
     return [each["row"]["columns"] for each in sandbox.query(sql) if "row" in each]
