@@ -48,7 +48,7 @@ class Setting:
 
 def is_secret(name: str) -> bool:
     """Whether nobody should see the value of the setting or property."""
-    return any(word in name.lower() for word in _SECRETS)
+    return any(word in name.lower() for word in _SECRETS) and not name.endswith(".credentials.source")
 
 
 def settings() -> list[Setting]:

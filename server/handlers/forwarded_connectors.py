@@ -7,6 +7,7 @@ lock is not held meanwhile, since the cluster may take its time.
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -73,6 +74,7 @@ def is_about_connectors(statement: Statement) -> bool:
 def _either(
     here: Callable[[Named, Request], list[Entity]], there: Callable[[Named, Request, ConnectClient], list[Entity]]
 ) -> Callable[[Named, Request], list[Entity]]:
+    @functools.wraps(here)
     def run(statement: Named, request: Request) -> list[Entity]:
         cluster = _cluster_of(statement.name, request)
         if cluster is not None:
