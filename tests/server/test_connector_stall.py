@@ -76,10 +76,10 @@ def test_a_sink_says_how_far_it_is(engine: EmbeddedEngine, tmp_path: Path) -> No
     assert (behind["blocks"], behind["figures"]["lag"]) == (True, {"0": 1})
 
 
-def test_a_task_that_waits_for_its_system_says_the_error_and_the_retry(engine: EmbeddedEngine, tmp_path: Path) -> None:
+def test_a_task_that_waits_for_its_system_says_the_error_and_the_retry(engine: EmbeddedEngine) -> None:
     engine.log.create_topic("orders", 1)
     send(engine, "orders", b'{"id": 1}')
-    sink(engine, f"sqlite:///{tmp_path}/none/out.db")
+    sink(engine, "postgresql://ana@127.0.0.1:1/shop")
     waits = eventually(
         lambda: cause(engine, "s", "RETRYING")["figures"]["retryInMs"] and cause(engine, "s", "RETRYING")
     )
