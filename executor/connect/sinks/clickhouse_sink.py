@@ -23,7 +23,7 @@ from ..connector_errors import ConnectorFailed, SystemFault, SystemUnavailable
 from ..connector_settings import setting
 from ..converters import json_text
 from .json_posts import HttpAnswer, HttpDatabase
-from .lake_sink import KeyedLakeSettings, LakeSink, LakeTable, origin_of
+from .lake_sink import KeyedLakeSettings, LakeSink, LakeTable, key_names, origin_of
 from .lake_values import SpelledNames, columns_of
 from .record_rows import KeyedRow, row_of
 
@@ -128,7 +128,10 @@ class ClickHouseSink(LakeSink):
             return
         assert isinstance(table, ClickHouseTable)
         table.refuse_unknown_types(values)
-        table.add(self._types(table, topic, values, declared))
+        new_types = self._types(table, topic, values, declared)
+        if self._own.upserts and rows:
+            _check_keys(rows, {**table.types, **new_types})
+        table.add(new_types)
         for some in _blocks(rows):
             fp("connect.lake_before_commit")
             table.insert(self._block(some, table, declared), self._offset_name(origin_of(some[0][0])))
@@ -149,12 +152,13 @@ class ClickHouseSink(LakeSink):
         except UnicodeEncodeError:
             raise ConnectorFailed("a text is not Unicode", hint="Leave the record out with a transform.") from None
         source = self._offset_name(origin_of(rows[0][0]))
-        block = block.append_column(SOURCE, pa.array([source] * len(rows), pa.string()))
-        block = block.append_column(OFFSET, pa.array([record.offset for record, _ in rows], pa.uint64()))
+        own = {  # first, because rows may have no other columns
+            SOURCE: pa.array([source] * len(rows), pa.string()),
+            OFFSET: pa.array([record.offset for record, _ in rows], pa.uint64()),
+        }
         if self._own.upserts:
-            deleted = [int(row.values is None) for _, row in rows]
-            block = block.append_column(DELETED, pa.array(deleted, pa.uint8()))
-        return block
+            own[DELETED] = pa.array([int(row.values is None) for _, row in rows], pa.uint8())
+        return pa.table({**own, **dict(zip(block.column_names, block.columns, strict=True))})
 
     def _check(self, table: ClickHouseTable) -> None:
         """Raises `ConnectorFailed` for a table in which rows would be there twice, or older ones win."""
@@ -304,6 +308,20 @@ class ClickHouseTable:
         if code == _UNKNOWN_TABLE:
             hint = "The table was dropped while the connector ran: RESTART CONNECTOR."
         raise ConnectorFailed(said, hint=hint)
+
+
+def _check_keys(rows: Sequence[tuple[ConnectRecord, KeyedRow]], types: Mapping[str, pa.DataType]) -> None:
+    """Raises `ConnectorFailed` for keys that would not be stored as they are: ClickHouse takes what is absent or NULL
+    for 0 or the empty text, which may be another row's key."""
+    key_names([row for _, row in rows], types)
+    for record, row in rows:
+        for name, value in row.key.items():
+            if value is None:
+                raise ConnectorFailed(
+                    f"the record at {record.read_from or record.topic}, partition {record.partition}, offset"
+                    f" {record.offset} has NULL in {name} of its key, which a key of ClickHouse cannot hold",
+                    hint="Set pk.fields to columns that are never NULL, or leave the record out with a transform.",
+                )
 
 
 def _blocks(

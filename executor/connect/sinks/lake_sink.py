@@ -206,7 +206,7 @@ class LakeSink(SinkConnector):
             return
         new_types = self._types(table, topic, values, declared)
         types = {**table.types, **new_types}
-        key = _key_of(rows, types) if settings.upserts else ()
+        key = key_names(rows, types) if settings.upserts else ()
         deleted = [row.key for row in rows if row.values is None]
         read = {origin_of(record) for record in new}
         change = LakeChange(
@@ -232,8 +232,8 @@ class LakeSink(SinkConnector):
         return [record for record in records if record.offset is None or record.offset >= known[origin_of(record)]]
 
     def _counts(self, row: KeyedRow) -> bool:
-        """Whether it changes anything: tombstones do, where rows are kept by their key."""
-        return row.values is not None or self._settings.deletes
+        """Whether it changes anything: tombstones do, where rows are kept by their key and it is not in the value."""
+        return row.values is not None or (self._settings.deletes and bool(row.key))
 
     def _declared(self, records: Sequence[ConnectRecord]) -> dict[str, pa.DataType]:
         """Of the columns, by the topics of the records; what they do not agree on is not declared."""
@@ -304,7 +304,7 @@ def origin_of(record: ConnectRecord) -> TopicPartition:
     return TopicPartition(record.read_from or record.topic, record.partition)
 
 
-def _key_of(rows: Sequence[KeyedRow], types: Mapping[str, pa.DataType]) -> tuple[str, ...]:
+def key_names(rows: Sequence[KeyedRow], types: Mapping[str, pa.DataType]) -> tuple[str, ...]:
     """The names of its columns. Raises `ConnectorFailed` where rows have different ones, or the table lacks one."""
     names = tuple(rows[0].key)
     for row in rows:

@@ -147,6 +147,58 @@ def test_a_table_or_a_value_that_does_not_go_is_an_error_that_says_so(table: Ans
     assert interface.blocks == []
 
 
+UPSERT = {"insert.mode": "upsert", "key.converter": "json", "auto.create": "false"}
+
+
+def keyed_columns(key: str = "id") -> Answer:
+    return columns((key, "Int32"), ("n", "Nullable(Float64)"), ("_millstream_deleted", "UInt8"))
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "value", "says"),
+    [
+        (
+            {"pk.mode": "record_value", "pk.fields": "id"},
+            "k",
+            {"id": None, "n": 1},
+            "offset 0 has NULL in id of its key",
+        ),
+        ({"pk.mode": "record_key"}, {"id": None}, {"n": 1}, "offset 0 has NULL in id of its key"),
+        ({"pk.mode": "record_key"}, {"id": None}, None, "offset 0 has NULL in id of its key"),
+        ({"pk.mode": "record_key"}, {"nr": 1}, None, "the table has no column nr of the key"),
+    ],
+)
+def test_a_key_that_the_table_cannot_hold_is_no_other_row(config: Any, key: Any, value: Any, says: str) -> None:
+    """ClickHouse would take it for the key 0."""
+    interface = Interface(table=keyed_columns())
+    with scripted_worker(interface.answer) as http, sandbox(http.url, {**UPSERT, **config}) as box:
+        box.produce("orders", key, value)
+        with pytest.raises(ConnectorFailed, match=says):
+            box.run()
+    assert interface.blocks == []
+
+
+def test_a_tombstone_whose_key_would_be_in_its_value_is_left_out() -> None:
+    interface = Interface(table=keyed_columns())
+    config = {**UPSERT, "pk.mode": "record_value", "pk.fields": "id"}
+    with scripted_worker(interface.answer) as http, sandbox(http.url, config) as box:
+        box.produce("orders", "a", {"id": 7, "n": 1})
+        box.produce("orders", "a", None)
+        box.run()
+    ((_, rows),) = interface.blocks
+    assert (rows.column("id").to_pylist(), rows.column("_millstream_deleted").to_pylist()) == ([7], [0])
+
+
+@pytest.mark.parametrize("value", [{}, {"later": None}])
+def test_a_row_without_values_is_a_row(value: Any) -> None:
+    interface = Interface(table=columns(("n", "Nullable(Float64)")))
+    with scripted_worker(interface.answer) as http, sandbox(http.url) as box:
+        box.produce("orders", "a", value)
+        box.run()
+    ((_, rows),) = interface.blocks
+    assert rows.column("_millstream_offset").to_pylist() == [0]
+
+
 @pytest.mark.parametrize("url", ["localhost:8123", "ftp://host"])
 def test_settings_that_cannot_work_are_refused(url: str) -> None:
     with pytest.raises(InvalidConnector, match="must begin with http"):
