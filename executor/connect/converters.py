@@ -6,7 +6,7 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import orjson
@@ -73,7 +73,14 @@ def readable(value: Any) -> bytes | None:
         return repr(value).encode()
 
 
-_DECIMALS: Final = json.JSONDecoder(parse_float=Decimal)
+_EXPONENT_MAX: Final = 400
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECIMALS: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
 """Made once: `json.loads` makes one for each text, which takes longer than reading a small one."""
 
 
@@ -81,14 +88,23 @@ def _json_value(data: bytes) -> Any:
     """Fractions are decimals, because a float has not all their digits."""
     if b"." not in data:
         return orjson.loads(data)
-    return _DECIMALS.decode(data.decode("utf-8", "surrogatepass"))
+    try:
+        return _DECIMALS.decode(data.decode("utf-8", "surrogatepass"))
+    except InvalidOperation:
+        raise ValueError("a number has an exponent that no decimal has") from None
 
 
 def _exact(value: Any) -> Any:
     """A decimal is a JSON number with all its digits."""
     if isinstance(value, Decimal) and value.is_finite():
-        return orjson.Fragment(format(value, "f"))
+        return orjson.Fragment(str(value) if is_far_from_one(value) else format(value, "f"))
     raise TypeError(f"a value of type {type(value).__name__} is not JSON")
+
+
+def is_far_from_one(number: Decimal) -> bool:
+    """Whether its exponent is larger than any of a DOUBLE: written out, a few bytes such as 1.0e999999999 would become
+    as many digits as they say."""
+    return number.is_finite() and abs(number.adjusted()) > _EXPONENT_MAX
 
 
 _CONVERTERS: Final = {

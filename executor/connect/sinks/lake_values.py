@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ..connector_errors import ConnectorFailed
-from ..converters import json_text
+from ..converters import is_far_from_one, json_text
 from ..json_times import day_of, moment_of, time_of
 
 _EXACT: Final = Context(prec=76, traps=[Inexact, InvalidOperation])  # of the widest decimal of Arrow
@@ -252,6 +252,8 @@ def _whole(value: Any) -> int:
     if type(value) is int:
         return value
     number = _number(value)
+    if is_far_from_one(number):
+        raise ValueError("it is out of range")
     if number != number.to_integral_value():
         raise ValueError(f"{value} is no whole number")
     return int(number)
