@@ -7,7 +7,7 @@ import http.client
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ..connector_errors import ConnectorFailed, SystemUnavailable, one_line
+from ..connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable, one_line
 from ..http_connections import WAIT_AND_TRY_AGAIN, checked_address, opened_connection
 
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -28,10 +28,13 @@ class HttpDatabase:
     """State: the open connection, and which address it is to."""
 
     def __init__(self, urls: Sequence[str], setting: str, headers: Mapping[str, str], timeout_s: float) -> None:
-        """In: `setting`: that has the addresses. Raises `InvalidConnector`."""
+        """In: `setting`: that has the addresses. Raises `InvalidConnector`, which repeats no value."""
         self._addresses = [checked_address(url, setting) for url in urls]
         self._setting = setting
-        self._headers = headers
+        for name, value in headers.items():
+            if not value.isprintable():  # the error of who sends it would repeat the value
+                raise InvalidConnector(f"the value of the header {name} must be printable, without line ends")
+        self._headers = {name: value.encode() for name, value in headers.items()}
         self._timeout_s = timeout_s
         self._at = 0
         self._connection: http.client.HTTPConnection | None = None
@@ -44,18 +47,18 @@ class HttpDatabase:
     def request(self, method: str, target: str, body: bytes | None = None, content_type: str = "") -> HttpAnswer:
         """Raises `SystemUnavailable` where no answer comes or the server says that a later one may be better, and
         `ConnectorFailed` where it does not let us in."""
-        headers = {**self._headers, **({"Content-Type": content_type} if content_type else {})}
+        headers = {**self._headers, **({"Content-Type": content_type.encode()} if content_type else {})}
+        reused = self._connection is not None
         try:
-            if self._connection is None:
-                parts = self._addresses[self._at]
-                self._connection = opened_connection(parts, self._timeout_s, self._setting)
-            path = self._addresses[self._at].path.rstrip("/") + target
-            self._connection.request(method, path, body, headers)
-            response = self._connection.getresponse()
-            content = response.read(_ANSWER_BYTES_MAX)
-            answer = HttpAnswer(response.status, content)
-            if not response.isclosed() or self._connection.sock is None:
-                self.close()  # the rest is of no interest, or the server has closed it
+            try:
+                answer = self._answered(method, target, body, headers)
+            except TimeoutError:
+                raise
+            except (OSError, http.client.HTTPException):
+                if not reused:
+                    raise
+                self.close()  # the server had closed it meanwhile
+                answer = self._answered(method, target, body, headers)
         except (OSError, http.client.HTTPException) as error:
             name = self.name
             self.close()
@@ -69,6 +72,23 @@ class HttpDatabase:
         if answer.status >= 502 or answer.status in WAIT_AND_TRY_AGAIN:
             raise SystemUnavailable(f"{self.name} answered {answer.status}: {answer.said}")
         return answer
+
+    def _answered(self, method: str, target: str, body: bytes | None, headers: Mapping[str, bytes]) -> HttpAnswer:
+        if self._connection is None:
+            self._connection = opened_connection(self._addresses[self._at], self._timeout_s, self._setting)
+        connection, refused = self._connection, None
+        try:
+            connection.request(method, self._addresses[self._at].path.rstrip("/") + target, body, headers)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            refused = error  # the answer may be there: that the body is too large, for one
+        try:
+            response = connection.getresponse()
+            content = response.read(_ANSWER_BYTES_MAX)
+        except (OSError, http.client.HTTPException) as error:
+            raise refused or error from None
+        if refused is not None or not response.isclosed() or connection.sock is None:
+            self.close()  # the rest is of no interest, or the server has closed it
+        return HttpAnswer(response.status, content)
 
     def close(self) -> None:
         if self._connection is not None:
