@@ -7,6 +7,7 @@ server cannot take is a refused record; the others are written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -54,7 +55,7 @@ class ElasticsearchSinkSettings:
     request_timeout_ms: int = setting("A longer request is sent again.", default=30_000)
 
     def __post_init__(self) -> None:
-        HttpDatabase(self.connection_url, _URL, {}, 1)
+        HttpDatabase(self.connection_url, _URL, self.headers, 1)
         if not self.connection_url:
             raise ValueError("connection.url has no address")
         if self.bulk_size_bytes < 1:
@@ -116,6 +117,13 @@ class ElasticsearchSink(SinkConnector):
 
     def _action(self, record: ConnectRecord) -> _Action | str:
         """Or what is wrong with the record."""
+        try:
+            return self._written_as_json(record)
+        except (ValueError, TypeError) as error:  # such as half a surrogate pair
+            return f"it cannot be written as JSON: {error}"
+
+    def _written_as_json(self, record: ConnectRecord) -> _Action | str:
+        """Raises ValueError, TypeError."""
         place = f"{record.read_from}+{record.partition}+{record.offset}"
         id_ = place if self._settings.key_ignore else _id_of(record.key)
         if id_ is None:
@@ -130,13 +138,11 @@ class ElasticsearchSink(SinkConnector):
             "version": record.offset,
             "version_type": "external",
         }
-        try:
-            if record.value is None:
-                return _Action(record, True, orjson.dumps({"delete": head}) + b"\n")
-            document = json_text(record.value).encode()
-            return _Action(record, False, orjson.dumps({"index": head}) + b"\n" + document + b"\n")
-        except (ValueError, TypeError) as error:  # such as half a surrogate pair
-            return f"it cannot be written as JSON: {error}"
+        if record.value is None:
+            return _Action(record, True, orjson.dumps({"delete": head}) + b"\n")
+        _refuse_non_finite(record.value)
+        document = json_text(record.value).encode()
+        return _Action(record, False, orjson.dumps({"index": head}) + b"\n" + document + b"\n")
 
     def _written(self, actions: Sequence[_Action]) -> list[tuple[ConnectRecord, str]]:
         """Sends the actions until the server has taken or refused each; gives the refused ones with the reason. While
@@ -225,7 +231,23 @@ def _id_of(key: Any) -> str | None:
         return key or None
     if isinstance(key, bytes):
         return key.decode(errors="backslashreplace") or None
+    _refuse_non_finite(key)
     return json_text(key)
+
+
+def _refuse_non_finite(value: Any) -> None:
+    """Raises ValueError where there is a NaN or an infinity at any depth: as JSON they would be null."""
+    match value:
+        case float() if not math.isfinite(value):
+            raise ValueError(f"{value} is not JSON")
+        case dict():
+            for item in value.values():
+                _refuse_non_finite(item)
+        case list():
+            for item in value:
+                _refuse_non_finite(item)
+        case _:
+            pass
 
 
 def _requests(actions: Sequence[_Action], bytes_max: int) -> Iterator[list[_Action]]:

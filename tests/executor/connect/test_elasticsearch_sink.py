@@ -7,6 +7,7 @@ in the test at the end.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +17,10 @@ from opensearch_server import opensearch_server
 from scripted_worker import Answer, Asked, scripted_worker
 
 from bench.maven import Unavailable
+from millstream.executor.connect.connector import ConnectRecord, RecordsRefused, TaskInfo
 from millstream.executor.connect.connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
 from millstream.executor.connect.connector_sandbox import ConnectorSandbox
+from millstream.executor.connect.connector_settings import read_settings
 from millstream.executor.connect.sinks.elasticsearch_sink import ElasticsearchSink
 
 SECRET = "hunter2-hunter2"
@@ -138,6 +141,34 @@ def test_refused_documents_are_dead_letters_with_the_reason_and_the_others_are_w
         box.produce("Orders", "odd", {"n": "x"})
         with pytest.raises(ConnectorFailed, match="mapper_parsing_exception"):
             box.run()
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "value", "says"),
+    [
+        ({"key_converter": "json"}, b'{"a": "\\ud800", "b": 0.5}', {"n": 1}, "surrogates|UTF-8|utf-8"),
+        ({"key_converter": "double"}, float("nan"), {"n": 1}, "nan is not JSON"),
+    ],
+)
+def test_a_key_that_is_no_json_is_a_dead_letter(config: dict[str, str], key: Any, value: Any, says: str) -> None:
+    index = Index()
+    with scripted_worker(index.answer) as server, sandbox(server.url, **LETTERS, **config) as box:
+        box.produce("Orders", key, value)
+        box.run()
+        (letter,) = box.records("letters")
+    assert index.documents == {}
+    assert re.search(says, (dict(letter.headers)["__connect.errors.exception.message"] or b"").decode())
+
+
+def test_a_document_with_nan_is_refused() -> None:
+    """A transform, or another converter, may have made it."""
+    index = Index()
+    with scripted_worker(index.answer) as server:
+        settings = read_settings(ElasticsearchSink.settings, {"connection.url": server.url})
+        record = ConnectRecord("Orders", "a", {"deep": [{"n": float("inf")}]}, 0, (), 0, 0, "Orders")
+        with pytest.raises(RecordsRefused, match="inf is not JSON"):
+            ElasticsearchSink(settings, TaskInfo("out")).write([record], {})
+    assert index.documents == {}
 
 
 def test_a_busy_server_gets_only_what_it_has_not_taken() -> None:
