@@ -103,7 +103,9 @@ class Chunk:
 class TaskInfo:
     """One task of a connector. `config`: the share that `tasks` gave it. `identity`: of a sink, the same for all its
     tasks; another one of the same name has another. `clock`: for the time, and to wait. `declared`: what a sink
-    may ask for the types of columns. `inbox`: of a source that is sent its records."""
+    may ask for the types of columns. `log_end`: of a sink, the next offset of a partition that it reads; `topic_id`:
+    another one where a topic was deleted and created again; None, where nobody knows. `inbox`: of a source that is sent
+    its records."""
 
     connector: str
     number: int = 0
@@ -111,6 +113,8 @@ class TaskInfo:
     identity: str = ""
     clock: TaskClock = field(default=MACHINE_CLOCK, compare=False, repr=False)
     declared: Declarations = field(default=nothing_declared, compare=False, repr=False)
+    log_end: Callable[[TopicPartition], int | None] = field(default=lambda at: None, compare=False, repr=False)
+    topic_id: Callable[[str], str | None] = field(default=lambda topic: None, compare=False, repr=False)
     inbox: Inbox = field(default_factory=Inbox, compare=False, repr=False)
 
 

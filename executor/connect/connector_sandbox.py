@@ -29,7 +29,7 @@ from .connector_settings import read_settings
 from .converters import converter_of
 from .inbox import Inbox
 from .secret_vault import KnownSecrets, SecretVault
-from .sink_runner import SinkRunner
+from .sink_runner import SinkRunner, reading
 from .source_runner import SourceRunner
 from .task_clock import VirtualClock
 from .task_positions import read_position
@@ -155,10 +155,11 @@ class ConnectorSandbox:
         self.log.append(topic, partition, RowRecords(pa.table(columns)))
 
     def _begin_life(self) -> TaskRunner:
-        made: Any = self._connector(self._settings, self._task)
+        task = self._task if issubclass(self._connector, SourceConnector) else reading(self._task, self.log)
+        made: Any = self._connector(self._settings, task)
         if issubclass(self._connector, SourceConnector):
-            return SourceRunner(self.log, made, self._task, self._config)
-        return SinkRunner(self.log, made, self._task, self._config, _no_columns)
+            return SourceRunner(self.log, made, task, self._config)
+        return SinkRunner(self.log, made, task, self._config, _no_columns)
 
     def _end_life(self) -> None:
         life, self._life = self._life, None

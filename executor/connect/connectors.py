@@ -26,7 +26,7 @@ from .dead_letters import is_tolerant
 from .declarations import declarations_of
 from .inbox import Inbox
 from .secret_vault import KnownSecrets
-from .sink_runner import SinkRunner, Transcoder, group_of, topics_problem
+from .sink_runner import SinkRunner, Transcoder, group_of, reading, topics_problem
 from .source_runner import SourceRunner, transactional_id
 from .task_positions import POSITIONS_TOPIC, position_record, read_position, read_positions, sink_identity
 from .task_worker import TaskRunner, TaskState, TaskStatus, TaskWorker
@@ -249,7 +249,9 @@ class _Running:
                 return SourceRunner(self._log, loaded(settings, task), task, resolved)
             with self._identity:
                 identity = sink_identity(self._log, self._info.name)
-            task = replace(task, identity=identity, declared=declarations_of(self._catalog, resolved))
+            task = replace(
+                reading(task, self._log), identity=identity, declared=declarations_of(self._catalog, resolved)
+            )
             return SinkRunner(self._log, loaded(settings, task), task, resolved, self._transcoder)
 
         return open_runner

@@ -58,6 +58,16 @@ def topics_read(config: Mapping[str, str], log: LogClient) -> list[str]:
     return sorted(name for name in log.topics() if pattern.fullmatch(name) and not name.startswith("_"))
 
 
+def reading(task: TaskInfo, log: LogClient) -> TaskInfo:
+    """The task of a sink that may ask about what it reads."""
+
+    def topic_id(topic: str) -> str | None:
+        found = log.topic_id(topic)
+        return None if found is None else found.hex
+
+    return replace(task, log_end=lambda at: log.offsets(*at).log_end_offset, topic_id=topic_id)
+
+
 class _Placed(NamedTuple):
     """A record, and where it was read: a transform may have changed its topic. `raw`: as it is in the log."""
 

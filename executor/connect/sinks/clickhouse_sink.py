@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 import orjson
 import pyarrow as pa
 
+from ....logcore.client import TopicPartition
 from ....logcore.failpoints import fp
 from ..connector import ConnectRecord, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemFault, SystemUnavailable
@@ -46,6 +47,8 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
     "Int8": pa.int8(), "Int16": pa.int16(), "Int32": pa.int32(), "Int64": pa.int64(),
     "UInt8": pa.uint8(), "UInt16": pa.uint16(), "UInt32": pa.uint32(), "UInt64": pa.uint64(),
 }  # fmt: skip
+_REPLACING: Final = re.compile(r"(?:Replicated|Shared)?ReplacingMergeTree\(([^)]*)\)")
+_SORTED_BY: Final = re.compile(r"`([^`]+)`|([^\s,`](?:[^,`]*[^\s,`])?)")
 _UNITS: Final = {"0": "s", "3": "ms", "6": "us", "9": "ns"}
 
 
@@ -82,6 +85,7 @@ class ClickHouseSink(LakeSink):
             user["X-ClickHouse-Key"] = settings.connection_password
         self._server = HttpDatabase([settings.connection_url], _URL, user, settings.request_timeout_ms / 1000)
         self._tables: dict[str, ClickHouseTable] = {}
+        self._sources: dict[str, str] = {}
 
     def held_type(self, type_: pa.DataType) -> pa.DataType:
         """Bytes are texts in base64, what is nested is JSON."""
@@ -116,6 +120,9 @@ class ClickHouseSink(LakeSink):
     def _write(self, topic: str, records: Sequence[ConnectRecord], positions: Mapping[Any, int]) -> None:
         del positions
         table = self.open_table(topic)
+        assert table is None or isinstance(table, ClickHouseTable)
+        if self._own.upserts:
+            self._check_sources(table, records)
         declared = self._declared(records)
         names = SpelledNames([*({} if table is None else table.types), *declared])
         new = self._new(table, records)
@@ -170,13 +177,46 @@ class ClickHouseSink(LakeSink):
                 hint=f"Add {SOURCE} String, {OFFSET} UInt64{', ' + DELETED + ' UInt8' if self._own.upserts else ''}, or"
                 " leave the table to the connector; docs/connectors.md has its definition.",
             )
-        mine = f"millstream/{self._task.identity}/"
-        others = [source for source in table.offsets if source and not source.startswith(mine)]
-        if self._own.upserts and others:
+        wrong = table.upsert_problem(self._own.pk_fields) if self._own.upserts else None
+        if table.partition_key:
+            wrong = f"is partitioned by {table.partition_key}, so a block of rows would be several, not written as one"
+        if wrong is not None:
             raise ConnectorFailed(
-                f"the table {table.name} has rows of another connector, whose offsets do not compare with these",
-                hint="TRUNCATE or drop the table, or set table.name.format to another one, then RESTART CONNECTOR.",
+                f"the table {table.name} {wrong}",
+                hint="Leave it to the connector, or define it as docs/connectors.md says, then RESTART CONNECTOR.",
             )
+
+    def _check_sources(self, table: ClickHouseTable | None, records: Sequence[ConnectRecord]) -> None:
+        """Raises `ConnectorFailed` where the versions of rows would be offsets of several topics."""
+        mine = dict.fromkeys(self._source(record.read_from or record.topic) for record in records)
+        there = [] if table is None else [source.rpartition("/")[0] for source in table.offsets if source]
+        others = [source for source in (*mine, *there) if source != next(iter(mine))]
+        if not others:
+            return
+        name = self._own.table_name_format if table is None else table.name
+        own = f"millstream/{self._task.identity}/"
+        if not others[0].startswith(own):
+            whose = "another connector"
+        else:
+            topic = others[0].removeprefix(own).partition("@")[0]
+            whose = f"the topic {topic}"
+            if f"{own}{topic}@" == next(iter(mine)).partition("@")[0] + "@":
+                whose += " from before it was deleted and created again"
+        raise ConnectorFailed(
+            f"the table {name} has rows of {whose}, whose offsets do not compare with these",
+            hint="With upsert each topic needs its own table: TRUNCATE or drop the table, or set table.name.format to"
+            " another one, then RESTART CONNECTOR.",
+        )
+
+    def _offset_name(self, at: TopicPartition) -> str:
+        return f"{self._source(at.topic)}/{at.partition}"
+
+    def _source(self, topic: str) -> str:
+        """Of a topic that is created again, another one."""
+        if topic not in self._sources:
+            id_ = self._task.topic_id(topic)
+            self._sources[topic] = f"millstream/{self._task.identity}/{topic}{'' if id_ is None else f'@{id_}'}"
+        return self._sources[topic]
 
 
 class ClickHouseTable:
@@ -190,6 +230,8 @@ class ClickHouseTable:
         self._types: dict[str, pa.DataType] = {}
         self._unknown: dict[str, str] = {}
         self.own_columns: set[str] = set()
+        self.partition_key = ""
+        self._engine = self._sorting_key = ""
         self.offsets: dict[str, int] = {}
 
     @property
@@ -221,7 +263,26 @@ class ClickHouseTable:
         if {SOURCE, OFFSET} <= self.own_columns:
             found = self._rows(f"SELECT {SOURCE} AS s, toString(max({OFFSET})) AS o FROM {self._place} GROUP BY s", {})
             self.offsets = {row["s"]: int(row["o"]) + 1 for row in found}
+            for row in self._rows(
+                "SELECT engine_full, partition_key, sorting_key FROM system.tables"
+                " WHERE database = {database:String} AND name = {table:String}",
+                {"param_database": self._database, "param_table": self.name},
+            ):
+                self._engine, self.partition_key = row["engine_full"], row["partition_key"]
+                self._sorting_key = row["sorting_key"]
         return bool(columns)
+
+    def upsert_problem(self, key: Sequence[str]) -> str | None:
+        """Why it does not keep the last row of each key. In: `key`: names of its columns, where they are known."""
+        needed = f"ReplacingMergeTree({OFFSET}, {DELETED})"
+        found = _REPLACING.match(self._engine)
+        if found is None or re.findall(r"\w+", found[1])[-2:] != [OFFSET, DELETED]:
+            return f"has the engine {self._engine.partition(' ')[0]}, and upsert needs {needed}"
+        names = SpelledNames(self._types)
+        sorted_by = {quoted or bare for quoted, bare in _SORTED_BY.findall(self._sorting_key)}
+        if key and sorted_by != {names.of(name) for name in key}:
+            return f"is ordered by {self._sorting_key}, and upsert needs the key, {', '.join(key)}"
+        return None
 
     def create(self, types: Mapping[str, pa.DataType], key: Sequence[str]) -> None:
         """In: `key`: with it there is one row for each, and the last version counts. One that is there is fine."""

@@ -225,10 +225,17 @@ class LakeSink(SinkConnector):
 
     def _new(self, table: LakeTable | None, records: Sequence[ConnectRecord]) -> list[ConnectRecord]:
         """Those that the table does not have. It is asked once for each partition: a table of Delta Lake reads its log
-        to answer, 14 ms of CPU time."""
+        to answer, 14 ms of CPU time. Raises `ConnectorFailed` where its offsets are of another topic of this name."""
         known: dict[TopicPartition, int] = {}
         for at in dict.fromkeys(map(origin_of, records)):
             known[at] = 0 if table is None else table.offset(self._offset_name(at)) or 0
+            end = self._task.log_end(at)
+            if end is not None and known[at] > end:
+                raise ConnectorFailed(
+                    f"the table has the records of {at.topic}, partition {at.partition}, up to offset {known[at] - 1},"
+                    f" but the topic ends at {end}: it was deleted and created again",
+                    hint="DROP and create the connector again; with insert.mode=upsert, empty the table before.",
+                )
         return [record for record in records if record.offset is None or record.offset >= known[origin_of(record)]]
 
     def _counts(self, row: KeyedRow) -> bool:

@@ -21,6 +21,8 @@ from ..json_times import day_of, moment_of, time_of
 
 _EXACT: Final = Context(prec=76, traps=[Inexact, InvalidOperation])  # of the widest decimal of Arrow
 _WHOLE_IN_DOUBLE: Final = 2**53
+_MICROSECONDS: Final = {"s": 1_000_000, "ms": 1000}
+"""Of the units of times that are coarser."""
 _SMALL_WHOLE: Final = pa.int32()
 """Of whole numbers that a DOUBLE holds, while types are compared."""
 _LARGE_WHOLE: Final = pa.int64()
@@ -205,7 +207,10 @@ class _Fitter:
                 items = _of(value, dict).items()
                 return [(self.fit(key, type_.key_type), self.fit(item, type_.item_type)) for key, item in items]
             case pa.TimestampType():
-                return moment_of(value, zoned=type_.tz is not None)
+                moment = moment_of(value, zoned=type_.tz is not None)
+                if moment.microsecond % _MICROSECONDS.get(type_.unit, 1):
+                    raise ValueError(f"{value} has a finer time")
+                return moment
             case pa.Decimal128Type() | pa.Decimal256Type():
                 return _EXACT.quantize(_number(value), Decimal(1).scaleb(-type_.scale))
             case _ if pa.types.is_date(type_):

@@ -6,6 +6,7 @@ The tests with `server` take a real ClickHouse, where chdb-core is installed; th
 from __future__ import annotations
 
 import datetime
+import re
 import urllib.parse
 from collections.abc import Iterator
 from decimal import Decimal
@@ -55,6 +56,10 @@ def columns(*more: tuple[str, str]) -> Answer:
     return 200, {"data": [{"name": name, "type": type_} for name, type_ in [*more, *own]]}
 
 
+OWN = "ReplacingMergeTree(_millstream_offset, _millstream_deleted) ORDER BY id SETTINGS index_granularity = 8192"
+REPLACING = {"engine_full": OWN, "partition_key": "", "sorting_key": "id"}
+
+
 class Interface:
     """State: what was asked. In: `inserts`: the answers of inserts, 200 after them."""
 
@@ -62,6 +67,7 @@ class Interface:
         self.inserts = list(inserts)
         self.table = table
         self.offsets = offsets or {}
+        self.engine = REPLACING
         self.statements: list[str] = []
         self.blocks: list[tuple[str, pa.Table]] = []
 
@@ -75,6 +81,8 @@ class Interface:
         self.statements.append(query)
         if "system.columns" in query:
             return self.table or (200, {"data": []})
+        if "system.tables" in query:
+            return 200, {"data": [self.engine]}
         if query.startswith("CREATE TABLE"):
             self.table = columns(("n", "Nullable(Float64)"), ("text", "Nullable(String)"))
             return 200, b""
@@ -92,7 +100,7 @@ def test_a_table_is_made_and_a_block_sent_with_the_token_of_its_offsets() -> Non
     assert "`default`.`orders` (`n` Nullable(Float64), `text` Nullable(String)" in create
     assert "ReplacingMergeTree ORDER BY (_millstream_source, _millstream_offset)" in create
     ((token, rows),) = interface.blocks
-    assert token.startswith("millstream/") and token.endswith("/orders/0/0-2")
+    assert re.fullmatch(r"millstream/\w+/orders@\w+/0/0-2", token)
     assert rows.column("n").to_pylist() == [1.0, 2.5]
     assert rows.column("_millstream_offset").to_pylist() == [0, 2]
 
@@ -187,6 +195,87 @@ def test_a_tombstone_whose_key_would_be_in_its_value_is_left_out() -> None:
         box.run()
     ((_, rows),) = interface.blocks
     assert (rows.column("id").to_pylist(), rows.column("_millstream_deleted").to_pylist()) == ([7], [0])
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_topic_that_is_created_again_is_written_again(count: int) -> None:
+    interface = Interface(table=columns(("n", "Nullable(Float64)")))
+    with scripted_worker(interface.answer) as http, sandbox(http.url) as box:
+        for number in range(3):
+            box.produce("orders", "a", {"n": number})
+        box.run()
+        interface.offsets = {token.rpartition("/")[0]: "2" for token, _ in interface.blocks}
+        box.log.delete_topic("orders")
+        for number in range(count):
+            box.produce("orders", "a", {"n": 10 + number})
+        box.restart()
+        box.run()
+    assert interface.blocks[1][1].column("n").to_pylist() == [10.0 + number for number in range(count)]
+
+
+def test_rows_of_a_topic_from_before_it_was_created_again_do_not_compare() -> None:
+    interface = Interface(table=keyed_columns())
+    config = {**UPSERT, "pk.mode": "record_value", "pk.fields": "id"}
+    with scripted_worker(interface.answer) as http, sandbox(http.url, config) as box:
+        box.produce("orders", "a", {"id": 1})
+        box.run()
+        interface.offsets = {token.rpartition("/")[0]: "0" for token, _ in interface.blocks}
+        box.log.delete_topic("orders")
+        box.produce("orders", "a", {"id": 1})
+        box.restart()
+        with pytest.raises(ConnectorFailed, match="has rows of the topic orders from before it was deleted"):
+            box.run()
+
+
+def test_two_topics_never_share_a_table_of_upserts() -> None:
+    interface = Interface(table=keyed_columns())
+    config = {**UPSERT, "pk.mode": "record_value", "pk.fields": "id", "topics": "orders,more"}
+    config |= {"transforms": "r", "transforms.r.type": "RegexRouter"}
+    config |= {"transforms.r.regex": ".*", "transforms.r.replacement": "all"}
+    with scripted_worker(interface.answer) as http, sandbox(http.url, config) as box:
+        box.produce("orders", "a", {"id": 1})
+        box.produce("more", "a", {"id": 1})
+        with pytest.raises(ConnectorFailed, match=r"has rows of the topic more|has rows of the topic orders"):
+            box.run()
+
+
+@pytest.mark.parametrize(
+    ("engine", "config", "says"),
+    [
+        ({"partition_key": "toYYYYMM(at)"}, {}, r"is partitioned by toYYYYMM\(at\)"),
+        ({"partition_key": "day"}, UPSERT, "is partitioned by day"),
+        ({"engine_full": "MergeTree ORDER BY id"}, UPSERT, "has the engine MergeTree, and upsert needs Replacing"),
+        ({"engine_full": "ReplacingMergeTree ORDER BY id"}, UPSERT, "has the engine ReplacingMergeTree, and"),
+        ({"engine_full": "ReplacingMergeTree(_millstream_offset) ORDER BY id"}, UPSERT, "has the engine Repl"),
+        ({"sorting_key": "id, n"}, UPSERT, "is ordered by id, n, and upsert needs the key, ID"),
+        ({"engine_full": "MergeTree ORDER BY n", "sorting_key": "n"}, {}, None),
+        ({"engine_full": f"Replicated{OWN}".replace("(", "('/a/{shard}', '{replica}', ", 1)}, UPSERT, None),
+        ({"sorting_key": "`id`"}, UPSERT, None),
+    ],
+)
+def test_a_table_of_ones_own_keeps_the_last_row_of_each_key(engine: Any, config: Any, says: str | None) -> None:
+    interface = Interface(table=keyed_columns())
+    interface.engine = {**REPLACING, **engine}
+    settings = {**config, "pk.mode": "record_value", "pk.fields": "ID"} if config else {}
+    with scripted_worker(interface.answer) as http, sandbox(http.url, settings) as box:
+        box.produce("orders", "a", {"ID": 1, "n": 1})
+        if says is None:
+            box.run()
+            assert len(interface.blocks) == 1
+            return
+        with pytest.raises(ConnectorFailed, match=says):
+            box.run()
+    assert interface.blocks == []
+
+
+@pytest.mark.parametrize(("type_", "at"), [("DateTime64(0)", 1500), ("DateTime64(3)", "2024-02-03T04:05:06.000001Z")])
+def test_a_moment_is_not_cut(type_: str, at: Any) -> None:
+    interface = Interface(table=columns(("at", type_)))
+    with scripted_worker(interface.answer) as http, sandbox(http.url) as box:
+        box.produce("orders", "a", {"at": at})
+        with pytest.raises(ConnectorFailed, match="the column at of type"):
+            box.run()
+    assert interface.blocks == []
 
 
 @pytest.mark.parametrize("value", [{}, {"later": None}])

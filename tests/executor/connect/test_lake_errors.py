@@ -57,6 +57,16 @@ def write(lake: Lake, value: Any = 1, **more: str) -> None:
     sink.write([record], {TopicPartition("orders", 0): 1})
 
 
+def test_a_topic_that_was_created_again_is_not_left_out_in_silence(delta: Lake) -> None:
+    task = TaskInfo("out", identity="i", clock=VirtualClock(), log_end=lambda at: 3)
+    records = [ConnectRecord("orders", 1, {"id": number}, 0, (), 0, number, "orders") for number in range(3)]
+    delta.sink(task).write(records, {TopicPartition("orders", 0): 3})
+    delta.sink(task).write(records, {TopicPartition("orders", 0): 3})  # a task that died before its commit
+    task = TaskInfo("out", identity="i", clock=VirtualClock(), log_end=lambda at: 1)
+    with pytest.raises(ConnectorFailed, match="it was deleted and created again"):
+        delta.sink(task).write(records[:1], {TopicPartition("orders", 0): 1})
+
+
 def on_s3(url: str) -> dict[str, str]:
     options = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1", "max_retries": "0",
                "AWS_ENDPOINT_URL": url, "AWS_ALLOW_HTTP": "true"}  # fmt: skip
