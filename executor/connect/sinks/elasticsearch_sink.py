@@ -78,7 +78,8 @@ class _Action:
 
 
 class ElasticsearchSink(SinkConnector):
-    """Indexes of Elasticsearch or OpenSearch. State: the open connection."""
+    """Indexes of Elasticsearch or OpenSearch. State: the open connection, and from which topic each
+    index is written."""
 
     settings = ElasticsearchSinkSettings
     guarantee: ClassVar[Guarantee] = "idempotent"
@@ -88,12 +89,14 @@ class ElasticsearchSink(SinkConnector):
     def __init__(self, settings: ElasticsearchSinkSettings, task: TaskInfo) -> None:
         self._settings = settings
         self._task = task
+        self._topics: dict[str, str | None] = {}
         self._server = HttpDatabase(settings.connection_url, _URL, settings.headers, settings.request_timeout_ms / 1000)
 
     def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
         del positions
         refused: list[tuple[ConnectRecord, str]] = []
         actions: list[_Action] = []
+        self._check_topics(records)
         for record in records:
             if record.value is None and (self._settings.key_ignore or not self._deletes):
                 continue
@@ -107,6 +110,22 @@ class ElasticsearchSink(SinkConnector):
             fp("connect.bulk_after_send")
         if refused:
             raise RecordsRefused(refused)
+
+    def _check_topics(self, records: Sequence[ConnectRecord]) -> None:
+        """Raises `ConnectorFailed` where the versions of one index would be offsets of two topics."""
+        if self._settings.key_ignore:
+            return
+        for topic, read_from in dict.fromkeys((record.topic, record.read_from) for record in records):
+            index = self._index(topic)
+            if (known := self._topics.setdefault(index, read_from)) != read_from:
+                raise ConnectorFailed(
+                    f"the topics {known} and {read_from} would be written to the index {index}, and their offsets,"
+                    " which are the versions of documents, do not compare",
+                    hint="Give each topic its own index, with ${topic} in index, or set key.ignore=true.",
+                )
+
+    def _index(self, topic: str) -> str:
+        return self._settings.index.replace("${topic}", topic.lower())
 
     def close(self) -> None:
         self._server.close()
@@ -133,7 +152,7 @@ class ElasticsearchSink(SinkConnector):
         if record.value is not None and not isinstance(record.value, dict):
             return f"its value is of type {type(record.value).__name__}, and a document is an object"
         head = {
-            "_index": self._settings.index.replace("${topic}", record.topic.lower()),
+            "_index": self._index(record.topic),
             "_id": id_,
             "version": record.offset,
             "version_type": "external",

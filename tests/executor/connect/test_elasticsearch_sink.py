@@ -112,6 +112,24 @@ def test_a_document_for_each_record_where_keys_are_ignored() -> None:
     assert index.documents == {"Orders+0+0": {"n": 1}, "Orders+0+2": {"n": 2}}
 
 
+@pytest.mark.parametrize(("index", "topics"), [("all", "Orders,More"), ("${topic}", "Orders,orders")])
+def test_two_topics_never_share_an_index_of_keys(index: str, topics: str) -> None:
+    """Their offsets do not compare: updates would be lost."""
+    there = Index()
+    with scripted_worker(there.answer) as server, sandbox(server.url, topics=topics, index=index) as box:
+        for topic in topics.split(","):
+            box.produce(topic, "a", {"n": 1})
+        with pytest.raises(ConnectorFailed, match="would be written to the index"):
+            box.run()
+    assert there.documents == {}
+    with scripted_worker(there.answer) as server:
+        with sandbox(server.url, topics=topics, index=index, key_ignore="true") as box:
+            for topic in topics.split(","):
+                box.produce(topic, "a", {"n": 1})
+            box.run()
+    assert len(there.documents) == 2
+
+
 def test_refused_documents_are_dead_letters_with_the_reason_and_the_others_are_written() -> None:
     def outcome(head: Action, document: Any) -> Action | None:
         if head["_id"] != "odd":
