@@ -21,6 +21,7 @@ from .secret_vault import KnownSecrets, SecretVault
 
 _SEALED: Final = re.compile(r"\$\{sealed:[^}]*\}")
 _USER_INFO: Final = re.compile(r"(?P<before>//[^/@:\s]*:)(?P<password>[^@/\s]+)(?=@)")
+_QUOTED: Final = re.compile(r"=\s*\"([^\"]*)\"")  # as sasl.jaas.config has a password
 _PART_MIN: Final = 6  # of a header such as `Authorization: …`
 _FILE_BYTES_MAX: Final = 1024 * 1024
 
@@ -73,6 +74,16 @@ def sealed_value(name: str, value: str, vault: SecretVault, *, secret: bool) -> 
     )
 
 
+def secret_parts(name: str, value: str, *, secret: bool) -> set[str]:
+    """What must be in no error and no log line: a secret value and its parts, and passwords in addresses. In: `secret`:
+    that the value is one, whatever its name says."""
+    found = {match["password"] for match in _USER_INFO.finditer(value)}
+    if secret or is_secret_name(name):
+        parts = (*re.split(r"[,:]\s*", value), *_QUOTED.findall(value))
+        found |= {value, *(part for part in parts if len(part) >= _PART_MIN)}
+    return found
+
+
 class Secrets:
     """State: the secret values of one connector that are known so far. In: `known`: what `${secret:…}` refers to."""
 
@@ -85,9 +96,7 @@ class Secrets:
         resolved = {name: self._resolved(name, value) for name, value in config.items()}
         named = set(secret_names)
         for name, value in resolved.items():
-            if is_secret_name(name) or name in named:
-                self._values.update((value, *(part for part in re.split(r"[,:]\s*", value) if len(part) >= _PART_MIN)))
-            self._values.update(found["password"] for found in _USER_INFO.finditer(value))
+            self._values |= secret_parts(name, value, secret=name in named)
         return resolved
 
     def scrub(self, text: str) -> str:

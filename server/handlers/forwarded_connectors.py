@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
 from millstream.errors import InvalidStatement, MillstreamError, Span
 
 from ...executor.connect.connector_plugins import COMMON, PluginKind
-from ...executor.connect.connector_secrets import refers, secrets_of, shown_value
+from ...executor.connect.connector_secrets import refers, secret_parts, secrets_of, shown_value
 from ...executor.connect.connectors import ConnectorStatus
 from ...executor.connect.sink_runner import topics_read
 from ...executor.connect.task_worker import TaskState, TaskStatus
@@ -132,6 +132,13 @@ def _patched(name: str, config: Mapping[str, str], cluster: ConnectClient) -> An
         if error.status not in (404, 405):
             raise
     known = cluster.get("connectors", name, "config")
+    masked = [each for each, value in known.items() if value == _HIDDEN and each not in config]
+    if masked:  # a worker that shows no secrets would be told to take the stars for one
+        raise ConnectRefused(
+            400,
+            f"the worker hides the value of {masked[0]}, and has no PATCH, so ALTER would overwrite it",
+            hint=f"Give {', '.join(masked)} again in the same statement.",
+        )
     return cluster.send("PUT", "connectors", name, "config", body={**known, **config})
 
 
@@ -221,14 +228,13 @@ def describe_connector(statement: Describe, request: Request) -> Entity:
         with request.lock:
             return own.describe_connector(statement, request)
     info, status = _found(name, cluster, statement)
-    config: Mapping[str, str] = info.get("config", {})
     tracked = _quietly(lambda: cluster.get("connectors", name, "topics")[name]["topics"], [])
     topics = sorted({*tracked, *own.named_topics(_known(info), request)})
     sources = [source for source in request.visible.sources.values() if source.topic in topics]
     return ConnectorDescribed(
         statement_text=statement.text,
         connector_class=_class_of(info),
-        status=_scrubbed_status(status, config),
+        status=_scrubbed_status(status, info, cluster),
         sources=describe_sources(sources, request, extended=False),
         topics=topics,
         config=_shown_info(info, cluster)["config"],
@@ -244,7 +250,7 @@ def stalled_connector(statement: Explain, request: Request) -> Entity:
     if cluster is None:
         return own.stalled_connector(statement, request)
     info, status = _found(name, cluster, statement)
-    known, scrubbed = _known(info), _scrubbed_status(status, info.get("config", {}))
+    known, scrubbed = _known(info), _scrubbed_status(status, info, cluster)
     connector = scrubbed.get("connector", {})
     tasks = tuple(
         TaskStatus(int(task["id"]), _STATES.get(task["state"], "PAUSED"), error=task.get("trace"))
@@ -319,7 +325,7 @@ def _quietly(ask: Callable[[], Any], otherwise: Any) -> Any:
     """For what is not needed to go on."""
     try:
         return ask()
-    except (MillstreamError, KeyError, TypeError):
+    except (MillstreamError, KeyError, TypeError, AttributeError):  # or an answer that is not Kafka Connect's
         return otherwise
 
 
@@ -328,8 +334,7 @@ def _quietly(ask: Callable[[], Any], otherwise: Any) -> Any:
 
 def _shown_info(info: Mapping[str, Any], cluster: ConnectClient) -> dict[str, Any]:
     """A setting is hidden if the worker declares it as a password, if nobody declares it, or by its name."""
-    definitions = _quietly(lambda: cluster.get("connector-plugins", _class_of(info), "config"), [])
-    types = {str(item.get("name")): str(item.get("type")) for item in definitions}
+    types = _declared_types(info, cluster)
     config = {
         name: shown_value(
             name, str(value), secret=not name.startswith(COMMON) and types.get(name, "PASSWORD") == "PASSWORD"
@@ -339,11 +344,27 @@ def _shown_info(info: Mapping[str, Any], cluster: ConnectClient) -> dict[str, An
     return {**info, "config": config}
 
 
-def _scrubbed_status(status: Mapping[str, Any], config: Mapping[str, str]) -> dict[str, Any]:
+def _declared_types(info: Mapping[str, Any], cluster: ConnectClient) -> dict[str, str]:
+    """Of the settings, by the worker; empty where it does not say."""
+
+    def ask() -> dict[str, str]:
+        definitions = cluster.get("connector-plugins", _class_of(info), "config")
+        return {str(item.get("name")): str(item.get("type")) for item in definitions}
+
+    return _quietly(ask, {})
+
+
+def _scrubbed_status(status: Mapping[str, Any], info: Mapping[str, Any], cluster: ConnectClient) -> dict[str, Any]:
     """A worker's traces are those of Java: they may repeat a setting."""
 
+    config = info.get("config", {})
+    passwords = {name for name, type_ in _declared_types(info, cluster).items() if type_ == "PASSWORD"}
+
     def scrubbed(state: Mapping[str, Any]) -> dict[str, Any]:
-        return {**state, **({"trace": _without_values(str(state["trace"]), config)} if "trace" in state else {})}
+        return {
+            **state,
+            **({"trace": _without_values(str(state["trace"]), config, passwords)} if "trace" in state else {}),
+        }
 
     return {
         **status,
@@ -352,14 +373,14 @@ def _scrubbed_status(status: Mapping[str, Any], config: Mapping[str, str]) -> di
     }
 
 
-def _without_values(text: str, config: Mapping[str, str]) -> str:
-    """In: `config`: settings whose secret values are taken out."""
-    secrets = {
-        value
-        for name, value in config.items()
-        if len(value) > 2 and not refers(value) and shown_value(name, value) == _HIDDEN
-    }
-    for value in sorted(secrets, key=len, reverse=True):
+def _without_values(text: str, config: Mapping[str, str], passwords: Collection[str] = ()) -> str:
+    """In: `config`: settings whose secret values are taken out; `passwords`: names of some that a worker declares as
+    such."""
+    secrets: set[str] = set()
+    for name, value in config.items():
+        if value and not refers(str(value)):
+            secrets |= secret_parts(name, str(value), secret=name in passwords)
+    for value in sorted((each for each in secrets if len(each) > 2), key=len, reverse=True):
         text = text.replace(value, _HIDDEN)
     return text
 

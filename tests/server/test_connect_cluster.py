@@ -255,12 +255,38 @@ def test_settings_that_cannot_work_are_refused_at_the_start(properties: dict[str
     assert SECRET not in refused.value.render()
 
 
+def test_alter_never_writes_back_the_stars_of_a_worker_that_hides_secrets(tmp_path: Path) -> None:
+    known = {"connector.class": "X", "name": "C", "db.password": "********", "topics": "t"}
+
+    def answer(asked: Asked) -> Answer:
+        match asked.method:
+            case "PATCH":
+                return 405, {"error_code": 405, "message": "HTTP 405 Method Not Allowed"}
+            case "GET":
+                return 200, known
+            case _:
+                return 200, {**INFO, "config": known}
+
+    with scripted_worker(answer) as worker, driving(tmp_path, worker.url) as engine:
+        with pytest.raises(StatementError, match=r"the worker hides the value of db\.password"):
+            run(engine, "ALTER CONNECTOR c WITH ('topics'='u');")
+        assert not [asked for asked in worker.asked if asked.method == "PUT"]
+        run(engine, f"ALTER CONNECTOR c WITH ('topics'='u', 'db.password'='{SECRET}');")
+        (put,) = [asked for asked in worker.asked if asked.method == "PUT"]
+        assert json.loads(put.body) == {**known, "topics": "u", "db.password": SECRET}
+
+
 def test_no_secret_is_answered_logged_or_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Also where the worker repeats it in an error or in a trace."""
-    config = {"connector.class": "X", "name": "C", "db.password": SECRET, "odd": f"{SECRET}-2"}
-    failed = {"state": "FAILED", "worker_id": "w:1", "trace": f"java.sql.SQLException: password {SECRET} is wrong"}
+    """Also where the worker repeats it in an error or in a trace, a part of it as well."""
+    jaas, url = f'Plain required username="ana" password="{SECRET}-3";', f"jdbc://ana:{SECRET}-4@host/db"
+    config = {
+        "connector.class": "X", "name": "C", "db.password": SECRET, "odd": f"{SECRET}-2", "plain": "pln-7",
+        "nothing": None, "sasl.jaas.config": jaas.replace(SECRET, "jaas-9"), "url": url.replace(SECRET, "url-9"),
+    }  # fmt: skip
+    failed = {"state": "FAILED", "worker_id": "w:1",
+              "trace": f"java.sql.SQLException: password {SECRET} is wrong, nor jaas-9-3, url-9-4, pln-7"}  # fmt: skip
     status = {"name": "C", "connector": failed, "tasks": [{"id": 0, **failed}], "type": "source"}
-    definitions = [{"name": "db.password", "type": "PASSWORD"}]
+    definitions = [{"name": name, "type": "PASSWORD"} for name in ("db.password", "plain")]
 
     def answer(asked: Asked) -> Answer:
         match asked.method, asked.path:
@@ -290,6 +316,7 @@ def test_no_secret_is_answered_logged_or_written(tmp_path: Path, capfd: pytest.C
                 run(engine, statement)
             said.append(refused.value.render())
     assert "password ******** is wrong" in said[1]
+    assert not any(part in each for each in said for part in ("jaas-9", "url-9", "pln-7"))
     said += [capfd.readouterr().out, capfd.readouterr().err]
     said += [file.read_bytes().decode(errors="replace") for file in tmp_path.rglob("*") if file.is_file()]
     assert not any(SECRET in each for each in said)
