@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Generator
 from typing import Any, Final
@@ -74,5 +75,16 @@ def _says_no(error: BaseException | None) -> bool:
     path, which somebody has to change."""
     if not isinstance(error, sqlite3.OperationalError):
         return False
-    lasting = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CANTOPEN_ISDIR)
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) in lasting
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return _opens_files()
+    return code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CANTOPEN_ISDIR)
+
+
+def _opens_files() -> bool:
+    """Whether this process has a file handle left."""
+    try:
+        with open(os.devnull, "rb"):
+            return True
+    except OSError:
+        return False

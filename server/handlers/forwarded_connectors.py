@@ -257,7 +257,7 @@ def stalled_connector(statement: Explain, request: Request) -> Entity:
         for task in scrubbed.get("tasks", [])
     )
     seen = ConnectorStatus(name, _STATES.get(connector.get("state"), "PAUSED"), tasks, connector.get("trace"))
-    topics = topics_read(known.config, request.log) if known.kind == "SINK" else []
+    topics = _topics_of(known, request) if known.kind == "SINK" else []
     causes = connector_causes(connector_situation(known, seen, topics, request.log, time.time_ns() // 1_000_000))
     return ConnectorStall(
         statement_text=statement.text,
@@ -266,6 +266,14 @@ def stalled_connector(statement: Explain, request: Request) -> Entity:
         stalled=any(cause.blocks for cause in causes),
         causes=cause_lines(causes),
     )
+
+
+def _topics_of(sink: ConnectorInfo, request: Request) -> list[str]:
+    """Those that are known here: a pattern is Java's, which may not be one of Python."""
+    try:
+        return topics_read(sink.config, request.log)
+    except (re.error, KeyError):
+        return []
 
 
 def _found(name: str, cluster: ConnectClient, statement: Statement) -> tuple[Any, Any]:

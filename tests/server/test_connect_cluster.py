@@ -255,6 +255,19 @@ def test_settings_that_cannot_work_are_refused_at_the_start(properties: dict[str
     assert SECRET not in refused.value.render()
 
 
+def test_a_stall_of_a_sink_with_a_pattern_of_java_is_explained(tmp_path: Path) -> None:
+    info = {**INFO, "type": "sink", "config": {"connector.class": "X", "topics.regex": r"\p{Alpha}+"}}
+    running = {"state": "RUNNING", "worker_id": "w:1"}
+    status = {"name": "C", "connector": running, "tasks": [{"id": 0, **running}], "type": "sink"}
+
+    def answer(asked: Asked) -> Answer:
+        return 200, status if asked.path.endswith("/status") else info
+
+    with scripted_worker(answer) as worker, driving(tmp_path, worker.url) as engine:
+        (stall,) = run(engine, "EXPLAIN STALL CONNECTOR c;")
+    assert stall["state"] == "RUNNING"
+
+
 def test_alter_never_writes_back_the_stars_of_a_worker_that_hides_secrets(tmp_path: Path) -> None:
     known = {"connector.class": "X", "name": "C", "db.password": "********", "topics": "t"}
 

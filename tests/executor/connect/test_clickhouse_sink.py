@@ -120,6 +120,7 @@ def test_a_lost_answer_is_repeated_with_the_same_token() -> None:
         ((500, b"Code: 241. DB::Exception: Memory limit"), SystemUnavailable, "Memory limit"),
         ((503, b""), SystemUnavailable, "answered 503"),
         ((500, b"oops"), SystemFault, "oops"),
+        ((500, b"Code: 164. DB::Exception: readonly mode"), ConnectorFailed, "readonly mode"),
         ((404, b"Code: 60. DB::Exception: Unknown table"), ConnectorFailed, "Unknown table"),
         ((400, b"Code: 53. DB::Exception: Type mismatch"), ConnectorFailed, "Type mismatch"),
         ((403, b"Code: 516. DB::Exception: default: Authentication failed"), ConnectorFailed, "refuses the user"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import resource
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
@@ -20,6 +21,7 @@ from millstream.executor.connect.connector_errors import ConnectorFailed, Invali
 from millstream.executor.connect.connector_settings import read_settings
 from millstream.executor.connect.sink_runner import SinkRunner
 from millstream.executor.connect.sinks.sql_sink import SqlSink, SqlSinkSettings
+from millstream.executor.connect.sql_databases import database_engine, database_errors, database_url
 from millstream.logcore.clients.producer import Producer
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import Log, open_log
@@ -211,3 +213,17 @@ def test_a_path_where_sqlite_cannot_have_a_file_ends_the_task(log: Log, tmp_path
     send(log, [(1, {"item": "a"})])
     with pytest.raises(ConnectorFailed, match="the database refused: unable to open database file"):
         drain(runner(log, f"sqlite:///{tmp_path}/{path}"))
+
+
+def test_a_database_that_cannot_be_opened_for_want_of_file_handles_is_waited_for(tmp_path: Path) -> None:
+    engine = database_engine(database_url(f"sqlite:///{tmp_path}/a.db"))
+    with engine.connect():
+        pass
+    engine.dispose()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        with pytest.raises(SystemUnavailable, match="unable to open database file"), database_errors():
+            engine.connect()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
