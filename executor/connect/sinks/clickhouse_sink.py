@@ -277,7 +277,10 @@ class ClickHouseTable:
         if found is None or re.findall(r"\w+", found[1])[-2:] != [OFFSET, DELETED]:
             return f"has the engine {self._engine.partition(' ')[0]}, and upsert needs {needed}"
         names = SpelledNames(self._types)
-        sorted_by = {quoted or bare for quoted, bare in _SORTED_BY.findall(self._sorting_key)}
+        listed = self._sorting_key
+        if listed.startswith("(") and listed.endswith(")"):  # as some versions write it
+            listed = listed[1:-1]
+        sorted_by = {quoted or bare for quoted, bare in _SORTED_BY.findall(listed)}
         if key and sorted_by != {names.of(name) for name in key}:
             return f"is ordered by {self._sorting_key}, and upsert needs the key, {', '.join(key)}"
         return None

@@ -252,6 +252,7 @@ def test_two_topics_never_share_a_table_of_upserts() -> None:
         ({"engine_full": "MergeTree ORDER BY n", "sorting_key": "n"}, {}, None),
         ({"engine_full": f"Replicated{OWN}".replace("(", "('/a/{shard}', '{replica}', ", 1)}, UPSERT, None),
         ({"sorting_key": "`id`"}, UPSERT, None),
+        ({"sorting_key": "(id)"}, UPSERT, None),
     ],
 )
 def test_a_table_of_ones_own_keeps_the_last_row_of_each_key(engine: Any, config: Any, says: str | None) -> None:
