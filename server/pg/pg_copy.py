@@ -13,7 +13,7 @@ from . import backend
 from .pg_rows import PgColumn, RowPiece, cells
 from .pg_statements import PgKind, PgStatement, kind_of, pg_statements
 from .pg_tokens import PgToken
-from .sqlstates import INSUFFICIENT_PRIVILEGE, INVALID_VALUE, SYNTAX, PgRefused
+from .sqlstates import INSUFFICIENT_PRIVILEGE, INVALID_VALUE, NOT_SUPPORTED, SYNTAX, PgRefused
 
 _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 _TRAILER: Final = struct.pack("!h", -1)
@@ -21,6 +21,11 @@ _ESCAPES: Final = {
     ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", ord("\b"): "\\b", ord("\f"): "\\f",
     ord("\v"): "\\v",
 }  # fmt: skip
+_CSV_ONLY: Final = frozenset({"quote", "escape", "force_quote"})
+_TEXT_ONLY: Final = _CSV_ONLY | {"delimiter", "null", "header"}
+_NO_DELIMITERS: Final = "\\.abcdefghijklmnopqrstuvwxyz0123456789"  # of text, which has \N, \. and \x41
+_TRUE: Final = ("true", "on", "1", "")
+_FALSE: Final = ("false", "off", "0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,18 +156,39 @@ def _at_depth_0(tokens: Sequence[PgToken], wanted: Sequence[str]) -> int | None:
 
 def _format(tokens: Sequence[PgToken]) -> CopyFormat:
     given = _options([token for token in tokens if token.upper not in ("WITH", "AS")])
-    format = str(given.pop("format", "text")).lower()
+    format = given.pop("format", "text").lower()
     if format not in ("text", "csv", "binary"):
         raise PgRefused(INVALID_VALUE, f'COPY format "{format}" not recognized')
+    wrong = _TEXT_ONLY & given.keys() if format == "binary" else _CSV_ONLY & given.keys() if format == "text" else ()
+    for name in wrong:
+        raise PgRefused(INVALID_VALUE, f"COPY {name.upper()} cannot be used with FORMAT {format}")
     delimiter = given.pop("delimiter", "," if format == "csv" else "\t")
     null = given.pop("null", "" if format == "csv" else "\\N")
     quote = given.pop("quote", '"')
-    header = given.pop("header", "false").lower() in ("true", "on", "1", "")
+    header = given.pop("header", "false").lower()
+    encoding = given.pop("encoding", "utf8")
     force = "force_quote" in given and given.pop("force_quote") == "*"
-    given.pop("encoding", None)
-    if given or len(delimiter) != 1 or len(quote) != 1 or delimiter in "\\\r\n" or quote in "\r\n":
+    if encoding.lower().replace("-", "").replace("_", "") not in ("utf8", "unicode"):
+        raise PgRefused(NOT_SUPPORTED, f'COPY encoding "{encoding}" is not supported', hint="Rows are UTF8.")
+    if given.pop("escape", quote) != quote:
+        raise PgRefused(NOT_SUPPORTED, "COPY ESCAPE is always the same as QUOTE")
+    if given or header not in (*_TRUE, *_FALSE):
         raise PgRefused(INVALID_VALUE, "the options of COPY are not understood", hint="FORMAT, HEADER, DELIMITER, NULL")
-    return CopyFormat(format, delimiter, null, header, quote, force)
+    _check_signs(format, delimiter, quote, null)
+    return CopyFormat(format, delimiter, null, header in _TRUE, quote, force)
+
+
+def _check_signs(format: str, delimiter: str, quote: str, null: str) -> None:
+    """Rows could be read in two ways otherwise. Raises `PgRefused`."""
+    for name, sign in (("DELIMITER", delimiter), ("QUOTE", quote)):
+        if len(sign) != 1 or not sign.isascii() or sign in "\r\n\0":
+            raise PgRefused(INVALID_VALUE, f"COPY {name} must be one character of ASCII that ends no line")
+    if delimiter in _NO_DELIMITERS and format == "text":
+        raise PgRefused(INVALID_VALUE, f'COPY delimiter cannot be "{delimiter}"')
+    if delimiter == quote and format == "csv":
+        raise PgRefused(INVALID_VALUE, "COPY delimiter and quote must be different")
+    if delimiter in null or any(sign in null for sign in "\r\n") or (format == "csv" and quote in null):
+        raise PgRefused(INVALID_VALUE, "COPY NULL must not contain the delimiter, a quote of CSV, or what ends a line")
 
 
 def _options(tokens: Sequence[PgToken]) -> dict[str, str]:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import csv
+import functools
+import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-import orjson
 import pyarrow as pa
 
 from ...planner.schema import Column
 from ...planner.source_info import SourceInfo
 from .pg_copy import CopyFormat, CopyInAsked
 from .pg_dialect import shown_name
+from .pg_json_values import json_reader
 from .pg_parameters import NO_VALUE, decoded_value
 from .pg_tokens import PgToken
 from .pg_types import JSON_OID, oid_of
-from .sqlstates import BAD_COPY, INVALID_VALUE, UNDEFINED_COLUMN, PgRefused
+from .sqlstates import BAD_COPY, DUPLICATE_COLUMN, INVALID_VALUE, UNDEFINED_COLUMN, PgRefused
 
 BATCH_ROWS: Final = 10_000
-"""Rows that are appended at a time, all or none."""
+"""Rows that are appended at a time, all or none; fewer where they are large."""
+_BATCH_BYTES: Final = 8 << 20
 _LINE_BYTES_MAX: Final = 1 << 24
 _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0"
-_UNESCAPED: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_ESCAPE: Final = re.compile(rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(?s:(.)))")
+_CONTROLS: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+_NO_ARRAY: Final = (pa.ArrowException, OverflowError, TypeError, ValueError)
+"""What Arrow raises for values that are not of the type. Not all of it is its own."""
 Cells = list[bytes | None]
 T = TypeVar("T")
 
@@ -37,6 +42,7 @@ class CopyIn:
     columns: Sequence[Column]
     format: CopyFormat
     count: int = 0
+    held_bytes: int = 0  # of the values in `_rows`
     _bytes: bytearray = field(default_factory=bytearray)
     _rows: list[Cells] = field(default_factory=list[Cells])
     _looked: int = 0  # no end of a line is before it
@@ -58,6 +64,7 @@ class CopyIn:
                     BAD_COPY, f"row {self.count} has {len(row)} values; {len(self.columns)} columns are copied"
                 )
             self._rows.append(row)
+            self.held_bytes += sum(len(cell) for cell in row if cell is not None)
         if len(self._bytes) > _LINE_BYTES_MAX:
             raise PgRefused(BAD_COPY, f"row {self.count + 1} has more than {_LINE_BYTES_MAX} bytes")
 
@@ -69,21 +76,28 @@ class CopyIn:
             raise PgRefused(BAD_COPY, f"row {self.count + 1} is cut off")
 
     def taken(self, least: int) -> pa.Table | None:
-        """The rows so far, once there are that many. Raises `PgRefused` for what is no value of its column."""
-        if len(self._rows) < max(1, least):
+        """The rows so far, once there are that many or they are large. Raises `PgRefused` for what is no value of its
+        column."""
+        if len(self._rows) < max(1, least) and self.held_bytes < _BATCH_BYTES:
             return None
-        rows, self._rows = self._rows, []
+        rows, self._rows, self.held_bytes = self._rows, [], 0
         first = self.count - len(rows) + 1
         arrays = [self._array(column, [row[at] for row in rows], first) for at, column in enumerate(self.columns)]
         return pa.table(arrays, names=[column.name for column in self.columns])
 
     def _array(self, column: Column, cells: Cells, first: int) -> pa.Array:
         """In: `first`: the number of the first row."""
-        values = [_value(cell, self.format.code, column, first + number) for number, cell in enumerate(cells)]
-        is_json = oid_of(column.type) == JSON_OID and any(value is not None for value in values)
+        read = _reader(column, self.format.code)
+        values: list[Any] = []
         try:
-            return pa.array(values, None if is_json else column.type.arrow)  # the engine finds the fields of JSON
-        except pa.ArrowException as error:
+            for cell in cells:
+                values.append(None if cell is None else read(cell))
+        except NO_VALUE as error:
+            message = f"row {first + len(values)}: column {shown_name(column.name)} is {column.type}: {error}"
+            raise PgRefused("22P02", message) from None
+        try:
+            return pa.array(values, column.type.arrow)
+        except _NO_ARRAY as error:
             raise PgRefused(
                 INVALID_VALUE, f"rows from {first} on: column {shown_name(column.name)} is {column.type}: {error}"
             ) from None
@@ -102,7 +116,7 @@ class CopyIn:
             yield self._cells(line)
 
     def _lines(self) -> Iterator[str]:
-        """Complete ones; in CSV a line goes on while a quote is open."""
+        """Complete ones. In CSV a line goes on while a quote is open, in text after a backslash."""
         quote = self.format.quote.encode() if self.format.format == "csv" else None
         begin = 0
         try:
@@ -111,11 +125,13 @@ class CopyIn:
                 if quote is not None:
                     self._open ^= bool(self._bytes.count(quote, self._counted, at) % 2)
                     self._counted = at
-                if self._open:
+                if self._open or (quote is None and self._escaped(begin, at)):
                     continue
                 line = bytes(self._bytes[begin:at])
+                if line.endswith(b"\r") and (quote is not None or not self._escaped(begin, at - 1)):
+                    line = line[:-1]
                 begin = at + 1
-                yield line.removesuffix(b"\r").decode()
+                yield line.decode()
             self._looked = len(self._bytes)
         except UnicodeDecodeError as error:
             raise PgRefused(BAD_COPY, f"row {self.count + 1} is not UTF-8: {error.reason}") from None
@@ -123,11 +139,18 @@ class CopyIn:
             del self._bytes[:begin]
             self._looked, self._counted = max(0, self._looked - begin), max(0, self._counted - begin)
 
+    def _escaped(self, begin: int, at: int) -> bool:
+        """Whether a backslash that counts stands before `at`."""
+        first = at
+        while first > begin and self._bytes[first - 1] == ord("\\"):
+            first -= 1
+        return bool((at - first) % 2)
+
     def _cells(self, line: str) -> Cells:
         if self.format.format == "csv":
             return self._csv_cells(line)
         parts = self._parted(line)
-        return [None if part == self.format.null else _unescaped(part).encode() for part in parts]
+        return [None if part == self.format.null else _unescaped(part) for part in parts]
 
     def _parted(self, line: str) -> list[str]:
         """At delimiters that have no backslash before them."""
@@ -145,18 +168,22 @@ class CopyIn:
         return [*parts, line[begin:]]
 
     def _csv_cells(self, line: str) -> Cells:
-        """NULL is what has no quotes, so the quoted cells are told apart by a second look."""
+        """As PostgreSQL reads them, quotes may stand within a cell: a"b,c"d is one. NULL is what has none."""
         quote, delimiter, null = self.format.quote, self.format.delimiter, self.format.null
-        try:
-            (cells,) = csv.reader([line], delimiter=delimiter, quotechar=quote, strict=True)
-        except (csv.Error, ValueError) as error:
-            raise PgRefused(BAD_COPY, f"row {self.count + 1} is no CSV: {error}") from None
-        if not cells:
-            cells = [""]
-        if null not in cells:
-            return [cell.encode() for cell in cells]
-        quoted = list(_quoted(line, delimiter, quote))
-        return [None if cell == null and not q else cell.encode() for cell, q in zip(cells, quoted, strict=True)]
+        if quote not in line:
+            return [None if cell == null else cell.encode() for cell in line.split(delimiter)]
+        cell, quoted = _csv_patterns(quote, delimiter)
+        cells: Cells = []
+        end = -1
+        while end < len(line):
+            found = cell.match(line, end + 1)
+            assert found is not None  # even of a line that has an open quote, which `_lines` gives none of
+            text, end = found[0], found.end()
+            if quote in text:
+                cells.append(quoted.sub(lambda part: part[1].replace(quote * 2, quote), text).encode())
+            else:
+                cells.append(None if text == null else text.encode())
+        return cells
 
     # The binary format
 
@@ -220,6 +247,9 @@ def copy_into(asked: CopyInAsked, sources: Mapping[str, SourceInfo]) -> CopyIn:
         )
         for token in asked.columns
     ]
+    twice = next((column.name for column in columns if columns.count(column) > 1), None)
+    if twice is not None:
+        raise PgRefused(DUPLICATE_COLUMN, f'column "{shown_name(twice)}" specified more than once')
     return CopyIn(source, columns or list(writable.values()), asked.format)
 
 
@@ -233,42 +263,27 @@ def _named(token: PgToken, known: Mapping[str, T], refused: PgRefused) -> T:
     raise refused
 
 
-def _value(content: bytes | None, code: int, column: Column, row: int) -> Any:
-    if content is None:
-        return None
+def _reader(column: Column, code: int) -> Callable[[bytes], Any]:
+    """Raises what is in `NO_VALUE`."""
     oid = oid_of(column.type)
-    try:
-        if oid == JSON_OID:
-            return orjson.loads(content)
-        return decoded_value(content, code, oid)
-    except NO_VALUE as error:
-        message = f"row {row}: column {shown_name(column.name)} is {column.type}: {error}"
-        raise PgRefused("22P02", message) from None
+    return json_reader(column.type) if oid == JSON_OID else lambda content: decoded_value(content, code, oid)
 
 
-def _unescaped(text: str) -> str:
-    if "\\" not in text:
-        return text
-    out: list[str] = []
-    signs = iter(text)
-    for sign in signs:
-        if sign == "\\":
-            sign = next(signs, "\\")
-            sign = _UNESCAPED.get(sign, sign)
-        out.append(sign)
-    return "".join(out)
+def _unescaped(text: str) -> bytes:
+    """Escapes of numbers are bytes: several may be one character."""
+    content = text.encode()
+    return _ESCAPE.sub(_escape, content) if "\\" in text else content
 
 
-def _quoted(line: str, delimiter: str, quote: str) -> Iterator[bool]:
-    """Whether each cell of a line of CSV begins with a quote."""
-    inside, first = False, True
-    for sign in line:
-        if first:
-            yield sign == quote
-            first = False
-        if sign == quote:
-            inside = not inside
-        elif sign == delimiter and not inside:
-            first = True
-    if first:
-        yield False
+def _escape(found: re.Match[bytes]) -> bytes:
+    if found[3] is not None:
+        return _CONTROLS.get(found[3], found[3])
+    return bytes([int(found[1], 16) if found[1] else int(found[2], 8) & 0xFF])
+
+
+@functools.lru_cache(maxsize=16)
+def _csv_patterns(quote: str, delimiter: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """A cell, and a part of one that stands in quotes."""
+    q, d = re.escape(quote), re.escape(delimiter)
+    part = rf"{q}((?:[^{q}]++|{q}{q})*+){q}"
+    return re.compile(rf"(?:[^{q}{d}]++|{part})*+"), re.compile(part)
