@@ -22,6 +22,7 @@ from .frontend import (
     FrontendMessage,
     FunctionCallMessage,
     ParseMessage,
+    PgProtocolViolation,
     QueryMessage,
     SyncMessage,
 )
@@ -114,7 +115,8 @@ class PgConversation:
         self._portals: dict[str, Portal] = {}
 
     async def answer(self, message: FrontendMessage) -> None:
-        """All that is to be said to a message. Errors are answers too."""
+        """All that is to be said to a message. Errors are answers too. Raises what ends the connection: among copied
+        rows may come what is no message."""
         match message:
             case QueryMessage(text):
                 await self._simple(text)
@@ -130,7 +132,7 @@ class PgConversation:
                         await self._extended(message)
                 except asyncio.CancelledError:
                     raise
-                except (ConnectionError, TimeoutError):
+                except (ConnectionError, TimeoutError, PgProtocolViolation):
                     raise
                 except Exception as error:
                     await self._tell(error)
@@ -159,7 +161,7 @@ class PgConversation:
                     except BaseException:
                         _give_up(portal)
                         raise
-        except (ConnectionError, TimeoutError):
+        except (ConnectionError, TimeoutError, PgProtocolViolation):
             raise
         except Exception as error:
             await self._tell(error)

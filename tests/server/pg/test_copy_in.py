@@ -7,6 +7,8 @@ import datetime
 import decimal
 import io
 import random
+import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -151,6 +153,51 @@ def test_what_may_not_be_copied_is_refused(dsn: str, copied: Catalog, text: str,
         with pytest.raises(psycopg.Error, match=error):
             connection.execute(text)
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("extended", [False, True], ids=["simple", "extended"])
+def test_what_is_no_message_among_copied_rows_ends_the_connection(
+    service: Service, copied: Catalog, capfd: pytest.CaptureFixture[str], extended: bool
+) -> None:
+    text = b"COPY copied (k, n) FROM STDIN\0"
+    asked = (
+        framed(b"P", b"\0" + text + bytes(2)) + framed(b"B", bytes(8)) + framed(b"E", bytes(5)) + framed(b"S")
+        if extended
+        else framed(b"Q", text)
+    )
+    told = talked(service, asked, framed(b"d", b"x")[:1] + struct.pack("!i", 1 << 30))
+    assert b"SFATAL\0" in told
+    assert b"C08P01\0" in told
+    assert b"SERROR\0" not in told
+    assert "connection failed" not in "".join(capfd.readouterr())
+
+
+def talked(service: Service, asked: bytes, copied: bytes) -> bytes:
+    """All that the server says from when it takes rows on, to a client that sends no more."""
+    assert service.pg_address is not None
+    with socket.create_connection((service.pg_address.host, service.pg_address.port), timeout=60) as client:
+        startup = struct.pack("!I", 196608) + b"user\0ana\0database\0millstream\0\0"
+        client.sendall(struct.pack("!I", len(startup) + 4) + startup)
+        _read_until(client, b"Z\0\0\0\5I")
+        client.sendall(asked)
+        _read_until(client, b"G\0\0\0")
+        client.sendall(copied)
+        told = b""
+        while piece := client.recv(1 << 16):
+            told += piece
+        return told
+
+
+def _read_until(client: socket.socket, wanted: bytes) -> None:
+    told = b""
+    while wanted not in told:
+        piece = client.recv(1 << 16)
+        assert piece, told
+        told += piece
+
+
+def framed(letter: bytes, body: bytes = b"") -> bytes:
+    return letter + struct.pack("!i", len(body) + 4) + body
 
 
 CSV = b'k,n\r\nplain,1\r\n"two\nlines, ""quoted""",2\r\n,\r\n"",3\r\n'
