@@ -17,4 +17,6 @@ class LaterModule:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_name" or (name.startswith("__") and name.endswith("__")):
+            raise AttributeError(name)  # copy and pickle ask for these before there is a state
         return getattr(importlib.import_module(self._name), name)
