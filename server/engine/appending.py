@@ -92,6 +92,13 @@ class Appender:
         producer.commit()
 
 
+def check_writable(source: SourceInfo) -> None:
+    """Raises `InvalidStatement` for a source that takes no rows of a user."""
+    if source.read_only or source.key_window is not None:
+        what = "is read-only" if source.read_only else "has windows in its keys"
+        raise InvalidStatement(f"Cannot insert values into {source.kind.lower()} {source.name}: it {what}.")
+
+
 def rows_for(source: SourceInfo, rows: pa.Table, now_ms: int) -> tuple[dict[Column, pa.Array], pa.Int64Array]:
     """The columns of `rows` as the source's, and the rowtimes.
 
@@ -100,9 +107,7 @@ def rows_for(source: SourceInfo, rows: pa.Table, now_ms: int) -> tuple[dict[Colu
     (BIGINT ms or TIMESTAMP) is the records' time, else now. Raises `InvalidStatement` for a column that the source
     lacks, for a value that does not fit, and for a source that is not to be written.
     """
-    if source.read_only or source.key_window is not None:
-        what = "is read-only" if source.read_only else "has windows in its keys"
-        raise InvalidStatement(f"Cannot insert values into {source.kind.lower()} {source.name}: it {what}.")
+    check_writable(source)
     writable = {column.name: column for column in source.schema if column.role != "HEADERS"}
     given: dict[str, pa.Array] = {}
     for name in rows.column_names:

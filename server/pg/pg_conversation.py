@@ -303,7 +303,7 @@ class PgConversation:
         await self._send(self._protocol.copy_in(len(copy.columns), copy.format.code))
         pending = bytearray()
         while True:
-            message = await self._receive()
+            message = await self._session.received(self._receive)
             match message:
                 case CopyDataMessage(content):
                     pending += content

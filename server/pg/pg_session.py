@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from millstream.errors import StatementError
 
@@ -19,6 +19,7 @@ from ...executor.answers.pull_limits import PullClient, serving
 from ...sql.printing import literal
 from ...sql.settings.property_table import PULL_FULL_SQL
 from ...sql.types import BOOLEAN, STRING, SqlType
+from ..engine.appending import check_writable
 from ..engine.engine import Engine
 from ..engine.entities import Entity
 from ..engine.pull_lookups import Lookup
@@ -58,6 +59,7 @@ from .sqlstates import (
 )
 from .system_catalogs import SystemCatalogs
 
+T = TypeVar("T")
 _CURSORS_MAX: Final = 100
 _MAY_BE_IN_FAILED: Final = (PgKind.ROLLBACK, PgKind.COMMIT, PgKind.EMPTY)
 
@@ -142,6 +144,7 @@ class PgSession:
         self._cursors: dict[str, PgCursor] = {}
         self._client = PullClient()
         self._waited_for: RowSource | None = None
+        self._receiving: asyncio.Timeout | None = None
         self._catalog_call: Callable[[], None] | None = None
         self._cancelled: str | None = None
 
@@ -200,6 +203,18 @@ class PgSession:
             self._waited_for = None
         return piece
 
+    async def received(self, receive: Callable[[], Awaitable[T]]) -> T:
+        """What the client sends while a statement waits for it. Raises `PgRefused` once that is cancelled."""
+        self._check_cancelled()
+        try:
+            async with asyncio.timeout(None) as self._receiving:
+                return await receive()
+        except TimeoutError:
+            self._check_cancelled()
+            raise
+        finally:
+            self._receiving = None
+
     @contextlib.contextmanager
     def working(self):
         """Around all that is done for one message: what is cancelled is this."""
@@ -224,7 +239,10 @@ class PgSession:
         """Ends what runs."""
         self._cancelled = reason
         self._client.leave()
-        waited_for, call = self._waited_for, self._catalog_call
+        waited_for, call, receiving = self._waited_for, self._catalog_call, self._receiving
+        if receiving is not None:
+            self._receiving = None  # it expires once
+            receiving.reschedule(asyncio.get_running_loop().time())
         if waited_for is not None:
             waited_for.close()
         if call is not None:
@@ -426,6 +444,7 @@ class PgSession:
         if isinstance(asked, CopyInAsked):
             copy = copy_into(asked, self._visible().sources)
             self._context.engine.check_insert(copy.source.name, self.session)
+            check_writable(copy.source)
             return PgAnswer("COPY", copy_in=copy)
         answer = await self._query(asked.query, {})
         answer.copy, answer.tag = asked.format, "COPY"

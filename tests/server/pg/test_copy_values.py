@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import decimal
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,8 +14,10 @@ from millstream.planner.source_info import SourceInfo
 from millstream.planner.specs import FormatSpec
 from millstream.server.pg.pg_copy import CopyInAsked, copy_asked
 from millstream.server.pg.pg_copy_in import CopyIn, copy_into
+from millstream.server.pg.pg_session import PgContext, PgSession
 from millstream.server.pg.pg_statements import pg_statements
 from millstream.server.pg.sqlstates import PgRefused
+from millstream.server.security.rights import Rights
 from millstream.sql.types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, Array, Decimal, Field, Map, SqlType, Struct
 
 EXACT = Struct((Field("A", Decimal(20, 2)), Field("B", BIGINT), Field("C", DOUBLE), Field("d", BYTES)))
@@ -147,3 +150,17 @@ def test_options_that_contradict_each_other_are_refused(options: str) -> None:
 @pytest.mark.parametrize("encoding", ["UTF8", "utf-8", "UNICODE"])
 def test_utf8_may_be_asked_for(encoding: str) -> None:
     assert rows_of(copying(f"(ENCODING '{encoding}')", J=STRING), "é\n".encode()) == [("é",)]
+
+
+def test_a_copy_that_waits_for_its_client_can_be_cancelled() -> None:
+    async def wait() -> None:
+        session = PgSession(cast(PgContext, None), Rights(), "ana", "millstream")
+        with session.working():
+            for _ in range(2):
+                asyncio.get_running_loop().call_later(0.05, session.cancel)
+            with pytest.raises(PgRefused, match="user request"):
+                await session.received(lambda: asyncio.sleep(60))
+        with session.working():
+            assert await session.received(lambda: asyncio.sleep(0, "next")) == "next"
+
+    asyncio.run(asyncio.wait_for(wait(), 30))
