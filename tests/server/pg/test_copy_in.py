@@ -28,6 +28,8 @@ asyncpg = pytest.importorskip("asyncpg")
 TARGET = """CREATE STREAM copied (k STRING KEY, n BIGINT, f DOUBLE, ok BOOLEAN, a DECIMAL(10, 2), d DATE, ts TIMESTAMP,
   tags ARRAY<STRING>, m MAP<STRING, INT>, s STRUCT<a INT, `b` STRING>)
   WITH (kafka_topic='copied', value_format='JSON', partitions=1);"""
+READ_ONLY = """CREATE SOURCE STREAM read_only (k STRING KEY, n BIGINT)
+  WITH (kafka_topic='copied', value_format='JSON', partitions=1);"""
 ALL = (
     "a", 1, 1.5, True, decimal.Decimal("2.50"), datetime.date(2020, 1, 2),
     datetime.datetime(2020, 1, 2, 3, 4, 5, 678000), ["x", None, 'y"'], {"p": 1}, {"A": 4, "b": "z"},
@@ -198,6 +200,25 @@ def _read_until(client: socket.socket, wanted: bytes) -> None:
 
 def framed(letter: bytes, body: bytes = b"") -> bytes:
     return letter + struct.pack("!i", len(body) + 4) + body
+
+
+@pytest.mark.parametrize(
+    ("text", "sqlstate", "error"),
+    [
+        ("COPY copied (k, n, k) FROM STDIN", "42701", 'column "k" specified more than once'),
+        ("COPY read_only FROM STDIN", "42000", "it is read-only"),
+    ],
+)
+def test_what_takes_no_rows_is_refused_before_they_come(
+    service: Service, dsn: str, copied: Catalog, text: str, sqlstate: str, error: str
+) -> None:
+    if "READ_ONLY" not in service.engine.catalog.sources:
+        service.engine.execute(READ_ONLY, Session())
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        result = connection.pgconn.exec_(text.encode())
+        assert result.status == psycopg.pq.ExecStatus.FATAL_ERROR, result.status
+        assert result.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == sqlstate.encode()
+        assert error in result.error_message.decode()
 
 
 CSV = b'k,n\r\nplain,1\r\n"two\nlines, ""quoted""",2\r\n,\r\n"",3\r\n'
