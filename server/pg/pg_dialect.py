@@ -6,9 +6,12 @@ is (windows, EMIT CHANGES), and an error's place can be told in the text that th
 | `x::bigint`, `CAST(x AS int8)` | `CAST(x AS BIGINT)` |
 | `"user_id"`, `user_id`, for a column USER_ID | `USER_ID` |
 | `"userId"`, `userid`, for a column `userId` | `` `userId` `` |
+| `"time"`, for an alias of the query | `TIME`, as `time` is |
 | `public.t`, `"public"."t"."c"`, `pg_catalog.upper(x)` | `t`, `t.c`, `upper(x)` |
 | `E'it\\'s'` | `'it''s'` |
 | `$1` | the value's literal |
+| `GROUP BY 1`, `GROUP BY alias` | `GROUP BY` what is selected there |
+| `SELECT a FROM t GROUP BY a` | `SELECT DISTINCT a FROM t` |
 | `length(x)`, `char_length`, `strpos`, … | `LEN(x)`, … |
 
 Rewriting by a parser of PostgreSQL (sqlglot's) was the other way: it knows no windows and no EMIT, and forgets places.
@@ -26,6 +29,7 @@ from ...planner.catalog import Catalog
 from ...planner.schema import PSEUDO
 from ...sql.functions.catalog import FUNCTIONS
 from ...sql.identifiers import RESERVED, quote_identifier
+from .pg_grouping import GroupedQuery, grouped_query
 from .pg_tokens import PgToken
 
 SCHEMA: Final = "public"
@@ -70,19 +74,26 @@ class RewrittenText:
 
 
 class KnownNames:
-    """The streams, tables and columns that a statement may mean: those of the sources that it names."""
+    """The streams, tables and columns that a statement may mean: those of the sources that it names.
+
+    In a query any other name is an alias: there `"time"` is `time`, as in PostgreSQL. A statement that creates
+    something may want the lower case.
+    """
 
     def __init__(self, catalog: Catalog, tokens: Sequence[PgToken]) -> None:
+        self._in_query = bool(tokens) and (tokens[0].upper in ("SELECT", "WITH") or tokens[0].text == "(")
         said = {name.upper() for token in tokens if (name := token.named) is not None}
         sources = [source for source in catalog.sources.values() if source.name.upper() in said]
         columns = [column.name for source in sources for column in source.schema]
         names = dict.fromkeys([*(source.name for source in sources), *columns, *PSEUDO])
         self._exact = set(names)
+        self._columns = {name.upper() for name in columns}
         upper = Counter(name.upper() for name in names)
         self._alone = {name.upper(): name for name in names if upper[name.upper()] == 1}
 
-    def meant(self, token: PgToken) -> str | None:
-        """What to write for a word or a quoted name; None where it stays as it is."""
+    def meant(self, token: PgToken, *, not_field: bool) -> str | None:
+        """What to write for a word or a quoted name; None where it stays as it is. `not_field`: it is no field of a
+        STRUCT."""
         name = token.named
         assert name is not None
         if token.kind == "word":
@@ -92,7 +103,12 @@ class KnownNames:
         if name in self._exact or name != name.lower():
             return None  # as it is; or somebody else's name, in cases of its own
         found = name.upper() if name.upper() in self._exact else self._alone.get(name.upper())
+        if found is None and self._in_query and not_field:
+            found = name.upper()
         return None if found is None else quote_identifier(found)
+
+    def is_column(self, token: PgToken) -> bool:
+        return (token.named or "").upper() in self._columns
 
 
 def shown_name(name: str) -> str:
@@ -136,6 +152,7 @@ class _Rewriting:
         at = 0
         while at < len(self._tokens):
             at = self._look(at)
+        self._group()
         return self._assembled()
 
     def _look(self, at: int) -> int:
@@ -164,7 +181,8 @@ class _Rewriting:
                 self._written[at] = found
             return at + 1
         if not (token.kind == "name" and token.text[0] == "`"):
-            self._written[at] = self._names.meant(token)
+            not_field = self._sign(at - 1) != "->" and self._sign(at + 1) != ":="
+            self._written[at] = self._names.meant(token, not_field=not_field)
         return at + 1
 
     def _is_schema(self, at: int) -> bool:
@@ -180,6 +198,43 @@ class _Rewriting:
     def _sign(self, at: int) -> str:
         inside = 0 <= at < len(self._tokens) and self._tokens[at].kind == "sign"
         return self._tokens[at].text if inside else ""
+
+    # Grouping
+
+    def _group(self) -> None:
+        query = grouped_query(self._tokens)
+        if query is None:
+            return
+        keys = [self._key(query, *each) for each in query.keys]
+        if query.is_plain and set(keys) == {self._text_of(item.first, item.end) for item in query.items}:
+            self._written[0] = "SELECT DISTINCT"
+            for at in range(query.group, query.keys[-1][1]):
+                self._written[at] = ""
+                self._before[at] = 0
+            return
+        for (first, end), text in zip(query.keys, keys, strict=True):
+            if end == first + 1:
+                self._written[first] = text
+
+    def _key(self, query: GroupedQuery, first: int, end: int) -> str:
+        token = self._tokens[first]
+        if end > first + 1:
+            return self._text_of(first, end)
+        if token.kind == "number" and token.text.isdecimal() and 0 < int(token.text) <= len(query.items):
+            item = query.items[int(token.text) - 1]
+            return self._text_of(item.first, item.end)
+        found = next((item for item in query.items if item.alias is not None and item.alias == token.named), None)
+        if found is None or self._names.is_column(token):
+            return self._text_of(first, end)
+        return self._text_of(found.first, found.end)
+
+    def _text_of(self, first: int, end: int) -> str:
+        pieces: list[str] = []
+        for at in range(first, end):
+            token, written = self._tokens[at], self._written[at]
+            pieces.append(" " * (at > first and token.start > self._tokens[at - 1].end) + "CAST(" * self._before[at])
+            pieces.append(token.text if written is None else written)
+        return "".join(pieces)
 
     # Casts
 

@@ -9,6 +9,7 @@ a question that takes too long is interrupted.
 from __future__ import annotations
 
 import datetime
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -198,6 +199,9 @@ def _plain_text(statement: PgStatement, literals: Mapping[int, str]) -> str:
             at += 4 if _texts(tokens, at + 2, 1) == ["."] else 2
         elif token.named == "pg_catalog" and _texts(tokens, at + 1, 1) == ["."]:
             at += 2
+        elif token.upper == "SELECT" and at and tokens[at - 1].upper == "AS":
+            pieces.append('"select"')  # an alias; WITH has a parenthesis before its query
+            at += 1
         elif token.text == "::" or (token.upper == "AS" and _is_type(tokens, at + 1)):
             written, at = _cast_type(tokens, at)
             pieces.append(written)
@@ -253,6 +257,7 @@ class _Rewriting:
 
     def result(self) -> Any:
         self._refuse()
+        _name_columns(self._tree)
         for dot in list(self._tree.find_all(exp.Dot)):  # a function of a schema: information_schema._pg_expandarray()
             if isinstance(dot.this, exp.Identifier) and isinstance(dot.expression, exp.Func):
                 dot.replace(dot.expression)
@@ -268,6 +273,8 @@ class _Rewriting:
         for column in list(self._tree.find_all(exp.Column)):
             if column.name.lower() == "tableoid":
                 column.replace(exp.Literal.number(0))
+            elif column.name.lower() == "user" and not column.table and not column.this.quoted:
+                column.replace(exp.Literal.string(self._around.user))
             elif column.name.lower() in _FUNCTION_COLUMNS:
                 _compare_with_name(column)
         for lock in list(self._tree.find_all(exp.Lock)):
@@ -282,6 +289,7 @@ class _Rewriting:
 
     def _table(self, table: exp.Table) -> None:
         if isinstance(table.this, exp.Func):
+            _name_column_of_call(table)
             return  # looked at as a function
         name, schema = table.name.lower(), table.db.lower()
         if not schema and name in self._ctes:
@@ -309,12 +317,13 @@ class _Rewriting:
             cast.replace(exp.Literal.string(value.this.rpartition(".")[2]))  # those columns have the names
         elif isinstance(value, exp.Literal):
             cast.replace(exp.Literal.number(self._named(kind, value.this)))
-        elif isinstance(cast.parent, exp.Predicate) or (
+            return
+        if kind == "regclass" and isinstance(value, _TEXTS):
+            value = exp.func("pgf_regclass_of", value.copy())
+        as_number = isinstance(cast.parent, exp.Predicate) or (
             isinstance(cast.parent, exp.Cast) and cast.parent.to.is_type("bigint", "int")
-        ):
-            cast.replace(value)
-        else:
-            cast.replace(exp.func(f"pgf_{kind}_name", value.copy()))
+        )
+        cast.replace(value if as_number else exp.func(f"pgf_{kind}_name", value.copy()))
 
     def _named(self, kind: str, text: str) -> int:
         """The OID of what a text names. Raises `PgRefused`."""
@@ -340,7 +349,7 @@ class _Rewriting:
 
     def _function(self, call: Any) -> None:
         name = (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).lower()
-        known = self._constant(name, call)
+        known = _formatted(call) if name == "format" else self._constant(name, call)
         if known is not None:
             call.replace(known)
         elif name in RENAMED:
@@ -383,6 +392,86 @@ class _Rewriting:
             raise PgRefused(NOT_SUPPORTED, "this function takes a text that is written out")
         return first.this
 
+
+_TEXTS: Final = (exp.Concat, exp.ConcatWs, exp.DPipe, exp.Format)
+"""Expressions that are a text, and no number of what they name, where they are cast to `regclass`."""
+_SERIES: Final = ("generate_series", "exploding_generate_series", "generate_subscripts", "unnest")
+_ROW_FUNCTIONS: Final = ("pg_get_keywords",)
+_OTHER_NAMES: Final = {"current_version": "version"}
+
+
+def _name_columns(tree: Any) -> None:
+    """The columns of an answer that have no name get the one that PostgreSQL gives them."""
+    while isinstance(tree, exp.SetOperation | exp.Subquery):
+        tree = tree.this
+    if isinstance(tree, exp.Select):
+        for item in tree.expressions:
+            if not isinstance(item, exp.Alias | exp.Aliases | exp.Column | exp.Star | exp.Subquery):
+                item.replace(exp.alias_(item.copy(), _name_of(item), quoted=True))
+
+
+def _name_of(item: Any) -> str:
+    match item:
+        case exp.Column() | exp.Dot():
+            return item.name
+        case exp.Paren() | exp.Window() | exp.Bracket():
+            return _name_of(item.this)
+        case exp.Cast() if isinstance(item.this, exp.Column | exp.Func) and not isinstance(item.this, exp.Connector):
+            return _name_of(item.this)
+        case exp.Cast():
+            return item.to.sql(dialect="postgres").lower()
+        case exp.Case():
+            return "case"
+        case exp.Anonymous():
+            return item.name.lower()
+        case exp.Func() if not isinstance(item, exp.Connector):
+            name = item.sql_name().lower()
+            return _OTHER_NAMES.get(name, name)
+        case _:
+            return "?column?"
+
+
+def _name_column_of_call(table: exp.Table) -> None:
+    """`generate_series(1, 3) AS i` has a column `i`; a function that gives one value may stand in FROM, too."""
+    call: Any = table.this
+    name = (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).lower()
+    alias = table.args.get("alias")
+    if name in _ROW_FUNCTIONS or (alias is not None and alias.columns):
+        return
+    shown = exp.to_identifier(table.alias or name)
+    named = exp.TableAlias(this=shown, columns=[shown.copy()])
+    if name in _SERIES:
+        table.set("alias", named)
+    else:
+        query = exp.Select(expressions=[exp.alias_(call.copy(), shown.copy())])
+        table.replace(exp.Subquery(this=query, alias=named))
+
+
+_DIRECTIVE: Final = re.compile(r"%([sIL%])")
+
+
+def _formatted(call: Any) -> Any:
+    """`format('%I.%s', a, b)`. Raises `PgRefused` for a template that is not written out, or has other directives."""
+    template, *values = call.expressions if isinstance(call, exp.Anonymous) else list(call.iter_expressions())
+    if not isinstance(template, exp.Literal):
+        raise PgRefused(NOT_SUPPORTED, "format() takes a template that is written out")
+    texts = _DIRECTIVE.split(template.this)
+    parts: list[Any] = []
+    for text, directive in zip(texts[::2], [*texts[1::2], ""], strict=True):
+        parts.append(exp.Literal.string(text))
+        if directive == "%":
+            parts.append(exp.Literal.string("%"))
+        elif directive:
+            if not values:
+                raise PgRefused("22023", "format() has too few arguments")
+            value = exp.cast(values.pop(0).copy(), "text")
+            parts.append(value if directive == "s" else exp.func(_QUOTING[directive], value))
+    if any("%" in text for text in texts[::2]):
+        raise PgRefused(NOT_SUPPORTED, "format() takes %s, %I and %L here")
+    return exp.Concat(expressions=parts, safe=True, coalesce=True)
+
+
+_QUOTING: Final = {"I": "pgf_quote_ident", "L": "pgf_quote_literal"}
 
 _FUNCTION_COLUMNS: Final = frozenset(
     "typinput typoutput typreceive typsend typmodin typmodout typanalyze typsubscript amhandler".split()

@@ -15,12 +15,17 @@ _SIMPLE: Final = {
     "pg_opfamily_is_visible": ["o"], "pg_operator_is_visible": ["o"], "pg_collation_is_visible": ["o"],
     "pg_statistics_obj_is_visible": ["o"], "pg_conversion_is_visible": ["o"], "pg_ts_config_is_visible": ["o"],
     "pg_ts_dict_is_visible": ["o"], "pg_ts_parser_is_visible": ["o"], "pg_ts_template_is_visible": ["o"],
-    "has_table_privilege": ["a, b", "a, b, c"], "has_schema_privilege": ["a, b", "a, b, c"],
-    "has_database_privilege": ["a, b", "a, b, c"], "has_column_privilege": ["a, b, c", "a, b, c, d"],
-    "has_any_column_privilege": ["a, b", "a, b, c"], "has_function_privilege": ["a, b", "a, b, c"],
-    "has_sequence_privilege": ["a, b", "a, b, c"], "pg_has_role": ["a, b", "a, b, c"],
+    "has_schema_privilege": ["a, b", "a, b, c"], "has_database_privilege": ["a, b", "a, b, c"],
+    "has_function_privilege": ["a, b", "a, b, c"], "has_sequence_privilege": ["a, b", "a, b, c"],
+    "pg_has_role": ["a, b", "a, b, c"],
 }  # fmt: skip
 """Always true: what may not be read is not in the catalogs at all."""
+
+_PRIVILEGES: Final = {
+    "has_table_privilege": ["a, p", "u, a, p"], "has_column_privilege": ["a, c, p", "u, a, c, p"],
+    "has_any_column_privilege": ["a, p", "u, a, p"],
+}  # fmt: skip
+"""Of a table that is there: all that is a statement here, and none of UPDATE, TRUNCATE, REFERENCES, TRIGGER."""
 
 _NULLS: Final = {
     "pg_get_expr": ["a, b", "a, b, c"], "pg_get_viewdef": ["a", "a, b"], "pg_get_triggerdef": ["a", "a, b"],
@@ -80,6 +85,9 @@ _OTHERS: Final = {
     "set_config": ["(a, b, c) AS (b)"],
     "quote_ident": [("(t) AS (CASE WHEN regexp_full_match(t, '[a-z_][a-z0-9_]*') THEN t "
                     "ELSE '\"' || replace(t, '\"', '\"\"') || '\"' END)")],
+    "quote_literal": ["(t) AS ('''' || replace(t, '''', '''''') || '''')"],
+    "parse_ident": [("(t) AS (list_transform(regexp_extract_all(t, '\"(?:[^\"]|\"\")*\"|[^.]+'), "
+                    "lambda p: CASE WHEN p[1] = '\"' THEN replace(p[2:-2], '\"\"', '\"') ELSE lower(trim(p)) END))")],
     "_pg_expandarray": ["(a) AS (unnest(list_transform(a, lambda v, i: {'x': v, 'n': i})))"],
     "pg_get_keywords": [
         f"() AS TABLE (SELECT lower(unnest({sorted(RESERVED)!r})) AS word, 'R' AS catcode, 'reserved' AS catdesc)"
@@ -105,6 +113,11 @@ _WORDS: Final = (
     "|| ((m - 4) % 65536) || ')' END ELSE n END)"
 )
 _NAMES: Final = (
+    (
+        "CREATE MACRO pgf_regclass_of(t) AS (SELECT min(c.oid) FROM pgc.pg_class c JOIN pgc.pg_namespace n "
+        "ON n.oid = c.relnamespace WHERE t IN (c.relname, pgf_quote_ident(c.relname), "
+        "n.nspname || '.' || pgf_quote_ident(c.relname)))"
+    ),
     "CREATE MACRO pgf_regclass_name(o) AS (SELECT min(relname) FROM pgc.pg_class WHERE oid = o)",
     "CREATE MACRO pgf_regtype_name(o) AS (pgf_format_type(o, NULL))",
     "CREATE MACRO pgf_regnamespace_name(o) AS (SELECT min(nspname) FROM pgc.pg_namespace WHERE oid = o)",
@@ -118,6 +131,10 @@ _NAMES: Final = (
 
 def _macros() -> list[str]:
     bodies = {name: [f"({each}) AS (true)" for each in arguments] for name, arguments in _SIMPLE.items()}
+    bodies |= {
+        name: [f"({each}) AS (regexp_matches(lower(p), 'select|insert|delete'))" for each in arguments]
+        for name, arguments in _PRIVILEGES.items()
+    }
     bodies |= {name: [f"({each}) AS (NULL::varchar)" for each in arguments] for name, arguments in _NULLS.items()}
     bodies |= {name: ["(a) AS (0::bigint)"] for name in _SIZES}
     bodies |= _OTHERS
@@ -125,12 +142,11 @@ def _macros() -> list[str]:
 
 
 MACROS: Final = _macros()
-OURS: Final = frozenset({*_SIMPLE, *_NULLS, *_SIZES, *_OTHERS})
+OURS: Final = frozenset({*_SIMPLE, *_PRIVILEGES, *_NULLS, *_SIZES, *_OTHERS})
 
 RENAMED: Final = {
     "json_build_object": "json_object",
     "json_build_array": "json_array",
-    "format": "printf",
     "char_length": "length",
 }
 """Functions that DuckDB has under another name."""
@@ -142,5 +158,5 @@ ALLOWED: Final = (
     exp.GenerateSeries, exp.Unnest, exp.RowNumber, exp.Trim, exp.Abs, exp.Round, exp.Floor, exp.Ceil, exp.Greatest,
     exp.Least, exp.Left, exp.Right, exp.Replace, exp.StrPosition, exp.SplitPart, exp.StartsWith, exp.Explode,
     exp.LogicalAnd, exp.LogicalOr, exp.ArrayContainsAll, exp.ArrayOverlaps, exp.ArrayContains, exp.Any, exp.MD5,
-    exp.ExplodingGenerateSeries, exp.ArrayConcat, exp.Pad, exp.Initcap, exp.Extract, exp.ArraySize,
+    exp.ExplodingGenerateSeries, exp.StringToArray, exp.ArrayConcat, exp.Pad, exp.Initcap, exp.Extract, exp.ArraySize,
 )  # fmt: skip

@@ -103,6 +103,7 @@ _PG_CATALOG: Final = {
     "oprleft,oprright,oprresult,oprcom,oprnegate:o oprcode,oprrest,oprjoin:t",
     "pg_opclass": "oid,opcmethod:o opcname:t opcnamespace,opcowner,opcfamily,opcintype:o opcdefault:b opckeytype:o",
     "pg_policy": "oid:o polname:t polrelid:o polcmd:t polpermissive:b polroles:O polqual,polwithcheck:t",
+    "pg_policies": "schemaname,tablename,policyname,permissive:t roles:T cmd,qual,with_check:t",
     "pg_publication": "oid:o pubname:t pubowner:o puballtables,pubinsert,pubupdate,pubdelete,pubtruncate,pubviaroot:b",
     "pg_publication_rel": "oid,prpubid,prrelid:o prqual:t prattrs:I",
     "pg_publication_namespace": "oid,pnpubid,pnnspid:o",
@@ -174,6 +175,8 @@ _INFORMATION: Final = {
     "referential_constraints": "constraint_catalog,constraint_schema,constraint_name,unique_constraint_catalog,"
     "unique_constraint_schema,unique_constraint_name,match_option,update_rule,delete_rule:t",
     "check_constraints": "constraint_catalog,constraint_schema,constraint_name,check_clause:t",
+    "routine_privileges": "grantor,grantee,specific_catalog,specific_schema,specific_name,routine_catalog,"
+    "routine_schema,routine_name,privilege_type,is_grantable:t",
     "routines": "specific_catalog,specific_schema,specific_name,routine_catalog,routine_schema,routine_name,"
     "routine_type,data_type,type_udt_name,routine_definition,external_language,is_deterministic:t",
     "parameters": "specific_catalog,specific_schema,specific_name:t ordinal_position:i parameter_mode,parameter_name,"
