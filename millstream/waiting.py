@@ -66,6 +66,21 @@ def wait_for_results(client: DataClient, timeout: float) -> None:
         waiting.for_group(group)
 
 
+def wait_for_inserted(client: DataClient, names: Iterable[str], timeout: float) -> None:
+    """As `wait_for_results`, for the queries that these streams and tables feed, directly or through others.
+
+    In: `names` in any case; one that does not exist feeds nothing.
+    """
+    deadline = time.monotonic() + timeout
+    overview = client.execute(_OVERVIEW)
+    upper = {name.upper() for name in names}
+    sources = [source for entity in overview for source in entity.get("sourceDescriptions", ())]
+    topics = {str(source["topic"]) for source in sources if source["name"].upper() in upper}
+    waiting = _Waiting(client, timeout, deadline)
+    for group in groups_in_order(fed_by(topics, list(running_queries(overview).values()))):
+        waiting.for_group(group)
+
+
 class _Waiting:
     def __init__(self, client: DataClient, timeout: float, deadline: float) -> None:
         self._client = client
@@ -190,6 +205,21 @@ def _stopped(query: Mapping[str, Any]) -> bool:
     """A query all of whose records fail is in ERROR too, and goes on."""
     metrics = query["metrics"]
     return query["state"] == "ERROR" and not 0 < metrics["rows_in"] == metrics["rows_failed"]
+
+
+def fed_by(topics: Iterable[str], queries: Sequence[RunningQuery]) -> list[RunningQuery]:
+    """The queries that read one of the topics, or what another such query writes.
+
+    >>> def query(id, reads, writes):
+    ...     return RunningQuery(id, frozenset({(reads, 0)}), frozenset({writes}), {}, {})
+    >>> [each.id for each in fed_by(["s"], [query("B", "t", "u"), query("A", "s", "t"), query("C", "x", "y")])]
+    ['B', 'A']
+    """
+    reached, found = set(topics), set[str]()
+    while more := [each for each in queries if each.id not in found and each.topics & reached]:
+        found.update(each.id for each in more)
+        reached.update(topic for each in more for topic in each.writes)
+    return [each for each in queries if each.id in found]
 
 
 def groups_in_order(queries: Sequence[RunningQuery]) -> list[list[str]]:

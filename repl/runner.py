@@ -16,6 +16,7 @@ from millstream.errors import MillstreamError, ServerError
 from ..server.client import DataClient, Rows, ServerUnreachable, gives_rows
 from .actions import act
 from .commands import TAKES_STATEMENT, Command, command_of
+from .inserted import WaitForInserted, inserted_into, is_pull_query
 from .printer import Printer
 from .settings import Settings
 from .splitting import StatementText, parts
@@ -52,9 +53,11 @@ class Runner:
         self.interactive = interactive
         self.show_live: ShowLive | None = None
         self.show_watched: ShowWatched | None = None
+        self.wait_for_inserted: WaitForInserted | None = None
         self.last: str | None = None
         self.draft = ""
         self._scripts = 0
+        self._inserted: set[str] = set()  # into these, since a query waited
 
     @property
     def settings(self) -> Settings:
@@ -86,9 +89,13 @@ class Runner:
         """Runs one statement, and remembers it. Raises as `run`."""
         self.last = text
         started = time.perf_counter()
+        if self._inserted and gives_rows(text) and is_pull_query(text):
+            self._wait_for_inserted()
         if not gives_rows(text):
             for entity in self.client.execute(text):
                 self.printer.entity(entity)
+            if (name := inserted_into(text)) is not None:
+                self._inserted.add(name)
         elif self.settings.format == "arrow" and not _is_print(text):
             self._arrow(text)
         else:
@@ -119,6 +126,17 @@ class Runner:
 
     def close(self) -> None:
         self.client.close()
+
+    def _wait_for_inserted(self) -> None:
+        """In a script only: people who type see that a result is not there yet, and ask again."""
+        is_script = not self.interactive or self._scripts > 0
+        if self.wait_for_inserted is None or not is_script or not self.settings.wait:
+            return
+        names, self._inserted = self._inserted, set()
+        try:
+            self.wait_for_inserted(self.client, names)
+        except MillstreamError as error:
+            self.printer.remark(f"The next result may lack rows that were inserted: {error}")
 
     def _query(self, text: str) -> None:
         with self.client.query(text) as rows:

@@ -40,6 +40,7 @@ class Settings:
     cut: bool = True
     keys: Keys = "emacs"
     suggest: bool = True
+    wait: bool = True
 
     def set(self, name: str, value: str | None) -> None:
         """In: `value`: None turns a switch. Raises `BadSetting`, `UnknownOutputFormat`."""
@@ -119,5 +120,11 @@ ENTRIES: Final[Mapping[str, SettingEntry]] = {
         SettingEntry("cut", _SWITCH_CHOICES, "Tables are cut to the width of the terminal.", _switch),
         SettingEntry("keys", "emacs, vi", "What the keys of the line editor do.", _keys),
         SettingEntry("suggest", _SWITCH_CHOICES, "Show what is completed while one types, not only on Tab.", _switch),
+        SettingEntry(
+            "wait",
+            _SWITCH_CHOICES,
+            "In scripts a pull query waits for the results of what the script inserted.",
+            _switch,
+        ),
     )
 }

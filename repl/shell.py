@@ -13,6 +13,7 @@ from typing import Final
 from millstream.errors import MillstreamError
 
 from ..server.client import DataClient, ServerUnreachable
+from .inserted import WaitForInserted
 from .printer import Printer
 from .runner import LeaveShell, Runner
 from .settings import OutputFormat, Settings
@@ -38,12 +39,13 @@ def run_shell(
     options: ShellOptions,
     interact: Callable[[Runner], None],
     equip: Callable[[Runner], None] = lambda runner: None,
+    wait_for_inserted: WaitForInserted | None = None,
 ) -> int:
     """Runs the shell on standard input and output and returns the exit code: 1 after an error of a script, 3 where no
     server answers, 130 after Ctrl-C.
 
     In: `interact`: the conversation, where a person is there to have one (`run_interactive`). `equip`: called where
-    there is a screen.
+    there is a screen. `wait_for_inserted`: what a script's pull query does before it runs.
     """
     printer = Printer(sys.stdout, sys.stderr, Settings(options.output))
     try:
@@ -54,6 +56,7 @@ def run_shell(
     except KeyboardInterrupt:
         return INTERRUPTED
     runner = Runner(client, printer)
+    runner.wait_for_inserted = wait_for_inserted
     if has_keys(sys.stdout):
         equip(runner)
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import getpass
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -16,6 +16,10 @@ from .addresses import with_identity
 if TYPE_CHECKING:
     from millstream.repl.runner import Runner
     from millstream.server.client import DataClient
+
+
+_WAIT_S: Final = 10.0
+"""A pull query of a script waits no longer for the results of what the script inserted."""
 
 
 def open_shell(
@@ -30,7 +34,7 @@ def open_shell(
     from millstream.repl.shell import ShellOptions, run_shell
 
     options = ShellOptions(texts, files, output_format(format), variables)
-    return run_shell(open_client, options, _interact, _equip)
+    return run_shell(open_client, options, _interact, _equip, _wait)
 
 
 def client_opener(
@@ -97,3 +101,9 @@ def _equip(runner: Runner) -> None:
     from millstream.repl.interactive import equip
 
     equip(runner)
+
+
+def _wait(client: DataClient, names: Collection[str]) -> None:
+    from ..waiting import wait_for_inserted
+
+    wait_for_inserted(client, names, _WAIT_S)

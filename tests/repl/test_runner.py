@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from millstream.repl.runner import LeaveShell, Runner, ScriptUnreadable
 from millstream.repl.settings import UnknownOutputFormat
 from millstream.server.client import Row, Rows, RowsKind
 from millstream.server.client_tables import ResultTables
+from millstream.waiting import ResultsBehind
 
 
 class RecordingClient:
@@ -115,6 +116,30 @@ def test_commands_of_the_shell_answer() -> None:
     with pytest.raises(LeaveShell):
         shell.run("quit;")
     assert isinstance(UnknownOutputFormat("x"), MillstreamError)
+
+
+def test_what_a_script_inserted_is_waited_for_once_and_before_a_pull_query() -> None:
+    shell, _, err = runner(RecordingClient("PULL", []))
+    waited: list[set[str]] = []
+
+    def wait(_: object, names: Collection[str]) -> None:
+        waited.append(set(names))
+        if len(waited) == 2:
+            raise ResultsBehind("query Q is behind")
+
+    shell.wait_for_inserted = wait
+    shell.run("INSERT INTO a VALUES (1); SELECT * FROM t;")
+    assert waited == []  # somebody types
+    shell.interactive = False
+    shell.run(
+        "INSERT INTO `b` VALUES (1); SELECT * FROM t EMIT CHANGES; SHOW TABLES; SELECT * FROM t; SELECT * FROM t;"
+    )
+    assert waited == [{"A", "b"}]
+    shell.run("DELETE FROM c WHERE k = 1; SELECT * FROM t;")
+    assert waited[1:] == [{"C"}]
+    assert "The next result may lack rows that were inserted: query Q is behind" in err.getvalue()
+    shell.run("\\set wait off\nINSERT INTO d VALUES (1); SELECT * FROM t;")
+    assert len(waited) == 2
 
 
 def test_what_only_looks_like_a_command_is_sql() -> None:

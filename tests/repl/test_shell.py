@@ -67,6 +67,41 @@ def test_a_script_prints_the_same_on_an_engine_of_its_own_and_on_a_server(script
         assert ended.returncode == 0
 
 
+DERIVED = """\
+CREATE STREAM {0}_clicks (id INT KEY, url STRING) WITH (kafka_topic='{0}_clicks', value_format='JSON', partitions=2);
+CREATE TABLE {0}_per_url AS SELECT url, COUNT(*) AS n FROM {0}_clicks GROUP BY url;
+CREATE TABLE {0}_popular AS SELECT url, n FROM {0}_per_url WHERE n > 1;
+INSERT INTO {0}_clicks VALUES (1, '/a');
+INSERT INTO {0}_clicks VALUES (2, '/b'), (3, '/a');
+SELECT url, n FROM {0}_popular;
+DELETE FROM {0}_own WHERE k = 1;
+SELECT n FROM {0}_counted WHERE v = 7;
+"""
+OWN = """\
+CREATE TABLE {0}_own (k INT PRIMARY KEY, v INT) WITH (kafka_topic='{0}_own', value_format='JSON', partitions=1);
+CREATE TABLE {0}_counted AS SELECT v, COUNT(*) AS n FROM {0}_own GROUP BY v;
+INSERT INTO {0}_own VALUES (1, 7), (2, 7);
+"""
+
+
+def test_a_pull_query_of_a_script_sees_what_the_script_inserted(url: str) -> None:
+    for number, where in enumerate(((), (url,))):
+        ended = millstream("sql", *where, "--format", "csv", input=(OWN + DERIVED).format(f"w{number}"))
+        assert ended.stdout == "URL,N\n/a,2\nN\n1\n"
+        assert ended.returncode == 0
+
+
+def test_a_script_does_not_wait_for_a_query_that_is_paused(url: str) -> None:
+    client = connect(url)
+    client.execute(OWN.format("late"))
+    (described,) = client.execute("DESCRIBE late_counted;")
+    client.execute(f"PAUSE {described['sourceDescription']['writeQueries'][0]['id']};")
+    statements = "INSERT INTO late_own VALUES (3, 8); SELECT v FROM late_own WHERE k = 3;"
+    ended = millstream("sql", url, "--format", "csv", "-c", statements)
+    assert (ended.stdout, ended.returncode) == ("V\n8\n", 0)
+    assert "lack" not in ended.stderr
+
+
 def test_ctrl_c_ends_a_query_of_a_script_with_all_that_came_and_exit_code_130(url: str) -> None:
     connect(url).execute(
         "CREATE STREAM ticks (n INT) WITH (kafka_topic='ticks', value_format='JSON', partitions=1);"
