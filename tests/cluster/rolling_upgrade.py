@@ -38,10 +38,15 @@ def check_out(commit: str, folder: Path) -> Path:
 
 
 class RollingUpgrade(EngineRun):
-    """State: which release each node runs, as a link that its process is started from."""
+    """State: which release each node runs, as a link that its process is started from.
 
-    def __init__(self, folder: Path, earlier: Path, *, seed: int) -> None:
+    In: `says_versions`: whether nodes of the earlier release tell the cluster's version. Then it is this release's, and
+    a node may go back.
+    """
+
+    def __init__(self, folder: Path, earlier: Path, *, seed: int, says_versions: bool = False) -> None:
         self._earlier = earlier
+        self._says_versions = says_versions
         self._now = make_import_tree(folder / "now")
         self._releases = folder / "releases"
         self._releases.mkdir()
@@ -60,8 +65,21 @@ class RollingUpgrade(EngineRun):
 
     def _suffer(self, producer: Producer) -> int:
         self._until_all_answer(producer)
-        self._expect("version" not in self._ask("/cluster"), "this release answers, and not the earlier one")
+        says_versions = "version" in self._ask("/cluster")
+        self._expect(says_versions == self._says_versions, "this release answers, and not the earlier one")
         self._send_for(producer, 2.0)
+        return self._there_and_back(producer) if says_versions else self._raised(producer)
+
+    def _there_and_back(self, producer: Producer) -> int:
+        before = self._version()
+        moves = sum(self._restarted(producer, node, self._now) for node in self._cluster.nodes)
+        self._expect(self._version() == before, "the version has changed though nobody has asked for it")
+        self._expect(self._ask("/cluster/upgrade", {}) == {"version": before}, "the version is not this release's")
+        last = self._cluster.nodes[-1]
+        moves += self._restarted(producer, last, self._earlier)
+        return moves + self._restarted(producer, last, self._now)
+
+    def _raised(self, producer: Producer) -> int:
         moves = sum(self._restarted(producer, node, self._now) for node in self._cluster.nodes)
         self._expect(self._version() == 1, "the version is raised though nobody has asked for it")
         self._expect(self._ask("/cluster/upgrade", {}) == {"version": 2}, "the version is not raised")
