@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from millstream.server.client import DataClient
 
 
-_WAIT_S: Final = 10.0
+_WAIT_S: Final = 30.0
 """A pull query of a script waits no longer for the results of what the script inserted."""
 
 
