@@ -179,7 +179,9 @@ class OwnNode:
         if wait_s > 0:
             look = self.begin_look({position.partition: position.offset for position in positions}, wait_s)
             try:
-                select.select([look], [], [], wait_s)
+                poll = select.poll()  # `select` refuses descriptors above 1,023, which a node with many partitions has
+                poll.register(look, select.POLLIN)
+                poll.poll(wait_s * 1000)
             finally:
                 look.leave()
         return read_all(self._desk, ClientFetch(0, 0, 0, isolation, positions), self._peer)

@@ -122,7 +122,9 @@ class ReplicationStream:
             self.send_feedback()
         count, data = self._received()
         if count == 0:
-            select.select([self._pg.socket], [], [], timeout_s)
+            poll = select.poll()  # `select` refuses descriptors above 1,023, which a server with many partitions has
+            poll.register(self._pg.socket, select.POLLIN)
+            poll.poll(timeout_s * 1000)
             count, data = self._received()
         if count < 0:
             raise self._ended()

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from descriptors import descriptors_above_select
 
+from millstream.logcore.client import TopicPartition
 from millstream.logcore.errors import LogClosed, LogUnavailable, OutOfOrderSequence, UnknownTopic
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.protocol.wire.fetch_messages import FetchPosition
 from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.replication.broker.broker import ReplicaBroker
@@ -183,6 +186,19 @@ def test_a_commit_waits_until_its_records_are_durable(
     assert {names.index(f'partition {partition} of topic "t"') < decision for partition in partitions} == {True}
     for partition in partitions:
         assert values_of(log, "t", partition) == [b"first", b"a"]
+
+
+def test_readers_wait_where_many_files_are_open(log: Log) -> None:
+    where = TopicPartition("t", 0)
+    positions = [FetchPosition(where, log.offsets(*where).log_end_offset, 0)]
+    with descriptors_above_select():
+        door = log.parts.door()
+        (before,) = door.look(positions, "read_committed", 0.05)
+        later = threading.Timer(0.05, lambda: log.append("t", 0, rows(b"a")))
+        later.start()
+        (after,) = door.look(positions, "read_committed", WAIT_S)
+        later.join()
+    assert (before.last_stable_offset, after.last_stable_offset) == (1, 2)
 
 
 def test_a_closed_log_takes_nothing(tmp_path: Path) -> None:

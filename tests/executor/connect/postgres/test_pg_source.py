@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from connectors import Read, read_topic
+from descriptors import descriptors_above_select
 from pg_runners import POINTS, catch_up, killed_runner, opened_runner, runner, settings
 from postgres_changes import CREATE_TABLE, check_topic, table_of, writing
 from postgres_server import PostgresServer
@@ -56,6 +57,17 @@ def test_a_snapshot_and_the_changes_after_it_have_debeziums_shape(server: Postgr
     assert created["transaction"]["total_order"] == 1
     assert abs(records[2].timestamp - time.time() * 1000) < 60_000
     assert source["ts_ms"] == records[2].timestamp
+
+
+def test_changes_come_where_many_files_are_open(server: PostgresServer, sql: Any, log: Log) -> None:
+    sql.execute("CREATE TABLE orders (id INT PRIMARY KEY)")
+    with descriptors_above_select():
+        running = runner(log, settings(server, sql, table_include_list="public.orders"))
+        catch_up(running)
+        sql.execute("INSERT INTO orders VALUES (1)")
+        catch_up(running)
+        running.close()
+    assert ops(read_topic(log, "pg.public.orders")) == ["c"]
 
 
 def test_nothing_is_lost_or_twice_under_kills_and_writes(server: PostgresServer, sql: Any, log: Log) -> None:
