@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import threading
+from typing import Any, Final
+
+_importing: Final = threading.RLock()
 
 
 class LaterModule:
@@ -19,4 +22,6 @@ class LaterModule:
     def __getattr__(self, name: str) -> Any:
         if name == "_name" or (name.startswith("__") and name.endswith("__")):
             raise AttributeError(name)  # copy and pickle ask for these before there is a state
-        return getattr(importlib.import_module(self._name), name)
+        with _importing:  # two threads that import parts of one package at the same time may see half of it
+            module = importlib.import_module(self._name)
+        return getattr(module, name)

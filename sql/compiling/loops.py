@@ -1,8 +1,10 @@
-"""Loops that numba compiles, without numba until the first of them is called: importing it takes a third of a second of
-CPU, and a server without queries, or a command, calls none.
+"""Loops that numba compiles, each at its first call.
 
     @loop
     def _count(...): ...
+
+numba itself is imported with this module, before there are threads: where two threads import it at the same time, one
+may see half of it, and it stays broken for the whole process (a server with four queries ended so when it started).
 
 A loop that calls another one finds it among the globals of its module, where numba wants what it made itself. So before
 a loop is compiled, the loops and intrinsics that its code names take their compiled forms there. Compiled code is kept
@@ -17,10 +19,10 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, Final
 
-from .later import LaterModule
+import numba.extending
 
-numba: Final[Any] = LaterModule("numba")
-extending: Final[Any] = LaterModule("numba.extending")
+_njit: Any = numba.njit
+_intrinsic_of: Any = numba.extending.intrinsic
 _making: Final = threading.RLock()
 
 
@@ -57,14 +59,14 @@ class _Loop(_Later):
 
     def _make(self) -> Any:
         try:
-            return numba.njit(cache=True, nogil=True, inline=self._inline)(self.py_func)
+            return _njit(cache=True, nogil=True, inline=self._inline)(self.py_func)
         except RuntimeError:  # there is no place to keep it
-            return numba.njit(nogil=True, inline=self._inline)(self.py_func)
+            return _njit(nogil=True, inline=self._inline)(self.py_func)
 
 
 class _Intrinsic(_Later):
     def _make(self) -> Any:
-        return extending.intrinsic(self.py_func)
+        return _intrinsic_of(self.py_func)
 
 
 def _names(code: CodeType) -> Iterator[str]:
