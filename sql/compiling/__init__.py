@@ -1,1 +1,1 @@
-"""What is made late: modules that take long to import (`later.py`), and loops that numba compiles (`loops.py`)."""
+"""Modules that are imported late because they take long (`later.py`), and loops that numba compiles (`loops.py`)."""

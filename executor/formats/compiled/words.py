@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
 from numpy.typing import NDArray
 
-from ....sql.compiling.later import LaterModule
 from ....sql.compiling.loops import intrinsic
 
-ir: Any = LaterModule("llvmlite.ir")
-types: Any = LaterModule("numba.types")
 Vector = NDArray[Any]  # an argument of a compiled loop
 
 

@@ -24,7 +24,7 @@ _COMPILED = """
 import numpy as np
 from millstream.executor.formats.compiled.json_values import skip_number
 skip_number(np.zeros(64, np.uint8), 0, 8)
-stats = skip_number.made().stats
+stats = skip_number.stats
 print(sum(stats.cache_misses.values()), sum(stats.cache_hits.values()))
 """
 
