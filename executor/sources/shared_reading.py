@@ -108,15 +108,18 @@ class SharedReading:
                 circle.decoders = (columns, made)
             return circle.decoders
 
-    def find(self, reader: SharedReader, partition: int, position: int, max_bytes: int) -> list[SharedRead]:
-        """What follows the position without a gap, of about so many bytes."""
-        found: list[SharedRead] = []
+    def find(
+        self, reader: SharedReader, partition: int, position: int, max_bytes: int
+    ) -> tuple[list[LanePiece], int]:
+        """The records from the position on without a gap, of about so many bytes, and where they end."""
+        found: list[LanePiece] = []
         with self._guard:
             while max_bytes > 0 and (read := reader.circle.read_at(partition, position)) and reader.can_use(read):
-                found.append(read)
+                pieces = read.after(position)  # two who read from different places at a time have read some twice
+                found += pieces
                 position = read.end
-                max_bytes -= sum(piece.byte_count for piece in read.pieces)
-        return found
+                max_bytes -= sum(piece.byte_count for piece in pieces)
+        return found, position
 
     def claim(self, reader: SharedReader, partition: int, position: int) -> threading.Event | None:
         """None: the caller is to read on from there. Else it is done by another, or was a moment ago: once that is set,
@@ -228,8 +231,10 @@ class SharedReader:
         """For what is to be shared; and their columns, by source."""
         return self._reading.decoders(self.circle)
 
-    def find(self, partition: int, position: int, max_bytes: int) -> list[SharedRead]:
-        return self._reading.find(self, partition, position, max_bytes)
+    def find(self, partition: int, position: int, max_bytes: int) -> tuple[list[LanePiece], int]:
+        """The records from the position on that others have read, with its own columns, and where they end."""
+        pieces, end = self._reading.find(self, partition, position, max_bytes)
+        return [self.own(piece) for piece in pieces], end
 
     def claim(self, partition: int, position: int) -> threading.Event | None:
         return self._reading.claim(self, partition, position)

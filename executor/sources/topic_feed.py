@@ -141,11 +141,10 @@ class TopicFeed:
 
     def _take_shared(self, shared: SharedReader, lane: Lane, max_bytes: int) -> bool:
         """Whether that is as much as a fetch brings."""
-        found = shared.find(lane.partition, lane.fetch_position, max_bytes)
-        if not found:
+        pieces, end = shared.find(lane.partition, lane.fetch_position, max_bytes)
+        if end == lane.fetch_position:
             return False
-        pieces = [shared.own(piece) for read in found for piece in read.after(lane.fetch_position)]
-        lane.take_over(pieces, found[-1].end)
+        lane.take_over(pieces, end)
         self._same.check()
         lane.complete = lane.fetch_position >= self._log.offsets(self.topic, lane.partition).last_stable_offset
         return lane.complete or sum(piece.byte_count for piece in pieces) >= max_bytes

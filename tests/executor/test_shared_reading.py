@@ -125,6 +125,18 @@ def test_one_in_the_middle_of_a_read_takes_the_rest_of_it(client: LogClient) -> 
     assert late.read == [row for row in fast.read if row[1] >= 7]
 
 
+def test_what_two_have_read_both_is_taken_once(client: LogClient) -> None:
+    shared = SharedReading(client)
+    fast, slow = (Query(client, shared, ONLY_V) for _ in range(2))
+    append(client, 10)
+    fast.drain()
+    other = Query(client, shared, ONLY_W, begin=5)  # reads a column that the first read does not have
+    append(client, 10, 10)
+    other.drain()
+    slow.drain()
+    assert slow.read == alone(client, ONLY_V).read
+
+
 def test_a_slow_one_reads_for_itself_what_is_kept_no_more(
     client: LogClient, monkeypatch: pytest.MonkeyPatch, decoded: list[int]
 ) -> None:
