@@ -75,15 +75,18 @@ def test_an_application_that_the_master_has_forgotten_registers_anew(
         (spark_executor, "LOOK_S", 0.02), (spark_executor, "REGISTER_S", 0.5), (spark_query, "IDLE_S", 0.02),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, seconds)
-    on_cluster.executor._register_after_s = 0.3
+    on_cluster.executor._register_after_s = 60.0
     on_cluster.driver.counts = TaskCounts(active=0, completed=0)
     on_cluster.driver.hangs.set()
     produce(log, 0, 50)
     query = on_cluster.start()
-    eventually(lambda: "no executor" in (on_cluster.executor.status(query).error or ""))
+    eventually(lambda: "for an executor" in (on_cluster.executor.status(query).error or ""))
+    on_cluster.executor._register_after_s = 0.3
     eventually(lambda: on_cluster.ended)
     eventually(lambda: contents(log, "SPARK"))
     assert on_cluster.executor.status(query).state == "RUNNING"
+    on_cluster.driver.counts = TaskCounts(active=1, completed=0)
+    produce(log, 50, 100)
     eventually(lambda: on_cluster.executor._register_after_s == 0.5)  # the next outage is another one
 
 

@@ -27,6 +27,8 @@ def stop_ticks(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def noted(node: LoneNode, pause_s: float) -> None:
         if pause_s == _NEVER_S:
+            while node._make_durable():  # what it was left with before
+                pass
             stopped.set()
         pause(node, pause_s)
 
