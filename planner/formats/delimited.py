@@ -10,7 +10,8 @@ from .format import Format, unsupported
 
 
 def _refusal(columns: Sequence[Column], part: str) -> str | None:
-    return next((unsupported("DELIMITED", c) for c in columns if isinstance(c.type, Array | Map | Struct)), None)
+    refused = next((column for column in columns if isinstance(column.type, Array | Map | Struct)), None)
+    return None if refused is None else f"{unsupported('DELIMITED', refused.type)}, column: `{refused.name}`"
 
 
 DELIMITED = Format(

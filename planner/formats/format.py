@@ -60,9 +60,9 @@ def only_text_map_keys(reason: str) -> Refusal:
     return refusal
 
 
-def unsupported(name: str, column: Column) -> str:
-    kind = str(column.type).split("<")[0].split("(")[0]
-    return f"The '{name}' format does not support type '{kind}', column: `{column.name}`"
+def unsupported(name: str, type_: SqlType) -> str:
+    kind = str(type_).split("<")[0].split("(")[0]
+    return f"The '{name}' format does not support type '{kind}'"
 
 
 def contains_map(type_: SqlType) -> bool:

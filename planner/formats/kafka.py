@@ -14,7 +14,7 @@ _SUPPORTED = (INTEGER, BIGINT, DOUBLE, STRING, BYTES)
 def _refusal(columns: Sequence[Column], part: str) -> str | None:
     if len(columns) > 1:
         return f"The 'KAFKA' format only supports a single field. Got: [{', '.join(map(str, columns))}]"
-    return next((unsupported("KAFKA", column) for column in columns if column.type not in _SUPPORTED), None)
+    return next((unsupported("KAFKA", column.type) for column in columns if column.type not in _SUPPORTED), None)
 
 
 KAFKA = Format(
