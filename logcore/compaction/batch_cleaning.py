@@ -52,18 +52,32 @@ class CleaningRules:
 
 
 def add_keys(live: LiveKeys, window: Sequence[WholeBatch], rules: CleaningRules) -> None:
-    """Raises ValueError for what is no batch."""
+    """Of batches that were not cleaned yet. Raises ValueError for what is no batch."""
+    for rows, columns in _keyed_parts(window, rules):
+        expiry = None if columns is None else expiry_of(columns)
+        if expiry is not None:
+            live.add_expiry(expiry, rows.offsets)
+        live.add(rows.family, rows.keys, rows.offsets)
+
+
+def add_earlier_keys(live: LiveKeys, window: Sequence[WholeBatch], rules: CleaningRules) -> None:
+    """Of batches that were cleaned before. Raises ValueError for what is no batch."""
+    for rows, _ in _keyed_parts(window, rules):
+        live.add_earlier(rows.family, rows.keys, rows.offsets)
+
+
+def _keyed_parts(
+    window: Sequence[WholeBatch], rules: CleaningRules
+) -> Iterator[tuple[KeyedRecords, pa.RecordBatch | None]]:
+    """The records that readers are given, those of a columnar batch with its columns."""
     data = [stored for stored in window if rules.is_data(stored.header)]
     for part in _parts(data):
-        if part[0].header.columnar:
-            rows, columns, _ = _keyed_columns(part[0])
-            expiry = expiry_of(columns)
-            if expiry is not None and rows is not None:
-                live.add_expiry(expiry, rows.offsets)
-        else:
-            rows = _keyed_rows(part)
+        if not part[0].header.columnar:
+            yield _keyed_rows(part), None
+            continue
+        rows, columns, _ = _keyed_columns(part[0])
         if rows is not None:
-            live.add(rows.family, rows.keys, rows.offsets)
+            yield rows, columns
 
 
 def clean(live: LiveKeys, window: Sequence[WholeBatch], rules: CleaningRules) -> Iterator[EncodedBatch]:
@@ -137,7 +151,7 @@ def _nothing_left(stored: WholeBatch, rules: CleaningRules) -> Iterable[EncodedB
 def _kept(live: LiveKeys, rows: KeyedRecords, rules: CleaningRules) -> Flags:
     outdated = rows.tombstones & (rows.offsets < rules.removable_below)
     outdated |= rows.offsets < rules.snapshot.log_start_offset
-    return ~(outdated | live.superseded(rows.family, rows.keys, rows.offsets))
+    return ~(outdated | live.superseded(rows.offsets))
 
 
 def _keyed_rows(part: Sequence[WholeBatch]) -> KeyedRecords:

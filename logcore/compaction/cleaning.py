@@ -1,8 +1,9 @@
 """Compaction of one partition: the latest record of each key stays, and every record its offset.
 
-Two passes over the segments that are not written to any more. The first finds the last record of each key in those
-that were not cleaned yet; the second writes the segments anew, as few as they fill. Only what is decided is looked at:
-nothing from the last stable offset on. `segment_swap.py` puts the new files in the place of the old ones.
+Three passes over the segments that are not written to any more. The first finds the last record of each key in those
+that were not cleaned yet, the second what these outdate in the others; the third writes all of them anew, as few as
+they fill. Only what is decided is looked at: nothing from the last stable offset on. `segment_swap.py` puts the new
+files in the place of the old ones.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..storage.partition_keeping import KeptPartition, PartitionSnapshot
 from ..storage.partition_state import scan
 from ..storage.segment import Segment
 from ..topic_settings import TopicSettings
-from .batch_cleaning import CleaningRules, WholeBatch, add_keys, clean
+from .batch_cleaning import CleaningRules, WholeBatch, add_earlier_keys, add_keys, clean
 from .cleaned_segment import CleanedSegment
 from .live_keys import LiveKeys
 
@@ -97,6 +98,12 @@ def _pass(
     work = [each for each in sealed if each.end_offset <= end_offset]
     if not work:
         return None
+    for each in work:
+        if each.end_offset <= snapshot.cleaning.cleaned_to and live.bytes:
+            for window in _windows(each):
+                _checked(each, lambda window=window: add_earlier_keys(live, window, rules))
+                pause()
+    live.settle_earlier()
     rewriting = _Rewriting(partition, live, rules, settings, pause)
     if not all(rewriting.take(each) for each in work) or not rewriting.finish():
         return None
