@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,6 +38,7 @@ from .replication.machine import BROKER, NodeId
 from .replication.replica.replica_messages import PartitionId, Problem, Refused
 from .replication.shards.coordination_messages import ForEveryShard
 from .replication.shards.transaction_messages import DescribedTransaction, ListTransactions
+from .replication.topic_ids import id_bytes
 from .topic_rules import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 
 _NODE: Final = NodeId(1)
@@ -69,6 +71,10 @@ class Log(NodeLog):
 
     def topic(self, name: str) -> Topic | None:
         return self._known().topic(name)
+
+    def topic_id(self, name: str) -> uuid.UUID | None:
+        known = self._known().node.image.topic_ids.get(name)
+        return None if known is None else uuid.UUID(bytes=id_bytes(known))
 
     def partition_count(self, topic: str) -> int:
         found = self._known().topic(topic)

@@ -199,7 +199,7 @@ class Turns:
             waiting = [(each, each.due) for each in self._entries.values() if each.state is _State.WAITING]
         began = time.monotonic()
         ends: dict[TopicPartition, int | None] = {}
-        found = [(entry, due) for entry, due in waiting if self._is_due(due, ends)]
+        found = [(entry, due) for entry, due in waiting if self._is_due(due, ends, or_shorter=True)]
         with self._changed:
             now = time.monotonic()
             self._looking, self._look_from_s = False, now + _LOOK_SHARE * (now - began)
@@ -211,8 +211,10 @@ class Turns:
         if claimed:
             self._take_turns(claimed[0])
 
-    def _is_due(self, due: Due, ends: dict[TopicPartition, int | None]) -> bool:
-        """`ends`: those that were asked for already; None where the log has no answer: the query finds out why."""
+    def _is_due(self, due: Due, ends: dict[TopicPartition, int | None], *, or_shorter: bool = False) -> bool:
+        """`ends`: those that were asked for already; None where the log has no answer: the query finds out why.
+        `or_shorter`: also where a partition ends before the position, as one of a topic that was created again. The
+        query finds out, too; where it may wait again, this is for who looks now and then only."""
         for at, position in due.positions.items():
             if at not in ends:
                 try:
@@ -220,7 +222,7 @@ class Turns:
                 except Exception:
                     ends[at] = None
             end = ends[at]
-            if end is None or end > position:
+            if end is None or end > position or (or_shorter and end < position):
                 return True
         return False
 

@@ -1,8 +1,8 @@
-"""Whether a topic is still the one whose positions are known, on logs where others delete topics and create them again.
+"""Whether a topic is still the one whose positions are known: others may delete it and create it again.
 
-A log of our own forgets the positions of a topic that is deleted. Elsewhere a position may outlive its topic, and in
-the new topic of the name it would pass over records. Ids never come back: records that were fetched before a look at
-the id are of the topic that had it all the time.
+The log forgets the positions of a topic that is deleted, but who reads it has some in memory, and in the new topic of
+the name it would pass over records. Ids never come back: records that were fetched before a look at the id are of the
+topic that had it all the time.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from ..errors import PositionLost
 
 
 class SameTopic:
-    """State: the id of the topic when this was made; None where nobody else touches topics, or there is no id."""
+    """State: the id of the topic when this was made; None where there is no id."""
 
     def __init__(self, log: LogClient, topic: str) -> None:
         self._log, self._topic = log, topic
-        self._id = log.topic_id(topic) if log.capabilities.shared else None
+        self._id = log.topic_id(topic)
 
     def check(self) -> None:
         """After a fetch, and before what it brought is used. Raises `PositionLost`."""

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...logcore.client import Fetched, LogClient, TopicPartition
+from ...logcore.errors import OffsetOutOfRange
 from ...planner.steps.source import Source
 from ..formats.wire import SchemaLookup
 from ..operators.columns import flat
@@ -182,7 +183,12 @@ class TopicFeed:
         """Fetches and decodes; what was decoded, and what is to be fetched again. In: lanes, and where to stop."""
         runs: list[_Run] = []
         byte_count = 0
-        for (lane, end), fetched in zip(due, self._fetched([lane for lane, _ in due], max_bytes), strict=True):
+        try:
+            answers = self._fetched([lane for lane, _ in due], max_bytes)
+        except OffsetOutOfRange:
+            self._same.check()
+            raise
+        for (lane, end), fetched in zip(due, answers, strict=True):
             records, size = lane.records(fetched, end)
             runs += [_Run(lane, each) for each in records]
             byte_count += size

@@ -155,6 +155,24 @@ def test_the_status_of_a_query_whose_source_is_gone_says_so(
     assert status.lag == {}
 
 
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_a_query_does_not_take_a_topic_that_was_created_again_for_the_one_that_it_reads(
+    client: LogClient, executor: DuckDBExecutor, count: int
+) -> None:
+    executor.start(query(filter_plan()))
+    records(client, 1, 2, 3)
+    eventually(lambda: len(read_all(client, "filtered")) == 3)
+    executor.pause("FILTER_1")
+    client.delete_topic("input")
+    client.create_topic("input", 1)
+    records(client, *range(count))
+    executor.resume("FILTER_1")
+    eventually(lambda: executor.status("FILTER_1").state == "ERROR")
+    assert "created again" in (executor.status("FILTER_1").error or "")
+    executor.resume("FILTER_1")
+    eventually(lambda: len(read_all(client, "filtered")) == 3 + count)
+
+
 def test_a_query_that_another_executor_took_over_stops(
     client: LogClient, tmp_path: Path, executor: DuckDBExecutor
 ) -> None:

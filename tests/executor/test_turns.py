@@ -109,6 +109,21 @@ def test_a_query_whose_topic_is_gone_gets_its_turn(
     assert query.had(2)
 
 
+def test_a_query_that_is_behind_the_end_of_a_topic_that_was_created_again_gets_its_turn(
+    client: LogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.01)
+    client.append("input", 1, rows([("a", None, 1)]))
+    turns = Turns(client, WorkPool(1))
+    query = Query(Due({TopicPartition("input", 1): 1}), WHEN_WOKEN)
+    turns.wake(query)
+    assert query.had(1) and not query.had(2, 0.1)
+    client.delete_topic("input")
+    client.create_topic("input", 2)
+    assert query.had(2)
+    turns.close()
+
+
 def test_a_time_comes(turns: Turns) -> None:
     began = time.monotonic()
     query = Query(Due(at_s=began + 0.2), WHEN_WOKEN)
