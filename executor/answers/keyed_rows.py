@@ -6,6 +6,7 @@ once it is more than what lives.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from ...logcore.client import LogClient, TopicPartition
+from ...logcore.client import LogClient, Offsets, TopicPartition
 from ...planner.source_info import SourceInfo
 from ...sql.functions.java.calendar_days import python_values
 from ..sources.source_reader import ReadBatch, SourceReader
@@ -27,52 +28,77 @@ _BATCHES_MAX: Final = 500
 _ROW_BITS: Final = 32
 _ROW_MASK: Final = (1 << _ROW_BITS) - 1
 
+Bounds = Mapping[TopicPartition, Offsets]
+"""Where each partition begins and ends."""
+
 
 class TooManyKeys(Exception):
     """The table is too large to be kept like this."""
 
 
 class KeyedTable:
-    """A table with one key column and no window, from its topic. Methods may be called from any thread."""
+    """A table with one key column and no window, from its topic. What the topic's retention has dropped is not there.
+    Methods may be called from any thread. `topic_id`: of the topic that this is read from."""
 
     def __init__(self, source: SourceInfo, client: LogClient) -> None:
         self._client = client
         self._source = source_step(source)
         self._left_out = LeftOut(client, f"pull_{source.name}")
         self._guard = threading.Lock()
+        self.topic_id = client.topic_id(source.topic)
         # The batches, and the number of the batch and the row of each key. Read without the guard: a batch is there
         # before a key is in it, and both are replaced together.
         self._kept: tuple[list[pa.Table], dict[Any, int]] = ([], {})
         self._row_count = 0  # of all batches
         partitions = range(client.partition_count(source.topic))
-        self._read = {
+        self._starts = {
             TopicPartition(source.topic, at): client.offsets(source.topic, at).log_start_offset for at in partitions
         }
-        self._reader = SourceReader(client, [self._source], self._read, time_order=False)
+        self._read = dict(self._starts)
+        self._reader = self._reader_from(self._read)
 
     def __len__(self) -> int:
         return len(self._kept[1])
 
-    def ends(self) -> dict[TopicPartition, int]:
-        """What is committed now."""
-        return {at: self._client.offsets(at.topic, at.partition).last_stable_offset for at in self._read}
+    def bounds(self) -> dict[TopicPartition, Offsets]:
+        """What is there now."""
+        return {at: self._client.offsets(at.topic, at.partition) for at in self._read}
 
-    def has_read(self, ends: Mapping[TopicPartition, int]) -> bool:
-        return all(self._read[at] >= end for at, end in ends.items())
+    def has_read(self, bounds: Bounds) -> bool:
+        """Whether that is what is here."""
+        return all(
+            self._read[at] >= found.last_stable_offset and self._starts[at] >= found.log_start_offset
+            for at, found in bounds.items()
+        )
 
-    def catch_up(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Reads to these offsets, unless somebody else did. Raises `TooManyKeys`."""
+    def catch_up(self, bounds: Bounds) -> None:
+        """Reads what is committed there, unless somebody else did. Raises `TooManyKeys`."""
         with self._guard:
-            while not self.has_read(ends):
+            self._pass_over_dropped(bounds)
+            ends = {at: found.last_stable_offset for at, found in bounds.items()}
+            while any(self._read[at] < end for at, end in ends.items()):
                 batch = self._reader.read(_BATCH_BYTES, ends)
                 if batch is not None:
                     self._take_in(batch)
                 self._read = self._reader.fetch_positions
+            if any(self._starts[at] < found.log_start_offset for at, found in bounds.items()):
+                self._starts = {at: max(self._starts[at], found.log_start_offset) for at, found in bounds.items()}
+                self._leave_out_dead()
             if len(self) > KEYS_MAX:
                 raise TooManyKeys
 
+    def _pass_over_dropped(self, bounds: Bounds) -> None:
+        """What was dropped before it was read cannot be read."""
+        if any(self._read[at] < found.log_start_offset for at, found in bounds.items()):
+            self._read = {at: max(self._read[at], found.log_start_offset) for at, found in bounds.items()}
+            self._reader = self._reader_from(self._read)
+
+    def _reader_from(self, positions: Mapping[TopicPartition, int]) -> SourceReader:
+        return SourceReader(self._client, [self._source], positions, time_order=False)
+
     def find(self, key: object, columns: tuple[str, ...]) -> tuple[Any, ...] | None:
-        """The columns of the key's row; None where it has none. Waits for nobody: the row may be newer than `ends`."""
+        """The columns of the key's row; None where it has none. Waits for nobody: the row may be newer than what was
+        asked for."""
         batches, places = self._kept
         place = places.get(key)
         if place is None:
@@ -99,9 +125,16 @@ class KeyedTable:
             self._leave_out_dead()
 
     def _leave_out_dead(self) -> None:
+        """Rows that were replaced, and those of records that are gone."""
         batches, places = self._kept
+        if not batches:
+            return
         at = np.fromiter(places.values(), np.int64, len(places))
         begins = np.cumsum([0, *(batch.num_rows for batch in batches)])
         living = pa.concat_tables(batches).take(pa.array(begins[at >> _ROW_BITS] + (at & _ROW_MASK))).combine_chunks()
+        starts = np.array([self._starts[lane] for lane in sorted(self._starts)], np.int64)
+        there = living["_offset"].to_numpy() >= starts[living["_rowpartition"].to_numpy()]
+        living = living.filter(pa.array(there))
         self._row_count = living.num_rows
-        self._kept = ([living], dict(zip(places, range(len(places)), strict=True)))
+        keys = itertools.compress(places, there.tolist())
+        self._kept = ([living], dict(zip(keys, range(living.num_rows), strict=True)))

@@ -30,6 +30,7 @@ class Materialization:
 
     In: `timestamp`: the source's TIMESTAMP column as an expression over the row's columns, where it has one.
     `query_id`: who asks first; what cannot be read is traced under this name. `left_out`: how many records that is.
+    `topic_id`: of the topic that this is read from.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Materialization:
         query_id: str = "",
     ) -> None:
         self._client = client
+        self.topic_id = client.topic_id(source.topic)
         self._left_out = LeftOut(client, query_id or f"pull_{source.name}")
         self._source = source_step(source, timestamp)
         self._guard = threading.Lock()
@@ -63,6 +65,7 @@ class Materialization:
         with self._held(deadline):
             offsets = {at: self._client.offsets(*at) for at in self._reader.fetch_positions}
             ends = {at: found.last_stable_offset for at, found in offsets.items()}
+            self._pass_over_dropped({at: found.log_start_offset for at, found in offsets.items()})
             while any(self._reader.fetch_positions[at] < end for at, end in ends.items()):
                 if deadline is not None:
                     deadline.check()
@@ -116,6 +119,13 @@ class Materialization:
 
     def _reader_behind_contained(self) -> SourceReader:
         return SourceReader(self._client, [self._source], self._contained, time_order=False)
+
+    def _pass_over_dropped(self, starts: Mapping[TopicPartition, int]) -> None:
+        """What was dropped before it was read cannot be read."""
+        read = self._reader.fetch_positions
+        if any(read[at] < start for at, start in starts.items()):
+            self._contained = {at: max(read[at], start) for at, start in starts.items()}
+            self._reader = self._reader_behind_contained()
 
     def _take_in(self, batch: ReadBatch) -> None:
         changes = batch.inputs[self._source.id]

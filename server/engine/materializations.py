@@ -106,6 +106,9 @@ class Materializations:
         with self._guard:
             self._forget_dropped(catalog)
             entry = self._by_name.get(source.name)
+            if entry is not None and entry.materialization.topic_id != self._log.topic_id(source.topic):
+                self._drop(source.name)  # the topic was deleted, and maybe created again
+                entry = None
             if entry is None:
                 made = Materialization(source, self._log, settings, timestamp=timestamp, query_id=query_id)
                 entry = self._by_name[source.name] = _Entry(

@@ -72,7 +72,7 @@ class Lookup:
 
     def catch_up(self) -> None:
         """Takes in everything that is committed at the moment of the call. Raises `TooManyKeys`."""
-        self.rows.catch_up(self.rows.ends())
+        self.rows.catch_up(self.rows.bounds())
 
     def values(self) -> tuple[Any, ...] | None:
         """Of the row, as Arrow gives them."""
@@ -154,7 +154,8 @@ class Lookups:
 
     def _rows(self, source: SourceInfo) -> KeyedTable:
         table = self._tables.get(source.name)
-        if table is None or table.source is not source:
+        topic_id = self._log.topic_id(source.topic)  # another one where the topic was created again
+        if table is None or table.source is not source or table.rows.topic_id != topic_id:
             with self._guard:
                 table = self._tables[source.name] = _Table(source, KeyedTable(source, self._log), 0.0)
         table.used_at = time.monotonic()

@@ -60,8 +60,8 @@ class LookedUp:
     async def is_current(self, found: Lookup) -> bool:
         """Waits until all is read that is committed now: for who reads already, and once more if that is not enough.
         False where the table is too large for this."""
-        ends = found.rows.ends()
-        while not found.rows.has_read(ends):
+        bounds = found.rows.bounds()
+        while not found.rows.has_read(bounds):
             task = self._catching_up.get(found.rows)
             if task is None or task.done():
                 update = self._context.workers.run(lambda: self._context.engine.update_lookup(found))

@@ -10,6 +10,7 @@ import pytest
 from hand_plans import INPUT, JSON, KAFKA, rows
 
 from millstream.executor.answers import relation
+from millstream.executor.answers.keyed_rows import KeyedTable
 from millstream.executor.answers.materialization import Materialization
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
@@ -107,6 +108,36 @@ def test_rows_that_retention_has_dropped_are_gone_for_everybody(client: LogClien
         {"k0": "a", "v0": 3},
         {"k0": "c", "v0": 4},
     ]
+
+
+@pytest.mark.parametrize("kind", ["TABLE", "STREAM"])
+def test_what_retention_drops_before_it_is_read_is_passed_over(client: LogClient, kind: str) -> None:
+    kept = Materialization(source(kind), client)
+    for number, key in enumerate("abcdef"):
+        append(client, key, number)
+        if number == 1:
+            kept.catch_up()
+    client.delete_records("input", 0, 4)
+    kept.catch_up()
+    assert kept.query("SELECT k0 FROM source ORDER BY k0").column(0).to_pylist() == ["e", "f"]
+
+
+@pytest.mark.parametrize("read_before", [0, 2, 4, 6])
+def test_rows_that_retention_has_dropped_are_not_found_by_key(client: LogClient, read_before: int) -> None:
+    table = KeyedTable(source("TABLE"), client)
+    for number, key in enumerate("abcdea"):
+        if number == read_before:
+            table.catch_up(table.bounds())
+        append(client, key, number)
+    if read_before == 6:
+        table.catch_up(table.bounds())
+    client.delete_records("input", 0, 3)
+    table.catch_up(table.bounds())
+    found = {key: row[0] for key in "abcde" if (row := table.find(key, ("v0",)))}
+    assert found == {"a": 5, "d": 3, "e": 4}
+    append(client, "b", 6)
+    table.catch_up(table.bounds())
+    assert table.find("b", ("v0",)) == (6,)
 
 
 def test_the_room_of_replaced_rows_is_used_again(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,3 +174,25 @@ def test_a_looked_up_date_may_be_later_than_pythons(http: httpx.Client, looked_u
     answers = [rows(http, f"SELECT day FROM last_day WHERE id = {key};") for key in (1, 2, 1)]
     assert answers == [[["+10183-09-21"]], [["1970-01-01"]], [["+10183-09-21"]]]
     assert looked_up
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_a_topic_that_was_created_again_is_another_one(
+    http: httpx.Client, service: Service, looked_up: list[str], count: int
+) -> None:
+    ddl = """
+    CREATE STREAM into_again (id INT KEY, n INT) WITH (kafka_topic='again', value_format='JSON', partitions=1);
+    CREATE SOURCE TABLE again (id INT PRIMARY KEY, n INT) WITH (kafka_topic='again', value_format='JSON');
+    """
+    body = {"ksql": ddl + "".join(f"INSERT INTO into_again VALUES ({i}, 1);" for i in range(3))}
+    assert http.post("/ksql", json=body).status_code == 200
+    for _ in range(2):
+        assert rows(http, "SELECT n FROM again WHERE id = 0;") == [[1]]
+    service.engine.log.delete_topic("again")
+    service.engine.log.create_topic("again", 1)
+    inserts = "".join(f"INSERT INTO into_again VALUES ({i}, 2);" for i in range(1, count + 1))
+    assert http.post("/ksql", json={"ksql": inserts}).status_code == 200
+    assert [rows(http, f"SELECT n FROM again WHERE id = {i};") for i in range(2)] == [[], [[2]]]
+    assert sorted(rows(http, "SELECT id, n FROM again;")) == [[i, 2] for i in range(1, count + 1)]
+    assert len(looked_up) == 3
+    http.post("/ksql", json={"ksql": "DROP TABLE again; DROP STREAM into_again DELETE TOPIC;"})
