@@ -134,8 +134,8 @@ class Materialization:
         except BaseException:  # an interrupt, say: the reader is past these rows, the relation is not
             self._reader = self._reader_behind_contained()
             raise
+        self._contained = batch.positions  # before all that may be interrupted: these rows must not be taken in again
         self._laid_aside.clear()
-        self._contained = batch.positions
         self._left_out.note(batch.errors)
         self._relation.compact()  # not before: what is read again after an interrupt must not be there already
 

@@ -12,6 +12,7 @@ from hand_plans import INPUT, JSON, KAFKA, rows
 from millstream.executor.answers import relation
 from millstream.executor.answers.keyed_rows import KeyedTable
 from millstream.executor.answers.materialization import Materialization
+from millstream.executor.state.laid_aside import LaidAside
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
 from millstream.planner.source_info import SourceInfo
@@ -120,6 +121,28 @@ def test_what_retention_drops_before_it_is_read_is_passed_over(client: LogClient
     client.delete_records("input", 0, 4)
     kept.catch_up()
     assert kept.query("SELECT k0 FROM source ORDER BY k0").column(0).to_pylist() == ["e", "f"]
+
+
+def test_an_interrupt_after_rows_were_taken_in_does_not_take_them_in_again(
+    client: LogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Materialization(source("STREAM"), client)
+
+    def interrupted(_: LaidAside) -> None:
+        raise duckdb.InterruptException
+
+    append(client, "a", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(LaidAside, "clear", interrupted)
+        with pytest.raises(duckdb.InterruptException):
+            found.catch_up()
+    append(client, "b", 2)
+    with monkeypatch.context() as patched:
+        patched.setitem(found._relation._columns, "no_such_column", True)
+        with pytest.raises(duckdb.Error):
+            found.catch_up()
+    found.catch_up()
+    assert found.query("SELECT k0 FROM source ORDER BY k0").column(0).to_pylist() == ["a", "b"]
 
 
 @pytest.mark.parametrize("read_before", [0, 2, 4, 6])
