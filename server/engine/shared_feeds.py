@@ -192,12 +192,12 @@ class _Feed:
         self._computing = False
 
     def join(self, sink: ClientSink, begin: Offsets) -> Offsets | None:
-        """From where on it gets rows; None where the feed is over, or computes one batch for long."""
+        """From where on it gets rows; None where the feed is over, computes one batch for long, or is far behind: it
+        would give rows from before `begin`."""
         if not self._guard.acquire(timeout=_JOIN_S):
             return None
         try:
-            self._guard.wait_for(lambda: self._over or self._is_at(begin), _JOIN_S)
-            if self._over:
+            if not self._guard.wait_for(lambda: self._over or self._is_at(begin), _JOIN_S) or self._over:
                 return None
             self._sinks[sink] = None
             self._joined_once = True
