@@ -56,6 +56,7 @@ class KeyedTable:
         }
         self._read = dict(self._starts)
         self._reader = self._reader_from(self._read)
+        self._reader_is_past = False  # what was read
 
     def __len__(self) -> int:
         return len(self._kept[1])
@@ -74,18 +75,28 @@ class KeyedTable:
     def catch_up(self, bounds: Bounds) -> None:
         """Reads what is committed there, unless somebody else did. Raises `TooManyKeys`."""
         with self._guard:
+            if self._reader_is_past:
+                self._reader = self._reader_from(self._read)
+                self._reader_is_past = False
             self._pass_over_dropped(bounds)
             ends = {at: found.last_stable_offset for at, found in bounds.items()}
             while any(self._read[at] < end for at, end in ends.items()):
-                batch = self._reader.read(_BATCH_BYTES, ends)
-                if batch is not None:
-                    self._take_in(batch)
-                self._read = self._reader.fetch_positions
+                self._take_in_next(ends)
             if any(self._starts[at] < found.log_start_offset for at, found in bounds.items()):
                 self._starts = {at: max(self._starts[at], found.log_start_offset) for at, found in bounds.items()}
                 self._leave_out_dead()
             if len(self) > KEYS_MAX:
                 raise TooManyKeys
+
+    def _take_in_next(self, ends: Mapping[TopicPartition, int]) -> None:
+        try:
+            batch = self._reader.read(_BATCH_BYTES, ends)
+            if batch is not None:
+                self._take_in(batch)
+        except BaseException:  # memory is short, say: the reader is past these rows, and they are not here
+            self._reader_is_past = True
+            raise
+        self._read = self._reader.fetch_positions
 
     def _pass_over_dropped(self, bounds: Bounds) -> None:
         """What was dropped before it was read cannot be read."""

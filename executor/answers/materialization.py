@@ -13,7 +13,7 @@ from ...planner.source_info import SourceInfo
 from ...planner.specs import SqlExpression
 from ...planner.steps.source import Source
 from ...sql.functions.catalog import register_udfs
-from ..sources.source_reader import ReadBatch, SourceReader
+from ..sources.source_reader import SourceReader
 from ..state.connection import EngineSettings, lock, open_connection
 from ..state.laid_aside import LaidAside
 from .left_out import LeftOut
@@ -58,20 +58,22 @@ class Materialization:
             for partition in range(client.partition_count(source.topic))
         }
         self._reader = self._reader_behind_contained()
+        self._reader_is_past = False  # what is contained
 
     def catch_up(self, deadline: Deadline | None = None) -> None:
         """Takes in everything that is committed at the moment of the call. After an error the next call goes on.
         Raises `PullLimitExceeded` once the deadline has passed."""
         with self._held(deadline):
+            if self._reader_is_past:
+                self._reader = self._reader_behind_contained()
+                self._reader_is_past = False
             offsets = {at: self._client.offsets(*at) for at in self._reader.fetch_positions}
             ends = {at: found.last_stable_offset for at, found in offsets.items()}
             self._pass_over_dropped({at: found.log_start_offset for at, found in offsets.items()})
             while any(self._reader.fetch_positions[at] < end for at, end in ends.items()):
                 if deadline is not None:
                     deadline.check()
-                batch = self._reader.read(MAX_BATCH_BYTES, ends)
-                if batch is not None:
-                    self._take_in(batch)
+                self._take_in_next(ends)
             for at, found in offsets.items():
                 self._relation.forget_before(at.partition, found.log_start_offset)
             self._relation.compact()
@@ -127,13 +129,16 @@ class Materialization:
             self._contained = {at: max(read[at], start) for at, start in starts.items()}
             self._reader = self._reader_behind_contained()
 
-    def _take_in(self, batch: ReadBatch) -> None:
-        changes = batch.inputs[self._source.id]
+    def _take_in_next(self, ends: Mapping[TopicPartition, int]) -> None:
         try:
-            self._relation.apply(changes)
+            batch = self._reader.read(MAX_BATCH_BYTES, ends)
+            if batch is not None:
+                self._relation.apply(batch.inputs[self._source.id])
         except BaseException:  # an interrupt, say: the reader is past these rows, the relation is not
-            self._reader = self._reader_behind_contained()
+            self._reader_is_past = True
             raise
+        if batch is None:
+            return
         self._contained = batch.positions  # before all that may be interrupted: these rows must not be taken in again
         self._laid_aside.clear()
         self._left_out.note(batch.errors)

@@ -12,6 +12,7 @@ from hand_plans import INPUT, JSON, KAFKA, rows
 from millstream.executor.answers import relation
 from millstream.executor.answers.keyed_rows import KeyedTable
 from millstream.executor.answers.materialization import Materialization
+from millstream.executor.sources.source_decoder import SourceDecoder
 from millstream.executor.state.laid_aside import LaidAside
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
@@ -143,6 +144,27 @@ def test_an_interrupt_after_rows_were_taken_in_does_not_take_them_in_again(
             found.catch_up()
     found.catch_up()
     assert found.query("SELECT k0 FROM source ORDER BY k0").column(0).to_pylist() == ["a", "b"]
+
+
+def test_rows_that_could_not_be_decoded_for_a_while_are_decoded_later(
+    client: LogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanned, looked_up = Materialization(source("STREAM"), client), KeyedTable(source("TABLE"), client)
+    append(client, "a", 1)
+
+    def short_of_memory(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SourceDecoder, "decode", short_of_memory)
+        for catch_up in (scanned.catch_up, lambda: looked_up.catch_up(looked_up.bounds())):
+            with pytest.raises(MemoryError):
+                catch_up()
+    append(client, "b", 2)
+    scanned.catch_up()
+    looked_up.catch_up(looked_up.bounds())
+    assert scanned.query("SELECT k0 FROM source ORDER BY k0").column(0).to_pylist() == ["a", "b"]
+    assert [looked_up.find(key, ("v0",)) for key in "ab"] == [(1,), (2,)]
 
 
 @pytest.mark.parametrize("read_before", [0, 2, 4, 6])
