@@ -92,7 +92,7 @@ class SourceRows:
 
     def _changes(self, lane: TopicPartition, start: int, end: int) -> Iterator[ChangeBatch]:
         source = self._reading.source
-        reader = SourceReader(self._log, [source], {lane: start}, time_order=False, schemas=self._schemas)
+        reader = SourceReader(self._log, [source], {lane: start}, time_order=False, schemas=self._schemas, short=True)
         while reader.fetch_positions[lane] < end:
             batch = reader.read(READ_BYTES, {lane: end})
             if batch is not None:

@@ -12,11 +12,14 @@ from ..errors import PositionLost
 
 
 class SameTopic:
-    """State: the id of the topic when this was made; None where there is no id."""
+    """In: `short`: the positions were named a moment ago, and are read to the next one only. Then a log that nobody
+    else shares is not asked: to ask it from another process costs as much as a small fetch.
 
-    def __init__(self, log: LogClient, topic: str) -> None:
+    State: the id of the topic when this was made; None where there is no id, or nobody asks for it."""
+
+    def __init__(self, log: LogClient, topic: str, *, short: bool = False) -> None:
         self._log, self._topic = log, topic
-        self._id = log.topic_id(topic)
+        self._id = None if short and not log.capabilities.shared else log.topic_id(topic)
 
     def check(self) -> None:
         """After a fetch, and before what it brought is used. Raises `PositionLost`."""

@@ -108,9 +108,7 @@ class SharedReading:
                 circle.decoders = (columns, made)
             return circle.decoders
 
-    def find(
-        self, reader: SharedReader, partition: int, position: int, max_bytes: int
-    ) -> tuple[list[LanePiece], int]:
+    def find(self, reader: SharedReader, partition: int, position: int, max_bytes: int) -> tuple[list[LanePiece], int]:
         """The records from the position on without a gap, of about so many bytes, and where they end."""
         found: list[LanePiece] = []
         with self._guard:

@@ -89,7 +89,7 @@ class SourceReader:
 
     In: `positions` names every partition to read. `time_order`: merge partitions by time (else partition by partition,
     which is cheaper and right where partitions never meet). `shared`: what other queries have read. `schemas`: of the
-    registry, for who may not read its topic.
+    registry, for who may not read its topic. `short`: it lives for one stretch of records, as in a task of Spark.
     """
 
     def __init__(
@@ -101,6 +101,7 @@ class SourceReader:
         time_order: bool = True,
         shared: SharedReading | None = None,
         schemas: SchemaLookup | None = None,
+        short: bool = False,
     ) -> None:
         self._time_order = time_order
         topics = topics_in_order(sources)
@@ -112,6 +113,7 @@ class SourceReader:
                 {at.partition: offset for at, offset in sorted(positions.items()) if at.topic == topic},
                 shared,
                 schemas,
+                short,
             )
             for topic in topics
         ]

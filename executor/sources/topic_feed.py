@@ -52,7 +52,7 @@ class TopicFeed:
     """Reads one topic from the given positions on.
 
     `sources` are the steps that read it; a self-join has two. `shared`: what other queries have read of it. `schemas`:
-    in the place of those in the log. Not for several threads at once.
+    in the place of those in the log. `short`: as `SameTopic` has it. Not for several threads at once.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class TopicFeed:
         positions: Mapping[int, int],
         shared: SharedReading | None = None,
         schemas: SchemaLookup | None = None,
+        short: bool = False,
     ) -> None:
         self._log = log
         self.topic = topic
@@ -70,7 +71,7 @@ class TopicFeed:
         lookup = schemas or SchemasTopic(log).schema
         self._decoders = tuple(SourceDecoder(source, lookup) for source in sources)
         self.lanes = tuple(Lane(partition, position) for partition, position in positions.items())
-        self._same = SameTopic(log, topic)
+        self._same = SameTopic(log, topic, short=short)
         self._shared = None if shared is None else shared.join(topic, sources, positions)
         self._clean = True  # the last records that were decoded had few errors
         self._is_large = False  # the last fetch was, or that of its first lanes

@@ -85,7 +85,7 @@ class StageOne:
         (first, *_) = (each for each in tables_first(self._stages.plan.sources()) if each.topic == topic)
         if all(source.id != first.id for source in sources):
             sources = [times_only(first), *sources]
-        return SourceReader(self._log, sources, {lane_range.lane: lane_range.start}, time_order=False)
+        return SourceReader(self._log, sources, {lane_range.lane: lane_range.start}, time_order=False, short=True)
 
     def _not_counted_again(self, batch: ReadBatch, before: Sequence[Source], lane_range: LaneRange) -> ReadBatch:
         """The batch without what the sources of another subplan count and report for the same records."""
