@@ -270,9 +270,13 @@ class QueryRuntime:
             self._take_over,
             self._open_database,
         )
+        try:
+            self._reader = self._reader_from(recovered.positions)
+        except BaseException as error:  # nobody else would close it, and a state file that is open is not opened again
+            recovered.state.close(error)
+            raise
         self._positions, self._passed = dict(recovered.positions), {}
         self._gave_nothing_since_s = math.inf
-        self._reader = self._reader_from(recovered.positions)
         self._recovered = recovered
 
     def _reader_from(self, positions: Mapping[TopicPartition, int]) -> SourceReader:

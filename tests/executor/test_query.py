@@ -22,7 +22,7 @@ from millstream.executor.queries.query_log import offset_group
 from millstream.executor.state import state_commits
 from millstream.executor.state.state_commits import StateCommits
 from millstream.logcore.client import ColumnarRecords, FetchedColumns, LogClient, TopicPartition
-from millstream.logcore.errors import ProducerFenced
+from millstream.logcore.errors import LogUnavailable, ProducerFenced
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import open_log
 from millstream.planner.physical import PhysicalPlan
@@ -105,6 +105,26 @@ def test_a_query_is_not_behind_where_nothing_is_left_but_an_aborted_transaction(
     runtime.close()
     client.append("input", 0, rows([("a", value(5), 20)]))
     run(count_plan(), client)
+    assert values(client, "counts") == [{"N": 1, "S": 1}, {"N": 2, "S": 6}]
+
+
+def test_a_start_that_fails_after_the_state_was_opened_leaves_it_to_the_next_one(
+    client: LogClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.append("input", 0, rows([("a", value(1), 10)]))
+    run(count_plan(), client, tmp_path / "state")
+    before = list((tmp_path / "state").glob("state-*.duckdb"))
+
+    def unavailable(*_: object, **__: object) -> None:
+        raise LogUnavailable("the log is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(QueryRuntime, "_reader_from", unavailable)
+        with pytest.raises(LogUnavailable):
+            QueryRuntime(count_plan(), client, tmp_path / "state")
+    client.append("input", 0, rows([("a", value(5), 20)]))
+    run(count_plan(), client, tmp_path / "state")
+    assert list((tmp_path / "state").glob("state-*.duckdb")) == before
     assert values(client, "counts") == [{"N": 1, "S": 1}, {"N": 2, "S": 6}]
 
 
