@@ -216,11 +216,11 @@ def _decimal_arithmetic(operator: str, left: Typed, right: Typed, result: Decima
 
 
 def _concatenation(node: exp.DPipe, scope: Scope) -> Typed:
-    left, right = compile_expression(node.this, scope), compile_expression(node.expression, scope)
-    for side in (left, right):
-        if side.type not in (STRING, NULL):
-            raise TypeMismatch(f"|| joins STRINGs, not {side.type}", span=span_of(node), hint="Cast it AS STRING.")
-    return _joined(left, right)
+    """In ksqlDB `a || b` is another spelling of CONCAT(a, b): it joins BYTES too, and leaves out what is NULL."""
+    sides = _compile_all((node.this, node.expression), scope)
+    call = find_function("CONCAT", span_of(node)).resolve([side.type for side in sides], span_of(node))
+    trees = [coerced(side, wanted).tree for side, wanted in zip(sides, call.parameter_types, strict=True)]
+    return Typed(call.render(trees), call.return_type, all(side.total for side in sides))
 
 
 def _joined(left: Typed, right: Typed) -> Typed:

@@ -55,6 +55,21 @@ def test_a_value_is_in_a_list_that_has_an_equal_item_and_nothing_equals_null(exp
     assert value(expression) is expected
 
 
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("T || 'x'", "a_cx"),
+        ("T || CAST(NULL AS STRING)", "a_c"),
+        ("CAST(NULL AS STRING) || T || NULL", "a_c"),
+        ("CAST(NULL AS STRING) || CAST(NULL AS STRING)", ""),
+        ("TO_BYTES('a', 'ascii') || TO_BYTES('b', 'ascii')", b"ab"),
+        ("TO_BYTES('a', 'ascii') || NULL", b"a"),
+    ],
+)
+def test_pipes_are_another_spelling_of_concat(expression: str, expected: str | bytes) -> None:
+    assert value(expression) == expected
+
+
 @pytest.mark.parametrize("items", [8, 9])
 def test_items_that_are_computed_stand_once_beside_the_list_of_the_others(items: int) -> None:
     numbers = ", ".join(map(str, range(3, 3 + items)))
@@ -149,6 +164,7 @@ def test_in_a_lambda_an_operand_is_not_asked_once_those_before_it_have_decided(e
         ("1", True),
         ("T", True),
         ("'a' || 'b'", True),
+        ("'a' || CAST(1 / 0 AS STRING)", False),
         ("1 IN (NULL)", True),
         ("1 IN (1, 2)", True),
         ("D IN (1, 2)", True),
@@ -176,7 +192,7 @@ def test_an_expression_is_total_if_no_row_can_make_it_fail(expression: str, tota
         ("T LIKE 1", "Like condition must be between strings"),
         ("'a' + 1", "Error processing expression"),
         ("1 + 'a'", "Error processing expression"),
-        ("'a' || 1", "joins STRINGs, not INTEGER"),
+        ("'a' || 1", "Function 'concat' does not accept parameters (STRING, INTEGER)"),
         ("-T", "cannot negate"),
         ("CASE WHEN 1 = 1 THEN NULL END", "All case branches have NULL type"),
         ("CASE WHEN 1 THEN 2 END", "WHEN operand type should be boolean"),
