@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.errors import InvalidProperty, did_you_mean
@@ -78,13 +78,7 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
 
     Raises `InvalidProperty`, `FormatError`, `Unsupported`.
     """
-    known = _COMMON | _CREATE_ONLY if create else _COMMON
-    unknown = [name for name in properties if name not in known]
-    if unknown:
-        raise InvalidProperty(
-            f"Invalid config variable(s) in the WITH clause: {','.join(unknown)}",
-            hint=_ELSEWHERE.get(unknown[0]) or did_you_mean(unknown[0], known),
-        )
+    check_known(properties, _COMMON | _CREATE_ONLY if create else _COMMON)
     both = properties.get("FORMAT") is not None
     for name in ("KEY_FORMAT", "VALUE_FORMAT"):
         if both and name in properties:
@@ -113,6 +107,16 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
         cleanup_policy=_cleanup_policy(properties),
         replicas=_count(properties, "REPLICAS"),
     )
+
+
+def check_known(properties: Properties, known: Collection[str]) -> None:
+    """Raises `InvalidProperty` for a name that is none of the `known`."""
+    unknown = [name for name in properties if name not in known]
+    if unknown:
+        raise InvalidProperty(
+            f"Invalid config variable(s) in the WITH clause: {','.join(unknown)}",
+            hint=_ELSEWHERE.get(unknown[0]) or did_you_mean(unknown[0], known),
+        )
 
 
 def check_ttl(kind: str, ttl_ms: int | None) -> None:
@@ -249,7 +253,9 @@ def _boolean(properties: Properties, name: str) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
     if str(value).lower() not in ("true", "false"):
-        raise InvalidProperty(f"Invalid value {value} for configuration {name}: it takes TRUE or FALSE")
+        raise InvalidProperty(
+            f"Invalid value {value} for configuration {name}: Expected value to be either true or false"
+        )
     return says_true(value)
 
 

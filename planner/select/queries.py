@@ -17,7 +17,7 @@ from ..declarations.record_schemas import SchemaTarget, check_given_schemas, wit
 from ..declarations.sources import check_name_is_free, check_timestamp_column, default_formats
 from ..declarations.timestamps import rowtime_expression
 from ..declarations.topics import topic_config, topic_of_statement
-from ..declarations.with_properties import check_ttl, format_specs, read_properties
+from ..declarations.with_properties import check_known, check_ttl, format_specs, read_properties
 from ..expressions.conversions import coerced
 from ..expressions.scope import Scope, ScopeSource
 from ..expressions.typed import Typed
@@ -219,6 +219,7 @@ def _with_sink(
 
 
 def _insert_into(statement: InsertInto, context: PlanningContext) -> PlannedQuery:
+    check_known(statement.properties, ("QUERY_ID",))
     if statement.target not in context.catalog.sources:
         raise UnknownSource(
             f"Source `{statement.target}` does not exist.",

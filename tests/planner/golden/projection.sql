@@ -28,3 +28,5 @@ CREATE STREAM keyed_by_an_alias AS SELECT id, url AS target FROM clicks PARTITIO
 CREATE STREAM unknown_source AS SELECT nope.url FROM clicks;
 
 INSERT INTO nowhere SELECT * FROM clicks;
+
+INSERT INTO clicks WITH (value_format='JSON') SELECT * FROM clicks;

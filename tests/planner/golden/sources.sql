@@ -11,3 +11,5 @@ CREATE STREAM a (id INT KEY, v STRING) WITH (kafka_topic='a', value_format='JSON
 CREATE STREAM a (id INT KEY, id STRING) WITH (kafka_topic='a', value_format='JSON', partitions=1);
 CREATE STREAM a (id INT KEY, rowtime STRING) WITH (kafka_topic='a', value_format='JSON', partitions=1);
 CREATE STREAM a (id INT KEY, v MISSING) WITH (kafka_topic='a', value_format='JSON', partitions=1);
+
+CREATE STREAM a (id INT KEY, v STRING) WITH (kafka_topic='a', value_format='JSON', wrap_single_value='maybe', partitions=1);
