@@ -27,7 +27,10 @@ def regex_extract_all(pattern: str, text: str, group: int = 0) -> list[str | Non
 
 @by_row
 def regex_replace(text: str, pattern: str, new: str) -> str:
-    return compile_pattern(pattern).sub(replacement(pattern, new), text)
+    compiled = compile_pattern(pattern)
+    if compiled.search(text) is None:
+        return text  # Java reads the replacement when it replaces: here even a broken one does no harm
+    return compiled.sub(replacement(pattern, new), text)
 
 
 @by_row
@@ -95,6 +98,8 @@ FUNCTIONS: tuple[Function, ...] = (
         examples={
             "REGEXP_REPLACE('xabbx', 'a.b+', 'bar')": "'xbarx'",
             "REGEXP_REPLACE('k=v', '(k)=(v)', '$2=$1')": "'v=k'",
+            "REGEXP_REPLACE('abc', 'b', '$1')": "NULL",
+            "REGEXP_REPLACE('abc', 'x', '$1')": "'abc'",
             "REGEXP_REPLACE(NULL, 'a', 'b')": "NULL",
         },
     ),
