@@ -378,17 +378,21 @@ def _position(argument: exp.Expression, call: exp.Anonymous) -> int:
     return next(i for i, other in enumerate(call.expressions, 1) if other is argument)
 
 
+def _number(literal: exp.Literal) -> int | float:
+    return float(literal.this) if any(mark in literal.this for mark in ".eE") else int(literal.this)
+
+
 def _constant(argument: exp.Expression, call: exp.Anonymous) -> str | int | bool | float | None:
     node = unwrapped(argument)
     match node:
         case exp.Literal() if node.is_string:
             return node.this
         case exp.Literal():
-            return float(node.this) if any(mark in node.this for mark in ".eE") else int(node.this)
+            return _number(node)
         case exp.Boolean():
             return bool(node.this)
-        case exp.Neg() if isinstance(node.this, exp.Literal):
-            return -int(node.this.this)
+        case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return -_number(node.this)
         case exp.Null():
             return None
         case _:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millstream.errors import Span, TypeMismatch
 
-from ...types import BIGINT, DOUBLE, INTEGER, Decimal, Field, SqlType, Struct
+from ...types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, Decimal, Field, SqlType, Struct
 from .aggregate_kernels import COMPILED_FROM, GroupEvents, Ints, Kernel
 from .aggregate_values import as_physical, as_type, column_of, values_of
 
@@ -233,7 +233,7 @@ class AggregateFunction:
         if self.constants[0] <= len(constants) <= self.constants[1]:
             fold = self.make(argument_types, constants, {})
         if fold is None:
-            given = ", ".join([*map(str, argument_types), *(repr(constant) for constant in constants)])
+            given = ", ".join([*map(str, argument_types), *map(_type_name, constants)])
             raise TypeMismatch(
                 f"Function '{self.name}' does not accept parameters ({given}).",
                 span=span,
@@ -254,6 +254,21 @@ class AggregateFunction:
         fold = make(argument_types, constants, properties or {})
         assert fold is not None, f"{self.name} was planned with types it does not take"
         return fold
+
+
+def _type_name(constant: object) -> str:
+    """As ksqlDB's messages name it: by its type alone."""
+    match constant:
+        case None:
+            return "null"
+        case bool():
+            return str(BOOLEAN)
+        case int():
+            return str(INTEGER if -(2**31) <= constant < 2**31 else BIGINT)
+        case float():
+            return str(DOUBLE)
+        case _:
+            return str(STRING)
 
 
 def intermediate_type(fold: Fold) -> SqlType:

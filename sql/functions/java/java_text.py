@@ -14,10 +14,11 @@ from .calendar_days import date_text, timestamp_text
 
 
 def double_text(value: float) -> str:
-    """A DOUBLE as Java prints it: plain from 0.001 up to 10 million, else with an exponent.
+    """A DOUBLE as Java prints it: plain from 0.001 up to 10 million, else with an exponent. Where one digit says which
+    number it is, Java takes the nearest two.
 
-    >>> [double_text(value) for value in (1.0, 0.001, 1e10, -1.5e-7, float("inf"), float("nan"))]
-    ['1.0', '0.001', '1.0E10', '-1.5E-7', 'Infinity', 'NaN']
+    >>> [double_text(value) for value in (1.0, 0.001, 1e10, -1.5e-7, 5e-324, float("inf"), float("nan"))]
+    ['1.0', '0.001', '1.0E10', '-1.5E-7', '4.9E-324', 'Infinity', 'NaN']
     """
     if math.isnan(value):
         return "NaN"
@@ -26,7 +27,9 @@ def double_text(value: float) -> str:
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         text = repr(value)
         return text if "e" not in text else f"{PythonDecimal(text):f}"
-    sign, digits, exponent = PythonDecimal(repr(value)).as_tuple()
+    two_digits = f"{value:.1e}"
+    shortest = two_digits if float(two_digits) == value else repr(value)
+    sign, digits, exponent = PythonDecimal(shortest).as_tuple()
     mantissa = "".join(map(str, digits)).rstrip("0") or "0"
     power = len(digits) - 1 + int(exponent)
     return f"{'-' if sign else ''}{mantissa[0]}.{mantissa[1:] or '0'}E{power}"

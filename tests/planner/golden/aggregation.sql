@@ -27,3 +27,5 @@ CREATE TABLE not_a_constant AS SELECT id, EARLIEST_BY_OFFSET(url, id) AS u FROM 
 
 CREATE TABLE limited AS SELECT id, COUNT(*) AS n FROM clicks GROUP BY id LIMIT 1;
 CREATE TABLE near_name AS SELECT ulr, COUNT(*) AS n FROM clicks GROUP BY url;
+
+CREATE TABLE top_of_less_than_none AS SELECT url, TOPK(id, -1.5) AS top FROM clicks GROUP BY url;

@@ -127,6 +127,11 @@ def test_types_that_do_not_fit_are_refused_with_the_ones_that_do(
     assert caught.value.hint is not None and name in caught.value.hint
 
 
+def test_a_refusal_names_the_types_of_constants() -> None:
+    with pytest.raises(TypeMismatch, match=r"parameters \(INTEGER, BOOLEAN, STRING, BIGINT, DOUBLE, null\)"):
+        AGGREGATES["LATEST_BY_OFFSET"].resolve([INTEGER], [True, "a", 2**31, 0.5, None])
+
+
 def test_constants_stand_last() -> None:
     assert AGGREGATES["TOPK"].constant_positions(2) == (1,)
     assert AGGREGATES["TOPK"].constant_positions(4) == (3,)
