@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millstream.errors import Span, TypeMismatch
 
-from ...types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, Decimal, Field, SqlType, Struct
+from ...types import BIGINT, BOOLEAN, DOUBLE, INTEGER, NULL, STRING, Decimal, Field, SqlType, Struct
 from .aggregate_kernels import COMPILED_FROM, GroupEvents, Ints, Kernel
 from .aggregate_values import as_physical, as_type, column_of, values_of
 
@@ -233,7 +233,8 @@ class AggregateFunction:
         if self.constants[0] <= len(constants) <= self.constants[1]:
             fold = self.make(argument_types, constants, {})
         if fold is None:
-            given = ", ".join([*map(str, argument_types), *map(_type_name, constants)])
+            types = ["null" if type_ == NULL else str(type_) for type_ in argument_types]
+            given = ", ".join([*types, *map(_type_name, constants)])
             raise TypeMismatch(
                 f"Function '{self.name}' does not accept parameters ({given}).",
                 span=span,

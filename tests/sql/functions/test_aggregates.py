@@ -23,6 +23,7 @@ from millstream.sql.types import (
     DATE,
     DOUBLE,
     INTEGER,
+    NULL,
     STRING,
     TIMESTAMP,
     Array,
@@ -130,6 +131,8 @@ def test_types_that_do_not_fit_are_refused_with_the_ones_that_do(
 def test_a_refusal_names_the_types_of_constants() -> None:
     with pytest.raises(TypeMismatch, match=r"parameters \(INTEGER, BOOLEAN, STRING, BIGINT, DOUBLE, null\)"):
         AGGREGATES["LATEST_BY_OFFSET"].resolve([INTEGER], [True, "a", 2**31, 0.5, None])
+    with pytest.raises(TypeMismatch, match=r"parameters \(null\)"):
+        AGGREGATES["SUM"].resolve([NULL])
 
 
 def test_constants_stand_last() -> None:
