@@ -31,8 +31,17 @@ _EXPONENT_MAX = 1000
 def _parse(text: str) -> Any:
     """The first JSON value in the text; numbers with a fraction keep their digits. Raises `ValueError`."""
     blank = _BLANK.match(text)
-    value, _ = _DECODER.raw_decode(text, blank.end() if blank else 0)
+    value, end = _DECODER.raw_decode(text, blank.end() if blank else 0)
+    after = text[end : end + 1]  # behind texts, objects and arrays it does not matter, as in Java's Jackson
+    if _is_number(value) and after not in ("", " ", "\t", "\n", "\r"):
+        raise ValueError("the number does not end")
+    if (value is None or isinstance(value, bool)) and (after.isalnum() or after in ("_", "$")):
+        raise ValueError("the word does not end")
     return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | PythonDecimal) and not isinstance(value, bool)
 
 
 def _written(value: Any, *, plain: bool = False) -> str:
@@ -209,6 +218,8 @@ FUNCTIONS: tuple[Function, ...] = (
         examples={
             "IS_JSON_STRING('[1, 2]')": "true",
             "IS_JSON_STRING('abc')": "false",
+            "IS_JSON_STRING('01')": "false",
+            "IS_JSON_STRING('truth')": "false",
             "IS_JSON_STRING(NULL)": "false",
         },
     ),
