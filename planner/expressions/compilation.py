@@ -216,9 +216,15 @@ def _decimal_arithmetic(operator: str, left: Typed, right: Typed, result: Decima
 
 
 def _concatenation(node: exp.DPipe, scope: Scope) -> Typed:
-    """In ksqlDB `a || b` is another spelling of CONCAT(a, b): it joins BYTES too, and leaves out what is NULL."""
+    """In ksqlDB `a || b` is another spelling of CONCAT(a, b): it joins BYTES too, and leaves out what is NULL.
+
+    In a lambda NULL gives NULL: there it is also what is left of a text that grew beyond its limit, as `s || s` in
+    REDUCE does, and CONCAT would go on with an empty one.
+    """
     sides = _compile_all((node.this, node.expression), scope)
     call = find_function("CONCAT", span_of(node)).resolve([side.type for side in sides], span_of(node))
+    if scope.lambdas and call.return_type == STRING:
+        return _joined(*sides)
     trees = [coerced(side, wanted).tree for side, wanted in zip(sides, call.parameter_types, strict=True)]
     return Typed(call.render(trees), call.return_type, all(side.total for side in sides))
 

@@ -64,9 +64,10 @@ def test_a_value_is_in_a_list_that_has_an_equal_item_and_nothing_equals_null(exp
         ("CAST(NULL AS STRING) || CAST(NULL AS STRING)", ""),
         ("TO_BYTES('a', 'ascii') || TO_BYTES('b', 'ascii')", b"ab"),
         ("TO_BYTES('a', 'ascii') || NULL", b"a"),
+        ("TRANSFORM(ARRAY['a', NULL], x => x || 'b')", ["ab", None]),
     ],
 )
-def test_pipes_are_another_spelling_of_concat(expression: str, expected: str | bytes) -> None:
+def test_pipes_are_another_spelling_of_concat_outside_of_lambdas(expression: str, expected: Any) -> None:
     assert value(expression) == expected
 
 
