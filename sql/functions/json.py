@@ -135,7 +135,7 @@ def json_records(text: str) -> list[tuple[str, str]] | None:
     value = _parse(text)
     if not isinstance(value, dict):
         return None
-    return [(key, _written(member)) for key, member in value.items()]
+    return [(key, member if isinstance(member, str) else _written(member)) for key, member in value.items()]
 
 
 @by_row
@@ -281,10 +281,10 @@ FUNCTIONS: tuple[Function, ...] = (
     json_function(
         "JSON_RECORDS",
         signature="(text STRING) -> MAP<STRING, STRING>",
-        doc="The keys and values of the JSON object in `text`. Values are JSON: a text is in double quotes.",
+        doc="The keys and values of the JSON object in `text`, values other than texts as JSON.",
         python=json_records,
         examples={
-            """JSON_RECORDS('{"a": "abc", "b": {"c": "a"}}')""": """MAP('a' := '"abc"', 'b' := '{"c":"a"}')""",
+            """JSON_RECORDS('{"a": "abc", "b": {"c": "a"}}')""": """MAP('a' := 'abc', 'b' := '{"c":"a"}')""",
             "JSON_RECORDS(NULL)": "NULL",
         },
     ),
