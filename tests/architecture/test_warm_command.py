@@ -33,6 +33,13 @@ def test_a_server_is_a_child_that_was_forked_and_ends_by_a_signal(tmp_path: Path
         assert server.stop(signal.SIGKILL) == -signal.SIGKILL
 
 
+@forks
+def test_a_server_has_loaded_what_its_first_row_needs(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    with ServerProcess(tmp_path) as server:
+        assert "/pandas/_libs/" in Path(f"/proc/{server.process.pid}/maps").read_text()
+
+
 def test_it_has_its_own_environment_folder_streams_and_exit_code(tmp_path: Path) -> None:
     (tmp_path / "said.sql").write_text("SHOW VARIABLES;")
     command = [*COMMAND, "sql", "--output", "json", "-f", "said.sql"]
