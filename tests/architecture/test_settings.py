@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 
 from repository import REPOSITORY, source_files
 
@@ -13,11 +14,6 @@ from millstream.sql.settings.property_table import PROPERTIES
 
 TABLE = "sql/settings/property_table.py"
 SOURCES = [path.relative_to(REPOSITORY).as_posix() for path in source_files()]
-TREES = {
-    source: ast.parse((REPOSITORY / source).read_text(encoding="utf-8"), source)
-    for source in SOURCES
-    if not source.startswith("logcore/")
-}
 ENTRIES = {name for name, value in vars(property_table).items() if isinstance(value, Property)}
 NAMES = {name for entry in PROPERTIES.values() if entry.effective for name in (entry.name, *entry.aliases)}
 
@@ -29,6 +25,16 @@ CHECKS = {  # WITH (EXECUTOR = …) and SET EXECUTOR = … become a property of 
     "planner/select/queries.py": {"EXECUTOR"},
     "server/handlers/alter_query.py": {"EXECUTOR"},
 }
+
+
+@cache
+def trees() -> Mapping[str, ast.Module]:
+    """Read when a test asks: each worker imports all tests, and this takes two seconds."""
+    return {
+        source: ast.parse((REPOSITORY / source).read_text(encoding="utf-8"), source)
+        for source in SOURCES
+        if not source.startswith("logcore/")
+    }
 
 
 def attribute_calls(tree: ast.AST, *methods: str) -> Iterator[tuple[ast.Call, ast.expr]]:
@@ -63,7 +69,7 @@ def in_records(tree: ast.AST) -> set[ast.AST]:
 def test_names_of_properties_stand_in_their_table() -> None:
     written = [
         (source, node.lineno, node.value)
-        for source, tree in TREES.items()
+        for source, tree in trees().items()
         if source != TABLE
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in NAMES - FOREIGN_NAMES.get(source, set())
@@ -73,7 +79,7 @@ def test_names_of_properties_stand_in_their_table() -> None:
 
 def test_properties_are_read_by_records() -> None:
     read: list[tuple[str, int, str]] = []
-    for source, tree in TREES.items():
+    for source, tree in trees().items():
         allowed = in_records(tree)
         for call, receiver in attribute_calls(tree, "of", "given", "check"):
             entry = receiver.id if isinstance(receiver, ast.Name) else ""
@@ -85,7 +91,7 @@ def test_properties_are_read_by_records() -> None:
 def test_nobody_asks_a_mapping_of_properties_for_an_entry() -> None:
     asked = [
         (source, call.lineno)
-        for source, tree in TREES.items()
+        for source, tree in trees().items()
         for call, _ in attribute_calls(tree, "get")
         if any(is_name_of_entry(argument) for argument in call.args)
     ]
@@ -95,7 +101,7 @@ def test_nobody_asks_a_mapping_of_properties_for_an_entry() -> None:
 def test_no_truth_is_a_text() -> None:
     compared = [
         (source, node.lineno)
-        for source, tree in TREES.items()
+        for source, tree in trees().items()
         if source != "sql/settings/property.py"
         for node in ast.walk(tree)
         if isinstance(node, ast.Compare)
@@ -108,7 +114,7 @@ def test_no_truth_is_a_text() -> None:
 def test_every_property_that_does_something_is_read() -> None:
     read = {
         node.id
-        for source, tree in TREES.items()
+        for source, tree in trees().items()
         if source != TABLE
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and node.id in ENTRIES
