@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 
+@cache
 def pyproject() -> dict[str, Any]:
+    """Parsed once: `module_name` asks for each of 700 files."""
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
         return tomllib.load(file)
 
