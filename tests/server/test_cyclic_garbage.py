@@ -17,6 +17,7 @@ pytest.importorskip("psycopg")
 from cyclic_garbage import SHAPES, left_for_the_collector
 
 
+@pytest.mark.timeout(400)  # a new process with a server and clients: on a very busy machine 180 were not enough
 def test_requests_and_connections_leave_no_cycles(tmp_path: Path) -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as alone:
         left = alone.submit(left_for_the_collector, tmp_path).result()
