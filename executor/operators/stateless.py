@@ -28,6 +28,7 @@ from ...sql.functions.udf import failures_of
 from ...sql.types import DOUBLE
 from ..batch import ChangeBatch
 from ..building import Building, ChainNode, Operator, Partitioner, builds
+from ..row_conditions import RowCondition, row_condition
 from ..state.connection import SideConnections
 from ..value_sizes import without_large_values
 from ..work_pool import slices, work_pool
@@ -46,6 +47,9 @@ from .columns import (
 from .statement import BatchStatement
 
 StatelessStep = Filter | Project | Explode | Rekey
+
+FEW_ROWS = 64
+"""To ask a condition about so many rows in Python takes as long as DuckDB's statement without rows, or less."""
 
 _ROW = "_row"  # the place of a row in the input
 _WORD = re.compile(r"\w+")
@@ -89,6 +93,7 @@ class Stateless(Operator):
         self._chooses = self._explodes or any(map(_leaves_out, steps))
         self._passed = {name: source for name in self._output_schema.names if (source := sources[name]) is not None}
         self._statements: list[BatchStatement] = []
+        self._few: _FewRows | None = None
         if self._renamed is None:
             row = [_ROW] if self._chooses else []
             computed = [name for name in self._output_schema.names if name not in self._passed]
@@ -96,6 +101,8 @@ class Stateless(Operator):
             fields = [field for field in self._input_schema if field.name in read]
             self._read_schema = pa.schema([*fields, *(pa.field(name, pa.int64()) for name in row)])
             self._statements.append(BatchStatement(connection, self._sql, {"input": self._read_schema}))
+            if not computed and not self._explodes:
+                self._few = _FewRows.of(steps, self._input_schema, self._passed, self._output_schema)
         self._side = side
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
@@ -114,6 +121,8 @@ class Stateless(Operator):
 
     def _computed(self, rows: pa.Table) -> pa.Table:
         """Where the statement leaves out rows, or gives several for one, it also says which they come from."""
+        if self._few is not None and len(rows) <= FEW_ROWS:
+            return self._few.kept(rows)
         read = rows.select(self._read_schema.names[: -1 if self._chooses else None])
         if self._chooses:
             read = read.append_column(_ROW, pa.array(np.arange(len(rows), dtype=np.int64)))
@@ -157,6 +166,61 @@ class Stateless(Operator):
                 without_key = np.logical_and.reduce(is_null(rows, key_names(step.schema)))
                 partitions = np.where(without_key, np.int32(0), partitions)
         return with_columns(rows, {"_part": pa.array(partitions)})
+
+
+class _FewRows:
+    """What the chain does with a few rows, without DuckDB: where it only leaves out rows, and passes on columns.
+
+    In: `read`: the columns that make up a row of the `conditions`.
+    """
+
+    def __init__(
+        self, conditions: Sequence[RowCondition], read: Sequence[str], passed: Mapping[str, str], given: pa.Schema
+    ) -> None:
+        self._conditions = conditions
+        self._read = read
+        self._sources = [passed[name] for name in given.names]
+        self._given = given
+
+    @classmethod
+    def of(
+        cls, steps: Sequence[StatelessStep], schema: pa.Schema, passed: Mapping[str, str], given: pa.Schema
+    ) -> _FewRows | None:
+        """None where a condition is DuckDB's alone."""
+        # A step that leaves out rows moves no column that it looks at: so those after it are the ones before it.
+        asked = [
+            (_kept_where(step), _sources(steps[: number + 1], schema))
+            for number, step in enumerate(steps)
+            if _leaves_out(step)
+        ]
+        words = [sources.get(word) for sql, sources in asked for word in _WORD.findall(sql)]
+        read = [str(name) for name in schema.names if name in words]
+        types = [schema.field(name).type for name in read]
+        conditions: list[RowCondition] = []
+        for sql, sources in asked:
+            places = {name: read.index(source) for name, source in sources.items() if source in read}
+            condition = row_condition(sql, places, types)
+            if condition is None:
+                return None
+            conditions.append(condition)
+        return cls(conditions, read, passed, given)
+
+    def kept(self, rows: pa.Table) -> pa.Table:
+        """In: rows of the chain's input schema."""
+        listed = zip(*(rows.column(name).to_pylist() for name in self._read), strict=True)
+        mask = [all(condition(row) for condition in self._conditions) for row in listed]
+        if not any(mask):
+            return self._given.empty_table()
+        kept = pa.table([rows.column(source) for source in self._sources], schema=self._given)
+        return kept if all(mask) else kept.filter(pa.array(mask))
+
+
+def _kept_where(step: StatelessStep) -> str:
+    """Which rows a step keeps that leaves out any."""
+    if isinstance(step, Filter):
+        # A stream's row without value fails, whatever is asked of it; a table's deletion goes on.
+        return f"({step.predicate.sql}) AND NOT (_null AND _weight > CAST(0 AS TINYINT))"
+    return " OR ".join(f"{key} IS NOT NULL" for key in key_names(step.schema))
 
 
 def renamed(steps: Sequence[StatelessStep], schema: pa.Schema) -> dict[str, str] | None:
@@ -288,14 +352,13 @@ def _render(
             columns = {name: sql for name, sql in columns.items() if name in kept}
             sql = _select(columns, source)
             if step.drop_null_key:
-                sql = f"SELECT * FROM ({sql}) WHERE {' OR '.join(f'{key} IS NOT NULL' for key in keys)}"
+                sql = f"SELECT * FROM ({sql}) WHERE {_kept_where(step)}"
             return sql, list(columns), step.schema
 
 
 def _filter(step: Filter, source: str, names: Sequence[str]) -> str:
     if not step.retract_failed:
-        # A stream's row without value fails, whatever is asked of it; a table's deletion goes on.
-        return f"SELECT * FROM ({source}) WHERE ({step.predicate.sql}) AND NOT (_null AND _weight > 0)"
+        return f"SELECT * FROM ({source}) WHERE {_kept_where(step)}"
     # A table's row that fails, and a deletion, which has no values to fail with, delete what was passed on before.
     columns = {name: name for name in names}
     columns["_weight"] = "(CASE WHEN _passes THEN _weight ELSE -1 END)::TINYINT"

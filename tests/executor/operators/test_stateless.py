@@ -12,13 +12,13 @@ from pipelines import JSON, brief, expression, open_pipeline, plan, rows_of, run
 
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.operators.columns import batch_schema
-from millstream.executor.operators.stateless import Stateless, renamed
+from millstream.executor.operators.stateless import FEW_ROWS, Stateless, renamed
 from millstream.planner.specs import SqlExpression
 from millstream.planner.steps.explode import Explode
 from millstream.planner.steps.filter import Filter
 from millstream.planner.steps.project import Project
 from millstream.planner.steps.repartition import Rekey
-from millstream.sql.types import BIGINT, DOUBLE, STRING, Array, SqlType
+from millstream.sql.types import BIGINT, BOOLEAN, DOUBLE, STRING, Array, SqlType
 
 SOURCE = stream(values=(BIGINT, STRING))
 
@@ -115,6 +115,21 @@ def test_rows_keep_their_order_in_batches_that_several_threads_work_on() -> None
     sequence, sub = rows["_seq"].to_numpy(), rows["_sub"].to_numpy()
     assert (np.diff(sequence * 2 + sub) > 0).all()
     assert len(rows) == 2 * sum(1 for value in range(count) if value % 7)
+
+
+def test_few_rows_give_what_many_do() -> None:
+    filtered = Filter("f", SOURCE, expression("COALESCE(v0 > CAST(7 AS BIGINT), FALSE)", BOOLEAN))
+    values = (expression("v1", STRING), expression("v0", BIGINT))
+    projected = Project("p", filtered, values, None, schema([STRING], [STRING, BIGINT]))
+    again = Filter("g", projected, expression("v0 <> 'x' OR v1 > CAST(30 AS BIGINT)", BOOLEAN))
+    rekeyed = Rekey("r", again, (expression("v0", STRING),), again.schema, JSON, 1, drop_null_key=True)
+    given = [row("a", number, text) for number in range(40) for text in ("x", "y")]
+    given += [{"k0": "a"}, {"k0": "a", "v0": 50}, {"k0": None, "v0": 50, "v1": "z"}]
+    many = run(plan(rekeyed), given * 10)  # more than FEW_ROWS
+    few = [each for one in given for each in run(plan(rekeyed), [one])]
+    shown_columns = ("k0", "v0", "v1", "_weight")
+    assert len(given) > FEW_ROWS
+    assert brief(many, *shown_columns) == brief(few, *shown_columns) * 10
 
 
 def partition_three(step: Rekey, rows: pa.Table) -> np.ndarray:
