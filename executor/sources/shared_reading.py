@@ -18,6 +18,7 @@ while after it, queries with different columns read for themselves.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import uuid
@@ -78,7 +79,7 @@ class SharedReading:
         self._schemas = SchemasTopic(log)
         self._guard = threading.RLock()  # of all circles; whoever holds it neither fetches nor decodes
         self._circles: WeakValueDictionary[_Way, _Circle] = WeakValueDictionary()
-        self._kept: dict[SharedRead, tuple[_Circle, int]] = {}  # the oldest first, with their bytes
+        self._kept: dict[SharedRead, _Kept] = {}  # the oldest first
         self.kept_bytes = 0
 
     def join(self, topic: str, sources: Sequence[Source], positions: Mapping[int, int]) -> SharedReader:
@@ -91,6 +92,8 @@ class SharedReading:
                 circle = self._circles[way] = _Circle(alike)
             reader = SharedReader(self, circle, tuple(map(_columns, sources)), positions)
             circle.readers.add(reader)
+            for partition, position in positions.items():
+                self._recount(circle, partition, math.inf, position)
             circle.columns = tuple(map(_union, circle.columns, reader.columns)) if circle.columns else reader.columns
         return reader
 
@@ -140,16 +143,16 @@ class SharedReading:
     def publish(self, reader: SharedReader, read: SharedRead) -> None:
         """Keeps it, where another query comes that way."""
         with self._guard:
-            circle = reader.circle
-            awaited = any(
-                each is not reader and each.positions.get(read.partition, read.end) < read.end
-                for each in circle.readers
-            )
-            if not awaited or read.end <= read.begin:
+            circle, partition, end = reader.circle, read.partition, read.end
+            if end <= read.begin:
+                return
+            reader.positions[partition] = max(end, reader.positions.get(partition, end))
+            awaited = sum(each.positions.get(partition, math.inf) < end for each in circle.readers)
+            if not awaited:
                 return
             size = read.byte_count
-            circle.reads.setdefault(read.partition, []).append(read)
-            self._kept[read] = (circle, size)
+            circle.reads.setdefault(partition, []).append(read)
+            self._kept[read] = _Kept(circle, size, awaited)
             self.kept_bytes += size
             while self.kept_bytes > KEPT_BYTES:
                 self._drop(next(iter(self._kept)))
@@ -157,28 +160,51 @@ class SharedReading:
     def passed(self, reader: SharedReader, positions: Mapping[int, int]) -> None:
         """The reader has everything up to these offsets. What all have passed is dropped."""
         with self._guard:
-            reader.positions.update(positions)
             circle, now = reader.circle, time.monotonic()
             for partition, position in positions.items():
-                reads = circle.reads.get(partition)
-                if not reads or reads[0].end > position:
-                    continue
-                least = min(each.positions.get(partition, position) for each in circle.readers)
-                for read in [each for each in reads if each.end <= least or now - each.made_at_s > KEPT_S]:
+                self._recount(circle, partition, reader.positions.get(partition, math.inf), position)
+                reader.positions[partition] = position
+                for read in [each for each in circle.reads.get(partition, ()) if now - each.made_at_s > KEPT_S]:
+                    self._drop(read)
+
+    def _recount(self, circle: _Circle, partition: int, before: float, now: float) -> None:
+        """A reader has moved: who awaits what is kept of the partition. What nobody awaits is dropped. With the guard.
+
+        To count readers anew for each that moves would be most of what a hundred of them do here.
+        """
+        for read in list(circle.reads.get(partition, ())):
+            awaits = (now < read.end) - (before < read.end)
+            if awaits:
+                kept = self._kept[read]
+                kept.awaited += awaits
+                if not kept.awaited:
                     self._drop(read)
 
     def leave(self, reader: SharedReader) -> None:
         with self._guard:
             circle = reader.circle
             circle.readers.discard(reader)
+            for partition, position in reader.positions.items():
+                self._recount(circle, partition, position, math.inf)
+            reader.positions.clear()
             if not circle.readers:
                 for read in [each for reads in circle.reads.values() for each in reads]:
                     self._drop(read)
 
     def _drop(self, read: SharedRead) -> None:
-        circle, size = self._kept.pop(read)
-        self.kept_bytes -= size
-        circle.reads[read.partition].remove(read)
+        kept = self._kept.pop(read)
+        self.kept_bytes -= kept.size
+        kept.circle.reads[read.partition].remove(read)
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """`size`: in bytes. `awaited`: how many readers are not past its end; one that was collected without leaving stays
+    among them, and so what it awaits until it is old."""
+
+    circle: _Circle
+    size: int
+    awaited: int
 
 
 @dataclass(eq=False)

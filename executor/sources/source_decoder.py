@@ -66,7 +66,8 @@ class DecodedRecords:
     """One row per record, also for those that are left out (`ok` false): those that failed, whose columns are NULL, and
     a table's records without key, which are about no row.
 
-    `table`: k0…, v0…, `_null`, and `_ws`, `_we` where windowed. `times`: rowtimes, -1 where it failed.
+    `table`: the columns of a ChangeBatch but `_seq`: a place in the order is for the reader to give. `times`: rowtimes,
+    -1 where it failed.
     """
 
     table: pa.Table
@@ -197,7 +198,27 @@ class SourceDecoder:
         listed = [(row, f"the timestamp is not usable: {times[row]}", False) for row in unusable]
         errors = errors + _errors_of(self._source.topic, records, listed)
         ok = ok & (times >= 0)
-        return DecodedRecords(table, np.where(ok, times, -1), ok, errors)
+        return self._decoded(records, table, np.where(ok, times, -1), ok, errors)
+
+    def _decoded(
+        self, records: Records, table: pa.Table, times: npt.NDArray[np.int64], ok: Mask, errors: list[RecordError]
+    ) -> DecodedRecords:
+        """In: the table without what is the same in all topics. It is made here, once for all queries that share it."""
+        count, null_rows = len(records), table["_null"]
+        weight = np.ones(count, np.int8)
+        if self._source.kind == "TABLE":
+            weight[null_rows.to_numpy()] = -1
+        partitions = pa.array(records.partitions)
+        columns = {name: table[name] for name in table.column_names if name != "_null"} | {
+            "_sub": np.zeros(count, np.int32),
+            "_part": partitions,
+            "_ts": times,
+            "_weight": weight,
+            "_null": null_rows,
+            "_rowpartition": partitions,
+            "_offset": records.offsets,
+        }
+        return DecodedRecords(pa.table(columns), times, ok, errors)
 
     def _all_failed(self, records: Records, rows: pa.Table | None, message: str) -> DecodedRecords:
         source, count = self._source, len(records)
@@ -207,7 +228,8 @@ class SourceDecoder:
         if source.key_window is not None:
             names |= {"_ws": pa.nulls(count, pa.int64()), "_we": pa.nulls(count, pa.int64())}
         errors = _errors_of(source.topic, records, [(row, message, False) for row in range(count)])
-        return DecodedRecords(pa.table(names), np.full(count, -1, np.int64), np.zeros(count, np.bool_), errors)
+        times, ok = np.full(count, -1, np.int64), np.zeros(count, np.bool_)
+        return self._decoded(records, pa.table(names), times, ok, errors)
 
 
 class _TimestampExpression:

@@ -287,36 +287,15 @@ def _change_batch(
         return ChangeBatch(empty_rows(source))
     decoded = [piece.decoded[index] for piece in pieces]
     whole = decoded[0].table if len(decoded) == 1 else pa.concat_tables([part.table for part in decoded])
-    times = _joined([part.times for part in decoded])
-    partitions = np.repeat(np.array([piece.partition for piece in pieces], np.int32), [len(piece) for piece in pieces])
-    offsets = _joined([piece.offsets for piece in pieces])
     ok = _joined([part.ok for part in decoded])
     chosen = None if ok.all() else np.flatnonzero(ok)
     if len(numbers) > 1 and not (np.diff(numbers) > 0).all():
         order = _by_number(numbers)
         chosen = order if chosen is None else order[ok[order]]
     if chosen is not None:
-        whole = _taken(whole, chosen)
-        numbers, times, partitions, offsets = numbers[chosen], times[chosen], partitions[chosen], offsets[chosen]
-    null_rows = whole["_null"]
-    weight = np.ones(len(numbers), np.int8)
-    if source.kind == "TABLE":
-        weight[null_rows.to_numpy()] = -1
-    columns = {name: whole[name] for name in whole.column_names if name != "_null"}
-    table = pa.table(
-        {
-            **columns,
-            "_seq": numbers,
-            "_sub": np.zeros(len(numbers), np.int32),
-            "_part": partitions,
-            "_ts": times,
-            "_weight": weight,
-            "_null": null_rows,
-            "_rowpartition": partitions,
-            "_offset": offsets,
-        }
-    )
-    return ChangeBatch(table, _largest_times(pieces, decoded))
+        whole, numbers = _taken(whole, chosen), numbers[chosen]
+    rows = whole.add_column(whole.schema.get_field_index("_sub"), "_seq", pa.array(numbers))
+    return ChangeBatch(rows, _largest_times(pieces, decoded))
 
 
 def _joined(parts: list[npt.NDArray[_Number]]) -> npt.NDArray[_Number]:

@@ -116,6 +116,22 @@ def test_one_that_comes_behind_takes_all_that_others_have_read_at_once(client: L
     assert slow.read == alone(client, INPUT).read
 
 
+def test_what_is_kept_stays_until_the_last_one_has_passed_it_one_that_joined_later_too(
+    client: LogClient, decoded: list[int]
+) -> None:
+    shared = SharedReading(client)
+    fast, slow = Query(client, shared), Query(client, shared)
+    append(client, 10)
+    fast.drain()
+    late = Query(client, shared)
+    slow.drain()
+    assert shared.kept_bytes > 0
+    late.drain()
+    assert shared.kept_bytes == 0
+    assert sum(decoded) == 20
+    assert late.read == slow.read == fast.read
+
+
 def test_one_in_the_middle_of_a_read_takes_the_rest_of_it(client: LogClient) -> None:
     shared = SharedReading(client)
     append(client, 20)

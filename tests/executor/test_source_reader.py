@@ -69,6 +69,12 @@ def test_partitions_are_merged_by_time_and_numbered(client: LogClient) -> None:
     assert changes.stream_time_ms == {0: 30, 1: 20}
 
 
+def test_a_batch_has_the_columns_of_one_without_rows_in_their_order(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10)]))
+    source = stream_source()
+    assert read(reader_of(client, source)).inputs["s0"].rows.schema.equals(empty_rows(source).schema)
+
+
 def test_a_record_out_of_order_keeps_its_place_in_its_partition(client: LogClient) -> None:
     client.append("input", 0, rows([("a", value(1), 50), ("b", value(2), 10)]))
     client.append("input", 1, rows([("c", value(3), 20)]))
