@@ -19,10 +19,11 @@ So eight cores give at most five to six times the rate of one. Once a second all
 of the aggregate). Shards of state by key would take the operators' share, at a price: dividing 125,000 rows and
 bringing their results into order again takes 9 ms of processor time, where all of the aggregate's operators take 16.
 
-Of a batch of one record the price is calls: 3,500 of Python's, of which none takes 3 % but DuckDB's statement. Of 3.6
-ms through a filter the transaction takes 1.3 (commit 1.0, its syncs 0.2; a third of all calls are coordinators' and
-replicas'), reading 0.9 (fetch 0.3, decoding 0.3, one ChangeBatch 0.2), the operators 0.8 (the statement 0.5, of which
-`SELECT 1` takes a third), encoding 0.3. Parameters in place of Arrow tables double the statement: it is planned again.
+Of a batch of one record the price is calls: 2,000 of Python's through a filter, 3,000 through an aggregate, of which
+none takes 3 %. Of a filter's processor time the transaction takes half (commit a third, in which the syncs themselves
+are a tenth; markers, offsets and the decision are small steps of coordinators and replicas), reading a third (fetch and
+decoding a tenth each), encoding a twelfth. The operators take little since a few rows meet no statement of DuckDB's,
+which was a fifth of all (`row_conditions.py`).
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import structlog
+
+from millstream.errors import LogError
 
 from ...logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition
 from ...logcore.failpoints import fp
@@ -184,6 +187,15 @@ class QueryRuntime:
         """Whether `step` is known to have something to do, by what the last one has seen."""
         under_way = self._ahead is not None or bool(self._writing) or self._recovered is None
         return under_way or self._reader.has_more
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the log has more than what was fetched. To ask is much cheaper than a fetch that brings nothing."""
+        try:
+            fetched = self.fetch_positions.items()
+            return any(self._client.offsets(*at).last_stable_offset > position for at, position in fetched)
+        except LogError:  # `step` finds out why
+            return True
 
     def step(self, max_bytes: int = MAX_BATCH_BYTES) -> bool:
         """Processes one batch; False if there was nothing to read. Where more is waiting, the batch may not be written

@@ -169,11 +169,16 @@ class QueryWorker:
         if self._runtime is None:
             self._runtime = self._open_runtime()
         with self._access.owner(lets_guests_first_s=LOOK_S):
-            if self._runtime.step():
+            if not self._has_come_to_rest(self._runtime) and self._runtime.step():
                 self._quiet_since_s = math.inf
                 if self._runtime.has_more:
                     return AT_ONCE
             return self._wait(self._runtime)
+
+    def _has_come_to_rest(self, runtime: QueryRuntime) -> bool:
+        """Whether nothing has come since it began to wait, and its turn is there for what `_wait` does."""
+        waits = self._quiet_since_s < math.inf and not runtime.has_more and not runtime.moves_by_itself
+        return waits and not runtime.has_news
 
     def _wait(self, runtime: QueryRuntime) -> Due:
         """For records. Once it is quiet, the state comes to rest."""

@@ -40,7 +40,7 @@ class Runtime:
         self.positions: dict[object, int] = {}
         self.close_with: Exception | None = None
         self.looked: list[bool] = []
-        self.has_more = True
+        self.has_more = self.has_news = True
         self.rest_due_s = 0.0
 
     def open(self) -> QueryRuntime:
@@ -412,6 +412,21 @@ def test_a_second_stop_or_pause_changes_nothing(worker: QueryWorker, runtime: Ru
     worker.stop()
     worker.stop()
     assert worker._states.state is WorkerState.STOPPED
+
+
+def test_a_query_that_is_quiet_comes_to_rest_without_reading_again(
+    worker: QueryWorker, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_worker, "QUIET_S", 0.01)
+    runtime.has_more = runtime.has_news = False
+    worker.start()
+    runtime.ends(False)
+    runtime.begins()
+    eventually(lambda: "rest" in runtime.calls, PATIENCE_S)
+    assert runtime.began.empty()
+    runtime.has_news = True
+    worker._turns.wake(worker)
+    runtime.begins()
 
 
 # ------------------------------------------------------------------ those who look into it
