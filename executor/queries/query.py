@@ -190,7 +190,9 @@ class QueryRuntime:
 
     @property
     def has_news(self) -> bool:
-        """Whether the log has more than what was fetched. To ask is much cheaper than a fetch that brings nothing."""
+        """Whether the log has more than what was fetched. To ask is much cheaper than a fetch that brings nothing.
+        Raises `PositionLost` where a topic was created again."""
+        self._reader.check_topics()
         try:
             fetched = self.fetch_positions.items()
             return any(self._client.offsets(*at).last_stable_offset > position for at, position in fetched)

@@ -136,6 +136,11 @@ class SourceReader:
         """Whether something is pending, or was there and not fetched when a fetch looked last."""
         return any(feed.has_more for feed in self._feeds)
 
+    def check_topics(self) -> None:
+        """Raises `PositionLost` where a topic is not the one any more that it has read."""
+        for feed in self._feeds:
+            feed.check_topic()
+
     def close(self) -> None:
         """It reads no more: others keep nothing for it."""
         for feed in self._feeds:

@@ -91,6 +91,10 @@ class TopicFeed:
         """Whether something is pending or was not fetched yet."""
         return any(len(lane) or not lane.complete for lane in self.lanes)
 
+    def check_topic(self) -> None:
+        """Raises `PositionLost`."""
+        self._same.check()
+
     def close(self) -> None:
         """It reads no more."""
         if self._shared is not None:
