@@ -17,6 +17,7 @@ import pyarrow as pa
 from ...logcore.client import LogClient, Offsets, TopicPartition
 from ...planner.source_info import SourceInfo
 from ...sql.functions.java.calendar_days import python_values
+from ..sources.same_topic import check_same
 from ..sources.source_reader import ReadBatch, SourceReader
 from .left_out import LeftOut
 from .materialization import source_step
@@ -73,8 +74,10 @@ class KeyedTable:
         )
 
     def catch_up(self, bounds: Bounds) -> None:
-        """Reads what is committed there, unless somebody else did. Raises `TooManyKeys`."""
+        """Reads what is committed there, unless somebody else did. Raises `TooManyKeys`, and `PositionLost` where the
+        topic was created again: then this table is of no more use."""
         with self._guard:
+            check_same(self._client, self._source.topic, self.topic_id)
             if self._reader_is_past:
                 self._reader = self._reader_from(self._read)
                 self._reader_is_past = False
@@ -83,8 +86,9 @@ class KeyedTable:
             while any(self._read[at] < end for at, end in ends.items()):
                 self._take_in_next(ends)
             if any(self._starts[at] < found.log_start_offset for at, found in bounds.items()):
-                self._starts = {at: max(self._starts[at], found.log_start_offset) for at, found in bounds.items()}
-                self._leave_out_dead()
+                starts = {at: max(self._starts[at], found.log_start_offset) for at, found in bounds.items()}
+                self._leave_out_dead(starts)
+                self._starts = starts  # now that nobody finds what is before them
             if len(self) > KEYS_MAX:
                 raise TooManyKeys
 
@@ -105,7 +109,9 @@ class KeyedTable:
             self._reader = self._reader_from(self._read)
 
     def _reader_from(self, positions: Mapping[TopicPartition, int]) -> SourceReader:
-        return SourceReader(self._client, [self._source], positions, time_order=False)
+        reader = SourceReader(self._client, [self._source], positions, time_order=False)
+        check_same(self._client, self._source.topic, self.topic_id)  # or the reader takes a new one for it
+        return reader
 
     def find(self, key: object, columns: tuple[str, ...]) -> tuple[Any, ...] | None:
         """The columns of the key's row; None where it has none. Waits for nobody: the row may be newer than what was
@@ -133,17 +139,17 @@ class KeyedTable:
             else:
                 places[key] = base | row
         if len(batches) > _BATCHES_MAX or self._row_count > 2 * len(places) + _DEAD_ROWS_MAX:
-            self._leave_out_dead()
+            self._leave_out_dead(self._starts)
 
-    def _leave_out_dead(self) -> None:
-        """Rows that were replaced, and those of records that are gone."""
+    def _leave_out_dead(self, lane_starts: Mapping[TopicPartition, int]) -> None:
+        """Rows that were replaced, and those of records before these offsets."""
         batches, places = self._kept
         if not batches:
             return
         at = np.fromiter(places.values(), np.int64, len(places))
         begins = np.cumsum([0, *(batch.num_rows for batch in batches)])
         living = pa.concat_tables(batches).take(pa.array(begins[at >> _ROW_BITS] + (at & _ROW_MASK))).combine_chunks()
-        starts = np.array([self._starts[lane] for lane in sorted(self._starts)], np.int64)
+        starts = np.array([lane_starts[lane] for lane in sorted(lane_starts)], np.int64)
         there = living["_offset"].to_numpy() >= starts[living["_rowpartition"].to_numpy()]
         living = living.filter(pa.array(there))
         self._row_count = living.num_rows

@@ -13,6 +13,7 @@ from ...planner.source_info import SourceInfo
 from ...planner.specs import SqlExpression
 from ...planner.steps.source import Source
 from ...sql.functions.catalog import register_udfs
+from ..sources.same_topic import check_same
 from ..sources.source_reader import SourceReader
 from ..state.connection import EngineSettings, lock, open_connection
 from ..state.laid_aside import LaidAside
@@ -120,7 +121,9 @@ class Materialization:
             self._connection.close()
 
     def _reader_behind_contained(self) -> SourceReader:
-        return SourceReader(self._client, [self._source], self._contained, time_order=False)
+        reader = SourceReader(self._client, [self._source], self._contained, time_order=False)
+        check_same(self._client, self._source.topic, self.topic_id)  # or the reader takes a new one for it
+        return reader
 
     def _pass_over_dropped(self, starts: Mapping[TopicPartition, int]) -> None:
         """What was dropped before it was read cannot be read."""

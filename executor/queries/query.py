@@ -32,6 +32,7 @@ import contextlib
 import math
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -56,6 +57,7 @@ from ..inspection import inspected
 from ..record_error import RecordError, left_out
 from ..sink_writer import Output, SinkWriter
 from ..sources.idle import IdleTime
+from ..sources.same_topic import another_topic
 from ..sources.shared_reading import SharedReading
 from ..sources.source_reader import ReadBatch, SourceReader
 from ..state.changelog import changelog_records, offsets_used
@@ -148,6 +150,7 @@ class QueryRuntime:
         self._encoding = threading.Lock()  # the writer is for one thread at a time
         self._max_records: int | None = None  # set while a record is searched that makes a batch fail
         self._recovered: RecoveredQuery | None = None
+        self._topic_ids: dict[str, uuid.UUID] = {}  # of the topics that it has read
         self._passed: dict[TopicPartition, int] = {}  # behind the committed offsets, up to here nothing is to be done
         self._gave_nothing_since_s = math.inf  # that there are batches whose offsets are not committed
         self._changelog_count: int | None = None
@@ -267,6 +270,7 @@ class QueryRuntime:
             self.rest()
         except Exception as error:  # what counts is in the log, and is found there
             log.warning("state not settled", query_id=self.plan.query_id, error=str(error))
+        self._topic_ids = {}  # who goes on after an error wants what is there now
         self._give_up()
 
     def _ensure_recovered(self) -> None:
@@ -275,6 +279,7 @@ class QueryRuntime:
             self._recover()
 
     def _recover(self) -> None:
+        self._check_topics()
         recovered = recover(
             self.plan,
             self._client,
@@ -292,6 +297,18 @@ class QueryRuntime:
         self._positions, self._passed = dict(recovered.positions), {}
         self._gave_nothing_since_s = math.inf
         self._recovered = recovered
+
+    def _check_topics(self) -> None:
+        """Raises `PositionLost` where a topic was created again since the query has read it: its place in the old one
+        is forgotten."""
+        known, self._topic_ids = self._topic_ids, {}
+        for topic in {source.topic for source in self.plan.sources()}:
+            found = self._client.topic_id(topic) or known.get(topic)
+            if found is not None:
+                self._topic_ids[topic] = found
+        for topic, found in self._topic_ids.items():
+            if known.get(topic, found) != found:
+                raise another_topic(topic)
 
     def _reader_from(self, positions: Mapping[TopicPartition, int]) -> SourceReader:
         in_time_order = needs_time_order(self.plan)

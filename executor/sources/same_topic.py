@@ -7,6 +7,8 @@ topic that had it all the time.
 
 from __future__ import annotations
 
+import uuid
+
 from ...logcore.client import LogClient
 from ..errors import PositionLost
 
@@ -23,8 +25,18 @@ class SameTopic:
 
     def check(self) -> None:
         """After a fetch, and before what it brought is used. Raises `PositionLost`."""
-        if self._id is not None and self._log.topic_id(self._topic) != self._id:
-            raise PositionLost(
-                f'topic "{self._topic}" was deleted, or deleted and created again, while it was read',
-                hint="Create it again if it is gone; RESET the query to read the new topic from its first record.",
-            )
+        if self._id is not None:
+            check_same(self._log, self._topic, self._id)
+
+
+def check_same(log: LogClient, topic: str, topic_id: uuid.UUID | None) -> None:
+    """Raises `PositionLost` where the topic of this name has another id."""
+    if log.topic_id(topic) != topic_id:
+        raise another_topic(topic)
+
+
+def another_topic(topic: str) -> PositionLost:
+    return PositionLost(
+        f'topic "{topic}" was deleted, or deleted and created again, while it was read',
+        hint="Create it again if it is gone; RESET the query to read the new topic from its first record.",
+    )

@@ -71,8 +71,10 @@ class RemoteAdmin:
         return len(topic.partitions) if ready else 0
 
     def topic_id(self, name: str) -> uuid.UUID | None:
-        """None where there is no such topic, or the server gives it no id."""
+        """None where there is no such topic, or the server gives it no id. Raises what else the server says of it."""
         [topic] = self.described(name).topics
+        if topic.error_code and int(topic.error_code) != _UNKNOWN_TOPIC:
+            raise self._router.error(topic.error_code, f'look up topic "{name}"')
         return getattr(topic, "topic_id", None) if not topic.error_code else None
 
     def _exists(self, name: str, topic_id: uuid.UUID | None) -> bool:

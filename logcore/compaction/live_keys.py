@@ -83,6 +83,8 @@ class LiveKeys:
         if family not in self._last:
             return
         keys, offsets = _with_keys(keys, offsets)
+        if not len(keys):
+            return
         self._earlier.setdefault(family, []).append((keys, offsets))
         self._earlier_bytes += keys.nbytes
         if self._earlier_bytes >= max(PIECE_BYTES, self.bytes // PIECES):

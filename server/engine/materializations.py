@@ -103,10 +103,11 @@ class Materializations:
         timestamp: SqlExpression | None,
         query_id: str,
     ) -> _Entry:
+        topic_id = self._log.topic_id(source.topic)  # not with the guard: another node may take long to answer
         with self._guard:
             self._forget_dropped(catalog)
             entry = self._by_name.get(source.name)
-            if entry is not None and entry.materialization.topic_id != self._log.topic_id(source.topic):
+            if entry is not None and entry.materialization.topic_id != topic_id:
                 self._drop(source.name)  # the topic was deleted, and maybe created again
                 entry = None
             if entry is None:

@@ -173,6 +173,17 @@ def test_a_query_does_not_take_a_topic_that_was_created_again_for_the_one_that_i
     eventually(lambda: len(read_all(client, "filtered")) == 3 + count)
 
 
+def test_a_quiet_query_notices_that_its_topic_was_created_again(client: LogClient, executor: DuckDBExecutor) -> None:
+    executor.start(query(filter_plan()))
+    records(client, 1, 2, 3)
+    eventually(lambda: len(read_all(client, "filtered")) == 3)
+    client.delete_topic("input")
+    client.create_topic("input", 1)
+    records(client, 4)
+    eventually(lambda: executor.status("FILTER_1").state == "ERROR")
+    assert "created again" in (executor.status("FILTER_1").error or "")
+
+
 def test_a_query_that_another_executor_took_over_stops(
     client: LogClient, tmp_path: Path, executor: DuckDBExecutor
 ) -> None:

@@ -12,6 +12,7 @@ from hand_plans import INPUT, JSON, KAFKA, rows
 from millstream.executor.answers import relation
 from millstream.executor.answers.keyed_rows import KeyedTable
 from millstream.executor.answers.materialization import Materialization
+from millstream.executor.errors import PositionLost
 from millstream.executor.sources.source_decoder import SourceDecoder
 from millstream.executor.state.laid_aside import LaidAside
 from millstream.logcore.client import LogClient
@@ -165,6 +166,48 @@ def test_rows_that_could_not_be_decoded_for_a_while_are_decoded_later(
     looked_up.catch_up(looked_up.bounds())
     assert scanned.query("SELECT k0 FROM source ORDER BY k0").column(0).to_pylist() == ["a", "b"]
     assert [looked_up.find(key, ("v0",)) for key in "ab"] == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_topic_that_was_created_again_is_not_taken_for_the_one_that_was_read(client: LogClient, count: int) -> None:
+    """However often it is tried: what was read and what is there now must not be mixed."""
+    scanned, looked_up = Materialization(source("STREAM"), client), KeyedTable(source("TABLE"), client)
+    for key in "ab":
+        append(client, key, 1)
+    scanned.catch_up()
+    bounds = looked_up.bounds()
+    looked_up.catch_up(bounds)
+    client.delete_topic("input")
+    client.create_topic("input", 2)
+    for number in range(count):
+        append(client, f"new {number}", number)
+    for _ in range(3):
+        if count > 2:  # else there is nothing that it would read, and who asks looks at its id before
+            with pytest.raises(PositionLost):
+                scanned.catch_up()
+        with pytest.raises(PositionLost):
+            looked_up.catch_up(looked_up.bounds())
+
+
+def test_dropped_rows_are_left_out_though_that_failed_before(
+    client: LogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = KeyedTable(source("TABLE"), client)
+    for key in "ab":
+        append(client, key, 1)
+    table.catch_up(table.bounds())
+    client.delete_records("input", 0, 1)
+
+    def short_of_memory(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(KeyedTable, "_leave_out_dead", short_of_memory)
+        with pytest.raises(MemoryError):
+            table.catch_up(table.bounds())
+    assert not table.has_read(table.bounds())
+    table.catch_up(table.bounds())
+    assert (table.find("a", ("v0",)), table.find("b", ("v0",))) == (None, (1,))
 
 
 @pytest.mark.parametrize("read_before", [0, 2, 4, 6])

@@ -15,14 +15,14 @@ from hand_plans import ARROW, INPUT, count_plan, filter_plan, read_all, rows
 
 from millstream.executor import processing_log
 from millstream.executor.batch import ChangeBatch
-from millstream.executor.errors import ForeignState
+from millstream.executor.errors import ForeignState, PositionLost
 from millstream.executor.pipeline import Pipeline
 from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.queries.query_log import offset_group
 from millstream.executor.state import state_commits
 from millstream.executor.state.state_commits import StateCommits
 from millstream.logcore.client import ColumnarRecords, FetchedColumns, LogClient, TopicPartition
-from millstream.logcore.errors import LogUnavailable, ProducerFenced
+from millstream.logcore.errors import LogUnavailable, ProducerFenced, UnknownTopic
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import open_log
 from millstream.planner.physical import PhysicalPlan
@@ -126,6 +126,24 @@ def test_a_start_that_fails_after_the_state_was_opened_leaves_it_to_the_next_one
     run(count_plan(), client, tmp_path / "state")
     assert list((tmp_path / "state").glob("state-*.duckdb")) == before
     assert values(client, "counts") == [{"N": 1, "S": 1}, {"N": 2, "S": 6}]
+
+
+def test_a_topic_that_was_away_and_came_again_is_another_one(client: LogClient, tmp_path: Path) -> None:
+    client.append("input", 0, rows([("a", value(1), 10), ("a", value(2), 11)]))
+    runtime = QueryRuntime(filter_plan(), client, tmp_path / "state")
+    drain(runtime)
+    client.delete_topic("input")
+    for _ in range(2):  # the second time it recovers, and has no committed place any more
+        with pytest.raises(UnknownTopic):
+            runtime.step()
+    client.create_topic("input", 1)
+    client.append("input", 0, rows([("a", value(3), 12)]))
+    with pytest.raises(PositionLost, match="created again"):
+        runtime.step()
+    runtime.close()
+    drain(runtime)  # who goes on then wants what is there
+    runtime.close()
+    assert len(read_all(client, "filtered")) == 3
 
 
 @pytest.mark.parametrize("in_memory", [False, True])
