@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-import select
 import socket
 from collections.abc import Iterator
 
@@ -13,6 +12,7 @@ import h2.config
 import h2.connection
 import httpx
 import pytest
+from readiness import is_readable, readable_and_writable
 from running_server import service_in
 from waiting import eventually
 
@@ -100,7 +100,7 @@ def test_a_body_without_an_end_is_cut_off_at_its_most(service: Service, http: ht
         connection.setblocking(False)
         sent, answer = 0, b""
         while sent < 2_000 and not answer.startswith(b"HTTP/1.1 413"):
-            readable, writable, _ = select.select([connection], [connection], [], 10)
+            readable, writable = readable_and_writable(connection, 10)
             if readable:
                 answer += connection.recv(65536)
             elif writable:
@@ -188,7 +188,7 @@ def test_a_body_that_nobody_reads_ends_no_connection(service: Service, line: byt
     with socket.create_connection((service.http_address.host, service.http_address.port), timeout=60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sendall(head)
-        select.select([connection], [], [], 0.1)
+        is_readable(connection, 0.1)
         connection.sendall(b"0123456789")
         assert connection.recv(65536).startswith(b"HTTP/1.1 " + status)
         connection.sendall(b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")

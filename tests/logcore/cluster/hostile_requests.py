@@ -7,7 +7,6 @@ so that requests get past the first look. The others are at the limits of what a
 from __future__ import annotations
 
 import dataclasses
-import select
 import socket
 import struct
 import uuid
@@ -18,6 +17,7 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
 import crc32c
+from readiness import is_readable
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.protocol.wire import messages
@@ -337,7 +337,7 @@ def request_frame(api: Api, version: int, number: int, client_id: str | None, bo
 def _answer(peer: socket.socket, wait_s: float) -> memoryview | None:
     """None where none comes soon."""
     came = bytearray()
-    while select.select([peer], [], [], wait_s)[0]:
+    while is_readable(peer, wait_s):
         more = peer.recv(1 << 20)
         if not more:
             return None
