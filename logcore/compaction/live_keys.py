@@ -1,7 +1,7 @@
 """Which record of a key is the last: compaction keeps that one. Keys are compared as they are, never by a hash.
 
 To look up some keys among many, Arrow makes a table of the many each time. A profile of a changelog of ten million keys
-in small batches showed nothing else: a table was made for each batch. So what is compared by key is compared in few
+in small batches showed little else: a table was made for each batch. So what is compared by key is compared in few
 large pieces, before anything is written: the records that are cleaned with their like among themselves, those before
 them a large piece at a time. What comes out is offsets, by which a batch asks.
 """
@@ -29,16 +29,17 @@ PIECES: Final = 8  # so many tables at most are made for as many earlier keys as
 
 
 class LiveKeys:
-    """State: per family of keys the last offset of each, of the records that were added; the offsets of all records
-    that a later one of their key follows; and earlier records that were not looked up yet."""
+    """State: the keys of the records that were added, by family; earlier records that were not looked up yet; and the
+    offsets of all records that a later one of their key follows."""
 
     def __init__(self) -> None:
         self.bytes = 0  # that the keys take
         self._added: dict[bytes, list[_Records]] = {}
-        self._last: dict[bytes, _Records] = {}
+        self._later: dict[bytes, pa.BinaryArray] = {}
         self._earlier: dict[bytes, list[_Records]] = {}
         self._earlier_bytes = 0
         self._outdated: list[Longs] = []
+        self._sorted = np.empty(0, np.int64)  # all of them, once they are known
         self._expired: dict[tuple[bytes, str, str], dict[int, tuple[int, int]]] = {}  # by group: below, until offset
 
     def add(self, family: bytes, keys: pa.BinaryArray, offsets: Longs) -> None:
@@ -74,13 +75,13 @@ class LiveKeys:
             keys = pa.chunked_array([keys for keys, _ in added], pa.binary())
             found = pa.table({"key": keys, "offset": offsets}).group_by("key").aggregate([("offset", "max")])
             last = found["offset_max"].to_numpy()
-            self._last[family] = (found["key"].combine_chunks(), last)
+            self._later[family] = found["key"].combine_chunks()
             self._outdated.append(offsets[~_is_among(offsets, np.sort(last))])
         self._added = {}
 
     def add_earlier(self, family: bytes, keys: pa.BinaryArray, offsets: Longs) -> None:
         """Records of which none follows one of those that were added before `settle`."""
-        if family not in self._last:
+        if family not in self._later:
             return
         keys, offsets = _with_keys(keys, offsets)
         if not len(keys):
@@ -93,21 +94,19 @@ class LiveKeys:
     def settle_earlier(self) -> None:
         """Now it is known of all records whether they are the last ones of their keys."""
         self._look_up_earlier()
-        self._outdated = [np.sort(np.concatenate(self._outdated))] if self._outdated else []
+        self._sorted = np.sort(np.concatenate([self._sorted, *self._outdated]))
+        self._outdated = []
 
     def _look_up_earlier(self) -> None:
         for family, pieces in self._earlier.items():
             keys = pa.chunked_array([keys for keys, _ in pieces], pa.binary())
-            has_later = pc.is_in(keys, value_set=self._last[family][0]).to_numpy()
+            has_later = pc.is_in(keys, value_set=self._later[family]).to_numpy()
             self._outdated.append(np.concatenate([offsets for _, offsets in pieces])[has_later])
         self._earlier, self._earlier_bytes = {}, 0
 
     def superseded(self, offsets: Longs) -> Flags:
         """Per record whether a later one has its key. In: after `settle_earlier`."""
-        if not self._outdated:
-            return np.zeros(len(offsets), np.bool_)
-        (outdated,) = self._outdated
-        return _is_among(offsets, outdated)
+        return _is_among(offsets, self._sorted)
 
 
 def _with_keys(keys: pa.BinaryArray, offsets: Longs) -> _Records:

@@ -79,6 +79,13 @@ def test_generated_sql_cannot_reach_files(client: LogClient) -> None:
         table.query("SELECT * FROM read_text('/etc/hostname')")
 
 
+def fails_to_take_in(found: Materialization, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setitem(found._relation._columns, "no_such_column", True)
+        with pytest.raises(duckdb.Error):
+            found.catch_up()
+
+
 @pytest.mark.parametrize("kind", ["TABLE", "STREAM"])
 def test_rows_that_could_not_be_taken_in_are_taken_in_later(
     client: LogClient, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -87,10 +94,7 @@ def test_rows_that_could_not_be_taken_in_are_taken_in_later(
     append(client, "a", 1)
     found.catch_up()
     append(client, "b", 2)
-    with monkeypatch.context() as patched:
-        patched.setitem(found._relation._columns, "no_such_column", True)
-        with pytest.raises(duckdb.Error):
-            found.catch_up()
+    fails_to_take_in(found, monkeypatch)
     append(client, "c", 3)
     found.catch_up()
     assert found.query("SELECT k0 FROM source ORDER BY k0").column(0).to_pylist() == ["a", "b", "c"]
@@ -139,10 +143,7 @@ def test_an_interrupt_after_rows_were_taken_in_does_not_take_them_in_again(
         with pytest.raises(duckdb.InterruptException):
             found.catch_up()
     append(client, "b", 2)
-    with monkeypatch.context() as patched:
-        patched.setitem(found._relation._columns, "no_such_column", True)
-        with pytest.raises(duckdb.Error):
-            found.catch_up()
+    fails_to_take_in(found, monkeypatch)
     found.catch_up()
     assert found.query("SELECT k0 FROM source ORDER BY k0").column(0).to_pylist() == ["a", "b"]
 
