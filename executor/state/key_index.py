@@ -18,8 +18,8 @@ from .key_hash import Hashes, Vector
 
 _CAPACITY = 64  # keys, at first: most stores of a server that has many are small
 _DOUBLED_TO = 1 << 20  # keys; then by a quarter each time: what is reserved in vain must not be as much as what is used
-_BATCH_MAX = (1 << 31) - 1
 ROWS_MAX = 1 << 40
+_GROUP_BITS = np.uint64(34)  # of a hash, above those that find its bucket: what remains is positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +52,30 @@ _ANYTHING = SlotRange(_NOTHING, _NOTHING, _NOTHING)
 class KeyIndex:
     """Slots are given out from 0 on, one per different key; equal keys always get the same one.
 
-    Keys are hashes (`key_hash.py`), whose bits need no more mixing. Memory: 24 bytes per key and 5 to 11 per bucket.
+    Keys are hashes (`key_hash.py`), whose bits need no more mixing. Memory: 16 bytes per key, and its buckets, which
+    have 5 to 11.
     """
 
     def __init__(self) -> None:
         self.count = 0  # of slots
-        self._batch = 0
         self._hashes = np.empty((0, 2), np.uint64)
-        self._stamps = np.empty(0, np.int32)  # the last batch that had the key
-        self._local = np.empty(0, np.int32)  # its group there
         self._buckets = np.empty(0, np.int32)
         self._allocate(_CAPACITY)
 
     @property
     def nbytes(self) -> int:
-        return self._hashes.nbytes + self._stamps.nbytes + self._local.nbytes + self._buckets.nbytes
+        return self._hashes.nbytes + self._buckets.nbytes
 
     def number(self, hashes: Hashes) -> Numbered:
         """The slots of these keys; who has none gets one."""
         rows = hashes.shape[1]
         group, slot, first = np.empty((3, rows), np.int64)
-        self._next_batch()
+        groups = np.full(1 << (2 * rows).bit_length(), -1, np.int32)
         row = found = 0
         while True:
             row, self.count, found = _number(
-                hashes, row, self._hashes, self._buckets, self._stamps, self._local, self._batch, self.count, found,
-                group, slot, first,
-            )  # fmt: skip
+                hashes, row, self._hashes, self._buckets, groups, self.count, found, group, slot, first
+            )
             if row == rows:
                 return Numbered(group, first[:found].copy(), slot[:found].copy())
             self._allocate(_more(self.count))
@@ -96,17 +93,11 @@ class KeyIndex:
         other.number(self.hashes_of(slots))
         return other
 
-    def _next_batch(self) -> None:
-        if self._batch == _BATCH_MAX:
-            self._stamps[:] = self._batch = 0
-        self._batch += 1
-
     def _allocate(self, capacity: int) -> None:
         """Makes room for so many keys."""
         hashes = np.empty((capacity, 2), np.uint64)
         hashes[: self.count] = self._hashes[: self.count]
         self._hashes = hashes
-        self._stamps, self._local = grown(self._stamps, capacity, 0), grown(self._local, capacity, 0)
         size = 1 << (capacity * 4 // 3).bit_length()
         if size != len(self._buckets):
             self._buckets = np.full(size, -1, np.int32)
@@ -191,17 +182,19 @@ def _number(
     row: int,
     hashes: Vector,
     buckets: Vector,
-    stamps: Vector,
-    local: Vector,
-    batch: int,
+    groups: Vector,
     count: int,
     found: int,
     group: Vector,
     slots: Vector,
     first: Vector,
 ):
-    """Goes on from `row` until there is no room for a new key. Out: where it stopped; counts of slots and groups."""
-    mask = np.uint64(len(buckets) - 1)
+    """Goes on from `row` until there is no room for a new key. Out: where it stopped; counts of slots and groups.
+
+    `groups`: buckets of this batch's groups by their slots, twice as many as rows at least. They are few, and so near,
+    where a group noted per key is far away in an index that does not fit the processor's cache.
+    """
+    mask, group_mask = np.uint64(len(buckets) - 1), len(groups) - 1
     for i in range(row, asked.shape[1]):
         high, low = asked[0, i], asked[1, i]
         place = low & mask
@@ -216,13 +209,18 @@ def _number(
             buckets[place] = slot
             hashes[slot, 0], hashes[slot, 1] = high, low
             count += 1
-        if stamps[slot] != batch:
-            stamps[slot] = batch
-            local[slot] = found
+        near = np.int64(low >> _GROUP_BITS) & group_mask
+        own = np.int64(groups[near])
+        while own >= 0 and slots[own] != slot:
+            near = (near + 1) & group_mask
+            own = np.int64(groups[near])
+        if own < 0:
+            own = np.int64(found)
+            groups[near] = own
             slots[found] = slot
             first[found] = i
             found += 1
-        group[i] = local[slot]
+        group[i] = own
     return asked.shape[1], count, found
 
 
