@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -147,10 +147,12 @@ class Pipelines:
 
 
 @contextlib.contextmanager
-def pipelines(executor: ExecutorKind, partitions: int) -> Generator[Pipelines]:
-    """In a temporary directory on the disk of this machine, every append synced."""
+def pipelines(
+    executor: ExecutorKind, partitions: int, settings: Mapping[str, str] | None = None
+) -> Generator[Pipelines]:
+    """In a temporary directory on the disk of this machine, every append synced. In: `settings`: further ones."""
     with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
-        properties = {"millstream.executor": executor, "auto.offset.reset": "earliest"}
+        properties = {"millstream.executor": executor, "auto.offset.reset": "earliest", **(settings or {})}
         with open_engine(Path(folder), properties) as engine:
             yield Pipelines(engine, executor, partitions)
 

@@ -1,12 +1,14 @@
-"""What a small batch costs by how much a query holds: `python -m bench.state_growth [ROWS ...]`.
+"""What a small batch costs by how much a query holds: `python -m bench.state_growth [--memory 512MB] [ROWS ...]`.
 
 A query is filled with so many keys, or rows, and then gets batches of 100 records, each one durable and computed before
 the next comes. Given per batch: CPU milliseconds of the whole process (log, fsync and changelog included), and rows per
-CPU second while it was filled. The ratio between two sizes counts, not the figure.
+CPU second while it was filled. The ratio between two sizes counts, not the figure. `--memory` limits what queries keep
+in memory (`millstream.duckdb.memory.limit`); the rest of the process is not counted there.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.logcore.client import RowRecords
+from millstream.sql.settings.property_table import DUCKDB_MEMORY
 
 from .measuring import cpu_seconds, resident_bytes, timed
 from .pipelines import Pipelines, pipelines
@@ -82,9 +85,9 @@ class Growth(NamedTuple):
     resident_mb: int
 
 
-def measure(shape: Shape, rows: int) -> Growth:
+def measure(shape: Shape, rows: int, memory: str = "") -> Growth:
     random = np.random.default_rng(1)
-    with pipelines("duckdb", 1) as run:
+    with pipelines("duckdb", 1, {DUCKDB_MEMORY.name: memory}) as run:
         run.execute(_SOURCES)
         query_id = run.execute(shape.query)
         filled = timed(rows, lambda: _fill(run, query_id, shape.fills, rows))
@@ -113,13 +116,13 @@ def _feed(run: Pipelines, query_id: str, random: np.random.Generator, rows: int,
         run.wait(query_id)
 
 
-def state_lines(sizes: Sequence[int] = SIZES) -> list[Line]:
+def state_lines(sizes: Sequence[int] = SIZES, memory: str = "", shapes: Sequence[Shape] = SHAPES) -> list[Line]:
     """Lines of a table: each shape at each size, and what its small batches cost beside those of the first size."""
     lines: list[Line] = []
-    for shape in SHAPES:
-        first = measure(shape, sizes[0])
+    for shape in shapes:
+        first = measure(shape, sizes[0], memory)
         for rows in sizes:
-            growth = first if rows == sizes[0] else measure(shape, rows)
+            growth = first if rows == sizes[0] else measure(shape, rows, memory)
             ratio = f"{growth.batch_ms / first.batch_ms:.2f} × {sizes[0]:,} rows" if rows != sizes[0] else ""
             lines.append(_line(growth, ratio))
     return lines
@@ -136,7 +139,13 @@ def _line(growth: Growth, ratio: str) -> Line:
 
 
 def main(arguments: Sequence[str]) -> None:
-    sys.stdout.write(as_text(state_lines([int(each) for each in arguments] or SIZES)) + "\n")
+    parser = argparse.ArgumentParser(prog="python -m bench.state_growth")
+    parser.add_argument("rows", nargs="*", type=int, default=SIZES)
+    parser.add_argument("--memory", default="", help="as 512MB; default: half of the machine's")
+    parser.add_argument("--shape", action="append", help="only this one; may be repeated")
+    asked = parser.parse_args(arguments)
+    shapes = [shape for shape in SHAPES if not asked.shape or shape.name in asked.shape]
+    sys.stdout.write(as_text(state_lines(asked.rows, asked.memory, shapes)) + "\n")
 
 
 if __name__ == "__main__":

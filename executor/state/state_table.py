@@ -52,14 +52,6 @@ class StateTable:
         ((deleted,),) = execute(self._connection, f"DELETE FROM {self._table} WHERE {where}")
         self.rows -= deleted
 
-    def read(self, numbers: Ints) -> pa.Table:
-        """The rows with these numbers, in any order."""
-        if "read" not in self._statements:
-            sql = f"SELECT state.* FROM {self._table} state JOIN {{asked}} asked ON state.{NUMBER} = asked.number"
-            schema = pa.schema([("number", pa.int64())])
-            self._statements["read"] = BatchStatement(self._connection, sql, {"asked": schema})
-        return self._statements["read"].run(asked=pa.table({"number": pa.array(numbers)}))
-
     def load(self, names: tuple[str, ...]) -> Iterator[pa.Table]:
         """All rows, outdated ones too, piece by piece, with these columns, `_deleted` and the number."""
         listed = ", ".join([*names, "_deleted", NUMBER])

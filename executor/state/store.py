@@ -1,16 +1,17 @@
 """Keyed state of operators, with the changes that rebuild it elsewhere.
 
 All keys of a store are in memory, each with a slot and the number of its newest row (`key_index.py`); so are the rows,
-as far as there is room (`slot_rows.py`). A batch reads and writes there: what it costs does not grow with what is held.
-DuckDB's table (`state_table.py`) gets with `settle` what each key has become, holds the rows that memory has no room
-for, and is what a store is loaded from when it is opened. A join with that table instead read all of it: for 100 keys
-of 1M rows 6 ms, of 10M 34 ms, where this takes 0.1 ms for rows in memory.
+as far as there is room, and else in a temporary file (`cached_rows.py`). A batch reads and writes there: what it costs
+does not grow with what is held. DuckDB's table (`state_table.py`) gets with `settle` what each key has become, and is
+what a store is loaded from when it is opened. A join with that table instead read all of it: for 100 keys of 1M rows
+6 ms, of 10M 34 ms, where this takes 0.1 ms for rows in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -20,14 +21,15 @@ import pyarrow as pa
 
 from ...sql.types import SqlType
 from ..operators.columns import Bools, Ints, conform, flat, ints, last_of_group, take
+from .cached_rows import CachedRows
 from .key_hash import Hashes, key_hashes
 from .key_index import KeyIndex, Numbered, PartialIndex, SlotRange, grown, slots_of
 from .memory_shares import room_of_a_store
-from .slot_rows import SlotRows
+from .spilled_rows import SpilledRows, spill_folder
 from .state_table import NUMBER, StateTable
 from .zones import Zones
 
-ROOM_BYTES: Final = 512 * 1024 * 1024  # for the rows of one store; keys come on top, with about 40 bytes each
+ROOM_BYTES: Final = 512 * 1024 * 1024  # for the rows of one store; keys come on top, with about 36 bytes each
 _SETTLE_FROM = 500_000  # rows that were written; DuckDB gets them then even if nobody settles
 _COMPACT_FROM = 8_000  # outdated rows of the table, or keys without a row: fewer are not worth the work
 _PIECE_ROWS = 100_000  # that are moved at once
@@ -71,8 +73,8 @@ class StateStore:
     go, so that compaction can take them from the changelog; with `names_expired` they delete each of them, for logs
     whose compaction goes by keys alone.
 
-    Invariants: a slot has a row where its number is not -1. The row is in memory where `_here`, else in the table; one
-    that is not in the table, or has another number there, is in `_unsettled`.
+    Invariants: a slot has a row where its number is not -1. One that is not in the table, or has another number there,
+    is in `_unsettled`.
     """
 
     def __init__(
@@ -101,9 +103,9 @@ class StateStore:
         self._zones: dict[str, Zones] = {}
         self._ranged: dict[str, Ints] = {}  # per slot the value of a column of the key that is asked for ranges
         self._index = KeyIndex()
-        self._rows = SlotRows(self._row_schema)
+        self._spill = partial(SpilledRows, self._row_schema, spill_folder(connection))
+        self._rows = self._no_rows()
         self._number = np.empty(0, np.int64)  # per slot: of its row, -1 where there is none
-        self._here = np.empty(0, np.bool_)  # the row is in memory
         self._stored = np.empty(0, np.bool_)  # the table has rows of this key
         self._live = 0
         self._unsettled: list[Ints] = []
@@ -184,7 +186,7 @@ class StateStore:
         """How many rows there are, and about how many bytes they have as Arrow."""
         self._load()
         sample = np.flatnonzero(self._number[: self._index.count] >= 0)[:_SAMPLE_ROWS]
-        bytes_ = sum(column.nbytes for column in self._get(sample, self._row))
+        bytes_ = sum(column.nbytes for column in self._rows.get(sample, self._row))
         return self._live, bytes_ * self._live // max(1, len(sample))
 
     def by_task(self, column: str) -> list[tuple[int, int, int]]:
@@ -242,7 +244,7 @@ class StateStore:
 
     def _name_expired(self, slots: Ints) -> None:
         if len(slots):
-            keys = pa.table(self._get(slots, self._key), schema=self.key_schema)
+            keys = pa.table(self._rows.get(slots, self._key), schema=self.key_schema)
             deleted = keys.append_column("_deleted", pa.array(np.ones(len(keys), np.bool_)))
             self._changes.append(conform(deleted, self.change_schema))
 
@@ -272,14 +274,16 @@ class StateStore:
 
     def values_at(self, slots: Ints, names: Sequence[str]) -> list[pa.Array]:
         """Of each column the values in these slots, which have a row."""
-        return self._get(slots, names)
+        return self._rows.get(slots, names)
 
     def values(self, slots: Ints) -> pa.Table:
         """The value columns, a row per slot: NULL where there is none."""
         names = tuple(self.value)
-        gone = self._number[slots] < 0
-        found = pa.table(self._get(slots, names, gone), names=list(names))
-        return take(found, np.where(gone, -1, np.arange(len(slots)))) if gone.any() else found
+        there = self._number[slots] >= 0
+        if there.all():
+            return pa.table(self._rows.get(slots, names), names=list(names))
+        found = pa.table(self._rows.get(slots[there], names), names=list(names))
+        return take(found, np.where(there, np.cumsum(there) - 1, -1))
 
     def write_at(self, slots: Ints, rows: pa.Table) -> None:
         """As `write`, where the slots of the rows' keys are known."""
@@ -293,19 +297,17 @@ class StateStore:
             self._changes.append(rows)
 
     def pieces(self, names: Sequence[str]) -> Iterator[tuple[Ints, pa.Table]]:
-        """The slots that have a row, and these columns of theirs, piece by piece; rows that are not in memory stay
-        where they are."""
+        """The slots that have a row, and these columns of theirs, piece by piece."""
         self._load()
         return self._all(tuple(names))
 
     # -------------------------------------------------------------- the table
 
     def settle(self) -> None:
-        """Brings the table to what was written, and lets go of what memory has no room for."""
+        """Brings the table to what was written."""
         if not self._loaded:
             return
         self._flush()
-        self._let_go()
         if self._table.rows > _COMPACT_FROM + 2 * self._live:
             number = self._number[: self._index.count]
             self._table.keep(number[number >= 0])
@@ -355,31 +357,26 @@ class StateStore:
         self._table.insert(pa.table(columns, schema=self._table.schema))
         self._stored[slots] = True
 
-    def _let_go(self) -> None:
-        for slots in self._rows.let_go(self._room):
-            self._here[slots] = False
-
     def _renumber(self) -> None:
         """Gives the keys that have a row new slots, and forgets the others."""
         kept = np.flatnonzero(self._number[: self._index.count] >= 0)
-        index, rows = self._index.renumbered(kept), SlotRows(self._row_schema)
+        index, rows = self._index.renumbered(kept), self._no_rows()
         for first in range(0, len(kept), _PIECE_ROWS):
             piece = kept[first : first + _PIECE_ROWS]
-            here = np.flatnonzero(self._here[piece])
-            rows.set(first + here, pa.table(self._rows.get(piece[here], self._row), schema=self._row_schema))
+            moved = pa.table(self._rows.get(piece, self._row), schema=self._row_schema)
+            rows.set(first + np.arange(len(piece)), moved)
         self._index, self._rows = index, rows
-        self._number, self._here, self._stored = self._number[kept], self._here[kept], self._stored[kept]
+        self._number, self._stored = self._number[kept], self._stored[kept]
         self._parts = {columns: part.renumbered(kept) for columns, part in self._parts.items()}
         self._zones, self._ranged = {}, {}
         self._numbering += 1
 
     def _load(self) -> None:
-        """Reads the table, unless it is done: all keys, and the rows if there is room for them."""
+        """Reads the table, unless it is done."""
         if self._loaded:
             return
         self._loaded = True
         deleted = np.empty(0, np.bool_)
-        room = True
         for piece in self._table.load(self._row):
             number = ints(piece, NUMBER)
             numbered = self._index.number(self._hashes(piece, self._key))
@@ -390,10 +387,7 @@ class StateStore:
             newest = np.flatnonzero(self._number[slots] == number)
             slots = slots[newest]
             deleted[slots] = flat(piece, "_deleted").to_numpy(zero_copy_only=False)[newest]
-            if room:
-                self._rows.set(slots, conform(take(piece, newest), self._row_schema))
-            self._here[slots] = room
-            room = room and self._rows.nbytes < self._room
+            self._rows.set(slots, conform(take(piece, newest), self._row_schema))
         count = self._index.count
         self._number[:count][deleted[:count]] = -1
         self._stored[:count] = True
@@ -408,7 +402,7 @@ class StateStore:
     def _grow(self) -> None:
         count = self._index.count
         self._number = grown(self._number, count, -1)
-        self._here, self._stored = grown(self._here, count, 0), grown(self._stored, count, 0)
+        self._stored = grown(self._stored, count, 0)
 
     def _put(self, slots: Ints, rows: pa.Table) -> None:
         """In: rows of all columns and `_deleted`."""
@@ -420,7 +414,6 @@ class StateStore:
         self._next += len(slots)
         self._live += int((~gone).sum()) - int(had.sum())
         self._rows.set(slots, rows)
-        self._here[slots] = True
         self._unsettled.append(slots)
         self._unsettled_rows += len(slots)
         self._version += 1
@@ -431,7 +424,9 @@ class StateStore:
             self._note_born(slots[born], rows if len(born) == len(rows) else take(rows, born))
         if self._unsettled_rows >= _SETTLE_FROM:
             self._flush()
-            self._let_go()
+
+    def _no_rows(self) -> CachedRows:
+        return CachedRows(self._row_schema, self._room, self._spill)
 
     def _note_born(self, slots: Ints, rows: pa.Table) -> None:
         for columns, part in self._parts.items():
@@ -442,51 +437,24 @@ class StateStore:
             self._ranged[column] = values = grown(values, self._index.count, 0)
             values[slots] = ints(rows, column)
 
-    def _get(self, slots: Ints, names: Sequence[str], gone: Bools | None = None) -> list[pa.Array]:
-        """Of these slots' rows; in: `gone`: slots that have none."""
-        absent = ~self._here[slots]
-        if absent.any():
-            if gone is not None:
-                absent &= ~gone
-            self._bring(slots[absent])
-        return self._rows.get(slots, names)
-
-    def _bring(self, slots: Ints) -> None:
-        """Rows from the table into memory."""
-        if not len(slots):
-            return
-        slots = slots[np.argsort(self._number[slots])]
-        found = self._table.read(self._number[slots])
-        found = take(found, np.argsort(ints(found, NUMBER)))
-        assert len(found) == len(slots), f"store {self.name} lacks {len(slots) - len(found)} rows in its table"
-        self._rows.set(slots, conform(found, self._row_schema))
-        self._here[slots] = True
-
     def _values(self, slots: Ints, column: str) -> Ints:
-        (values,) = self._get(slots, (column,))
+        (values,) = self._rows.get(slots, (column,))
         return values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
 
     def _found(self, position: Ints, slots: Ints) -> pa.Table:
-        return pa.table([pa.array(position), *self._get(slots, self._row)], schema=self._read_schema)
+        return pa.table([pa.array(position), *self._rows.get(slots, self._row)], schema=self._read_schema)
 
     def _ordered(self, slots: Ints) -> pa.Table:
-        return _sorted(pa.table(self._get(slots, self._row), schema=self._row_schema), self._key)
+        return _sorted(pa.table(self._rows.get(slots, self._row), schema=self._row_schema), self._key)
 
     def _all_keys(self) -> Iterator[tuple[Ints, pa.Table]]:
         return self._all(self._key)
 
     def _all(self, names: tuple[str, ...]) -> Iterator[tuple[Ints, pa.Table]]:
         slots = np.flatnonzero(self._number[: self._index.count] >= 0)
-        here = slots[self._here[slots]]
-        for first in range(0, len(here), _PIECE_ROWS):
-            piece = here[first : first + _PIECE_ROWS]
+        for first in range(0, len(slots), _PIECE_ROWS):
+            piece = slots[first : first + _PIECE_ROWS]
             yield piece, pa.table(self._rows.get(piece, names), names=list(names))
-        read = (*self._key, *(name for name in names if name not in self._key))
-        for rows in self._table.load(read) if len(here) < len(slots) else ():
-            slots = self._index.find(self._hashes(rows, self._key))
-            chosen = np.flatnonzero(slots >= 0)
-            chosen = chosen[(self._number[slots[chosen]] == ints(rows, NUMBER)[chosen]) & ~self._here[slots[chosen]]]
-            yield slots[chosen], take(rows.select(list(names)), chosen)
 
     def _by(self, columns: tuple[str, ...]) -> PartialIndex:
         if columns not in self._parts:
@@ -505,8 +473,7 @@ class StateStore:
     @property
     def _rows_at_once(self) -> int:
         """How many may be read: what they take must not be more than the share of the memory."""
-        row_bytes = 64 + self._rows.nbytes // max(1, self._index.count)
-        return max(_ROWS_AT_ONCE, self._share // row_bytes)
+        return max(_ROWS_AT_ONCE, self._share // (64 + self._rows.row_bytes))
 
     def _zones_of(self, column: str) -> Zones:
         if column not in self._zones:

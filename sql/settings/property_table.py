@@ -283,7 +283,8 @@ DUCKDB_MEMORY: Final = text(
     "",
     "Memory limit of the DuckDB instances of all queries together, for example 4GB; empty: half of the machine's "
     "memory. Each query gets a quarter of the remaining memory when it starts. In addition, each store of a query "
-    "keeps rows in memory, at most 512 MB and a quarter of the query's limit, and about 40 bytes for each key.",
+    "keeps rows in memory, at most 512 MB and a quarter of the query's limit, and about 36 bytes for "
+    "each key. Further rows are in a temporary file.",
     scope="SERVER",
 )
 DUCKDB_THREADS: Final = whole_or_none(

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from millstream.executor.state import slot_rows, store, zones
+from millstream.executor.state import cached_rows, placed_rows, store, zones
 from millstream.executor.state.store import StateStore
 from millstream.sql.types import BIGINT, INTEGER, STRING, Array, SqlType
 
@@ -32,9 +32,10 @@ ROOMS = {
 
 @contextmanager
 def room_of(name: str) -> Generator[None]:
-    """With blocks of four rows, zones of two, and this little memory."""
+    """With blocks of four rows, zones of two, and this little memory: three rows at least."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slot_rows, "_BITS", 2)
+        patch.setattr(placed_rows, "_BITS", 2)
+        patch.setattr(cached_rows, "_FEWEST", 3)
         patch.setattr(zones, "_BITS", 1)
         for setting, value in ROOMS[name].items():
             patch.setattr(store, setting, value)

@@ -492,26 +492,6 @@ def test_keys_without_a_row_are_forgotten_when_there_are_enough(monkeypatch: pyt
     check_between(target, model)
 
 
-def test_what_memory_has_no_room_for_is_read_from_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    with room_of("nothing in memory"):
-        connection = duckdb.connect()
-        target = filled(connection, settled=True)
-        connection.execute('UPDATE "state store" SET n = n + 10')
-        assert target.read(keys(D, A))["n"].to_pylist() == [14, 11]
-    target = filled(connection := duckdb.connect(), settled=True)
-    connection.execute('UPDATE "state store" SET n = n + 10')
-    assert target.read(keys(D, A))["n"].to_pylist() == [4, 1], "there is room"
-
-
-def test_a_row_that_its_table_lost_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with room_of("nothing in memory"):
-        connection = duckdb.connect()
-        target = filled(connection, settled=True)
-        connection.execute('DELETE FROM "state store" WHERE n = 1')
-        with pytest.raises(AssertionError, match="store store lacks 1 rows"):
-            target.read(keys(A, B))
-
-
 def test_a_store_is_loaded_piece_by_piece_up_to_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each key the newest row counts, in whichever piece it is."""
     monkeypatch.setattr(state_table, "_LOAD_ROWS", 2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pipelines import aggregate, call, expression, plan, rows_of, shown, stream, tumbling
 
 from millstream.executor.pipeline import Pipeline
-from millstream.executor.state import slot_rows, store
+from millstream.executor.state import cached_rows, placed_rows, store
 from millstream.planner.physical import PhysicalPlan
 from millstream.sql.types import BIGINT, DOUBLE
 
@@ -57,8 +57,9 @@ def test_states_may_be_forgotten_and_restored_at_any_time(
     whole = outputs(Pipeline(physical(windowed=windowed), duckdb.connect()), batches)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(slot_rows, "_BITS", 1)
-        patched.setattr(store, "ROOM_BYTES", 0)  # nothing stays in memory
+        patched.setattr(placed_rows, "_BITS", 1)
+        patched.setattr(cached_rows, "_FEWEST", 1)
+        patched.setattr(store, "ROOM_BYTES", 0)  # one row stays in memory
         patched.setattr(store, "_COMPACT_FROM", -1)
         assert outputs(Pipeline(physical(windowed=windowed), duckdb.connect()), batches) == whole
 

@@ -1,4 +1,4 @@
-"""Rows by slot, columns of them, and the zones in which their values lie."""
+"""Rows by place, columns of them, and the zones in which their values lie."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.executor.state import slot_rows, state_columns, zones
-from millstream.executor.state.slot_rows import SlotRows
+from millstream.executor.state import placed_rows, state_columns, zones
+from millstream.executor.state.placed_rows import PlacedRows
 from millstream.executor.state.state_columns import state_column
 from millstream.executor.state.zones import Zones
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 
 
-def rows(*numbers: int) -> pa.Table:
-    return pa.table([pa.array(numbers), pa.array([str(n) for n in numbers])], schema=SCHEMA)
+def rows(*numbers: int) -> list[pa.Array]:
+    return [pa.array(numbers), pa.array([str(n) for n in numbers])]
 
 
-def read(target: SlotRows, *slots: int) -> list[tuple[Any, ...]]:
+def read(target: PlacedRows, *slots: int) -> list[tuple[Any, ...]]:
     columns = target.get(np.array(slots, np.int64), ["text", "n"])
     return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
 def test_rows_of_several_blocks_come_in_the_order_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slot_rows, "_BITS", 2)
-    target = SlotRows(SCHEMA)
+    monkeypatch.setattr(placed_rows, "_BITS", 2)
+    target = PlacedRows(SCHEMA)
     target.set(np.array([9, 0, 3, 4]), rows(90, 0, 30, 40))
     target.set(np.array([8, 9]), rows(80, 91))
     assert read(target, 9, 0, 8, 3, 4, 9) == [(str(n), n) for n in (91, 0, 80, 30, 40, 91)]
@@ -35,17 +35,17 @@ def test_rows_of_several_blocks_come_in_the_order_they_are_asked_for(monkeypatch
     assert read(target) == []
 
 
-def test_what_was_used_longest_ago_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slot_rows, "_BITS", 1)
-    target = SlotRows(SCHEMA)
-    target.set(np.arange(6), rows(0, 10, 20, 30, 40, 50))
-    assert target.let_go(target.nbytes) == []
-    read(target, 0)
-    assert target.let_go(target.nbytes - 1) == [slice(2, 4)]
-    assert read(target, 0, 2, 5) == [("0", 0), (None, None), ("50", 50)]
+def test_rows_that_are_no_longer_needed_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placed_rows, "_BITS", 1)
+    monkeypatch.setattr(state_columns, "_OUTDATED_MIN", 0)
+    target = PlacedRows(SCHEMA)
+    target.set(np.arange(5), [pa.array([1] * 5), pa.array(["x" * 100_000] * 5)])
+    before = target.nbytes
+    target.clear(np.array([0, 3, 4]))
+    assert before - target.nbytes > 290_000
+    assert target.get(np.array([1, 2]), ["text"])[0].to_pylist() == ["x" * 100_000] * 2
     target.set(np.array([3]), rows(31))
     assert read(target, 3) == [("31", 31)]
-    assert len(target.let_go(0)) == 3
 
 
 @pytest.mark.parametrize(

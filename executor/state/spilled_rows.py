@@ -1,0 +1,222 @@
+"""Rows by slot in a temporary file: those for which memory has no room.
+
+A row has a fixed place in the file, by its slot, so that nothing has to be remembered about it and a new version is
+written over the old one. Texts and nested values stand in a second file, one behind the other, and the row says where.
+Both files have no name from the start: they are gone with the process, and only this object reads them.
+
+A DuckDB table finds 100 of 10M rows by a scan, for 30 ms; here it takes 0.1 ms. Reading goes through a mapping of the
+file, writing does not: a full disk is then an error of `write`, where a mapping would end the process.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...sql.compiling.loops import loop
+from ...sql.functions.aggregation.aggregate_values import as_physical, physical
+from ..operators.columns import Ints
+from .key_hash import Vector
+from .row_codec import decode_rows, encode_rows
+from .state_columns import is_number
+
+_PIECE_ROWS: Final = 100_000  # of values that are moved at once
+_OUTDATED_MIN: Final = 64 * 1024 * 1024  # bytes; fewer are not worth clearing away
+_SEEN_MAX: Final = 512  # places that were read, each with 64 KB around it; then they no longer count as our memory
+_OFFSET_MAX: Final = (1 << 31) - 1
+
+
+class SpilledRows:
+    """In: `folder`: for the files. All methods raise `OSError` where it has no room or the disk fails."""
+
+    def __init__(self, schema: pa.Schema, folder: Path) -> None:
+        self._schema = schema
+        self._folder = folder
+        self._record = np.dtype([part for place, field in enumerate(schema) for part in _parts(place, field.type)])
+        self._rows = _MappedFile(folder)
+        self._values = _MappedFile(folder)
+        self._count = 0  # of slots up to the last one that was written
+        self._end = 0  # of the values
+        self._live = 0  # bytes of values that rows still have
+
+    def put(self, slots: Ints, columns: Sequence[pa.Array]) -> None:
+        """In: distinct slots, and all columns of their rows."""
+        order = np.argsort(slots)
+        slots, back = slots[order], pa.array(order)
+        if len(slots):
+            self._write(slots, [column.take(back) for column in columns])
+        if self._end > 2 * self._live + _OUTDATED_MIN:
+            self._clear_values()
+
+    def get(self, slots: Ints, names: Sequence[str]) -> list[pa.Array]:
+        """Of each column the values of these slots; NULL where there was never a row."""
+        records = self._at(slots)
+        return [self._column(records, self._schema.get_field_index(name)) for name in names]
+
+    def _at(self, slots: Ints) -> Vector:
+        count = int(slots.max(initial=-1)) + 1
+        return self._rows.read(count * self._record.itemsize, self._record, seen=len(slots))[slots]
+
+    def _write(self, slots: Ints, columns: Sequence[pa.Array]) -> None:
+        """In: ascending slots."""
+        records = np.zeros(len(slots), self._record)
+        before = self._at(slots)
+        for place, column in enumerate(columns):
+            valid = column.is_valid().to_numpy(zero_copy_only=False)
+            records[f"valid{place}"] = valid
+            if is_number(column.type):
+                blank = False if pa.types.is_boolean(column.type) else 0
+                records[f"value{place}"] = as_physical(column).fill_null(blank).to_numpy(zero_copy_only=False)
+                continue
+            lengths = self._append(_as_bytes(column), records[f"offset{place}"])
+            records[f"length{place}"] = lengths
+            self._live += int(lengths.sum()) - int(before[f"length{place}"].sum())
+        self._write_records(slots, records)
+        self._count = max(self._count, int(slots[-1]) + 1)
+
+    def _write_records(self, slots: Ints, records: Vector) -> None:
+        width = self._record.itemsize
+        first = np.flatnonzero(np.diff(slots, prepend=-2) != 1)
+        content = records.view(np.uint8).data
+        for begin, end in zip(first.tolist(), [*first[1:].tolist(), len(slots)], strict=True):
+            self._rows.write(int(slots[begin]) * width, content[begin * width : end * width])
+
+    def _append(self, values: pa.BinaryArray, offsets: Vector) -> Ints:
+        """Puts them behind the others. Out: how long each is; `offsets` gets where it begins."""
+        starts, content = _contents(values)
+        self._values.write(self._end, content[starts[0] : starts[-1]].data)
+        offsets[:] = starts[:-1] - starts[0] + self._end
+        self._end += int(starts[-1] - starts[0])
+        return np.diff(starts)
+
+    def _column(self, records: Vector, place: int) -> pa.Array:
+        type_ = self._schema.field(place).type
+        valid = records[f"valid{place}"]
+        if is_number(type_):
+            column = pa.array(np.ascontiguousarray(records[f"value{place}"]), mask=None if valid.all() else ~valid)
+            return column if column.type == type_ else column.cast(type_)
+        offsets, lengths = records[f"offset{place}"], records[f"length{place}"]
+        values = self._gathered(offsets, lengths)
+        if not _is_text(type_):
+            rows = pa.array(np.where(valid, np.cumsum(valid) - 1, -1))
+            (column,) = decode_rows(values.filter(pa.array(valid)), [type_])
+            return column.take(pc.if_else(pa.array(valid), rows, None))
+        buffers = [pa.array(valid).buffers()[1], *values.buffers()[1:]]
+        return pa.Array.from_buffers(type_, len(values), buffers)
+
+    def _gathered(self, offsets: Vector, lengths: Vector) -> pa.BinaryArray:
+        starts = np.zeros(len(offsets) + 1, np.int64)
+        np.cumsum(lengths, out=starts[1:])
+        if starts[-1] > _OFFSET_MAX:
+            raise MemoryError(f"{starts[-1]:,} bytes of one column are asked for at once")
+        content = self._values.read(self._end, np.dtype(np.uint8), seen=len(offsets))
+        found = _gather(content, np.ascontiguousarray(offsets), starts)
+        return pa.Array.from_buffers(
+            pa.binary(), len(offsets), [None, pa.py_buffer(starts.astype(np.int32)), pa.py_buffer(found)]
+        )
+
+    def _clear_values(self) -> None:
+        """Moves the values that rows still have into a new file."""
+        texts = [place for place, field in enumerate(self._schema) if not is_number(field.type)]
+        old, self._values, self._end = self._values, _MappedFile(self._folder), 0
+        for first in range(0, self._count, _PIECE_ROWS):
+            slots = np.arange(first, min(first + _PIECE_ROWS, self._count))
+            records = self._at(slots)
+            for place in texts:
+                self._move(old, records[f"offset{place}"], records[f"length{place}"])
+            self._write_records(slots, records)
+
+    def _move(self, old: _MappedFile, offsets: Vector, lengths: Vector) -> None:
+        fresh, self._values = self._values, old
+        try:
+            values = self._gathered(offsets, lengths)
+        finally:
+            self._values = fresh
+        self._append(values, offsets)
+
+
+class _MappedFile:
+    """A file without a name. What was never written is zero."""
+
+    def __init__(self, folder: Path) -> None:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            self._file = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self._file)
+        self._map: mmap.mmap | None = None
+        self._mapped = self._seen = 0
+
+    def write(self, offset: int, content: memoryview) -> None:
+        while content:
+            written = os.pwrite(self._file, content, offset)
+            offset, content = offset + written, content[written:]
+
+    def read(self, size: int, kind: np.dtype[Any], seen: int) -> Vector:
+        """Its first bytes as values of this kind, at least so many; they are good until the next `read`. In: `seen`:
+        how many places of it will be looked at."""
+        if size > self._mapped:
+            self._mapped = -(-max(size, 2 * self._mapped) // kind.itemsize) * kind.itemsize
+            os.ftruncate(self._file, self._mapped)
+            self._map = mmap.mmap(self._file, self._mapped, prot=mmap.PROT_READ)
+        if self._map is None:
+            return np.empty(0, kind)
+        self._seen += seen
+        if self._seen > _SEEN_MAX:
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self._seen = 0
+        return np.frombuffer(self._map, kind)
+
+
+def spill_folder(connection: duckdb.DuckDBPyConnection) -> Path:
+    """Where DuckDB lays aside what its memory has no room for, as far as that folder is there."""
+    ((setting,),) = connection.execute("SELECT current_setting('temp_directory')").fetchall()
+    folder = Path(setting or tempfile.gettempdir()).absolute()
+    while not folder.is_dir():
+        folder = folder.parent
+    return folder
+
+
+def _parts(place: int, type_: pa.DataType) -> list[tuple[str, Any]]:
+    """The fields that a column has in a record."""
+    valid = (f"valid{place}", np.bool_)
+    if is_number(type_):
+        return [valid, (f"value{place}", physical(type_).to_pandas_dtype())]
+    return [valid, (f"offset{place}", np.int64), (f"length{place}", np.int64)]
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return pa.types.is_string(type_) or pa.types.is_binary(type_)
+
+
+def _as_bytes(column: pa.Array) -> pa.BinaryArray:
+    """One value per row, none of them NULL."""
+    if not _is_text(column.type):
+        return encode_rows([column], len(column))
+    return column.cast(pa.binary()).fill_null(b"")
+
+
+def _contents(values: pa.BinaryArray) -> tuple[Ints, Vector]:
+    """Where each value begins, and the last one ends; and all bytes."""
+    _, offsets, data = values.buffers()
+    starts = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    return starts, np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+
+
+@loop
+def _gather(content: Vector, offsets: Vector, starts: Vector):
+    """The values at these offsets, one behind the other. In: `starts`: where each begins there, and the last ends."""
+    found = np.empty(starts[-1], np.uint8)
+    for row in range(len(offsets)):
+        begin, at = starts[row], offsets[row]
+        for position in range(starts[row + 1] - begin):
+            found[begin + position] = content[at + position]
+    return found

@@ -1,0 +1,296 @@
+"""Rows of which memory holds some and a file the others."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.executor.state import cached_rows, placed_rows, spilled_rows, state_columns
+from millstream.executor.state.cached_rows import CachedRows
+from millstream.executor.state.spilled_rows import SpilledRows, spill_folder
+
+SCHEMA = pa.schema([("n", pa.int32()), ("text", pa.string())])
+EVERY_TYPE = pa.schema(
+    [
+        ("whole", pa.int64()),
+        ("double", pa.float64()),
+        ("yes", pa.bool_()),
+        ("day", pa.date32()),
+        ("time", pa.timestamp("ms")),
+        ("text", pa.string()),
+        ("raw", pa.binary()),
+        ("amount", pa.decimal128(6, 2)),
+        ("list", pa.list_(pa.string())),
+        ("struct", pa.struct([("a", pa.int64())])),
+        ("map", pa.map_(pa.string(), pa.int64())),
+    ]
+)
+ROWS: Sequence[Sequence[Any]] = [
+    [1, 1.5, True, 3, 5, "über", b"\0\xff", Decimal("1.25"), ["x", None], {"a": 1}, [("k", 1)]],
+    [None] * 11,
+    [-(2**63), float("-inf"), False, -1, -1, "", b"", Decimal("-9999.99"), [], {"a": None}, []],
+    [0, -0.0, None, 0, 0, "long " * 50, b"x", None, None, None, None],
+]
+
+
+def columns_of(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> list[pa.Array]:
+    columns = []
+    for place, field in enumerate(schema):
+        values = [row[place] for row in rows]
+        whole = {pa.date32(): pa.int32(), pa.timestamp("ms"): pa.int64()}.get(field.type)
+        columns.append(pa.array(values, field.type) if whole is None else pa.array(values, whole).cast(field.type))
+    return columns
+
+
+def slots(*numbers: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.array(numbers, np.int64)
+
+
+def row(number: int) -> tuple[int, str]:
+    return number, f"text {number}"
+
+
+class Written(SpilledRows):
+    """Notes which slots are written, and read."""
+
+    def __init__(self, schema: pa.Schema, folder: Path) -> None:
+        super().__init__(schema, folder)
+        self.put_slots: list[list[int]] = []
+        self.got_slots: list[list[int]] = []
+
+    def put(self, slots: Any, columns: Any) -> None:
+        self.put_slots.append(sorted(slots.tolist()))
+        super().put(slots, columns)
+
+    def get(self, slots: Any, names: Any) -> list[pa.Array]:
+        self.got_slots.append(sorted(slots.tolist()))
+        return super().get(slots, names)
+
+
+class Cache:
+    """`CachedRows` with rows of `SCHEMA`; in: how many rows stay in memory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, fewest: int, room: int = 0) -> None:
+        monkeypatch.setattr(cached_rows, "_FEWEST", fewest)
+        monkeypatch.setattr(placed_rows, "_BITS", 2)
+        self.file = Written(SCHEMA, folder)
+        self.rows = CachedRows(SCHEMA, room, lambda: self.file)
+
+    def set(self, *numbers: int, shift: int = 0) -> None:
+        """Row number n + shift in slot n."""
+        rows = [row(number + shift) for number in numbers]
+        self.rows.set(slots(*numbers), pa.table(columns_of(SCHEMA, rows), schema=SCHEMA))
+
+    def get(self, *numbers: int) -> list[Any]:
+        n, text = self.rows.get(slots(*numbers), ["n", "text"])
+        return list(zip(n.to_pylist(), text.to_pylist(), strict=True))
+
+    def in_memory(self) -> list[int]:
+        return np.flatnonzero(self.rows._place >= 0).tolist()
+
+
+# ------------------------------------------------------------------ the file
+
+
+@pytest.mark.parametrize("chosen", [[0, 1, 2, 3], [3, 1], [2, 2, 0]])
+def test_a_file_gives_back_every_type(tmp_path: Path, chosen: list[int]) -> None:
+    target = SpilledRows(EVERY_TYPE, tmp_path)
+    kept = columns_of(EVERY_TYPE, ROWS)
+    places = slots(70, 3, 5, 4)
+    target.put(places, kept)
+    found = target.get(places[chosen], EVERY_TYPE.names)
+    for column, expected in zip(found, kept, strict=True):
+        assert column.type == expected.type
+        assert column.equals(expected.take(pa.array(chosen)))
+    assert all(column.null_count == 2 for column in target.get(slots(6, 1_000_000), EVERY_TYPE.names))
+    assert list(tmp_path.iterdir()) == [], "the file has no name"
+
+
+def test_a_row_is_replaced_in_its_place(tmp_path: Path) -> None:
+    target = SpilledRows(SCHEMA, tmp_path)
+    target.put(slots(1, 2, 3), columns_of(SCHEMA, [row(1), row(2), row(3)]))
+    target.put(slots(2), columns_of(SCHEMA, [(None, None)]))
+    target.put(slots(3, 0), columns_of(SCHEMA, [(33, "longer than before"), (0, "")]))
+    n, text = target.get(slots(0, 1, 2, 3), ["n", "text"])
+    assert n.to_pylist() == [0, 1, None, 33]
+    assert text.to_pylist() == ["", "text 1", None, "longer than before"]
+
+
+def test_values_that_no_row_has_any_more_are_cleared_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spilled_rows, "_OUTDATED_MIN", 100)
+    monkeypatch.setattr(spilled_rows, "_PIECE_ROWS", 2)
+    target = SpilledRows(SCHEMA, tmp_path)
+    target.put(slots(0, 4), columns_of(SCHEMA, [(0, "a" * 40), (4, "b" * 50)]))
+    for number in range(30):
+        target.put(slots(2), columns_of(SCHEMA, [(number, f"{number:02}" * 5)]))
+        assert target._end <= 2 * 100 + 100
+        n, text = target.get(slots(4, 3, 2, 0), ["n", "text"])
+        assert n.to_pylist() == [4, None, number, 0]
+        assert text.to_pylist() == ["b" * 50, None, f"{number:02}" * 5, "a" * 40]
+    assert target._live == 100
+
+
+def test_values_are_moved_only_once_they_are_outdated_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spilled_rows, "_OUTDATED_MIN", 10)
+    target = SpilledRows(SCHEMA, tmp_path)
+    ends = []
+    for _ in range(4):
+        target.put(slots(0), columns_of(SCHEMA, [(0, "x" * 10)]))
+        ends.append(target._end)
+    assert ends == [10, 20, 30, 10], "from 2 × 10 + 10 on there is no more room"
+
+
+def test_pages_that_were_read_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rows come, however often that was."""
+    monkeypatch.setattr(spilled_rows, "_SEEN_MAX", 3)
+    target = SpilledRows(SCHEMA, tmp_path)
+    target.put(np.arange(10), columns_of(SCHEMA, [row(n) for n in range(10)]))
+    for _ in range(5):
+        n, text = target.get(slots(9, 0), ["n", "text"])
+        assert (n.to_pylist(), text.to_pylist()) == ([9, 0], ["text 9", "text 0"])
+
+
+def test_a_full_disk_is_an_error_and_what_was_there_stays(tmp_path: Path) -> None:
+    target = SpilledRows(SCHEMA, tmp_path)
+    target.put(slots(0), columns_of(SCHEMA, [row(0)]))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, before[1]))
+    try:
+        with pytest.raises(OSError) as raised:
+            target.put(slots(1), columns_of(SCHEMA, [(1, "x" * 2_000_000)]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert raised.value.errno == errno.EFBIG
+    assert target.get(slots(0), ["text"])[0].to_pylist() == ["text 0"]
+
+
+def test_a_file_leaves_nothing_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    target = SpilledRows(SCHEMA, tmp_path)
+    target.put(slots(0), columns_of(SCHEMA, [row(0)]))
+    target.get(slots(0), ["n"])
+    del target
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("", ""), ("/below/what/is/there", ""), ("not here/nor this", "")])
+def test_files_are_where_duckdb_lays_aside(tmp_path: Path, setting: str, expected: str) -> None:
+    connection = duckdb.connect(config={"temp_directory": str(tmp_path) + "/" * bool(setting) + setting})
+    assert spill_folder(connection) == tmp_path / expected
+
+
+# ------------------------------------------------------------------ memory and file
+
+
+def test_rows_stay_in_memory_while_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(monkeypatch, tmp_path, fewest=2, room=1_000_000)
+    cache.set(*range(50))
+    cache.set(*range(20, 80), shift=100)
+    assert cache.get(79, 0, 20, 0) == [row(179), row(0), row(120), row(0)]
+    assert cache.get(80, 1_000) == [(None, None)] * 2
+    assert (cache.file.put_slots, cache.file.got_slots) == ([], [])
+
+
+def test_those_that_came_first_leave_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(monkeypatch, tmp_path, fewest=4)
+    cache.set(0, 1, 2, 3)
+    assert cache.in_memory() == [0, 1, 2, 3]
+    cache.set(4)
+    assert (cache.in_memory(), cache.file.put_slots) == ([1, 2, 3, 4], [[0]])
+    cache.set(2, shift=50)
+    assert cache.get(1, 2) == [row(1), row(52)], "it is written where it stands"
+    assert cache.file.put_slots == [[0]]
+    cache.set(5, 6)
+    assert (cache.in_memory(), cache.file.put_slots) == ([3, 4, 5, 6], [[0], [1, 2]])
+    assert cache.get(2, 6, 4) == [row(52), row(6), row(4)]
+
+
+def test_a_row_that_leaves_while_it_is_written_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(monkeypatch, tmp_path, fewest=4)
+    cache.set(0, 1, 2, 3)
+    cache.set(0, 4, 5, shift=10)
+    assert cache.in_memory() == [0, 3, 4, 5]
+    assert cache.get(0, 1, 2, 3, 4, 5) == [row(10), row(1), row(2), row(3), row(14), row(15)]
+
+
+def test_what_the_file_has_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(monkeypatch, tmp_path, fewest=4)
+    cache.set(0, 1, 2, 3)
+    cache.set(4, 5, 6, 7)
+    assert cache.in_memory() == [4, 5, 6, 7]
+    assert cache.get(0) == [row(0)], "one of four places is few"
+    assert 0 in cache.in_memory()
+    cache.file.put_slots.clear()
+    cache.set(8, 9, 10, 11)
+    assert sorted(slot for each in cache.file.put_slots for slot in each) == [5, 6, 7]
+    assert cache.get(0, 4) == [row(0), row(4)]
+
+
+def test_a_row_that_was_read_and_then_changed_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(monkeypatch, tmp_path, fewest=4)
+    cache.set(*range(8))
+    cache.get(0)
+    cache.set(0, shift=70)
+    cache.set(*range(8, 16))
+    assert cache.in_memory() == [12, 13, 14, 15]
+    assert cache.get(0, 1) == [row(70), row(1)]
+
+
+@pytest.mark.parametrize(("asked", "comes_in"), [((0,), True), ((0, 0, 0), True), ((0, 1), False)])
+def test_rows_come_into_memory_only_if_they_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[int, ...], comes_in: bool
+) -> None:
+    cache = Cache(monkeypatch, tmp_path, fewest=4)
+    cache.set(*range(8))
+    assert cache.in_memory() == [4, 5, 6, 7]
+    assert cache.get(*asked) == [row(slot) for slot in asked]
+    assert (0 in cache.in_memory()) is comes_in
+
+
+def test_wider_rows_leave_less_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_columns, "_OUTDATED_MIN", 2)
+    cache = Cache(monkeypatch, tmp_path, fewest=4, room=40_000)
+    cache.set(*range(100))
+    assert len(cache.in_memory()) == 100
+    for first in range(0, 100, 10):
+        wide = [(number, "w" * 2_000) for number in range(first, first + 10)]
+        cache.rows.set(np.arange(first, first + 10), pa.table(columns_of(SCHEMA, wide), schema=SCHEMA))
+        assert cache.rows.nbytes <= 45_000 or len(cache.in_memory()) <= 4
+    assert 4 <= len(cache.in_memory()) <= 22
+    assert cache.get(*range(100)) == [(number, "w" * 2_000) for number in range(100)]
+
+
+actions = st.lists(
+    st.tuples(st.sampled_from(["set", "get"]), st.lists(st.integers(0, 30), max_size=12)), min_size=1, max_size=40
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(actions, st.integers(1, 6), st.sampled_from([0, 300, 3_000]))
+def test_a_cache_is_a_dict(doings: list[tuple[str, list[int]]], fewest: int, room: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spilled_rows, "_OUTDATED_MIN", 30)
+        cache = Cache(patch, Path.cwd(), fewest, room)
+        model: dict[int, tuple[int, str]] = {}
+        for step, (doing, numbers) in enumerate(doings):
+            if doing == "set":
+                distinct = list(dict.fromkeys(numbers))
+                cache.set(*distinct, shift=step * 100)
+                model |= {number: row(number + step * 100) for number in distinct}
+            assert cache.get(*numbers) == [model.get(number, (None, None)) for number in numbers]
+        assert cache.get(*range(31)) == [model.get(number, (None, None)) for number in range(31)]
+        held = cache.rows._place >= 0
+        assert (cache.rows._slot[cache.rows._place[held]] == np.flatnonzero(held)).all()
+        assert held.sum() == cache.rows._places - cache.rows._free
