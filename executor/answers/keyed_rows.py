@@ -8,29 +8,26 @@ from __future__ import annotations
 
 import itertools
 import threading
+import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from ...logcore.client import LogClient, Offsets, TopicPartition
+from ...logcore.client import LogClient, TopicPartition
 from ...planner.source_info import SourceInfo
 from ...sql.functions.java.calendar_days import python_values
-from ..sources.same_topic import check_same
-from ..sources.source_reader import ReadBatch, SourceReader
+from ..sources.source_reader import ReadBatch
+from .followed_topic import Bounds, FollowedTopic
 from .left_out import LeftOut
 from .materialization import source_step
 
 KEYS_MAX: Final = 2_000_000
-_BATCH_BYTES: Final = 16 * 1024 * 1024
 _DEAD_ROWS_MAX: Final = 50_000  # beyond as many as live
 _BATCHES_MAX: Final = 500
 _ROW_BITS: Final = 32
 _ROW_MASK: Final = (1 << _ROW_BITS) - 1
-
-Bounds = Mapping[TopicPartition, Offsets]
-"""Where each partition begins and ends."""
 
 
 class TooManyKeys(Exception):
@@ -39,37 +36,36 @@ class TooManyKeys(Exception):
 
 class KeyedTable:
     """A table with one key column and no window, from its topic. What the topic's retention has dropped is not there.
-    Methods may be called from any thread. `topic_id`: of the topic that this is read from."""
+    Methods may be called from any thread."""
 
     def __init__(self, source: SourceInfo, client: LogClient) -> None:
-        self._client = client
         self._source = source_step(source)
+        self._topic = FollowedTopic(self._source, client)
         self._left_out = LeftOut(client, f"pull_{source.name}")
         self._guard = threading.Lock()
-        self.topic_id = client.topic_id(source.topic)
         # The batches, and the number of the batch and the row of each key. Read without the guard: a batch is there
         # before a key is in it, and both are replaced together.
         self._kept: tuple[list[pa.Table], dict[Any, int]] = ([], {})
         self._row_count = 0  # of all batches
-        partitions = range(client.partition_count(source.topic))
-        self._starts = {
-            TopicPartition(source.topic, at): client.offsets(source.topic, at).log_start_offset for at in partitions
-        }
-        self._read = dict(self._starts)
-        self._reader = self._reader_from(self._read)
-        self._reader_is_past = False  # what was read
+        self._starts: Mapping[TopicPartition, int] = dict(self._topic.positions)
 
     def __len__(self) -> int:
         return len(self._kept[1])
 
-    def bounds(self) -> dict[TopicPartition, Offsets]:
+    @property
+    def topic_id(self) -> uuid.UUID | None:
+        """Of the topic that this is read from."""
+        return self._topic.topic_id
+
+    def bounds(self) -> Bounds:
         """What is there now."""
-        return {at: self._client.offsets(at.topic, at.partition) for at in self._read}
+        return self._topic.bounds()
 
     def has_read(self, bounds: Bounds) -> bool:
         """Whether that is what is here."""
+        read = self._topic.positions
         return all(
-            self._read[at] >= found.last_stable_offset and self._starts[at] >= found.log_start_offset
+            read[at] >= found.last_stable_offset and self._starts[at] >= found.log_start_offset
             for at, found in bounds.items()
         )
 
@@ -77,41 +73,16 @@ class KeyedTable:
         """Reads what is committed there, unless somebody else did. Raises `TooManyKeys`, and `PositionLost` where the
         topic was created again: then this table is of no more use."""
         with self._guard:
-            check_same(self._client, self._source.topic, self.topic_id)
-            if self._reader_is_past:
-                self._reader = self._reader_from(self._read)
-                self._reader_is_past = False
-            self._pass_over_dropped(bounds)
-            ends = {at: found.last_stable_offset for at, found in bounds.items()}
-            while any(self._read[at] < end for at, end in ends.items()):
-                self._take_in_next(ends)
+            self._topic.check()
+            for batch in self._topic.batches(bounds):
+                self._take_in(batch)
+                self._topic.taken()
             if any(self._starts[at] < found.log_start_offset for at, found in bounds.items()):
                 starts = {at: max(self._starts[at], found.log_start_offset) for at, found in bounds.items()}
                 self._leave_out_dead(starts)
                 self._starts = starts  # now that nobody finds what is before them
             if len(self) > KEYS_MAX:
                 raise TooManyKeys
-
-    def _take_in_next(self, ends: Mapping[TopicPartition, int]) -> None:
-        try:
-            batch = self._reader.read(_BATCH_BYTES, ends)
-            if batch is not None:
-                self._take_in(batch)
-        except BaseException:  # memory is short, say: the reader is past these rows, and they are not here
-            self._reader_is_past = True
-            raise
-        self._read = self._reader.fetch_positions
-
-    def _pass_over_dropped(self, bounds: Bounds) -> None:
-        """What was dropped before it was read cannot be read."""
-        if any(self._read[at] < found.log_start_offset for at, found in bounds.items()):
-            self._read = {at: max(self._read[at], found.log_start_offset) for at, found in bounds.items()}
-            self._reader = self._reader_from(self._read)
-
-    def _reader_from(self, positions: Mapping[TopicPartition, int]) -> SourceReader:
-        reader = SourceReader(self._client, [self._source], positions, time_order=False)
-        check_same(self._client, self._source.topic, self.topic_id)  # or the reader takes a new one for it
-        return reader
 
     def find(self, key: object, columns: tuple[str, ...]) -> tuple[Any, ...] | None:
         """The columns of the key's row; None where it has none. Waits for nobody: the row may be newer than what was

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import uuid
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from ...logcore.client import LogClient, TopicPartition
+from ...logcore.client import LogClient
 from ...planner.source_info import SourceInfo
 from ...planner.specs import SqlExpression
 from ...planner.steps.source import Source
 from ...sql.functions.catalog import register_udfs
-from ..sources.same_topic import check_same
-from ..sources.source_reader import SourceReader
+from ..sources.source_reader import ReadBatch
 from ..state.connection import EngineSettings, lock, open_connection
 from ..state.laid_aside import LaidAside
+from .followed_topic import FollowedTopic
 from .left_out import LeftOut
 from .pull_limits import Deadline, PullLimits
 from .relation import RELATION, SourceRelation
-
-MAX_BATCH_BYTES = 16 * 1024 * 1024
 
 
 class Materialization:
@@ -31,7 +30,6 @@ class Materialization:
 
     In: `timestamp`: the source's TIMESTAMP column as an expression over the row's columns, where it has one.
     `query_id`: who asks first; what cannot be read is traced under this name. `left_out`: how many records that is.
-    `topic_id`: of the topic that this is read from.
     """
 
     def __init__(
@@ -43,10 +41,9 @@ class Materialization:
         timestamp: SqlExpression | None = None,
         query_id: str = "",
     ) -> None:
-        self._client = client
-        self.topic_id = client.topic_id(source.topic)
         self._left_out = LeftOut(client, query_id or f"pull_{source.name}")
         self._source = source_step(source, timestamp)
+        self._topic = FollowedTopic(self._source, client)
         self._guard = threading.Lock()
         self._connection = open_connection(settings=EngineSettings.of(properties or {}))
         self._registered: set[str] = set()
@@ -54,30 +51,24 @@ class Materialization:
         self._laid_aside = LaidAside(self._connection)
         # UDFs that a later query needs can still be registered once the settings are locked.
         lock(self._connection)
-        self._contained = {
-            TopicPartition(source.topic, partition): client.offsets(source.topic, partition).log_start_offset
-            for partition in range(client.partition_count(source.topic))
-        }
-        self._reader = self._reader_behind_contained()
-        self._reader_is_past = False  # what is contained
 
     def catch_up(self, deadline: Deadline | None = None) -> None:
         """Takes in everything that is committed at the moment of the call. After an error the next call goes on.
         Raises `PullLimitExceeded` once the deadline has passed."""
         with self._held(deadline):
-            if self._reader_is_past:
-                self._reader = self._reader_behind_contained()
-                self._reader_is_past = False
-            offsets = {at: self._client.offsets(*at) for at in self._reader.fetch_positions}
-            ends = {at: found.last_stable_offset for at, found in offsets.items()}
-            self._pass_over_dropped({at: found.log_start_offset for at, found in offsets.items()})
-            while any(self._reader.fetch_positions[at] < end for at, end in ends.items()):
+            bounds = self._topic.bounds()
+            for batch in self._topic.batches(bounds):
+                self._take_in(batch)
                 if deadline is not None:
                     deadline.check()
-                self._take_in_next(ends)
-            for at, found in offsets.items():
+            for at, found in bounds.items():
                 self._relation.forget_before(at.partition, found.log_start_offset)
             self._relation.compact()
+
+    @property
+    def topic_id(self) -> uuid.UUID | None:
+        """Of the topic that this is read from."""
+        return self._topic.topic_id
 
     @property
     def left_out(self) -> int:
@@ -120,29 +111,9 @@ class Materialization:
         with self._guard:
             self._connection.close()
 
-    def _reader_behind_contained(self) -> SourceReader:
-        reader = SourceReader(self._client, [self._source], self._contained, time_order=False)
-        check_same(self._client, self._source.topic, self.topic_id)  # or the reader takes a new one for it
-        return reader
-
-    def _pass_over_dropped(self, starts: Mapping[TopicPartition, int]) -> None:
-        """What was dropped before it was read cannot be read."""
-        read = self._reader.fetch_positions
-        if any(read[at] < start for at, start in starts.items()):
-            self._contained = {at: max(read[at], start) for at, start in starts.items()}
-            self._reader = self._reader_behind_contained()
-
-    def _take_in_next(self, ends: Mapping[TopicPartition, int]) -> None:
-        try:
-            batch = self._reader.read(MAX_BATCH_BYTES, ends)
-            if batch is not None:
-                self._relation.apply(batch.inputs[self._source.id])
-        except BaseException:  # an interrupt, say: the reader is past these rows, the relation is not
-            self._reader_is_past = True
-            raise
-        if batch is None:
-            return
-        self._contained = batch.positions  # before all that may be interrupted: these rows must not be taken in again
+    def _take_in(self, batch: ReadBatch) -> None:
+        self._relation.apply(batch.inputs[self._source.id])
+        self._topic.taken()  # before all that may be interrupted: these rows must not be taken in again
         self._laid_aside.clear()
         self._left_out.note(batch.errors)
         self._relation.compact()  # not before: what is read again after an interrupt must not be there already

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -14,8 +15,10 @@ from millstream.executor.answers.keyed_rows import KeyedTable
 from millstream.executor.answers.materialization import Materialization
 from millstream.executor.errors import PositionLost
 from millstream.executor.sources.source_decoder import SourceDecoder
+from millstream.executor.sources.source_reader import ReadBatch, SourceReader
 from millstream.executor.state.laid_aside import LaidAside
 from millstream.logcore.client import LogClient
+from millstream.logcore.errors import OffsetOutOfRange
 from millstream.logcore.log import open_log
 from millstream.planner.source_info import SourceInfo
 
@@ -127,6 +130,38 @@ def test_what_retention_drops_before_it_is_read_is_passed_over(client: LogClient
     client.delete_records("input", 0, 4)
     kept.catch_up()
     assert kept.query("SELECT k0 FROM source ORDER BY k0").column(0).to_pylist() == ["e", "f"]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3])
+def test_retention_may_overtake_a_reading(client: LogClient, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    """What is dropped between the look at the ends and the fetch."""
+    scanned, looked_up = Materialization(source("TABLE"), client), KeyedTable(source("TABLE"), client)
+    for number, key in enumerate("abc"):
+        append(client, key, number)
+    read = SourceReader.read
+
+    def drops_first(reader: SourceReader, *arguments: Any) -> ReadBatch | None:
+        client.delete_records("input", 0, 3 - kept)
+        return read(reader, *arguments)
+
+    monkeypatch.setattr(SourceReader, "read", drops_first)
+    scanned.catch_up()
+    looked_up.catch_up(looked_up.bounds())
+    keys = list("abc")[3 - kept :]
+    assert scanned.query("SELECT k0 FROM source ORDER BY k0").column(0).to_pylist() == keys
+    assert [key for key in "abc" if looked_up.find(key, ("v0",))] == keys
+
+
+def test_a_position_that_no_start_explains_is_an_error(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned = Materialization(source("STREAM"), client)
+    append(client, "a", 1)
+
+    def out_of_range(*_: object) -> None:
+        raise OffsetOutOfRange("nothing is there")
+
+    monkeypatch.setattr(SourceReader, "read", out_of_range)
+    with pytest.raises(OffsetOutOfRange):
+        scanned.catch_up()
 
 
 def test_an_interrupt_after_rows_were_taken_in_does_not_take_them_in_again(
