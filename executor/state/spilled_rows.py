@@ -21,7 +21,6 @@ from typing import Any, Final
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...sql.compiling.loops import loop
 from ...sql.functions.aggregation.aggregate_values import as_physical, physical
@@ -108,9 +107,8 @@ class SpilledRows:
         offsets, lengths = records[f"offset{place}"], records[f"length{place}"]
         values = self._gathered(offsets, lengths)
         if not _is_text(type_):
-            rows = pa.array(np.where(valid, np.cumsum(valid) - 1, -1))
             (column,) = decode_rows(values.filter(pa.array(valid)), [type_])
-            return column.take(pc.if_else(pa.array(valid), rows, None))
+            return column.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
         buffers = [pa.array(valid).buffers()[1], *values.buffers()[1:]]
         return pa.Array.from_buffers(type_, len(values), buffers)
 
@@ -164,9 +162,10 @@ class _MappedFile:
         """Its first bytes as values of this kind, at least so many; they are good until the next `read`. In: `seen`:
         how many places of it will be looked at."""
         if size > self._mapped:
-            self._mapped = -(-max(size, 2 * self._mapped) // kind.itemsize) * kind.itemsize
-            os.ftruncate(self._file, self._mapped)
-            self._map = mmap.mmap(self._file, self._mapped, prot=mmap.PROT_READ)
+            enough = -(-max(size, 2 * self._mapped) // kind.itemsize) * kind.itemsize
+            os.ftruncate(self._file, enough)  # what is mapped beyond the end must not be read
+            self._map = mmap.mmap(self._file, enough, prot=mmap.PROT_READ)
+            self._mapped = enough
         if self._map is None:
             return np.empty(0, kind)
         self._seen += seen

@@ -58,8 +58,8 @@ def slots(*numbers: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.array(numbers, np.int64)
 
 
-def row(number: int) -> tuple[int, str]:
-    return number, f"text {number}"
+def row(number: int, width: int = 0) -> tuple[int, str]:
+    return number, f"text {number}" + "w" * width
 
 
 class Written(SpilledRows):
@@ -88,9 +88,9 @@ class Cache:
         self.file = Written(SCHEMA, folder)
         self.rows = CachedRows(SCHEMA, room, lambda: self.file)
 
-    def set(self, *numbers: int, shift: int = 0) -> None:
+    def set(self, *numbers: int, shift: int = 0, width: int = 0) -> None:
         """Row number n + shift in slot n."""
-        rows = [row(number + shift) for number in numbers]
+        rows = [row(number + shift, width) for number in numbers]
         self.rows.set(slots(*numbers), pa.table(columns_of(SCHEMA, rows), schema=SCHEMA))
 
     def get(self, *numbers: int) -> list[Any]:
@@ -162,18 +162,43 @@ def test_pages_that_were_read_are_given_back(tmp_path: Path, monkeypatch: pytest
         assert (n.to_pylist(), text.to_pylist()) == ([9, 0], ["text 9", "text 0"])
 
 
-def test_a_full_disk_is_an_error_and_what_was_there_stays(tmp_path: Path) -> None:
+def test_pages_that_were_read_are_not_memory_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spilled_rows, "_SEEN_MAX", 10)
+    target = SpilledRows(SCHEMA, tmp_path)
+    target.put(np.arange(200_000), [pa.array(np.arange(200_000), pa.int32()), pa.nulls(200_000, pa.string())])
+    for slot in range(0, 200_000, 100):
+        assert target.get(slots(slot), ["n"])[0].to_pylist() == [slot]
+    assert _mapped_bytes(tmp_path) < 1_000_000, "of 4 MB"
+
+
+def _mapped_bytes(folder: Path) -> int:
+    """Pages of deleted files of this folder that this process has in memory."""
+    found, is_ours = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if not first.endswith(":"):
+            is_ours = bool(rest) and str(folder) in line
+        elif is_ours and first == "Rss:":
+            found += int(rest[0]) * 1024
+    return found
+
+
+@pytest.mark.parametrize(("slot", "text"), [(1, "x" * 2_000_000), (1_000_000, "x")], ids=["its values", "its place"])
+def test_a_full_disk_is_an_error_and_what_was_there_stays(tmp_path: Path, slot: int, text: str) -> None:
     target = SpilledRows(SCHEMA, tmp_path)
     target.put(slots(0), columns_of(SCHEMA, [row(0)]))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, before[1]))
     try:
-        with pytest.raises(OSError) as raised:
-            target.put(slots(1), columns_of(SCHEMA, [(1, "x" * 2_000_000)]))
+        for _ in range(2):
+            with pytest.raises(OSError) as raised:
+                target.put(slots(slot), columns_of(SCHEMA, [(1, text)]))
+            assert raised.value.errno == errno.EFBIG
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert raised.value.errno == errno.EFBIG
     assert target.get(slots(0), ["text"])[0].to_pylist() == ["text 0"]
+    target.put(slots(slot), columns_of(SCHEMA, [(1, text)]))
+    assert target.get(slots(slot, 0), ["text"])[0].to_pylist() == [text, "text 0"]
 
 
 def test_a_file_leaves_nothing_open(tmp_path: Path) -> None:
@@ -272,23 +297,60 @@ def test_wider_rows_leave_less_room_for_others(tmp_path: Path, monkeypatch: pyte
     assert cache.get(*range(100)) == [(number, "w" * 2_000) for number in range(100)]
 
 
+def test_as_many_rows_are_in_memory_as_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_columns, "_OUTDATED_MIN", 2)
+    cache = Cache(monkeypatch, tmp_path, fewest=2, room=10_000)
+    for first in range(0, 1_000, 20):
+        cache.set(*range(first, first + 20))
+    assert 8_000 < cache.rows.nbytes <= 11_250
+    assert len(cache.in_memory()) > 100
+    assert cache.get(*range(1_000)) == [row(number) for number in range(1_000)]
+
+
+def test_one_column_may_be_asked_for_before_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(monkeypatch, tmp_path, fewest=4)
+    cache.set(*range(8))
+    assert cache.rows.get(slots(0), ["text"])[0].to_pylist() == ["text 0"]
+    assert cache.get(0) == [row(0)]
+    assert cache.file.got_slots == [[0]]
+
+
+def test_places_are_given_again_though_there_is_room_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring stays one: places at its end would stand in the middle of what is given next."""
+    monkeypatch.setattr(state_columns, "_OUTDATED_MIN", 2)
+    cache = Cache(monkeypatch, tmp_path, fewest=4, room=40_000)
+    for first in range(0, 40, 5):
+        cache.set(*range(first, first + 5), width=2_000)
+    for step in range(1, 10):
+        cache.set(*range(0, 40, 3), shift=step)
+        cache.set(*range(1, 60, 3), shift=step)
+    expected = {number: row(number, 2_000) for number in range(40)}
+    expected |= {number: row(number + 9) for number in (*range(0, 40, 3), *range(1, 60, 3))}
+    assert cache.get(*sorted(expected)) == [expected[number] for number in sorted(expected)]
+
+
 actions = st.lists(
-    st.tuples(st.sampled_from(["set", "get"]), st.lists(st.integers(0, 30), max_size=12)), min_size=1, max_size=40
+    st.tuples(
+        st.sampled_from(["set", "get"]), st.lists(st.integers(0, 30), max_size=12), st.sampled_from([0, 0, 50, 500])
+    ),
+    min_size=1,
+    max_size=40,
 )
 
 
 @settings(max_examples=60, deadline=None)
 @given(actions, st.integers(1, 6), st.sampled_from([0, 300, 3_000]))
-def test_a_cache_is_a_dict(doings: list[tuple[str, list[int]]], fewest: int, room: int) -> None:
+def test_a_cache_is_a_dict(doings: list[tuple[str, list[int], int]], fewest: int, room: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spilled_rows, "_OUTDATED_MIN", 30)
+        patch.setattr(state_columns, "_OUTDATED_MIN", 2)
         cache = Cache(patch, Path.cwd(), fewest, room)
         model: dict[int, tuple[int, str]] = {}
-        for step, (doing, numbers) in enumerate(doings):
+        for step, (doing, numbers, width) in enumerate(doings):
             if doing == "set":
                 distinct = list(dict.fromkeys(numbers))
-                cache.set(*distinct, shift=step * 100)
-                model |= {number: row(number + step * 100) for number in distinct}
+                cache.set(*distinct, shift=step * 100, width=width)
+                model |= {number: row(number + step * 100, width) for number in distinct}
             assert cache.get(*numbers) == [model.get(number, (None, None)) for number in numbers]
         assert cache.get(*range(31)) == [model.get(number, (None, None)) for number in range(31)]
         held = cache.rows._place >= 0

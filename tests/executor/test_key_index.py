@@ -158,6 +158,17 @@ def test_a_column_with_room_enough_stays_as_it_is(count: int) -> None:
     assert grown(column, 4, -1).tolist()[:4] == [0, 1, 2, -1]
 
 
+def test_the_first_slot_and_the_first_row_count_like_others() -> None:
+    """A slot that gets a new row comes before older ones, slot 0 as well."""
+    parts = PartialIndex()
+    parts.add(of_numbers(7), np.array([1]))
+    parts.add(of_numbers(7), np.array([0]))
+    assert parts.find(of_numbers(7), np.array([0, 5]))[1].tolist() == [0, 1]
+    assert parts.find(of_numbers(7), np.array([0, -1]))[1].tolist() == [0]
+    parts.add(of_numbers(8), np.array([1]))
+    assert [parts.find(of_numbers(part), np.array([0, 6]))[1].tolist() for part in (7, 8)] == [[0], [1]]
+
+
 def test_slots_of_a_part_are_found_while_they_have_a_row() -> None:
     parts = PartialIndex()
     parts.add(of_numbers(7, 8, 7, 7), np.arange(4))
