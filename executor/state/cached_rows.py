@@ -86,7 +86,6 @@ class CachedRows:
         piece = len(slots) if fits else max(_FEWEST, self._places // _PART_AT_ONCE)
         for first in range(0, len(slots), piece):
             self._put(slots[first : first + piece], [column.slice(first, piece) for column in columns], unsaved=True)
-        self._trim()
 
     def _know(self, slots: Ints) -> None:
         self._place = grown(self._place, int(slots.max(initial=-1)) + 1, -1)
@@ -107,6 +106,7 @@ class CachedRows:
             self._head = int(given[-1]) + 1
         self._memory.set(places, columns)
         self._unsaved[places] = unsaved
+        self._trim()
 
     def _reserve(self, slots: Ints) -> Ints:
         """Makes a place free for each of them that has none. Out: which ones these are: some may lose theirs by it."""

@@ -105,23 +105,12 @@ class SpilledRows:
             column = pa.array(np.ascontiguousarray(records[f"value{place}"]), mask=None if valid.all() else ~valid)
             return column if column.type == type_ else column.cast(type_)
         offsets, lengths = records[f"offset{place}"], records[f"length{place}"]
-        values = self._gathered(offsets, lengths)
+        values = _gathered(self._values, offsets, lengths)
         if not _is_text(type_):
             (column,) = decode_rows(values.filter(pa.array(valid)), [type_])
             return column.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
         buffers = [pa.array(valid).buffers()[1], *values.buffers()[1:]]
         return pa.Array.from_buffers(type_, len(values), buffers)
-
-    def _gathered(self, offsets: Vector, lengths: Vector) -> pa.BinaryArray:
-        starts = np.zeros(len(offsets) + 1, np.int64)
-        np.cumsum(lengths, out=starts[1:])
-        if starts[-1] > _OFFSET_MAX:
-            raise MemoryError(f"{starts[-1]:,} bytes of one column are asked for at once")
-        content = self._values.read(self._end, np.dtype(np.uint8), seen=len(offsets))
-        found = _gather(content, np.ascontiguousarray(offsets), starts)
-        return pa.Array.from_buffers(
-            pa.binary(), len(offsets), [None, pa.py_buffer(starts.astype(np.int32)), pa.py_buffer(found)]
-        )
 
     def _clear_values(self) -> None:
         """Moves the values that rows still have into a new file."""
@@ -131,16 +120,9 @@ class SpilledRows:
             slots = np.arange(first, min(first + _PIECE_ROWS, self._count))
             records = self._at(slots)
             for place in texts:
-                self._move(old, records[f"offset{place}"], records[f"length{place}"])
+                offsets = records[f"offset{place}"]
+                self._append(_gathered(old, offsets, records[f"length{place}"]), offsets)
             self._write_records(slots, records)
-
-    def _move(self, old: _MappedFile, offsets: Vector, lengths: Vector) -> None:
-        fresh, self._values = self._values, old
-        try:
-            values = self._gathered(offsets, lengths)
-        finally:
-            self._values = fresh
-        self._append(values, offsets)
 
 
 class _MappedFile:
@@ -151,18 +133,19 @@ class _MappedFile:
             self._file = os.dup(file.fileno())
         weakref.finalize(self, os.close, self._file)
         self._map: mmap.mmap | None = None
-        self._mapped = self._seen = 0
+        self._size = self._mapped = self._seen = 0  # bytes written, bytes mapped, places looked at
 
     def write(self, offset: int, content: memoryview) -> None:
         while content:
             written = os.pwrite(self._file, content, offset)
             offset, content = offset + written, content[written:]
+            self._size = max(self._size, offset)
 
     def read(self, size: int, kind: np.dtype[Any], seen: int) -> Vector:
         """Its first bytes as values of this kind, at least so many; they are good until the next `read`. In: `seen`:
         how many places of it will be looked at."""
         if size > self._mapped:
-            enough = -(-max(size, 2 * self._mapped) // kind.itemsize) * kind.itemsize
+            enough = -(-max(size, self._size, 2 * self._mapped) // kind.itemsize) * kind.itemsize
             os.ftruncate(self._file, enough)  # what is mapped beyond the end must not be read
             self._map = mmap.mmap(self._file, enough, prot=mmap.PROT_READ)
             self._mapped = enough
@@ -173,6 +156,17 @@ class _MappedFile:
             self._map.madvise(mmap.MADV_DONTNEED)
             self._seen = 0
         return np.frombuffer(self._map, kind)
+
+
+def _gathered(file: _MappedFile, offsets: Vector, lengths: Vector) -> pa.BinaryArray:
+    starts = np.zeros(len(offsets) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    if starts[-1] > _OFFSET_MAX:
+        raise MemoryError(f"{starts[-1]:,} bytes of one column are asked for at once")
+    content = file.read(int((offsets + lengths).max(initial=0)), np.dtype(np.uint8), seen=len(offsets))
+    found = _gather(content, np.ascontiguousarray(offsets), starts)
+    buffers = [None, pa.py_buffer(starts.astype(np.int32)), pa.py_buffer(found)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets), buffers)
 
 
 def spill_folder(connection: duckdb.DuckDBPyConnection) -> Path:

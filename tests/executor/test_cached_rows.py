@@ -152,6 +152,20 @@ def test_values_are_moved_only_once_they_are_outdated_enough(tmp_path: Path, mon
     assert ends == [10, 20, 30, 10], "from 2 × 10 + 10 on there is no more room"
 
 
+def test_values_that_were_never_read_are_moved_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the old file is mapped then, or only its beginning."""
+    monkeypatch.setattr(spilled_rows, "_OUTDATED_MIN", 0)
+    target = SpilledRows(SCHEMA, tmp_path)
+    target.put(slots(0), columns_of(SCHEMA, [(0, "first")]))
+    assert target.get(slots(0), ["text"])[0].to_pylist() == ["first"]
+    wide = [(number, f"{number}" * 100_000) for number in range(1, 10)]
+    target.put(np.arange(1, 10), columns_of(SCHEMA, wide))
+    for _ in range(3):
+        target.put(slots(*range(1, 9)), columns_of(SCHEMA, [(0, "x" * 100_000)] * 8))
+    assert target._end < 2_000_000
+    assert target.get(slots(9, 0), ["text"])[0].to_pylist() == ["9" * 100_000, "first"]
+
+
 def test_pages_that_were_read_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same rows come, however often that was."""
     monkeypatch.setattr(spilled_rows, "_SEEN_MAX", 3)
@@ -305,6 +319,16 @@ def test_as_many_rows_are_in_memory_as_there_is_room_for(tmp_path: Path, monkeyp
     assert 8_000 < cache.rows.nbytes <= 11_250
     assert len(cache.in_memory()) > 100
     assert cache.get(*range(1_000)) == [row(number) for number in range(1_000)]
+
+
+def test_wide_rows_that_are_read_leave_less_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_columns, "_OUTDATED_MIN", 2)
+    cache = Cache(monkeypatch, tmp_path, fewest=4, room=40_000)
+    cache.set(*range(100), width=5_000)
+    cache.set(*range(100, 400))
+    for number in range(100):
+        assert cache.get(number) == [row(number, 5_000)]
+        assert cache.rows.nbytes <= 45_000 or len(cache.in_memory()) <= 4
 
 
 def test_one_column_may_be_asked_for_before_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
