@@ -24,6 +24,7 @@ from ...sql.types import BIGINT, DATE, DOUBLE, INTEGER, TIME, TIMESTAMP, Decimal
 from ..steps.over import Lateness
 from ..steps.over_calls import LogicalSortKey
 
+_DEFAULT = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 _TIMES = (TIMESTAMP, DATE, TIME)
 _US = 1_000  # of one ms
 _FARTHEST = 7 * 10**37  # with the largest DECIMAL it still is a HUGEINT
@@ -44,7 +45,7 @@ def frame_of(window: exp.Window, function: OverFunction, order: Sequence[Logical
     """Raises `InvalidStatement`, `TypeMismatch`."""
     spec = window.args.get("spec")
     if spec is None:
-        return OverFrame()
+        return OverFrame(_DEFAULT if function.takes_frame and function.breaks_ties else "")  # else DuckDB's is the same
     kind: str = spec.args["kind"]
     if not function.takes_frame:
         raise InvalidStatement(

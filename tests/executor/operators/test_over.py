@@ -96,6 +96,19 @@ CALLS = {
             "by a order by x desc nulls last range current row)}"
         ),
     ),
+    "values where no frame is named": (
+        (
+            "STRUCT(f := FIRST_VALUE(k) OVER (PARTITION BY a ORDER BY x), "
+            "l := LAST_VALUE(k) OVER (PARTITION BY a ORDER BY x), "
+            "n := NTH_VALUE(k, 2) OVER (PARTITION BY a ORDER BY x DESC), w := LAST_VALUE(k) OVER (PARTITION BY a))"
+        ),
+        (
+            "{'F': first_value(k order by x nulls last, n) over (partition by a order by x nulls last), "
+            "'L': last_value(k order by x nulls last, n) over (partition by a order by x nulls last), "
+            "'N': nth_value(k, 2 order by x desc nulls last, n) over (partition by a order by x desc nulls last), "
+            "'W': last_value(k order by n) over (partition by a)}"
+        ),
+    ),
     "least around": (
         "MIN(d) OVER (PARTITION BY a ORDER BY x ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
         "min(d) over (partition by a order by x nulls last, n rows between 1 preceding and 1 following)",
