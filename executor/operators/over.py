@@ -88,7 +88,7 @@ class OverOperator(Operator):
         self.schema, self.extra = step.schema, ()
         first = len(schema.value)
         self._results = [f"v{first + i}" for i in range(len(step.calls))]
-        self._number = None if self._ids else f"v{first + len(step.calls)}"
+        self._number = f"v{first + len(step.calls)}" if step.gives_number else None
         made = [*self._results, *([self._number] if self._number else [])]
         self.columns = partitioned.out(made)
         self._output_schema = batch_schema(step.schema, (), self.columns)
@@ -275,7 +275,8 @@ def _difference_sql(step: Over) -> str:
     texts: dict[str, str] = {}  # expression → its column
     calls = ", ".join(f"{_call_sql(call, texts)} AS r{i}" for i, call in enumerate(step.calls))
     arguments = [f"{text} AS {name}" for text, name in texts.items()]
-    rows = f"SELECT {', '.join(['_i', '_group', '_was', '_is', '_open', ARRIVAL, *arguments])} FROM {{pool}}"
+    arrival = ARRIVAL if step.arrival is None else f"{_cast(step.arrival)} AS {ARRIVAL}"
+    rows = f"SELECT {', '.join(['_i', '_group', '_was', '_is', '_open', arrival, *arguments])} FROM {{pool}}"
     results = [f"r{i}" for i in range(len(step.calls))]
     shown = [f"{side}.{name} AS {side[0]}{i}" for side in ("old", "now") for i, name in enumerate(results)]
     differ = " OR ".join(f"now.{name} IS DISTINCT FROM old.{name}" for name in results)

@@ -132,6 +132,7 @@ def windowed(
     stream = plan.kind == "STREAM"
     frames = [(call.window, call.frame) for call in builder.calls]
     lateness = common_lateness(frames, stream=stream, partitions=len(by_partition))
+    later_ties = any(map(_breaks_ties, list(by_partition.values())[1:]))
     plan = _with_pseudo_columns(plan, expressions)
     keys: list[tuple[KeyPart, ...]] = []
     moved: list[tuple[exp.Expression, Typed]] = []
@@ -139,7 +140,15 @@ def windowed(
         parts = tuple(Named(f"#part{number}_{i}", typed) for i, typed in enumerate(calls[0].partition))
         told_apart = tuple(identity) if not stream else (column(*_row_column()),) if number else ()
         rows = Repartition(_key_as_value(plan), parts, partition_count=None if parts else 1)
-        plan = LogicalOver(rows, tuple(call.over for call in calls), told_apart, lateness=lateness)
+        plan = LogicalOver(
+            rows,
+            tuple(call.over for call in calls),
+            told_apart,
+            lateness=lateness,
+            numbered=number == 0 and not stream and later_ties,
+            # A row with another result of an earlier partition is no row that came later.
+            arrival=column(*_row_column()) if number and _breaks_ties(calls) else None,
+        )
         held = [_held(named) for named in parts]
         moved += [(_bare(named.expression), part) for named, part in zip(parts, held, strict=True)]
         by = [
@@ -199,6 +208,10 @@ class _Call:
     written: str
     window: exp.Window
     frame: OverFrame
+
+
+def _breaks_ties(calls: Sequence[_Call]) -> bool:
+    return any(call.over.breaks_ties for call in calls)
 
 
 class _Builder:

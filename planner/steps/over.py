@@ -42,16 +42,19 @@ class Lateness:
 @dataclass(frozen=True, slots=True)
 class LogicalOver(Unary):
     """A column per call, over the rows with the same key. `identity`: what tells the rows of a table apart; the rows of
-    a stream get the column `#row`. `bound`: only rows with at most this in the column of a call matter."""
+    a stream get the column `#row`, and those of a table where `numbered`: it says in which order they came. `arrival`:
+    such a column of the input. `bound`: only rows with at most this in the column of a call matter."""
 
     calls: tuple[LogicalOverCall, ...]
     identity: tuple[Typed, ...] = ()
     bound: tuple[str, int] | None = None
     lateness: Lateness | None = None
+    numbered: bool = False
+    arrival: Typed | None = None
 
     @property
     def schema(self) -> Schema:
-        number = () if self.identity else (Column(ROW_NUMBER_COLUMN, BIGINT),)
+        number = (Column(ROW_NUMBER_COLUMN, BIGINT),) if self.numbered or not self.identity else ()
         return Schema((*self.input.schema.columns, *(call.column for call in self.calls), *number))
 
     @property
@@ -70,14 +73,16 @@ class LogicalOver(Unary):
         return (True,)
 
     def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
-        read = read_by((*self.identity, *(typed for call in self.calls for typed in call.inputs)))
+        order = () if self.arrival is None else (self.arrival,)
+        read = read_by((*self.identity, *order, *(typed for call in self.calls for typed in call.inputs)))
         return (needed | names_of(self.input.schema.key) | read,)
 
     def bounded(self, column: str, largest: int) -> LogicalPlan:
         if column not in (call.name for call in self.calls):
             return self
         if len(self.calls) == 1 and can_rank(self.calls[0], largest):
-            return LogicalTopRows(self.input, self.calls[0], largest, not self.identity, identity=self.identity)
+            call = self.calls[0].with_order_of(self.arrival)
+            return LogicalTopRows(self.input, call, largest, not self.identity, identity=self.identity)
         if not self._can_be_bounded:
             return self
         return self if self.bound is not None and self.bound[1] <= largest else replace(self, bound=(column, largest))
@@ -96,7 +101,10 @@ class LogicalOver(Unary):
         if self.bound is not None:
             name, largest = self.bound
             bound = next(i for i, call in enumerate(self.calls) if call.name == name), largest
-        return Over(lowering.id("over"), step, calls, self.schema, identity, bound, self.lateness)
+        arrival = None if self.arrival is None else sql_over(read, self.arrival)
+        return Over(
+            lowering.id("over"), step, calls, self.schema, identity, bound, self.lateness, self.numbered, arrival
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +116,9 @@ class Over(Step):
            batch changes in the results goes at -1 and +1, all of a partition under one `_seq`; of a table, whose rows
            may move between partitions, all of the batch.
     `bound`: only rows for which that call gives at most so much matter; of a stream no others are kept. `lateness`:
-    rows of a stream that come too late are dropped, and those that nobody reads any more are not kept.
+    rows of a stream that come too late are dropped, and those that nobody reads any more are not kept. `numbered`: a
+    table's rows get a number, too. `arrival`: by what rows stand that the order does not tell apart; without it as
+    they, or their last changes, come here.
     """
 
     input: Step
@@ -117,10 +127,18 @@ class Over(Step):
     identity: tuple[SqlExpression, ...] = ()
     bound: tuple[int, int] | None = None  # the call's position, the largest result
     lateness: Lateness | None = None
+    numbered: bool = False
+    arrival: SqlExpression | None = None
 
     @property
     def expressions(self) -> tuple[SqlExpression, ...]:
-        return (*self.identity, *(each for call in self.calls for each in call.expressions))
+        order = () if self.arrival is None else (self.arrival,)
+        return (*self.identity, *order, *(each for call in self.calls for each in call.expressions))
+
+    @property
+    def gives_number(self) -> bool:
+        """Whether the last value is a number that tells the rows apart."""
+        return self.numbered or not self.identity
 
     @property
     def gives(self) -> Kind:
@@ -148,7 +166,7 @@ class Over(Step):
     @property
     def first_result(self) -> int:
         """The position of the first call's result among the values."""
-        return len(self.schema.value) - len(self.calls) - (not self.identity)
+        return len(self.schema.value) - len(self.calls) - self.gives_number
 
     def describe(self, text: Text = str) -> str:
         keys = ", ".join(f"k{i}" for i in range(len(self.schema.key))) or "nothing"
@@ -176,7 +194,7 @@ class Over(Step):
         partition = sum((indirect(value.influences, "WINDOW", value.text) for value in rows.keys.values()), ())
         for i, call in enumerate(self.calls):
             values[f"v{first + i}"] = value_of_call(call, rows, partition)
-        if not self.identity:
+        if self.gives_number:
             values[f"v{first + len(self.calls)}"] = Value("a number")
         if self.bound is None:
             return LineageRows(values, rows.influences)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...sql.functions.over_functions import OVER_FUNCTIONS
 from ...sql.types import SqlType
@@ -46,6 +46,17 @@ class LogicalOverCall:
         condition = () if self.filter is None else (self.filter,)
         return (*self.arguments, *(key.expression for key in self.order), *condition)
 
+    @property
+    def breaks_ties(self) -> bool:
+        """Whether the result says in which order rows stand that the order does not tell apart."""
+        return OVER_FUNCTIONS[self.function].breaks_ties or self.frame.startswith("ROWS")
+
+    def with_order_of(self, arrival: Typed | None) -> LogicalOverCall:
+        """The call where rows that its order does not tell apart, and that it numbers, stand in the order of this."""
+        if arrival is None or not self.breaks_ties:
+            return self
+        return replace(self, order=(*self.order, LogicalSortKey(arrival, descending=False, nulls_first=False)))
+
     def lower(self, read: Schema) -> OverCall:
         return OverCall(
             self.function,
@@ -55,7 +66,7 @@ class LogicalOverCall:
             self.frame,
             None if self.filter is None else sql_over(read, self.filter),
             self.distinct,
-            OVER_FUNCTIONS[self.function].breaks_ties or self.frame.startswith("ROWS"),
+            self.breaks_ties,
             self.measured,
         )
 

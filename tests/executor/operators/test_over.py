@@ -152,6 +152,20 @@ CALLS = {
         "RANK() OVER (PARTITION BY a ORDER BY x) * 100 + COUNT(*) OVER (PARTITION BY k)",
         "rank() over (partition by a order by x nulls last) * 100 + count(*) over (partition by k)",
     ),
+    "equal rows of several partitions": (
+        (
+            "STRUCT(b := LEAD(x) OVER (PARTITION BY a ORDER BY x), "
+            "n := ROW_NUMBER() OVER (PARTITION BY a, d ORDER BY x), "
+            "l := LAST_VALUE(k) OVER (PARTITION BY a, d ORDER BY x RANGE CURRENT ROW), "
+            "t := NTILE(2) OVER (PARTITION BY a, x))"
+        ),
+        (
+            "{'B': lead(x) over (partition by a order by x nulls last, n), "
+            "'N': row_number() over (partition by a, d order by x nulls last, n), "
+            "'L': last_value(k order by n) over (partition by a, d order by x nulls last range current row), "
+            "'T': ntile(2) over (partition by a, x order by n)}"
+        ),
+    ),
 }
 
 
@@ -200,6 +214,19 @@ def test_over_a_table_replaced_and_deleted_rows_are_taken_back(name: str) -> Non
         wanted = batch_answer(last, f"SELECT k, a, x, {reference} AS result FROM rows", COLUMNS)
         same_rows(found, wanted)
         assert len({row["K"] for row in found}) == len(found)
+
+
+@pytest.mark.parametrize("condition", ["", " QUALIFY rn <= 2"])
+@pytest.mark.parametrize("source", [STREAM.replace("partitions=3", "partitions=1"), TABLE])
+def test_equal_rows_of_a_later_partition_stand_as_they_came(source: str, condition: str) -> None:
+    """Also where a row has another result in an earlier partition since then: that of p changes with r."""
+    calls = "LEAD(k) OVER (PARTITION BY a ORDER BY k) AS l, ROW_NUMBER() OVER (PARTITION BY x ORDER BY d) AS rn"
+    plan = plan_of(f"{source} CREATE TABLE t AS SELECT k, {calls} FROM s{condition};")
+    rows = [{"k": k, "a": a, "x": 0, "d": None, "ts": 0, "part": 0} for k, a in (("p", 1), ("q", 2), ("r", 1))]
+    wanted = [("p", "r", 1), ("q", None, 2), ("r", None, 3)]
+    for ends in ([], [1], [2], [1, 2]):
+        found = added_up(changes(plan, rows, ends, restart_at=len(ends)))
+        assert sorted((row["K"], row["L"], row["RN"]) for row in found) == wanted[: 2 if condition else 3]
 
 
 def test_of_equal_rows_a_replaced_one_comes_last() -> None:
