@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from ..logcore.client import ColumnarRecords, RowRecords
 from ..planner.steps.sink import Sink
-from ..sql.functions.catalog import register_udfs
 from .batch import ChangeBatch
 from .columnar import ARROW, columnar_batch
 from .formats.codec import Encoder
@@ -22,7 +21,7 @@ from .operators.statement import readable
 from .partitioning import Partitions, byte_format, sink_partitions, split_by_partition
 from .record_error import RecordError
 from .sources.source_reader import ReadBatch, RecordHeaders
-from .state.connection import lock, open_connection
+from .state.databases import connection_for
 from .updates import settle
 from .work_pool import slices, work_pool
 
@@ -231,9 +230,7 @@ class _Timestamps:
     def __init__(self, sink: Sink) -> None:
         assert sink.timestamp is not None
         self._sink = sink
-        self._connection = open_connection()
-        register_udfs(self._connection, sink.timestamp.udfs)
-        lock(self._connection)
+        self._connection = connection_for(sink.timestamp)
         self._sql = f"SELECT CAST(({sink.timestamp.sql}) AS BIGINT) AS t FROM batch"
 
     def apply(self, rows: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:

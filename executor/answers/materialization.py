@@ -15,7 +15,8 @@ from ...planner.specs import SqlExpression
 from ...planner.steps.source import Source
 from ...sql.functions.catalog import register_udfs
 from ..sources.source_reader import ReadBatch
-from ..state.connection import EngineSettings, lock, open_connection
+from ..state.connection import MEMORY, EngineSettings, lock
+from ..state.databases import OpenDatabase, alone
 from ..state.laid_aside import LaidAside
 from .followed_topic import FollowedTopic
 from .left_out import LeftOut
@@ -30,6 +31,7 @@ class Materialization:
 
     In: `timestamp`: the source's TIMESTAMP column as an expression over the row's columns, where it has one.
     `query_id`: who asks first; what cannot be read is traced under this name. `left_out`: how many records that is.
+    `open_database`: for the rows, until a function in Python is asked for, which wants them to be alone.
     """
 
     def __init__(
@@ -40,17 +42,26 @@ class Materialization:
         *,
         timestamp: SqlExpression | None = None,
         query_id: str = "",
+        open_database: OpenDatabase = alone,
     ) -> None:
         self._left_out = LeftOut(client, query_id or f"pull_{source.name}")
         self._source = source_step(source, timestamp)
         self._topic = FollowedTopic(self._source, client)
         self._guard = threading.Lock()
-        self._connection = open_connection(settings=EngineSettings.of(properties or {}))
+        self._settings = EngineSettings.of(properties or {})
         self._registered: set[str] = set()
+        self._database = open_database(MEMORY, self._settings)
+        self._connection = self._database.connection
         self._relation = SourceRelation(self._connection, self._source)
-        self._laid_aside = LaidAside(self._connection)
-        # UDFs that a later query needs can still be registered once the settings are locked.
+        self._laid_aside = self._settled()
+
+    def _settled(self) -> LaidAside | None:
+        """Locks the settings of a database that is alone. UDFs that a later query needs can still be registered."""
+        if self._database.shared:
+            return None
+        laid_aside = LaidAside(self._connection)
         lock(self._connection)
+        return laid_aside
 
     def catch_up(self, deadline: Deadline | None = None) -> None:
         """Takes in everything that is committed at the moment of the call. After an error the next call goes on.
@@ -86,12 +97,14 @@ class Materialization:
         with self._held(deadline):
             new = [name for name in udfs if name not in self._registered]
             if new:
+                if self._database.shared:
+                    self._move_out()
                 register_udfs(self._connection, new)
                 self._registered.update(new)
             limits = limits or PullLimits()
             with limits.watch(self._connection, deadline):
                 answer = limits.fetch(self._connection, sql)
-            self._laid_aside.clear()
+            self._clear_laid_aside()
             return answer
 
     def rows(self, deadline: Deadline | None = None) -> pa.Table:
@@ -109,12 +122,29 @@ class Materialization:
 
     def close(self) -> None:
         with self._guard:
-            self._connection.close()
+            self._database.close()
+
+    def _move_out(self) -> None:
+        """Into a database that is alone in its instance."""
+        fresh = alone(MEMORY, self._settings)
+        try:
+            self._relation.move(fresh.connection)
+        except BaseException:  # they stay where they are
+            fresh.close()
+            raise
+        left, self._database = self._database, fresh
+        self._connection = fresh.connection
+        self._laid_aside = self._settled()
+        left.close()
+
+    def _clear_laid_aside(self) -> None:
+        if self._laid_aside is not None:
+            self._laid_aside.clear()
 
     def _take_in(self, batch: ReadBatch) -> None:
         self._relation.apply(batch.inputs[self._source.id])
         self._topic.taken()  # before all that may be interrupted: these rows must not be taken in again
-        self._laid_aside.clear()
+        self._clear_laid_aside()
         self._left_out.note(batch.errors)
         self._relation.compact()  # not before: what is read again after an interrupt must not be there already
 

@@ -19,9 +19,10 @@ from ...planner.planning import PlannedBatch
 from ...planner.steps.source import Source
 from ..batch import ChangeBatch
 from ..partitioning import RekeyPartitioner
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, calls_python
 from ..sources.source_reader import SourceReader, empty_rows
-from ..state.connection import EngineSettings, lock, open_connection
+from ..state.connection import MEMORY, EngineSettings, lock
+from ..state.databases import OpenDatabase, alone
 from .left_out import LeftOut
 from .pull_answer import AnswerRelation
 from .pull_limits import Deadline, PullLimits
@@ -38,7 +39,12 @@ class PullQuery:
     use, those of tables apart: whoever keeps their rows knows of them."""
 
     def __init__(
-        self, planned: PlannedBatch, client: LogClient, properties: Mapping[str, str], limits: PullLimits
+        self,
+        planned: PlannedBatch,
+        client: LogClient,
+        properties: Mapping[str, str],
+        limits: PullLimits,
+        open_database: OpenDatabase = alone,
     ) -> None:
         self._planned = planned
         self._plan = planned.plan
@@ -48,15 +54,17 @@ class PullQuery:
         settings = EngineSettings.of(properties)
         if limits.memory:
             settings = replace(settings, memory_limit=limits.memory, shares=None)
-        self._connection = open_connection(settings=settings)
+        self._database = (alone if calls_python(self._plan) else open_database)(MEMORY, settings)
+        self._connection = self._database.connection
         partitioner = RekeyPartitioner()
         self._pipeline = Pipeline(self._plan, self._connection, partitioner=partitioner, emit="last", write_behind=True)
-        lock(self._connection)
+        if not self._database.shared:
+            lock(self._connection)
         self._answer = AnswerRelation(self._connection, self._pipeline.output_schema, keyed=planned.table)
 
     def answer(self, tables: TableRows, deadline: Deadline | None = None) -> pa.Table:
         """The rows of `planned.sql`. To be called once. Raises `PullLimitExceeded`, `duckdb.Error`."""
-        with contextlib.closing(self._connection), self._limits.watch(self._connection, deadline) as deadline:
+        with contextlib.closing(self._database), self._limits.watch(self._connection, deadline) as deadline:
             for source in self._plan.sources():
                 if source.kind == "TABLE":
                     self._take_table(source, tables(source), deadline)

@@ -22,7 +22,7 @@ from ...planner.steps.sink import Sink
 from .. import processing_log
 from ..figures import Meters
 from ..partitioning import RekeyPartitioner
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, calls_python
 from ..state.changelog import replay
 from ..state.databases import OpenDatabase, alone
 from ..state.lost_state import check_ends, check_not_ahead, committed_ends, whole_state
@@ -72,14 +72,13 @@ def recover(
     with whole_state(plan.query_id):
         ends = _changelog_ends(plan, client) if stateful else {}
     check_ends(plan.query_id, noted, ends)
-    calls_python = any(each.udfs for step in plan.steps() for each in step.expressions)
     state = open_state(
         state_directory if stateful else None,
         plan,
         producer.epoch,
         ends,
         settings.engine,
-        open_database=alone if calls_python else open_database,
+        open_database=alone if calls_python(plan) else open_database,
     )
     try:
         pipeline = Pipeline(

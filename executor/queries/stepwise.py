@@ -30,13 +30,14 @@ from ..executor import QueryMetrics, QueryStatus
 from ..figures import Meters, QueryFigures
 from ..inspection import inspected
 from ..partitioning import RekeyPartitioner, sink_partitions
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, calls_python
 from ..record_error import left_out
 from ..sink_writer import Output, SinkWriter
 from ..sources.arrivals import Ends, stops
 from ..sources.journal import JournaledLog, RecordPlace
 from ..sources.source_reader import ReadBatch, SourceReader
-from ..state.connection import lock, open_connection
+from ..state.connection import MEMORY, lock
+from ..state.databases import Database, alone, of_this_process
 from ..tasks import in_one_task, needs_time_order, spread
 from ..updates import settle
 from .query_log import forget_query, offset_group, start_positions
@@ -79,7 +80,7 @@ class StepwisePlan:
         self._there: Ends | None = None  # up to where it catches up
         self._silent_ms = 0
         self._reader: SourceReader | None = None
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._database: Database | None = None
         self._pipeline: Pipeline | None = None
         self._meters = Meters()
         self.catch_up()
@@ -125,9 +126,9 @@ class StepwisePlan:
         self._log.commit_offsets(offset_group(self.plan.query_id), self._positions)
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = self._pipeline = None
+        if self._database is not None:
+            self._database.close()
+            self._database = self._pipeline = None
 
     def _read_in_order(self, places: Sequence[RecordPlace]) -> Iterator[Computed]:
         for stop in stops(cast(LogClient, self._log), self.plan.sources(), self._positions, places):
@@ -174,22 +175,28 @@ class StepwisePlan:
         return Computed(changes, replace(batch, errors=[*batch.errors, *failures]))
 
     def _open(self) -> tuple[Pipeline, duckdb.DuckDBPyConnection]:
-        if self._pipeline is not None and self._connection is not None:
-            return self._pipeline, self._connection
-        connection = open_connection(settings=self._settings.engine)
-        pipeline = Pipeline(
-            self.plan,
-            connection,
-            emit=self._settings.emit,
-            partitioner=RekeyPartitioner(),
-            meters=self._meters,
-        )
-        lock(connection)
+        if self._pipeline is not None and self._database is not None:
+            return self._pipeline, self._database.connection
+        open_database = alone if calls_python(self.plan) else of_this_process().open
+        database = open_database(MEMORY, self._settings.engine)
+        try:
+            pipeline = Pipeline(
+                self.plan,
+                database.connection,
+                emit=self._settings.emit,
+                partitioner=RekeyPartitioner(),
+                meters=self._meters,
+            )
+        except BaseException:
+            database.close()
+            raise
+        if not database.shared:
+            lock(database.connection)
         for store_id, rows in self._state.items():
             alive = pa.array(np.zeros(len(rows), np.bool_))
             pipeline.restore(store_id, rows.append_column("_deleted", alive))
-        self._connection, self._pipeline = connection, pipeline
-        return pipeline, connection
+        self._database, self._pipeline = database, pipeline
+        return pipeline, database.connection
 
 
 class StepwiseQuery:

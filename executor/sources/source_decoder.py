@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from ...planner.schema import Column
 from ...planner.specs import FormatSpec, SqlExpression
 from ...planner.steps.source import Source
-from ...sql.functions.catalog import register_udfs
 from ..columnar import ARROW, split_columnar
 from ..formats.codec import Decoder
 from ..formats.registry import decoder
@@ -26,7 +25,7 @@ from ..formats.wire import SchemaLookup, no_schemas
 from ..operators.columns import conform, flat
 from ..operators.statement import BatchStatement
 from ..record_error import RecordError
-from ..state.connection import lock, open_connection
+from ..state.databases import connection_for
 
 Offsets = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -236,9 +235,7 @@ class _TimestampExpression:
     """Computes rowtimes by DuckDB. What it cannot compute is NULL: the planner wraps what can fail in TRY."""
 
     def __init__(self, expression: SqlExpression) -> None:
-        self._connection = open_connection()
-        register_udfs(self._connection, expression.udfs)
-        lock(self._connection)
+        self._connection = connection_for(expression)
         self._in_use = threading.Lock()
         self._sql = expression.sql
         self._schema = pa.schema([])  # of the columns that it reads

@@ -16,6 +16,9 @@ hit recovers from the log as after any other failure; an instance that is broken
 
 Functions in Python belong to the connection that registers them: one that uses them after that is closed crashes the
 process. A plan that calls any has an instance of its own.
+
+What needs no tables (`for_expressions`) and the queries of Sandboxes (`of_this_process`) share instances that stay open
+when nobody uses them: a Sandbox opens and closes in milliseconds, and to open three instances for it took 80 ms of CPU.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import functools
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,6 +35,8 @@ from typing import Final
 import duckdb
 import structlog
 
+from ...planner.specs import SqlExpression
+from ...sql.functions.catalog import register_udfs
 from ...sql.functions.udf import failures_of
 from .connection import MEMORY, EngineSettings, lock, open_connection, spill_directory
 from .memory_shares import MemoryShares, set_room
@@ -71,10 +76,13 @@ def _sharing(settings: EngineSettings) -> _Sharing:
 
 
 class SharedDatabases:
-    """The instances of one executor that queries share. In: `directory`: the files are in it; None: all in memory."""
+    """The instances of one executor that queries share. In: `directory`: the files are in it; None: all in memory.
+    `idle_max`: so many instances that nobody uses stay open, those that were left last."""
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(self, directory: Path | None, *, idle_max: int = 0) -> None:
         self._directory = None if directory is None else directory.absolute()
+        self._idle_max = idle_max
+        self._idle: list[tuple[_Instance, EngineSettings]] = []  # the one that was left first comes first
         spill_directory()  # a query may open the first instance while the process ends
         self._guard = threading.Lock()  # of what is attached, and while it changes
         self._instances: dict[_Sharing, list[_Instance]] = {}
@@ -109,15 +117,21 @@ class SharedDatabases:
         mine = self._instances.setdefault(_sharing(settings), [])
         for each in mine:
             if len(each.tenants) < TENANTS_MAX and each.is_usable():
+                self._idle = [idle for idle in self._idle if idle[0] is not each]
                 return each
         mine.append(_Instance(self._directory, settings))
         return mine[-1]
 
     def _leave(self, instance: _Instance, settings: EngineSettings) -> None:
-        """The last tenant closes the door. With the guard."""
-        if not instance.tenants:
-            self._instances[_sharing(settings)].remove(instance)
-            instance.close()
+        """The last tenant closes the door, unless it may stay open. With the guard."""
+        if instance.tenants:
+            return
+        self._idle.append((instance, settings))
+        while len(self._idle) > self._idle_max:
+            closed, its_settings = self._idle.pop(0)
+            if closed.process == os.getpid():  # one of before a fork would wait for threads that are not here
+                self._instances[_sharing(its_settings)].remove(closed)
+                closed.close()
 
 
 class _Instance:
@@ -129,17 +143,21 @@ class _Instance:
         directories = () if directory is None else (str(directory),)
         self._owner = open_connection(MEMORY, settings, directories=directories)
         lock(self._owner)
-        self._process = os.getpid()
+        self.process = os.getpid()
         self.tenants: set[str] = set()
 
     def is_usable(self) -> bool:
         """Not after a fatal error, and not in a process that was forked meanwhile."""
-        if self._process != os.getpid():
+        if self.process != os.getpid():
             return False
         try:
             return self._owner.execute("SELECT 1").fetchall() == [(1,)]
         except duckdb.Error:
             return False
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A connection for what needs no tables."""
+        return self._owner.cursor()
 
     def attach(self, path: str) -> tuple[str, duckdb.DuckDBPyConnection]:
         """The name of the database, and a connection that sees it as its own."""
@@ -167,3 +185,38 @@ class _Instance:
 
     def close(self) -> None:
         self._owner.close()
+
+
+_IDLE_MAX: Final = 2
+
+
+@functools.cache
+def of_this_process() -> SharedDatabases:
+    """Databases in memory for queries that come and go: those of Sandboxes."""
+    return SharedDatabases(None, idle_max=_IDLE_MAX)
+
+
+_expressions_guard = threading.Lock()
+_expressions: list[_Instance] = []  # the last one is used: one of before a fork cannot be closed
+
+
+def for_expressions() -> duckdb.DuckDBPyConnection:
+    """A connection, with locked settings, for SQL that needs no tables and no functions in Python: constants, and times
+    of records. All of them are in one instance."""
+    with _expressions_guard:
+        if not _expressions or not _expressions[-1].is_usable():
+            _expressions.append(_Instance(None, EngineSettings()))
+        return _expressions[-1].cursor()
+
+
+def connection_for(expression: SqlExpression) -> duckdb.DuckDBPyConnection:
+    """A connection, with locked settings, that knows the functions of the expression."""
+    return for_functions(expression.udfs) if expression.udfs else for_expressions()
+
+
+def for_functions(names: Iterable[str]) -> duckdb.DuckDBPyConnection:
+    """A connection with locked settings, alone in its instance. These functions in Python are registered."""
+    connection = open_connection()
+    register_udfs(connection, names)
+    lock(connection)
+    return connection

@@ -1,4 +1,4 @@
-"""Constant expressions (of INSERT VALUES) made into Arrow values, on a DuckDB connection of their own."""
+"""Constant expressions (of INSERT VALUES) made into Arrow values, on DuckDB connections of their own."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import pyarrow as pa
 
 from millstream.errors import InvalidStatement
 
-from ...executor.state.connection import lock, open_connection
+from ...executor.state.databases import for_expressions, for_functions
 from ...planner.specs import SqlExpression
 from ...sql.functions.catalog import register_udfs
 from ...sql.functions.udf import failures_of
 
 
 class ConstantEvaluator:
-    """May be used from any thread. The connection opens at the first use and sees no data."""
+    """May be used from any thread. The connections open at their first use and see no data."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._with_functions: duckdb.DuckDBPyConnection | None = None  # in Python
         self._registered: set[str] = set()
 
     def evaluate(self, expressions: Sequence[SqlExpression]) -> list[pa.Array]:
@@ -29,8 +30,7 @@ class ConstantEvaluator:
         if not expressions:
             return []
         with self._lock:
-            connection = self._open()
-            self._register(connection, {name for expression in expressions for name in expression.udfs})
+            connection = self._knowing({name for expression in expressions for name in expression.udfs})
             items = ", ".join(f'({expression.sql}) AS "c{index}"' for index, expression in enumerate(expressions))
             try:
                 table = connection.sql(f"SELECT {items}").to_arrow_table()
@@ -46,22 +46,22 @@ class ConstantEvaluator:
 
     def close(self) -> None:
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            for connection in (self._connection, self._with_functions):
+                if connection is not None:
+                    connection.close()
+            self._connection = self._with_functions = None
 
-    def _open(self) -> duckdb.DuckDBPyConnection:
-        if self._connection is None:
-            self._connection = open_connection()
-            lock(self._connection)
+    def _knowing(self, functions: set[str]) -> duckdb.DuckDBPyConnection:
+        """In: names of functions in Python."""
+        if not functions:
+            self._connection = self._connection or for_expressions()
+            return self._connection
+        if self._with_functions is None:
+            self._with_functions = for_functions(())
             self._registered = set()
-        return self._connection
-
-    def _register(self, connection: duckdb.DuckDBPyConnection, names: set[str]) -> None:
-        missing = names - self._registered
-        if missing:
-            register_udfs(connection, sorted(missing))
-            self._registered |= missing
+        register_udfs(self._with_functions, sorted(functions - self._registered))
+        self._registered |= functions
+        return self._with_functions
 
 
 def _cast(array: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:

@@ -21,6 +21,7 @@ from ...executor.connect.connectors import Connectors
 from ...executor.connect.mirrors import Mirrors
 from ...executor.connect.secret_vault import KnownSecrets, SecretVault
 from ...executor.executor import Executor
+from ...executor.state.databases import OpenDatabase, alone
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
 from ...planner.expressions.readable import with_names
@@ -81,8 +82,8 @@ class Engine:
 
     In: `executor` runs persistent queries, `open_feed` push queries; the engine closes the executor, not the log.
     `properties`: the server's configuration. `paused`: no query runs before a RESUME.
-    `vault`: seals secrets; without one they end with this process. Call `close` at the end, or use
-    it as a context manager.
+    `vault`: seals secrets; without one they end with this process. `open_database`: for what pull queries keep. Call
+    `close` at the end, or use it as a context manager.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Engine:
         now_ms: Callable[[], int] = wall_clock_ms,
         paused: bool = False,
         vault: SecretVault | None = None,
+        open_database: OpenDatabase = alone,
     ) -> None:
         self.log = log
         self.executor = executor
@@ -103,7 +105,7 @@ class Engine:
         self._open_feed = open_feed
         self._now_ms = now_ms
         self._constants = ConstantEvaluator()
-        self._materializations = Materializations(log)
+        self._materializations = Materializations(log, open_database=open_database)
         self._lock = threading.RLock()
         self.schemas = SchemaStore(log)
         self._appender = Appender(log, now_ms)

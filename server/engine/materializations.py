@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ...executor.answers.materialization import Materialization
 from ...executor.answers.pull_limits import Deadline
+from ...executor.state.databases import OpenDatabase, alone
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
 from ...planner.source_info import SourceInfo
@@ -35,12 +36,15 @@ class _Entry:
 class Materializations:
     """May be used from any thread. A materialization goes when its source is dropped, and when it was idle for long.
 
-    In: `clock` in seconds; it never goes back.
+    In: `clock` in seconds; it never goes back. `open_database`: where rows lie, and pull queries that need state.
     """
 
-    def __init__(self, log: LogClient, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, log: LogClient, clock: Callable[[], float] = time.monotonic, open_database: OpenDatabase = alone
+    ) -> None:
         self._log = log
         self._clock = clock
+        self.open_database = open_database
         self._guard = threading.Lock()
         self._by_name: dict[str, _Entry] = {}
         self.lookups = Lookups(log)
@@ -111,7 +115,14 @@ class Materializations:
                 self._drop(source.name)  # the topic was deleted, and maybe created again
                 entry = None
             if entry is None:
-                made = Materialization(source, self._log, settings, timestamp=timestamp, query_id=query_id)
+                made = Materialization(
+                    source,
+                    self._log,
+                    settings,
+                    timestamp=timestamp,
+                    query_id=query_id,
+                    open_database=self.open_database,
+                )
                 entry = self._by_name[source.name] = _Entry(
                     source, made, StatementSettings.of(settings).pull_idle_seconds
                 )

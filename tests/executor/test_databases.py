@@ -17,8 +17,13 @@ from millstream.executor.state.connection import MEMORY, EngineSettings
 from millstream.executor.state.databases import Database, SharedDatabases
 from millstream.executor.state.memory_shares import MemoryShares, room_of_a_store
 from millstream.logcore.log import open_log
+from millstream.planner.specs import SqlExpression
+from millstream.sql.functions import cast_functions
+from millstream.sql.functions.udf import Udf
+from millstream.sql.types import BIGINT, DOUBLE, STRING
 
 SETTINGS = EngineSettings(memory_limit="1GB", threads=1)
+JAVA_TEXT = Udf(cast_functions.to_java_text, (DOUBLE,), STRING)
 
 
 @pytest.fixture
@@ -134,6 +139,47 @@ def test_queries_with_other_limits_and_too_many_queries_have_another_instance(
     assert seen == [5, 5, 4, 4]  # with memory, system and temp
     assert len(limits) == 2
     assert not any(shared._instances.values())
+
+
+def test_instances_that_nobody_uses_stay_open_up_to_a_number_and_are_used_again(tmp_path: Path) -> None:
+    shared = SharedDatabases(None, idle_max=1)
+    other = EngineSettings(memory_limit="500MB", threads=1)
+    first = shared.open(MEMORY, SETTINGS)
+    first.connection.execute("CREATE TABLE t (a INTEGER)")
+    first.close()
+    (kept,) = instances(shared)
+    again = shared.open(MEMORY, SETTINGS)
+    assert instances(shared) == [kept]
+    assert again.connection.execute("SELECT table_name FROM duckdb_tables()").fetchall() == []
+    unused = shared.open(MEMORY, other)
+    unused.close()  # stays, while the first is in use
+    assert len(instances(shared)) == 2
+    again.close()  # stays in place of that
+    assert instances(shared) == [kept]
+    assert kept.is_usable()
+
+
+def instances(shared: SharedDatabases) -> list[databases._Instance]:
+    return [each for some in shared._instances.values() for each in some]
+
+
+def test_connections_for_expressions_share_an_instance_until_it_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(databases, "_expressions", [])
+    one, other = databases.for_expressions(), databases.for_expressions()
+    (instance,) = databases._expressions
+    for number, each in enumerate((one, other)):
+        each.execute(f"CREATE TEMP VIEW own AS SELECT {number} AS a")
+    assert [each.execute("SELECT a FROM own").fetchall() for each in (one, other)] == [[(0,)], [(1,)]]
+    instance.close()
+    assert databases.for_expressions().execute("SELECT 2").fetchall() == [(2,)]
+    assert len(databases._expressions) == 2
+
+
+def test_an_expression_with_a_function_in_python_is_alone_in_its_instance() -> None:
+    plain = databases.connection_for(SqlExpression("1", BIGINT))
+    with_function = databases.connection_for(SqlExpression("", STRING, udfs=(JAVA_TEXT.name,)))
+    sql = f"SELECT count(*) FROM duckdb_functions() WHERE function_name = '{JAVA_TEXT.name}'"
+    assert [each.execute(sql).fetchall() for each in (plain, with_function)] == [[(0,)], [(1,)]]
 
 
 def test_each_query_has_room_of_its_own_in_memory(shared: SharedDatabases) -> None:

@@ -16,11 +16,16 @@ from millstream.executor.answers.materialization import Materialization
 from millstream.executor.errors import PositionLost
 from millstream.executor.sources.source_decoder import SourceDecoder
 from millstream.executor.sources.source_reader import ReadBatch, SourceReader
+from millstream.executor.state.connection import MEMORY, EngineSettings
+from millstream.executor.state.databases import SharedDatabases
 from millstream.executor.state.laid_aside import LaidAside
 from millstream.logcore.client import LogClient
 from millstream.logcore.errors import OffsetOutOfRange
 from millstream.logcore.log import open_log
 from millstream.planner.source_info import SourceInfo
+from millstream.sql.functions import cast_functions
+from millstream.sql.functions.udf import Udf
+from millstream.sql.types import DOUBLE, STRING
 
 
 @pytest.fixture
@@ -50,6 +55,31 @@ def test_a_table_is_its_latest_row_per_key(client: LogClient) -> None:
     append(client, "c", 7)
     table.catch_up()
     assert [tuple(row.values()) for row in table.query(sql).to_pylist()] == [("a", 3, 5), ("c", 7, 5)]
+
+
+@pytest.mark.parametrize("kind", ["TABLE", "STREAM"])
+def test_rows_move_to_a_database_of_their_own_before_a_function_in_python_is_asked_for(
+    kind: str, client: LogClient
+) -> None:
+    shared, java_text = SharedDatabases(None), Udf(cast_functions.to_java_text, (DOUBLE,), STRING).name
+    stays = shared.open(MEMORY, EngineSettings.of({}))
+    found = Materialization(source(kind), client, open_database=shared.open)
+    for key, number in (("a", 1), ("b", 2)):
+        append(client, key, number)
+    found.catch_up()
+    for number in (3, 4):  # it moves once
+        append(client, f"c{number}", number)
+        found.catch_up()
+        answer = found.query(f'SELECT "{java_text}"(v0::DOUBLE) AS text FROM source ORDER BY v0', [java_text])
+        assert answer["text"].to_pylist() == [f"{float(value)}" for value in range(1, number + 1)]
+        assert not found._database.shared
+    known = "SELECT count(*) FROM duckdb_functions() WHERE function_name = $1"
+    assert stays.connection.execute(known, [java_text]).fetchall() == [(0,)]
+    with pytest.raises(duckdb.Error, match="lock"):
+        found.query("SET threads = 1")
+    found.close()
+    stays.close()
+    assert not any(shared._instances.values())
 
 
 def test_a_stream_is_all_its_rows(client: LogClient) -> None:
