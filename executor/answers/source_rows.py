@@ -23,7 +23,8 @@ from ..formats.wire import SchemaLookup
 from ..operators.statement import fetch, readable
 from ..record_error import RecordError
 from ..sources.source_reader import SourceReader
-from ..state.connection import EngineSettings, lock, open_connection
+from ..state.connection import MEMORY, EngineSettings, lock
+from ..state.databases import alone, of_this_process
 from .current_rows import CurrentRows
 
 READ_BYTES: Final = 16 * 1024 * 1024
@@ -47,9 +48,11 @@ class SourceRows:
         self._log = log
         self._left_out = left_out
         self._schemas = schemas or (lambda number: reading.schemas.get(str(number)))
-        self._connection = open_connection(settings=EngineSettings(threads=1))
-        register_udfs(self._connection, reading.udfs)
-        lock(self._connection)
+        self._database = (alone if reading.udfs else of_this_process().open)(MEMORY, EngineSettings(threads=1))
+        self._connection = self._database.connection
+        if not self._database.shared:
+            register_udfs(self._connection, reading.udfs)
+            lock(self._connection)
 
     def read(self, lane: TopicPartition, start: int, end: int) -> Iterator[pa.Table]:
         """What the reading asks for of these offsets, `end` exclusive, in the columns of its schema. Of a table that
@@ -65,7 +68,7 @@ class SourceRows:
             yield self._answer(rows)
 
     def close(self) -> None:
-        self._connection.close()
+        self._database.close()
 
     def __enter__(self) -> SourceRows:
         return self

@@ -23,7 +23,7 @@ from ...logcore.failpoints import fp
 from .. import processing_log
 from ..batch import ChangeBatch
 from ..partitioning import RekeyPartitioner
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, calls_python
 from ..queries.query import DATA_ERRORS
 from ..queries.query_log import changelog_topic, marker_topic
 from ..queries.query_settings import QuerySettings
@@ -31,6 +31,7 @@ from ..queries.recovery import replay_changelog
 from ..record_error import RecordError, left_out
 from ..sink_writer import SinkWriter
 from ..state.changelog import changelog_records, offsets_used
+from ..state.databases import alone, of_this_process
 from ..state.lost_state import check_ends, whole_state
 from ..state.state_file import StateFile, open_state
 from ..state.store import StoreChanges
@@ -171,7 +172,11 @@ class BucketRuntime:
             directory = self._directory if self._subplan.stateful else None
             plan, identity = self._stages.plan, marker.state
             settings = self._settings.engine
-            self._state = open_state(directory, plan, producer.epoch, ends, settings, identity=identity)
+            shares = directory is None and not calls_python(self._subplan.rest)
+            database = of_this_process().open if shares else alone
+            self._state = open_state(
+                directory, plan, producer.epoch, ends, settings, identity=identity, open_database=database
+            )
             self._pipeline = self._new_pipeline(self._state)
             self._state.lock()
         assert self._pipeline is not None

@@ -14,12 +14,13 @@ from ...planner.steps.source import Source
 from ..batch import ChangeBatch
 from ..operators.columns import Ints, ints, with_columns
 from ..partitioning import RekeyPartitioner, split_by_partition
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, calls_python
 from ..queries.query import DATA_ERRORS
 from ..record_error import RecordError
 from ..sources.source_reader import ReadBatch, SourceReader, times_only
 from ..sources.time_order import BEFORE_ALL, running_maximum, tables_first
-from ..state.connection import EngineSettings, lock, open_connection
+from ..state.connection import MEMORY, EngineSettings, lock
+from ..state.databases import alone, of_this_process
 from ..tasks import spread
 from .lanes import LaneRange
 from .pieces import ORDER, RECORD_HEADERS, Piece, PieceHead
@@ -36,16 +37,19 @@ class StageOne:
         self._stages = stages
         self._subplan = subplan
         self._log = log
-        self._connection = open_connection(settings=EngineSettings(threads=1))
+        functions = any(chain.plan is not None and calls_python(chain.plan) for chain in subplan.chains)
+        self._database = (alone if functions else of_this_process().open)(MEMORY, EngineSettings(threads=1))
+        self._connection = self._database.connection
         self._pipelines = {
             chain.source.id: Pipeline(chain.plan, self._connection, partitioner=RekeyPartitioner())
             for chain in subplan.chains
             if chain.plan is not None
         }
-        lock(self._connection)
+        if not self._database.shared:
+            lock(self._connection)
 
     def close(self) -> None:
-        self._connection.close()
+        self._database.close()
 
     def read(self, ranges: Sequence[LaneRange]) -> Iterator[tuple[int, Piece]]:
         """The pieces of these ranges, each with its bucket; a lane's in offset order. The log's errors pass through."""

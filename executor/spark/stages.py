@@ -11,6 +11,7 @@ A plan in which every step has one task is not cut: then one bucket computes all
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -22,9 +23,10 @@ from ...planner.steps.sink import Sink
 from ...planner.steps.source import Source
 from ...planner.steps.step import Step, run_where_read, schema_of, timed_sources, walk
 from ..partitioning import RekeyPartitioner
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, calls_python
 from ..queries.query_log import repartition_topic
-from ..state.connection import open_connection
+from ..state.connection import MEMORY, EngineSettings
+from ..state.databases import alone, of_this_process
 from ..tasks import is_stateful
 
 
@@ -239,12 +241,10 @@ def _leaf_of_subplan(feeder: Subplan) -> Source:
 
 def _reading(leaf: Source, plan: PhysicalPlan, repartitioned: frozenset[str]) -> Source:
     """The leaf with the columns that the plan gives."""
-    connection = open_connection()
-    try:
-        pipeline = Pipeline(plan, connection, partitioner=RekeyPartitioner(), repartitioned=repartitioned)
+    database = (alone if calls_python(plan) else of_this_process().open)(MEMORY, EngineSettings(threads=1))
+    with contextlib.closing(database):
+        pipeline = Pipeline(plan, database.connection, partitioner=RekeyPartitioner(), repartitioned=repartitioned)
         names = pipeline.output_schema.names
-    finally:
-        connection.close()
     schema = schema_of(plan.root)
     physical = tuple(name for name in names if name[0] in "kv")
     return replace(

@@ -17,8 +17,9 @@ hit recovers from the log as after any other failure; an instance that is broken
 Functions in Python belong to the connection that registers them: one that uses them after that is closed crashes the
 process. A plan that calls any has an instance of its own.
 
-What needs no tables (`for_expressions`) and the queries of Sandboxes (`of_this_process`) share instances that stay open
-when nobody uses them: a Sandbox opens and closes in milliseconds, and to open three instances for it took 80 ms of CPU.
+What needs no tables (`for_expressions`), and what comes and goes in Sandboxes and in Spark's tasks (`of_this_process`),
+share instances that stay open when nobody uses them: a Sandbox opens and closes in milliseconds, and to open three
+instances for it took 80 ms of CPU.
 """
 
 from __future__ import annotations
@@ -192,7 +193,7 @@ _IDLE_MAX: Final = 2
 
 @functools.cache
 def of_this_process() -> SharedDatabases:
-    """Databases in memory for queries that come and go: those of Sandboxes."""
+    """Databases in memory for queries that come and go: those of Sandboxes, and the batches of Spark's tasks."""
     return SharedDatabases(None, idle_max=_IDLE_MAX)
 
 
