@@ -7,19 +7,22 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final, TextIO, cast
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
 
 from millstream.errors import MillstreamError, ServerError
 
-from ..server.client import ResultTables, Rows
+from ..server.client import Rows
 from .settings import Settings
 from .terminal import has_colours, is_terminal, width
 from .text import row_lines
 from .text.entity_text import entity_lines, entity_table, warning_lines
 from .text.excerpts import is_carets, shown_lines
 from .text.tables import printable, render_table
+
+if TYPE_CHECKING:  # most commands need no Arrow, which takes a fifth of a second to import
+    import pyarrow as pa
+
+    from ..server.client import ResultTables
 
 Pager = Callable[[Iterator[str], Callable[[str], None]], None]
 """Shows lines itself, or has each written by the function."""
@@ -176,6 +179,8 @@ class Printer:
             self.remark(warning)
 
     def _entity_as_arrow(self, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        import pyarrow as pa
+
         binary = getattr(self.results, "buffer", None)
         columns = [[None if row[index] is None else str(row[index]) for row in rows] for index in range(len(titles))]
         table = pa.table([pa.array(column, pa.string()) for column in columns], names=list(titles))
@@ -183,6 +188,8 @@ class Printer:
             self._write_arrow(table.schema, [table], binary)
 
     def _write_arrow(self, schema: pa.Schema, tables: Iterable[pa.Table], binary: BinaryIO) -> None:
+        import pyarrow as pa
+
         self.results.flush()
         with pa.ipc.new_stream(binary, schema) as writer:
             binary.flush()

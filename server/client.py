@@ -27,11 +27,11 @@ from ..sql.settings.property_table import PULL_FULL_SQL
 from ..sql.splitting import split_tokens
 from ..sql.tokens import ROWS_STATEMENTS, token_span, tokenize
 from ..sql.variables import define, substitute_variables, undefine
-from .client_tables import ARROW_TYPE, ResultTables, insert_bodies, local_tables, remote_tables
 
-if TYPE_CHECKING:  # a client of a server needs no engine, which takes a second to import
+if TYPE_CHECKING:  # a client of a server needs no engine, which takes a second to import, and most commands no Arrow
     import pyarrow as pa
 
+    from .client_tables import ResultTables
     from .engine.engine import Engine
     from .engine.session import Session
 
@@ -223,10 +223,14 @@ class HttpClient:
         return _RemoteRows(self._query(text, f"{_ROWS_TYPE};progress=1"), self.address).rows()
 
     def tables(self, text: str) -> ResultTables:
+        from .client_tables import ARROW_TYPE, remote_tables
+
         exchange = self._query(text, ARROW_TYPE)
         return remote_tables(exchange.response, exchange.cut, self.address)
 
     def insert(self, name: str, rows: pa.Table) -> int:
+        from .client_tables import ARROW_TYPE, insert_bodies
+
         path = f"/v1/sources/{urllib.parse.quote(name, safe='')}/rows"
         for body in insert_bodies(rows):
             with self._send("POST", path, body, {"content-type": ARROW_TYPE}) as exchange:
@@ -347,6 +351,8 @@ class LocalClient:
         )  # fmt: skip
 
     def tables(self, text: str) -> ResultTables:
+        from .client_tables import local_tables
+
         return local_tables(self._engine.query(text, self._session))
 
     def insert(self, name: str, rows: pa.Table) -> int:
