@@ -106,7 +106,7 @@ def check(case: Case[Any], url: str, session: requests.Session) -> None:
 
 @pytest.mark.timeout(400)
 def test_every_operation_answers_as_the_document_says(service: Service) -> None:
-    sent = send_many(service, 6)
+    sent = send_many(service, 3)  # the soak test sends 270 times as many
     assert sent > 300, sent
 
 
