@@ -167,8 +167,7 @@ class LogServer:
             overdue.cancel()
             broker.ends = True
             server.close()
-            for connection in list(connections):
-                connection.close()
+            connections.close()
             await server.wait_closed()
         finally:
             await broker.close()

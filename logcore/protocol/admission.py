@@ -73,6 +73,8 @@ class AdmittedConnection(Protocol):
 
     def turn_away(self) -> None: ...
 
+    def close(self) -> None: ...
+
 
 C = TypeVar("C", bound=AdmittedConnection)
 
@@ -80,8 +82,8 @@ C = TypeVar("C", bound=AdmittedConnection)
 class HeldConnections(Generic[C]):
     """The connections of the Kafka listener. Without this reserve one client could lock out Millstream's own processes.
 
-    State: all of them; how many each address has; and the strangers: connections that came when there was no room, the
-    oldest first. A stranger may only show who it is. It stays if it turns out to be one of Millstream's own processes,
+    State: all of them; how many each address has; whether the listener ends, which closes them and all that still come;
+    and the strangers: connections that came when there was no room, the oldest first. A stranger may only show who it is. It stays if it turns out to be one of Millstream's own processes,
     or if there is room by then.
     """
 
@@ -90,11 +92,21 @@ class HeldConnections(Generic[C]):
         self._counted: dict[C, str] = {}
         self._own: set[C] = set()
         self._strangers: dict[C, None] = {}
+        self._closed = False
 
     def __iter__(self) -> Iterator[C]:
         return iter((*self._counted, *self._own, *self._strangers))
 
+    def close(self) -> None:
+        """Closes all. The system may have accepted some that nobody has been told of: those are closed as they enter."""
+        self._closed = True
+        for connection in self:
+            connection.close()
+
     def enter(self, connection: C) -> None:
+        if self._closed:
+            connection.close()
+            return
         if self._count(connection):
             return
         self._strangers[connection] = None

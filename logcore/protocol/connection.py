@@ -197,12 +197,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
             await asyncio.sleep(left_s)
 
     async def _next_frame(self) -> memoryview | None:
-        """None where the client is gone, and nothing is left."""
-        while not self._frames:
+        """None where we gave it up, and where the client is gone and nothing is left."""
+        while not self._frames and not self._given_up:
             if self._gone:
                 return None
             self._frame_came.clear()
             await self._frame_came.wait()
+        if self._given_up:
+            return None
         message = self._frames.popleft()
         self._waiting_bytes -= len(message)
         if not self._has_enough_waiting() and not self._transport.is_closing():

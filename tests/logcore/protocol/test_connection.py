@@ -208,6 +208,8 @@ def test_whole_requests_are_handled_though_their_client_closed_behind_them(log: 
 
 
 class NoSocket(asyncio.Transport):
+    closed = False
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
@@ -215,7 +217,7 @@ class NoSocket(asyncio.Transport):
         return True
 
     def close(self) -> None:
-        pass
+        self.closed = True
 
 
 class HeldConnection:
@@ -226,7 +228,8 @@ class HeldConnection:
         self.handled: list[int] = []
         self.held = HeldConnections[KafkaConnection](ConnectionLimits(10, 10))
         self.connection = KafkaConnection(self.handle, self.held)
-        self.connection.connection_made(NoSocket())
+        self.transport = NoSocket()
+        self.connection.connection_made(self.transport)
 
     async def handle(self, request: KafkaRequest) -> Answer:
         await self.go.wait()
@@ -269,6 +272,32 @@ def test_nothing_more_is_handled_of_a_connection_that_the_server_closes() -> Non
         return held
 
     assert asyncio.run(asyncio.wait_for(close(), 10)).handled == []
+
+
+def test_nothing_more_is_handled_of_a_connection_that_still_has_to_send_when_the_server_closes_it() -> None:
+    async def close() -> HeldConnection:
+        held = HeldConnection()
+        await held.receive(*(frame(Api.API_VERSIONS, 0, correlation_id=number) for number in range(3)))
+        held.held.close()
+        held.go.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        held.connection.connection_lost(None)
+        return held
+
+    assert asyncio.run(asyncio.wait_for(close(), 10)).handled == [0], "the one that was under way"
+
+
+def test_a_connection_that_comes_while_the_server_ends_is_closed() -> None:
+    async def come() -> list[bool]:
+        held = HeldConnection()
+        held.held.close()
+        late = NoSocket()
+        KafkaConnection(held.handle, held.held).connection_made(late)
+        assert list(held.held) == [held.connection]
+        return [held.transport.closed, late.closed]
+
+    assert asyncio.run(asyncio.wait_for(come(), 10)) == [True, True]
 
 
 def test_a_fetch_waits_no_longer_when_its_client_is_gone_and_what_came_behind_it_is_handled(
