@@ -63,8 +63,7 @@ def split_columnar(batch: pa.RecordBatch, columns: Sequence[Column], timestamp_m
     own: dict[str, pa.Array] = {}
     meta: dict[str, pa.Array] = {}
     for field, array in zip(batch.schema, batch.columns, strict=True):
-        is_meta = field.metadata is not None and b"millstream.meta" in field.metadata
-        (meta if is_meta else own)[field.name] = array
+        (meta if _is_meta(field) else own)[field.name] = array
     errors: dict[str, str] = {}
     rows = batch.num_rows
     typed = {name: _typed(meta.get(name), name, type_, rows, errors) for name, type_ in _META_TYPES.items()}
@@ -78,6 +77,15 @@ def split_columnar(batch: pa.RecordBatch, columns: Sequence[Column], timestamp_m
         window_end=typed["_we"] if "_we" in meta else None,
         errors=errors,
     )
+
+
+def own_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch without the meta columns, for those who know no schema of it."""
+    return batch.select([field.name for field in batch.schema if not _is_meta(field)])
+
+
+def _is_meta(field: pa.Field) -> bool:
+    return field.metadata is not None and b"millstream.meta" in field.metadata
 
 
 def _typed(array: pa.Array | None, name: str, type_: pa.DataType, rows: int, errors: dict[str, str]) -> pa.Array:

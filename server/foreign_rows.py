@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from ..executor.columnar import ARROW, split_columnar
+from ..executor.columnar import ARROW, own_columns, split_columnar
 from ..executor.formats import Encoder, encoder
 from ..executor.partitioning import byte_format
 from ..logcore.client import Topic
@@ -85,8 +85,7 @@ def _all_true(count: int) -> pa.BooleanArray:
 def _plain(batch: pa.RecordBatch, timestamp_ms: int) -> pa.Table:
     """Of a topic that no stream or table is declared on: objects of all columns, without keys."""
     part = split_columnar(batch, (), timestamp_ms)
-    own = [field.name for field in batch.schema if not (field.metadata and b"millstream.meta" in field.metadata)]
-    rows = batch.select(own).to_pylist()
+    rows = own_columns(batch).to_pylist(maps_as_pydicts="lossy")
     values = [
         None if null else orjson.dumps(row, default=str)
         for row, null in zip(rows, part.null_rows.to_pylist(), strict=True)

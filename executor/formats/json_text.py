@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Callable
 from decimal import Decimal as Number
 from decimal import DecimalException
 from typing import Any, NoReturn
@@ -11,6 +13,7 @@ from typing import Any, NoReturn
 from .limits import JSON_DEPTH_MAX
 
 _QUOTED_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
+_ENDLESS = {math.inf: "Infinity", -math.inf: "-Infinity"}
 _LONG_INTEGER = 25  # characters; longer ones stay text
 
 
@@ -80,10 +83,17 @@ def number_text(real: Real) -> str:
     return str(number if number else abs(number))
 
 
-def write_json(value: Any) -> str:
-    """Compact JSON of what `parse_json` gives; also of floats and decimals."""
+def _no_json(value: Any) -> str:
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def write_json(value: Any, text_of: Callable[[Any], str] = _no_json) -> str:
+    """Compact JSON of what `parse_json` gives; also of floats and decimals.
+
+    In: `text_of`: the JSON string that stands for a value of any other type; by default they raise TypeError.
+    """
     pieces: list[str] = []
-    _write(value, pieces)
+    _write(value, pieces, text_of)
     return "".join(pieces)
 
 
@@ -92,7 +102,7 @@ def quote(text: str) -> str:
     return json.encoder.encode_basestring(text)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
 
-def _write(value: Any, pieces: list[str]) -> None:
+def _write(value: Any, pieces: list[str], text_of: Callable[[Any], str]) -> None:
     # One Python frame per level, so that the deepest JSON we read can also be written.
     if value is None:
         pieces.append("null")
@@ -108,17 +118,19 @@ def _write(value: Any, pieces: list[str]) -> None:
         separator = "{"
         for key, member in value.items():  # pyright: ignore[reportUnknownVariableType]
             pieces.append(f"{separator}{quote(str(key))}:")  # pyright: ignore[reportUnknownArgumentType]
-            _write(member, pieces)
+            _write(member, pieces, text_of)
             separator = ","
         pieces.append("}" if separator == "," else "{}")
     elif isinstance(value, list):
         separator = "["
         for member in value:  # pyright: ignore[reportUnknownVariableType]
             pieces.append(separator)
-            _write(member, pieces)
+            _write(member, pieces, text_of)
             separator = ","
         pieces.append("]" if separator == "," else "[]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        pieces.append(f'"{_ENDLESS.get(value, "NaN")}"')
     elif isinstance(value, (int, float, Number)):
         pieces.append(str(value))
     else:
-        raise TypeError(f"{type(value).__name__} is no JSON value")
+        pieces.append(quote(text_of(value)))

@@ -82,9 +82,9 @@ C = TypeVar("C", bound=AdmittedConnection)
 class HeldConnections(Generic[C]):
     """The connections of the Kafka listener. Without this reserve one client could lock out Millstream's own processes.
 
-    State: all of them; how many each address has; whether the listener ends, which closes them and all that still come;
-    and the strangers: connections that came when there was no room, the oldest first. A stranger may only show who it is. It stays if it turns out to be one of Millstream's own processes,
-    or if there is room by then.
+    State: all of them; how many each address has; whether the listener ends, which closes them and all that still
+    come; and the strangers: connections that came when there was no room, the oldest first. A stranger may only show
+    who it is. It stays if it turns out to be one of Millstream's own processes, or if there is room by then.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
@@ -98,7 +98,7 @@ class HeldConnections(Generic[C]):
         return iter((*self._counted, *self._own, *self._strangers))
 
     def close(self) -> None:
-        """Closes all. The system may have accepted some that nobody has been told of: those are closed as they enter."""
+        """Closes all. The system may have accepted some that nobody was told of: those are closed as they enter."""
         self._closed = True
         for connection in self:
             connection.close()

@@ -9,19 +9,16 @@ Keys and values are texts: JSON numbers of BIGINT and DECIMAL would lose digits 
 from __future__ import annotations
 
 import heapq
-import json
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
-
 from ...executor.formats.wire import SchemaLookup
 from ...logcore.client import LogClient, Topic, TopicPartition
 from ...planner.source_info import SourceInfo
-from ..engine.topic_records import TopicRecord, decode_run
+from ..engine.topic_records import TopicRecord, decode_run, shown
 
 SCANNED_MAX: Final = 200_000
 CHARACTERS_MAX: Final = 64_000_000
@@ -180,10 +177,10 @@ class RecordSearch:
         return reached or time.monotonic() > self._deadline_s
 
     def _found(self, partition: int, offset: int, record: TopicRecord) -> FoundRecord:
-        key, window = _text(record["key"]), record["window"]
+        key, window = shown(record["key"]), record["window"]
         if window is not None:
             key = f"{key} @ {window['start']}/{window['end']}"
-        value = _text(record["value"])
+        value = shown(record["value"])
         self._characters += len(key or "") + len(value or "")
         headers = tuple(
             (name, None if data is None else self._cut(data.decode(errors="replace")))
@@ -196,12 +193,3 @@ class RecordSearch:
 
     def _cut(self, text: str | None) -> RecordText | None:
         return None if text is None else RecordText(text[: self._text_max], len(text))
-
-
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    try:
-        return orjson.dumps(value, default=str).decode()
-    except TypeError:  # nested deeper than it likes, or half a surrogate pair: formats allow more
-        return json.dumps(value, default=str, separators=(",", ":"))

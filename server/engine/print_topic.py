@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Iterator
-from typing import Any
-
-import orjson
+from typing import Final, Literal
 
 from millstream.errors import ServerError, did_you_mean
 
+from ...executor.columnar import ARROW
 from ...executor.formats.wire import SchemaLookup, no_schemas
-from ...logcore.client import LogClient, TopicPartition
+from ...logcore.client import FetchedRows, LogClient, TopicPartition
 from ...planner.catalog import Catalog
-from ...planner.source_info import SourceInfo
 from ...sql.ast import PrintTopic
-from .topic_records import TopicRecord, decode_run
+from .guessed_formats import common_format, guess
+from .topic_records import TopicRecord, decode_run, shown
 
 _WAKE_UP_S = 0.2
+_LOOKED_AT: Final = 20  # records of a partition from which a format is guessed
+_LOOKED_AT_BYTES: Final = 1 << 16
 
 
 class UnknownTopicPrinted(ServerError):
@@ -53,8 +53,9 @@ class PrintFeed:
             self._positions[TopicPartition(statement.topic, partition)] = begin
 
     def __iter__(self) -> Iterator[str]:
-        yield f"Key format: {_format(self._source, 'KEY')}"
-        yield f"Value format: {_format(self._source, 'VALUE')}"
+        key_format, value_format = self._formats()
+        yield f"Key format: {key_format}"
+        yield f"Value format: {value_format}"
         limit, interval = self._statement.limit, self._statement.interval or 1
         seen = printed = 0
         for partition, record in self._records():
@@ -71,6 +72,27 @@ class PrintFeed:
         """Ends the iteration within a fraction of a second."""
         self._closed = True
 
+    def _formats(self) -> tuple[str, str]:
+        """Of keys and of values. Where no stream or table says it, the newest records do, so that this can be said
+        before there are more."""
+        if self._source is not None:
+            return self._source.key_format.name, self._source.value_format.name
+        found: dict[Literal["key", "value"], list[str]] = {"key": [], "value": []}
+        for at in self._positions:
+            bounds = self._log.offsets(at.topic, at.partition)
+            begin = max(bounds.log_start_offset, bounds.last_stable_offset - _LOOKED_AT)
+            for run in self._log.fetch(at.topic, at.partition, begin, max_bytes=_LOOKED_AT_BYTES).runs:
+                if isinstance(run, FetchedRows):
+                    for part, formats in found.items():
+                        formats += [
+                            guess(data, self._schemas).format
+                            for data in run.table[part].to_pylist()
+                            if data is not None
+                        ]
+                else:
+                    found["value"].append(ARROW)
+        return common_format(found["key"]), common_format(found["value"])
+
     def _records(self) -> Iterator[tuple[int, TopicRecord]]:
         while not self._closed:
             for at in self._positions:
@@ -82,28 +104,15 @@ class PrintFeed:
             self._log.wait(self._positions, _WAKE_UP_S)
 
 
-def _format(source: SourceInfo | None, part: str) -> str:
-    if source is None:
-        return "¯\\_(ツ)_/¯ - text"
-    return source.key_format.name if part == "KEY" else source.value_format.name
-
-
 def _line(partition: int, record: TopicRecord) -> str:
     moment = datetime.datetime.fromtimestamp(record["timestamp"] / 1000, datetime.UTC)
     rowtime = f"{moment:%Y/%m/%d %H:%M:%S}.{moment.microsecond // 1000:03d} Z"
-    key = _text(record["key"])
+    key = _or_null(shown(record["key"]))
     window = record["window"]
     if window is not None:
         key = f"[{key}@{window['start']}/{window['end']}]"
-    return f"rowtime: {rowtime}, key: {key}, value: {_text(record['value'])}, partition: {partition}"
+    return f"rowtime: {rowtime}, key: {key}, value: {_or_null(shown(record['value']))}, partition: {partition}"
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return "<null>"
-    if isinstance(value, str):
-        return value
-    try:
-        return orjson.dumps(value, default=str).decode()
-    except TypeError:  # nested deeper than it likes, or half a surrogate pair: formats allow more
-        return json.dumps(value, default=str, separators=(",", ":"))
+def _or_null(text: str | None) -> str:
+    return "<null>" if text is None else text

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import json
-import struct
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypedDict
 
-from ...executor.columnar import split_columnar
+from ...executor.columnar import ARROW, own_columns, split_columnar
 from ...executor.formats import decode_logical, encode_logical
-from ...executor.formats.json_text import InvalidJson
+from ...executor.formats.json_text import write_json
 from ...executor.formats.windows import window_end
-from ...executor.formats.wire import SchemaLookup, Unreadable, no_schemas
+from ...executor.formats.wire import SchemaLookup, no_schemas
 from ...logcore.client import FetchedColumns, FetchedRows
 from ...planner.schema import Column
 from ...planner.source_info import SourceInfo
 from ...planner.specs import KeyWindow
 from ...sql.windows import WINDOW_TYPES
+from .guessed_formats import UNDECODABLE, guess
+
+_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class Window(TypedDict):
@@ -61,11 +65,24 @@ def decode_run(
     """The records of a fetched run with their offsets. Without a source bytes are UTF-8 text.
 
     `schemas`: finds the schemas that records name. `unreadable_as_text`: a key or a value that is not what the source
-    says is its text, too; without it, it is an error.
+    says is its text, too (without it, it is an error), and without a source it is what its bytes seem to be.
     """
     if not isinstance(run, FetchedRows):
         return _decode_columns(run, source)
     return _decode_rows(run, source, _decode_or_text if unreadable_as_text else _decode, schemas)
+
+
+def shown(value: Any) -> str | None:
+    """A key or a value of a `TopicRecord` as people read it: a text as it is, everything else as JSON, in which numbers
+    have all their digits and BYTES are base64."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else write_json(value, _as_json)
+    return _HALF_A_PAIR.sub(lambda half: f"\\u{ord(half.group()):04x}", text)
+
+
+def _as_json(value: Any) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def stored_columns(source: SourceInfo, part: Literal["KEY", "VALUE"]) -> tuple[Column, ...]:
@@ -98,9 +115,11 @@ _DecodePart = Callable[[SourceInfo | None, Literal["KEY", "VALUE"], bytes | None
 def _decode_or_text(
     source: SourceInfo | None, part: Literal["KEY", "VALUE"], data: bytes | None, schemas: SchemaLookup
 ) -> Any:
+    if source is None:
+        return None if data is None else guess(data, schemas).value
     try:
         return _decode(source, part, data, schemas)
-    except (ValueError, ArithmeticError, struct.error, InvalidJson, Unreadable):
+    except UNDECODABLE:
         return _decode(None, part, data, schemas)
 
 
@@ -112,11 +131,14 @@ def _decode(source: SourceInfo | None, part: Literal["KEY", "VALUE"], data: byte
 
 
 def _decode_columns(run: FetchedColumns, source: SourceInfo | None) -> Iterator[tuple[int, TopicRecord]]:
-    """A columnar batch: keys and values as objects."""
-    assert source is not None, "only queries and INSERT VALUES write columns, and they have a source"
+    """A columnar batch: keys and values as objects. Where no columnar source is declared any more, nobody knows which
+    columns are the key, and all are values."""
+    if source is None or source.value_format.name != ARROW:
+        yield from _decode_undeclared_columns(run)
+        return
     keys, values = stored_columns(source, "KEY"), stored_columns(source, "VALUE")
     part = split_columnar(run.batch, (*keys, *values), run.timestamp_ms)
-    columns = [array.to_pylist() for array in part.columns]
+    columns = [array.to_pylist(maps_as_pydicts="lossy") for array in part.columns]
     offsets = run.row_offsets.tolist()
     for row, (timestamp, null) in enumerate(zip(part.timestamps.to_pylist(), part.null_rows.to_pylist(), strict=True)):
         cells = [column[row] for column in columns]
@@ -136,6 +158,16 @@ def _decode_columns(run: FetchedColumns, source: SourceInfo | None) -> Iterator[
                 window=window,
             ),
         )
+
+
+def _decode_undeclared_columns(run: FetchedColumns) -> Iterator[tuple[int, TopicRecord]]:
+    part = split_columnar(run.batch, (), run.timestamp_ms)
+    rows = own_columns(run.batch).to_pylist(maps_as_pydicts="lossy")
+    for offset, row, timestamp, null in zip(
+        run.row_offsets.tolist(), rows, part.timestamps.to_pylist(), part.null_rows.to_pylist(), strict=True
+    ):
+        value = None if null else row
+        yield offset, TopicRecord(key=None, value=value, timestamp=timestamp, headers=[], window=None)
 
 
 def _window_suffix(window: Window) -> bytes:

@@ -11,6 +11,8 @@ from millstream.server.engine.print_topic import PrintFeed
 from millstream.sql.ast import PrintTopic
 from millstream.testing import Sandbox
 
+from ..logcore.log_records import rows
+
 STREAM = "CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
 
 
@@ -91,3 +93,93 @@ def test_print_of_an_unknown_topic_names_the_nearest() -> None:
         with pytest.raises(ServerError) as caught:
             _print(sandbox, "PRINT pageview;")
         assert caught.value.hint == 'Did you mean "pageviews"?'
+
+
+def _lines(sandbox: Sandbox, topic: str, count: int) -> list[str]:
+    lines = list(_print(sandbox, f"PRINT {topic} FROM BEGINNING LIMIT {count};"))
+    values = [line.partition("value: ")[2].removesuffix(", partition: 0") for line in lines[2:]]
+    return [line.partition("ormat: ")[2] for line in lines[:2]] + values
+
+
+@pytest.mark.parametrize("format_", ["JSON", "AVRO", "ARROW"])
+def test_numbers_are_shown_as_numbers_and_bytes_in_base64(format_: str) -> None:
+    with Sandbox() as sandbox:
+        sandbox.execute(
+            "CREATE STREAM n (d DECIMAL(10, 2), b BYTES, x DOUBLE, m MAP<STRING, INT>)"
+            f" WITH (kafka_topic='n', value_format='{format_}', partitions=1);"
+            "INSERT INTO n VALUES (12.50, TO_BYTES('ff', 'hex'), 0.1, MAP('k' := 1));"
+        )
+        assert _lines(sandbox, "n", 1)[2:] == ['{"D":12.50,"B":"/w==","X":0.1,"M":{"k":1}}']
+
+
+def test_members_that_no_column_is_for_are_shown_as_well() -> None:
+    with Sandbox() as sandbox:
+        sandbox.execute("CREATE STREAM n (d INT) WITH (kafka_topic='n', value_format='JSON', partitions=1);")
+        sandbox.log.append("n", 0, rows(b'{"other": [1.5, "1.5"], "big": 12345678901234567890123}'))
+        assert _lines(sandbox, "n", 1)[2:] == ['{"other":[1.5,"1.5"],"big":12345678901234567890123}']
+
+
+def test_a_double_that_is_no_number_is_shown_by_its_name() -> None:
+    with Sandbox() as sandbox:
+        sandbox.execute(
+            "CREATE STREAM n (x DOUBLE, y DOUBLE) WITH (kafka_topic='n', value_format='AVRO', partitions=1);"
+        )
+        sandbox.execute("INSERT INTO n VALUES (LN(0), SQRT(-1));")
+        assert _lines(sandbox, "n", 1)[2:] == ['{"X":"-Infinity","Y":"NaN"}']
+
+
+@pytest.mark.parametrize("format_", ["AVRO", "PROTOBUF", "JSON_SR"])
+def test_records_of_a_topic_without_a_stream_are_read_by_the_schemas_that_they_name(format_: str) -> None:
+    with Sandbox() as sandbox:
+        sandbox.execute(
+            f"CREATE STREAM s (v STRING) WITH (kafka_topic='s', value_format='{format_}', partitions=1);"
+            "INSERT INTO s VALUES ('a');"
+            "DROP STREAM s;"
+        )
+        assert _lines(sandbox, "s", 1) == ["¯\\_(ツ)_/¯ - no data processed", format_, '{"V":"a"}']
+
+
+@pytest.mark.parametrize(
+    ("data", "format_", "shown"),
+    [
+        (b'{"a": 1.50}', "JSON or KAFKA_STRING", '{"a": 1.50}'),
+        (b"12", "JSON or KAFKA_STRING", "12"),
+        (b"b\tc", "KAFKA_STRING", "b\tc"),
+        (b"", "KAFKA_STRING", ""),
+        (b"four", "KAFKA_STRING", "four"),
+        (b"\0\0\0\7", "KAFKA_INT", "7"),
+        (b"\xff\xff\xff\xff", "KAFKA_INT", "-1"),
+        (b"\0\0\0\0\0\0\0\7", "KAFKA_BIGINT or KAFKA_DOUBLE", "7"),
+        (b"\0\0\0\0\7", "¯\\_(ツ)_/¯ - bytes", "\0\0\0\0\7"),  # it names a schema that nobody has
+        (b"\0\0\0\0\1\x02", "¯\\_(ツ)_/¯ - bytes", "\0\0\0\0\1\x02"),  # it is not what its schema says
+        (b"\xffab", "¯\\_(ツ)_/¯ - bytes", "\ufffdab"),
+    ],
+)
+def test_records_of_a_topic_without_a_stream_are_what_their_bytes_seem_to_be(
+    data: bytes, format_: str, shown: str
+) -> None:
+    with Sandbox() as sandbox:
+        sandbox.execute("CREATE STREAM a (v STRING) WITH (kafka_topic='a', value_format='AVRO', partitions=1);")
+        sandbox.create_topic("raw")
+        sandbox.log.append("raw", 0, rows(data))
+        assert _lines(sandbox, "raw", 1)[1:] == [format_, shown]
+
+
+def test_a_topic_of_several_formats_is_mixed_and_each_record_is_shown_as_what_it_is() -> None:
+    with Sandbox() as sandbox:
+        sandbox.create_topic("raw")
+        sandbox.log.append("raw", 0, rows(b"text", b"\0\0\0\7"))
+        assert _lines(sandbox, "raw", 2)[1:] == ["MIXED", "text", "7"]
+
+
+def test_columns_without_a_columnar_stream_are_shown_as_values() -> None:
+    with Sandbox() as sandbox:
+        sandbox.execute(
+            "CREATE STREAM s (id INT KEY, v INT, m MAP<STRING, INT>)"
+            " WITH (kafka_topic='s', value_format='ARROW', partitions=1);"
+            "INSERT INTO s VALUES (1, 10, MAP('k' := 1));"
+            "DROP STREAM s;"
+        )
+        assert _lines(sandbox, "s", 1)[1:] == ["ARROW", '{"ID":1,"V":10,"M":{"k":1}}']
+        sandbox.execute("CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON');")
+        assert _lines(sandbox, "s", 1)[2:] == ['{"ID":1,"V":10,"M":{"k":1}}']
