@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import fastavro
 import pyarrow as pa
-from fastavro.schema import SchemaParseException
+from fastavro.schema import SchemaParseException, UnknownType
 
 from ...planner.formats.avro import AVRO
 from ...planner.schema import Column
@@ -57,6 +57,8 @@ class AvroCodec:
             node = avro_schemas.load(schema.text)
             avro_schemas.named_types(node, names)
             self._parsed = fastavro.parse_schema(_physical(node), named_schemas=named)
+        except UnknownType as error:
+            raise InvalidSchema(f"the AVRO schema {schema.id} cannot be used: there is no type {error.name}") from None
         except (SchemaParseException, KeyError, TypeError, ValueError) as error:
             raise InvalidSchema(f"the AVRO schema {schema.id} cannot be used: {error}") from None
         _refuse_endless(node, names)

@@ -32,6 +32,7 @@ from ...sql.types import (
     Struct,
 )
 from ..schema import Column
+from .avro_check import check
 from .registry import InvalidSchema
 
 Rename = Callable[[str], str]
@@ -70,11 +71,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def load(text: str) -> Node:
     """The schema as JSON; a primitive may be its bare name. Raises `InvalidSchema`."""
     try:
-        return json.loads(text)
+        node = json.loads(text)
     except ValueError:
         if text.strip() in _PRIMITIVES:
             return text.strip()
         raise InvalidSchema(f"the AVRO schema is not valid JSON: {text[:80]}") from None
+    check(node)
+    return node
 
 
 def named_types(node: Node, found: dict[str, Node] | None = None, namespace: str = "") -> dict[str, Node]:

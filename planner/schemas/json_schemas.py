@@ -39,6 +39,7 @@ _NUMBERS: dict[str, SqlType] = {
     "int8": INTEGER, "int16": INTEGER, "int32": INTEGER, "int64": BIGINT, "float32": DOUBLE, "float64": DOUBLE,
     "integer": BIGINT, "number": DOUBLE,
 }  # fmt: skip
+_CHOICES = ("oneOf", "anyOf", "allOf")
 _WRITTEN: dict[str, dict[str, Any]] = {
     "BOOLEAN": {"type": "boolean"},
     "INTEGER": {"type": "integer", "connect.type": "int32"},
@@ -60,7 +61,31 @@ def load(text: str) -> Mapping[str, Any]:
         raise InvalidSchema(f"the JSON schema is not valid JSON: {error}") from None
     if not isinstance(found, dict):
         raise InvalidSchema("a JSON schema is an object")
+    _check(found, "$")
     return cast(dict[str, Any], found)
+
+
+def _check(node: Any, path: str) -> None:
+    """Of what is read of a schema. Raises `InvalidSchema`, which names the place."""
+    if isinstance(node, bool):
+        return
+    if not isinstance(node, dict):
+        raise InvalidSchema(f"the JSON schema cannot be used: at {path}: a schema is an object, true or false")
+    schema = cast(dict[str, Any], node)
+    inner = schema.get("properties", {})
+    if not isinstance(inner, dict):
+        raise InvalidSchema(f"the JSON schema cannot be used: at {path}.properties: an object of schemas is needed")
+    for name, child in cast(dict[str, Any], inner).items():
+        _check(child, f"{path}.{name}")
+    for name in _CHOICES:
+        branches = schema.get(name, [])
+        if not isinstance(branches, list):
+            raise InvalidSchema(f"the JSON schema cannot be used: at {path}.{name}: a list of schemas is needed")
+        for number, branch in enumerate(cast(list[Any], branches)):
+            _check(branch, f"{path}.{name}[{number}]")
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):
+            _check(schema[name], f"{path}.{name}")
 
 
 def sql_type(text: str, rename: Rename, references: Sequence[tuple[str, str]] = ()) -> SqlType | None:
@@ -75,11 +100,13 @@ class _Reader:
         self._others = others
         self._rename = rename
 
-    def type(self, node: Mapping[str, Any], above: tuple[str, ...]) -> SqlType | None:
+    def type(self, node: Mapping[str, Any] | bool, above: tuple[str, ...]) -> SqlType | None:
+        if isinstance(node, bool):
+            return None  # anything, or nothing
         if "$ref" in node:
             target = str(node["$ref"])
             return None if target in above else self.type(self._referred(target), (*above, target))
-        for choice in ("oneOf", "anyOf", "allOf"):
+        for choice in _CHOICES:
             if choice in node:
                 return self._choice(node[choice], above)
         kind = node.get("type", "object" if "properties" in node else "string" if "enum" in node else None)
@@ -106,8 +133,8 @@ class _Reader:
             raise InvalidSchema(f'the JSON schema refers to "{target}", which does not exist')
         return cast(Mapping[str, Any], node)
 
-    def _choice(self, branches: Sequence[Mapping[str, Any]], above: tuple[str, ...]) -> SqlType | None:
-        others = [branch for branch in branches if branch.get("type") != "null"]
+    def _choice(self, branches: Sequence[Mapping[str, Any] | bool], above: tuple[str, ...]) -> SqlType | None:
+        others = [branch for branch in branches if isinstance(branch, bool) or branch.get("type") != "null"]
         if len(others) == 1:
             return self.type(others[0], above)
         fields = [(f"connect_union_field_{number}", self.type(branch, above)) for number, branch in enumerate(others)]
@@ -118,8 +145,8 @@ class _Reader:
         if "properties" not in node and isinstance(rest, Mapping):
             value = self.type(cast(Mapping[str, Any], rest), above)
             return None if value is None else Map(STRING, value)
-        members = list(enumerate(cast(Mapping[str, Mapping[str, Any]], node.get("properties", {})).items()))
-        members.sort(key=lambda member: int(member[1][1].get("connect.index", member[0])))
+        members = list(enumerate(cast(Mapping[str, Mapping[str, Any] | bool], node.get("properties", {})).items()))
+        members.sort(key=lambda member: _place(member[1][1], member[0]))
         return self._struct([(name, self.type(child, above)) for _, (name, child) in members])
 
     def _array(self, node: Mapping[str, Any], above: tuple[str, ...]) -> SqlType | None:
@@ -136,6 +163,12 @@ class _Reader:
         return Struct(kept) if kept else None
 
 
+def _place(node: Mapping[str, Any] | bool, number: int) -> int:
+    """Of a member among the others: Connect's, or where it stands."""
+    index = number if isinstance(node, bool) else node.get("connect.index", number)
+    return index if isinstance(index, int) else number
+
+
 def _number(node: Mapping[str, Any]) -> SqlType | None:
     """Connect's type where it says one, else JSON's."""
     title, connect = str(node.get("title")), str(node.get("connect.type"))
@@ -144,9 +177,12 @@ def _number(node: Mapping[str, Any]) -> SqlType | None:
     return _TITLES.get(title) or _NUMBERS.get(connect) or _NUMBERS[str(node["type"])]
 
 
-def _decimal(parameters: Mapping[str, Any]) -> SqlType | None:
-    precision = int(parameters.get("connect.decimal.precision", PRECISION_MAX))
-    return Decimal(precision, int(parameters.get("scale", 0))) if 0 < precision <= PRECISION_MAX else None
+def _decimal(parameters: Any) -> SqlType | None:
+    given = cast(Mapping[str, Any], parameters) if isinstance(parameters, Mapping) else {}
+    precision, scale = str(given.get("connect.decimal.precision", PRECISION_MAX)), str(given.get("scale", 0))
+    if not precision.isdecimal() or not scale.isdecimal() or not 0 < int(precision) <= PRECISION_MAX:
+        return None
+    return Decimal(int(precision), int(scale))
 
 
 def write_schema(columns: Sequence[Column], *, wrapped: bool) -> str:

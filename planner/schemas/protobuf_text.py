@@ -7,7 +7,7 @@ the bytes or the SQL type (`packed`, `default`, precision and scale of decimals)
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -116,6 +116,24 @@ def load(text: str, references: tuple[tuple[str, str], ...] = ()) -> ProtobufFil
     return ProtobufFile(messages, loader.parameters)
 
 
+class _Strict:
+    """Listens to ANTLR, which would print what is wrong and go on with a guess."""
+
+    def syntaxError(self, recognizer: Any, symbol: Any, line: int, column: int, said: str, error: Any) -> None:
+        del recognizer, symbol, error
+        said = said.partition(" expecting {")[0]
+        raise InvalidSchema(f"the PROTOBUF schema cannot be parsed: line {line}, column {column + 1}: {said}")
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """Reports of ambiguous grammar are nothing to a schema."""
+        return lambda *_: None
+
+
+def _strictly(recognizer: Any) -> None:
+    recognizer.removeErrorListeners()
+    recognizer.addErrorListener(_Strict())
+
+
 class _Loader:
     def __init__(self, references: tuple[tuple[str, str], ...]) -> None:
         self.pool = DescriptorPool()
@@ -126,7 +144,9 @@ class _Loader:
     def add(self, name: str, text: str) -> str:
         self._added.add(name)
         try:
-            parsed = parser.Parser().parse(text)
+            parsed = parser.Parser(setup_lexer=_strictly, setup_parser=_strictly).parse(text)
+        except InvalidSchema:
+            raise
         except Exception as error:  # the parser raises whatever its grammar does
             raise InvalidSchema(f"the PROTOBUF schema cannot be parsed: {str(error).splitlines()[0]}") from None
         file = self._file(name, parsed)

@@ -324,6 +324,68 @@ def test_what_is_no_schema_is_refused(client: AsgiClient, body: dict[str, Any], 
     assert client.get("/subjects").json() == []
 
 
+def _record(fields: str) -> str:
+    return f'{{"type":"record","name":"R","fields":{fields}}}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        ("AVRO", "{}", 'at $: "type" is missing'),
+        ("AVRO", "1", "at $: a schema is the name of a type, an object with a type, or a list of schemas (a union)"),
+        ("AVRO", '{"type":["int"]}', "at $.type: the name of a type is needed, not ['int']"),
+        ("AVRO", '{"type":"record","name":"R"}', 'at $: "fields" is missing'),
+        ("AVRO", '{"type":"record","fields":[]}', 'at $: "name" is missing'),
+        ("AVRO", _record("{}"), "at $.fields: a list is needed, not {}"),
+        ("AVRO", _record("[1]"), "at $.fields[0]: a field is an object with a name and a type"),
+        ("AVRO", _record('[{"name":"a"}]'), 'at $.fields[0]: "type" is missing'),
+        ("AVRO", _record('[{"name":"a","type":{"type":"array"}}]'), 'at $.a: "items" is missing'),
+        ("AVRO", _record('[{"name":"a","type":["null",{"type":"map"}]}]'), 'at $.a[1]: "values" is missing'),
+        ("AVRO", _record('[{"name":"a b","type":"int"}]'), "at $.fields[0].name: 'a b' is no name"),
+        ("AVRO", _record('[{"name":"a","type":"int"},{"name":"a","type":"int"}]'), 'there are two fields "a"'),
+        ("AVRO", '{"type":"enum","name":"E"}', 'at $: "symbols" is missing'),
+        ("AVRO", '{"type":"enum","name":"E","symbols":["1"]}', "at $.symbols: '1' is no name"),
+        ("AVRO", '{"type":"fixed","name":"F","size":"4"}', "at $.size: a number is needed, not '4'"),
+        ("AVRO", '{"type":"fixed","name":"F","size":-1}', "at $.size: a size is not below 0"),
+        ("AVRO", _record('[{"name":"a","type":"Other"}]'), "there is no type Other"),
+        ("JSON", '{"type":"object","properties":[]}', "at $.properties: an object of schemas is needed"),
+        ("JSON", '{"properties":{"a":1}}', "at $.a: a schema is an object, true or false"),
+        ("JSON", '{"oneOf":{}}', "at $.oneOf: a list of schemas is needed"),
+        ("JSON", '{"type":"array","items":{"anyOf":[1]}}', "at $.items.anyOf[0]: a schema is an object"),
+        ("PROTOBUF", 'syntax = "proto3";\nmessage A {', "line 2, column 12: mismatched input '<EOF>'"),
+        ("PROTOBUF", 'syntax = "proto3"; message A { int32 a; }', "line 1, column 39: "),
+        ("PROTOBUF", 'syntax = "proto3"; message A { int32 a = "1; }', "line 1, "),
+    ],
+)
+def test_a_schema_that_is_none_is_refused_with_the_place(
+    client: AsgiClient, capfd: pytest.CaptureFixture[str], kind: str, text: str, said: str
+) -> None:
+    response = client.post("/subjects/s/versions", json={"schemaType": kind, "schema": text})
+    assert response.status_code == 422
+    assert response.json()["error_code"] == 42201
+    assert said in response.json()["message"]
+    assert capfd.readouterr().err == "", "the parser says nothing by itself"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("AVRO", "[]"),
+        ("AVRO", '{"type":"record","name":"com.x.R","fields":[{"name":"next","type":["null","R"]}]}'),
+        ("AVRO", '{"type":"fixed","name":"F","size":0}'),
+        ("JSON", '{"properties":{"a":true,"b":{"type":"string","connect.index":"x"}}}'),
+        ("JSON", '{"oneOf":[true,{"type":"null"}]}'),
+        (
+            "JSON",
+            '{"type":"number","title":"org.apache.kafka.connect.data.Decimal","connect.parameters":{"scale":"x"}}',
+        ),
+        ("PROTOBUF", 'syntax = "proto3"; // a comment\nmessage A { reserved 2; map<string, int32> m = 1; }'),
+    ],
+)
+def test_a_schema_is_registered_whatever_columns_it_gives(client: AsgiClient, kind: str, text: str) -> None:
+    assert client.post("/subjects/s/versions", json={"schemaType": kind, "schema": text}).json() == {"id": 1}
+
+
 @pytest.mark.parametrize(
     ("path", "number"),
     [

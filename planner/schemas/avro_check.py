@@ -1,0 +1,89 @@
+"""Whether a text is an Avro schema at all: its structure and its names, as Avro's specification has them.
+
+What this does not check (names that refer to other types, default values) the codec does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from .registry import InvalidSchema
+
+Check = Callable[[dict[str, Any], str], None]
+
+
+def check(node: Any, path: str = "$") -> None:
+    """In: a schema as json.loads gives it, and where it stands. Raises `InvalidSchema`, which names the place."""
+    if isinstance(node, str):
+        return
+    if isinstance(node, list):
+        for number, branch in enumerate(cast("list[Any]", node)):
+            check(branch, f"{path}[{number}]")
+        return
+    if not isinstance(node, dict):
+        raise _invalid(path, "a schema is the name of a type, an object with a type, or a list of schemas (a union)")
+    of_kind = cast("dict[str, Any]", node)
+    kind = _member(of_kind, "type", path, "the name of a type", str)
+    if kind in _CHECKS:
+        _CHECKS[kind](of_kind, path)
+
+
+def _record(node: dict[str, Any], path: str) -> None:
+    _check_name(node, path)
+    names: set[str] = set()
+    for number, field in enumerate(_member(node, "fields", path, "a list", list)):
+        place = f"{path}.fields[{number}]"
+        if not isinstance(field, dict):
+            raise _invalid(place, "a field is an object with a name and a type")
+        named = cast("dict[str, Any]", field)
+        name = _check_name(named, place)
+        if name in names:
+            raise _invalid(place, f'there are two fields "{name}"')
+        names.add(name)
+        check(_member(named, "type", place, "a type", object), f"{path}.{name}")
+
+
+def _enum(node: dict[str, Any], path: str) -> None:
+    _check_name(node, path)
+    for symbol in _member(node, "symbols", path, "a list", list):
+        if not isinstance(symbol, str) or not symbol.isidentifier():
+            raise _invalid(f"{path}.symbols", f"{symbol!r} is no name (letters, digits and _)")
+
+
+def _fixed(node: dict[str, Any], path: str) -> None:
+    _check_name(node, path)
+    if _member(node, "size", path, "a number", int) < 0:
+        raise _invalid(f"{path}.size", "a size is not below 0")
+
+
+def _array(node: dict[str, Any], path: str) -> None:
+    check(_member(node, "items", path, "a schema", object), f"{path}.items")
+
+
+def _map(node: dict[str, Any], path: str) -> None:
+    check(_member(node, "values", path, "a schema", object), f"{path}.values")
+
+
+_CHECKS: Final[dict[str, Check]] = {
+    "record": _record, "error": _record, "enum": _enum, "fixed": _fixed, "array": _array, "map": _map,
+}  # fmt: skip
+
+
+def _member(node: dict[str, Any], name: str, path: str, what: str, types: type) -> Any:
+    if name not in node:
+        raise _invalid(path, f'"{name}" is missing')
+    if not isinstance(node[name], types):
+        raise _invalid(f"{path}.{name}", f"{what} is needed, not {node[name]!r:.80}")
+    return node[name]
+
+
+def _check_name(node: dict[str, Any], path: str) -> str:
+    name = _member(node, "name", path, "a name", str)
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise _invalid(f"{path}.name", f"{name!r:.80} is no name (letters, digits and _, not first a digit)")
+    return name
+
+
+def _invalid(path: str, why: str) -> InvalidSchema:
+    return InvalidSchema(f"the AVRO schema cannot be used: at {path}: {why}")
