@@ -336,6 +336,8 @@ class Engine:
         only = statements[0]
         if not isinstance(only, Query):
             raise InvalidStatement(
-                f"{type(only).__name__} is not a query.", text=text, hint="SELECT is one; send others to /ksql."
+                f"{split_statements(text)[0].split()[0].upper()} is not a query.",
+                text=text,
+                hint="SELECT is one; send others to /ksql.",
             )
         return only
