@@ -150,11 +150,14 @@ def _version(
     subject, kind = subject_of(target.topic, part), FORMAT_KINDS[spec.name]
     if asked.id is not None:
         found = find_version(Inference(part, target.topic, spec.name, asked, spec.wrap_single), registry, None)
-        return registry.new_version(subject, found.kind, found.text, found.references, found.id)
+        version = registry.new_version(subject, found.kind, found.text, found.references, found.id)
+        _check_mode(version, registry)
+        return version
     latest = registry.latest(subject)
     if latest is not None and latest.kind == kind and not renew:
         return latest
     version = registry.new_version(subject, kind, _text(part, target, spec, asked))
+    _check_mode(version, registry)
     if (subject, version.version) not in registry.versions:
         problems = incompatibilities(version, registry)
         if problems:
@@ -164,6 +167,11 @@ def _version(
                 hint="Use another topic, or change the subject's compatibility level.",
             )
     return version
+
+
+def _check_mode(version: Version, registry: Registry) -> None:
+    if (version.subject, version.version) not in registry.versions:
+        registry.check_mode(version.subject, "READWRITE")
 
 
 def _text(part: str, target: SchemaTarget, spec: FormatSpec, asked: SchemaProperties) -> str:

@@ -22,7 +22,14 @@ KINDS: tuple[SchemaKind, ...] = ("AVRO", "JSON", "PROTOBUF")
 LEVELS = (
     "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE",
 )  # fmt: skip
-GLOBAL = ""  # the subject of the level that holds where a subject has none
+MODES = ("READWRITE", "READONLY", "IMPORT")
+GLOBAL = ""  # the subject of the level and of the mode that hold where a subject has none
+
+
+class SubjectClosed(StatementError):
+    """The mode of a subject does not allow the change."""
+
+    code = "SUBJECT_CLOSED"
 
 
 class InvalidSchema(StatementError):
@@ -86,10 +93,12 @@ def _nothing() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """`versions` by subject and number; deleted ones stay, because records name their ids. `levels` by subject."""
+    """`versions` by subject and number; deleted ones stay, because records name their ids. `levels` and `modes` by
+    subject."""
 
     versions: Mapping[tuple[str, int], Version] = field(default_factory=_nothing)
     levels: Mapping[str, str] = field(default_factory=_nothing)
+    modes: Mapping[str, str] = field(default_factory=_nothing)
 
     def subjects(self, *, deleted: bool = False) -> list[str]:
         return list(dict.fromkeys(v.subject for v in self.versions.values() if deleted or not v.deleted))
@@ -108,6 +117,21 @@ class Registry:
 
     def level(self, subject: str) -> str:
         return self.levels.get(subject, self.levels.get(GLOBAL, "BACKWARD"))
+
+    def mode(self, subject: str) -> str:
+        """READWRITE; READONLY: nothing changes; IMPORT: schemas come from another registry, with their ids and numbers,
+        and are not compared with each other."""
+        return self.modes.get(subject, self.modes.get(GLOBAL, "READWRITE"))
+
+    def check_mode(self, subject: str, *allowed: str) -> None:
+        """Raises `SubjectClosed`."""
+        mode = self.mode(subject)
+        if mode not in allowed:
+            named = {"READONLY": "read-only", "IMPORT": "import", "READWRITE": "read-write"}[mode]
+            raise SubjectClosed(
+                f"Subject {subject} is in {named} mode",
+                hint="PUT /mode (or /mode/SUBJECT) of the schema registry changes it.",
+            )
 
     @property
     def next_id(self) -> int:
@@ -142,14 +166,18 @@ class Registry:
         text: str,
         references: tuple[Reference, ...] = (),
         schema_id: int | None = None,
+        number: int | None = None,
     ) -> Version:
         """The version that this schema has under `subject`, or gets: see `with_version`.
 
-        Raises `InvalidSchema` where `schema_id` belongs to another schema.
+        In: `number`: None: the one after the last. Raises `InvalidSchema` where `schema_id` or `number` belongs to
+        another schema.
         """
         known = self.find(subject, kind, text, references)
-        if known is not None and schema_id in (None, known.id):
+        if known is not None and schema_id in (None, known.id) and number in (None, known.version):
             return known
+        if number is not None and (subject, number) in self.versions:
+            raise InvalidSchema(f"version {number} of subject {subject} is another schema")
         wanted = canonical(kind, text)
         same = (
             version
@@ -164,7 +192,8 @@ class Registry:
             chosen, taken = schema_id, self.by_id(schema_id)
             if taken is not None and canonical(taken.kind, taken.text) != wanted:
                 raise InvalidSchema(f"the schema id {schema_id} belongs to another schema")
-        number = max((v.version for v in self.of_subject(subject, deleted=True)), default=0) + 1
+        if number is None:
+            number = max((v.version for v in self.of_subject(subject, deleted=True)), default=0) + 1
         return Version(subject, number, chosen, kind, text, references)
 
     def with_version(self, version: Version) -> Registry:
@@ -174,6 +203,11 @@ class Registry:
         """None: the subject has no level of its own any more."""
         levels = {name: known for name, known in self.levels.items() if name != subject}
         return replace(self, levels=MappingProxyType(levels if level is None else {**levels, subject: level}))
+
+    def with_mode(self, subject: str, mode: str | None) -> Registry:
+        """None: the subject has no mode of its own any more."""
+        modes = {name: known for name, known in self.modes.items() if name != subject}
+        return replace(self, modes=MappingProxyType(modes if mode is None else {**modes, subject: mode}))
 
     def without(self, subject: str, number: int) -> Registry:
         """Without the version, as after a permanent delete."""
@@ -229,8 +263,13 @@ def level_record(subject: str, level: str | None) -> Record:
     return _json(key), None if level is None else _json({"compatibilityLevel": level})
 
 
+def mode_record(subject: str, mode: str | None) -> Record:
+    key = {"keytype": "MODE", "subject": subject or None, "magic": 0}
+    return _json(key), None if mode is None else _json({"mode": mode})
+
+
 def apply_record(registry: Registry, key: bytes | None, value: bytes | None) -> Registry:
-    """The registry after one record of the topic; records of other kinds (NOOP, MODE, …) change nothing."""
+    """The registry after one record of the topic; records of other kinds (NOOP, …) change nothing."""
     about = json.loads(key) if key else {}
     said = cast("dict[str, Any] | None", json.loads(value) if value else None)
     match about.get("keytype"):
@@ -241,6 +280,9 @@ def apply_record(registry: Registry, key: bytes | None, value: bytes | None) -> 
         case "CONFIG":
             level = None if said is None else said.get("compatibilityLevel")
             return registry.with_level(about.get("subject") or GLOBAL, level)
+        case "MODE":
+            mode = None if said is None else said.get("mode")
+            return registry.with_mode(about.get("subject") or GLOBAL, mode if mode in MODES else None)
         case "DELETE_SUBJECT" if said is not None:
             for version in registry.of_subject(about["subject"]):
                 if version.version <= said["version"]:

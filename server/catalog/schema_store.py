@@ -19,6 +19,7 @@ from ...planner.schemas.registry import (
     Registry,
     Version,
     level_record,
+    mode_record,
     removal_record,
     version_record,
 )
@@ -58,6 +59,10 @@ class SchemaStore:
     def set_level(self, subject: str, level: str | None) -> None:
         """The compatibility level of a subject, or for all others (the empty one); None takes it back."""
         self._write([level_record(subject, level)])
+
+    def set_mode(self, subject: str, mode: str | None) -> None:
+        """The mode of a subject, or for all others (the empty one); None takes it back."""
+        self._write([mode_record(subject, mode)])
 
     def _write(self, records: Iterable[Record]) -> None:
         rows = list(records)

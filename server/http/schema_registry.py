@@ -29,9 +29,11 @@ from ...planner.schemas.registry import (
     GLOBAL,
     KINDS,
     LEVELS,
+    MODES,
     Reference,
     Registry,
     SchemaKind,
+    SubjectClosed,
     Version,
     canonical,
     topic_of,
@@ -57,6 +59,8 @@ INCOMPATIBLE: Final = 409
 INVALID_SCHEMA: Final = 42201
 INVALID_VERSION: Final = 42202
 INVALID_LEVEL: Final = 42203
+INVALID_MODE: Final = 42204
+NOT_IN_THIS_MODE: Final = 42205
 REFERENCED: Final = 42206
 
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -131,8 +135,11 @@ def schema_registry_app(store: SchemaStore, lock: contextlib.AbstractContextMana
         route("/config/{subject}", "GET", pages.level, "subject"),
         route("/config/{subject}", "PUT", pages.set_level, "ddl"),
         route("/config/{subject}", "DELETE", pages.forget_level, "ddl"),
-        route("/mode", "GET", lambda asked: {"mode": "READWRITE"}, "nothing"),
-        route("/mode/{subject}", "GET", lambda asked: {"mode": "READWRITE"}, "nothing"),
+        route("/mode", "GET", pages.mode, "nothing"),
+        route("/mode", "PUT", pages.set_mode, "ddl"),
+        route("/mode/{subject}", "GET", pages.mode, "subject"),
+        route("/mode/{subject}", "PUT", pages.set_mode, "ddl"),
+        route("/mode/{subject}", "DELETE", pages.forget_mode, "ddl"),
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
 
@@ -178,6 +185,8 @@ def _endpoint(
             return _error(error_code_of(error), error.message)
         except RegistryRefusal as error:
             return _error(error.number, error.message)
+        except SubjectClosed as error:
+            return _error(NOT_IN_THIS_MODE, error.message)
         except StatementError as error:
             return _error(INVALID_SCHEMA, error.message)
 
@@ -208,11 +217,12 @@ def register_version(
     schema_id: int | None = None,
 ) -> Version:
     """The version of the subject that this schema is, or becomes. Whoever calls holds the lock. Raises
-    `RegistryRefusal`, `InvalidSchema`."""
+    `RegistryRefusal`, `InvalidSchema`, `SubjectClosed`."""
     registry = store.registry
     known = registry.find(subject, kind, text, references)
     if known is not None:
         return known
+    registry.check_mode(subject, "READWRITE")
     version = registry.new_version(subject, kind, text, references, schema_id)
     _check(version, registry)
     problems = incompatibilities(version, registry)
@@ -223,6 +233,29 @@ def register_version(
             f"[{'; '.join(problems)}; compatibility: {registry.level(subject)}]",
         )
     store.append([version])
+    return version
+
+
+def _import_version(
+    store: SchemaStore,
+    subject: str,
+    kind: SchemaKind,
+    text: str,
+    references: tuple[Reference, ...],
+    schema_id: int | None,
+    number: int | None,
+) -> Version:
+    """As another registry has it: versions may be missing before it, and it is compared with none."""
+    if schema_id is None:
+        raise RegistryRefusal(
+            NOT_IN_THIS_MODE,
+            f'Subject {subject} is in import mode: a schema brings its "id", and may bring its "version"',
+        )
+    registry = store.registry
+    version = registry.new_version(subject, kind, text, references, schema_id, number)
+    _check(version, registry)
+    if registry.versions.get((subject, version.version)) != version:
+        store.append([version])
     return version
 
 
@@ -264,10 +297,11 @@ class _Pages:
         return _described(found)
 
     def register(self, asked: _Asked) -> dict[str, Any]:
-        kind, text, references = _schema_in(asked.body)
-        wanted = asked.body.get("id")
-        schema_id = wanted if isinstance(wanted, int) and wanted > 0 else None
-        return {"id": register_version(self._store, asked.path["subject"], kind, text, references, schema_id).id}
+        subject, given = asked.path["subject"], _schema_in(asked.body)
+        schema_id, number = _wanted_number(asked.body, "id"), _wanted_number(asked.body, "version")
+        if self._registry.mode(subject) == "IMPORT":
+            return {"id": _import_version(self._store, subject, *given, schema_id, number).id}
+        return {"id": register_version(self._store, subject, *given, schema_id).id}
 
     def delete_subject(self, asked: _Asked) -> list[int]:
         subject, permanent = asked.path["subject"], asked.flag("permanent")
@@ -299,6 +333,7 @@ class _Pages:
         return version.version
 
     def _delete(self, versions: list[Version], permanent: bool) -> None:
+        self._registry.check_mode(versions[0].subject, "READWRITE", "IMPORT")
         for version in versions:
             if any(other not in versions for other in self._referring(version)):
                 raise RegistryRefusal(
@@ -419,6 +454,32 @@ class _Pages:
         self._store.set_level(subject, None)
         return {"compatibilityLevel": before}
 
+    # -------------------------------------------------------------- modes
+
+    def mode(self, asked: _Asked) -> dict[str, str]:
+        return {"mode": self._registry.mode(asked.path.get("subject", GLOBAL))}
+
+    def set_mode(self, asked: _Asked) -> dict[str, str]:
+        subject, mode = asked.path.get("subject", GLOBAL), str(asked.body.get("mode", "")).upper()
+        if mode not in MODES:
+            raise RegistryRefusal(INVALID_MODE, f"Invalid mode. Valid values are {', '.join(MODES)}")
+        if mode == "IMPORT" and not asked.flag("force") and self._has_schemas(subject):
+            raise RegistryRefusal(
+                NOT_IN_THIS_MODE,
+                "Cannot import since found existing subjects. Set force=true to import into subjects that have schemas",
+            )
+        self._store.set_mode(subject, mode)
+        return {"mode": mode}
+
+    def forget_mode(self, asked: _Asked) -> dict[str, str]:
+        subject = asked.path["subject"]
+        before = self._registry.mode(subject)
+        self._store.set_mode(subject, None)
+        return {"mode": before}
+
+    def _has_schemas(self, subject: str) -> bool:
+        return bool(self._registry.of_subject(subject) if subject else self._registry.subjects())
+
 
 def _without_subject(registry: Registry, subject: str) -> dict[tuple[str, int], Version]:
     return {key: version for key, version in registry.versions.items() if version.subject != subject}
@@ -439,6 +500,11 @@ def _schema_in(body: dict[str, Any]) -> tuple[SchemaKind, str, tuple[Reference, 
         raise RegistryRefusal(INVALID_SCHEMA, "a reference has a name, a subject and a version") from None
     canonical(kind, text)
     return kind, text, references
+
+
+def _wanted_number(body: dict[str, Any], name: str) -> int | None:
+    wanted = body.get(name)
+    return wanted if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted > 0 else None
 
 
 def _check(version: Version, registry: Registry) -> None:

@@ -36,8 +36,8 @@ class AsgiClient:
     def post(self, path: str, json: Any) -> Answer:
         return self._ask("POST", path, json, None)
 
-    def put(self, path: str, json: Any) -> Answer:
-        return self._ask("PUT", path, json, None)
+    def put(self, path: str, json: Any, params: Mapping[str, str] | None = None) -> Answer:
+        return self._ask("PUT", path, json, params)
 
     def _ask(self, method: str, path: str, body: Any, params: Mapping[str, str] | None) -> Answer:
         return asyncio.run(self._run(method, path, b"" if body is None else json.dumps(body).encode(), params or {}))
