@@ -96,8 +96,12 @@ def coordinator_code_of(error: LogError) -> ErrorCode:
 
 
 def message_of(error: LogError) -> str:
-    """The error's text for a response. Our own code leads it: several of our errors share one of the protocol's."""
-    return sayable(error.message if isinstance(error, NotNow) else f"{error.code}: {error.message}")
+    """The error's text for a response. Our own code leads it: several of our errors share one of the protocol's. What
+    to do is a line of its own."""
+    if isinstance(error, NotNow):
+        return sayable(error.message)
+    said = sayable(f"{error.code}: {error.message}")
+    return f"{said}\n{sayable(error.hint)}" if error.hint else said
 
 
 def sayable(text: str) -> str:
@@ -110,7 +114,8 @@ def error_of(code: int, message: str | None, what: str) -> LogError:
     name, separator, text = (message or "").partition(": ")
     if separator and name in _NAMES:
         kind = _NAMES[name]
-        return kind(text, hint=WAYS_OUT.get(kind))
+        told, ends, hint = text.rpartition("\n")
+        return kind(told, hint=hint) if ends else kind(text, hint=WAYS_OUT.get(kind))
     try:
         known = ErrorCode(code)
     except ValueError:

@@ -10,7 +10,7 @@ import pytest
 
 from millstream.logcore.client import RowRecords
 from millstream.logcore.error_codes import ErrorCode
-from millstream.logcore.errors import InvalidRecords
+from millstream.logcore.errors import InvalidRecords, InvalidSetting, TopicExists
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.channel import Address, Channels
 from millstream.logcore.protocol.security.quotas import Quotas
@@ -147,3 +147,27 @@ def test_a_record_without_a_key_is_refused_where_keys_are_what_is_kept(log: Log,
         client.append("t", 0, keyless)
         client.append("compacted", 0, rows(b"a"))
     assert values_of(log, "compacted") == [b"a"]
+
+
+def test_a_refusal_says_what_to_do_to_every_client(channels: Channels, server: LogServer) -> None:
+    wanted = {
+        "name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": [],
+        "configs": [{"name": "retention.ms", "value": "soon"}],
+    }  # fmt: skip
+    asked = {"topics": [wanted], "timeout_ms": 10_000, "validate_only": False}
+    (refused,) = channels.ask(Api.CREATE_TOPICS, asked).topics
+    said = 'retention.ms of topic "new" cannot be "soon"'
+    assert refused.error_message == f"INVALID_SETTING: {said}\nIt is a whole number, at least -1."
+    with RemoteLog(server.address) as remote, pytest.raises(InvalidSetting) as raised:
+        remote.create_topic("new", 1, {"retention.ms": "soon"})
+    assert (raised.value.message, raised.value.hint) == (said, "It is a whole number, at least -1.")
+
+
+def test_a_refusal_without_a_way_out_is_one_line(channels: Channels, server: LogServer) -> None:
+    wanted = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    asked = {"topics": [wanted], "timeout_ms": 10_000, "validate_only": False}
+    (refused,) = channels.ask(Api.CREATE_TOPICS, asked).topics
+    assert refused.error_message == 'TOPIC_EXISTS: topic "t" exists already'
+    with RemoteLog(server.address) as remote, pytest.raises(TopicExists) as raised:
+        remote.create_topic("t", 1)
+    assert (raised.value.message, raised.value.hint) == ('topic "t" exists already', None)
