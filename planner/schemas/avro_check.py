@@ -19,6 +19,8 @@ def check(node: Any, path: str = "$") -> None:
         return
     if isinstance(node, list):
         for number, branch in enumerate(cast("list[Any]", node)):
+            if isinstance(branch, list):
+                raise _invalid(f"{path}[{number}]", "a union holds no union")
             check(branch, f"{path}[{number}]")
         return
     if not isinstance(node, dict):

@@ -102,8 +102,9 @@ def _name_types(node: dict[str, Any], found: dict[str, Node], namespace: str) ->
     for member in ("type", "items", "values"):
         if isinstance(node.get(member), (dict, list)):
             named_types(node[member], found, namespace)
-    for field in node.get("fields", ()):
-        named_types(field.get("type"), found, namespace)
+    if node.get("type") in ("record", "error"):
+        for field in node["fields"]:
+            named_types(field["type"], found, namespace)
 
 
 # ------------------------------------------------------------------ from a schema to types

@@ -157,20 +157,23 @@ def _kind(node: Any) -> str:
 # ------------------------------------------------------------------ JSON
 
 
-def _json(reader: Mapping[str, Any], writer: Mapping[str, Any], path: str) -> list[str]:
-    """Types may widen, members may come and go; a member that becomes required must have been so, or have a default."""
+def _json(reader: Mapping[str, Any] | bool, writer: Mapping[str, Any] | bool, path: str) -> list[str]:
+    """Types may widen, members may come and go; a member that becomes required must have been so, or have a default.
+    What is true or false says nothing of types."""
+    if isinstance(reader, bool) or isinstance(writer, bool):
+        return []
     new, old = _json_types(reader), _json_types(writer)
     if "integer" in old and "number" in new:
         new = new | {"integer"}
     if new and old and not old <= new:
         return [f"{path}: {', '.join(sorted(old - new))} cannot be read as {', '.join(sorted(new))}"]
     reader, writer = _json_body(reader), _json_body(writer)
-    mine: Mapping[str, Any] = reader.get("properties", {})
-    theirs: Mapping[str, Any] = writer.get("properties", {})
+    mine: Mapping[str, Mapping[str, Any] | bool] = reader.get("properties", {})
+    theirs: Mapping[str, Mapping[str, Any] | bool] = writer.get("properties", {})
     problems = [
         f"{path}.{name}: the member became required"
         for name in reader.get("required", ())
-        if name not in writer.get("required", ()) and "default" not in mine.get(name, {})
+        if name not in writer.get("required", ()) and not _has_default(mine.get(name, True))
     ]
     for name, member in theirs.items():
         if name in mine:
@@ -182,7 +185,13 @@ def _json(reader: Mapping[str, Any], writer: Mapping[str, Any], path: str) -> li
     return problems
 
 
-def _json_types(node: Mapping[str, Any]) -> set[str]:
+def _has_default(node: Mapping[str, Any] | bool) -> bool:
+    return not isinstance(node, bool) and "default" in node
+
+
+def _json_types(node: Mapping[str, Any] | bool) -> set[str]:
+    if isinstance(node, bool):
+        return set()
     for choice in ("oneOf", "anyOf"):
         if choice in node:
             return {name for branch in node[choice] for name in _json_types(branch)}
@@ -193,8 +202,8 @@ def _json_types(node: Mapping[str, Any]) -> set[str]:
 def _json_body(node: Mapping[str, Any]) -> Mapping[str, Any]:
     """The one branch of a nullable schema that is not null."""
     for choice in ("oneOf", "anyOf"):
-        others = [branch for branch in node.get(choice, ()) if branch.get("type") != "null"]
-        if len(others) == 1:
+        others = [branch for branch in node.get(choice, ()) if isinstance(branch, bool) or branch.get("type") != "null"]
+        if len(others) == 1 and not isinstance(others[0], bool):
             return others[0]
     return node
 

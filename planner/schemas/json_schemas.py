@@ -70,22 +70,35 @@ def _check(node: Any, path: str) -> None:
     if isinstance(node, bool):
         return
     if not isinstance(node, dict):
-        raise InvalidSchema(f"the JSON schema cannot be used: at {path}: a schema is an object, true or false")
+        raise _invalid(path, "a schema is an object, true or false")
     schema = cast(dict[str, Any], node)
-    inner = schema.get("properties", {})
-    if not isinstance(inner, dict):
-        raise InvalidSchema(f"the JSON schema cannot be used: at {path}.properties: an object of schemas is needed")
-    for name, child in cast(dict[str, Any], inner).items():
+    kinds = schema.get("type", [])
+    if not isinstance(kinds, str) and not _is_texts(kinds):
+        raise _invalid(f"{path}.type", "the name of a type, or a list of such names, is needed")
+    if not _is_texts(schema.get("required", [])):
+        raise _invalid(f"{path}.required", "a list of names is needed")
+    members = schema.get("properties", {})
+    if not isinstance(members, dict):
+        raise _invalid(f"{path}.properties", "an object of schemas is needed")
+    for name, child in cast(dict[str, Any], members).items():
         _check(child, f"{path}.{name}")
     for name in _CHOICES:
         branches = schema.get(name, [])
         if not isinstance(branches, list):
-            raise InvalidSchema(f"the JSON schema cannot be used: at {path}.{name}: a list of schemas is needed")
+            raise _invalid(f"{path}.{name}", "a list of schemas is needed")
         for number, branch in enumerate(cast(list[Any], branches)):
             _check(branch, f"{path}.{name}[{number}]")
     for name in ("items", "additionalProperties"):
         if isinstance(schema.get(name), dict):
             _check(schema[name], f"{path}.{name}")
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in cast(list[Any], value))
+
+
+def _invalid(path: str, why: str) -> InvalidSchema:
+    return InvalidSchema(f"the JSON schema cannot be used: at {path}: {why}")
 
 
 def sql_type(text: str, rename: Rename, references: Sequence[tuple[str, str]] = ()) -> SqlType | None:
@@ -131,6 +144,7 @@ class _Reader:
             node = node.get(step) if isinstance(node, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if not isinstance(node, Mapping):
             raise InvalidSchema(f'the JSON schema refers to "{target}", which does not exist')
+        _check(node, target)
         return cast(Mapping[str, Any], node)
 
     def _choice(self, branches: Sequence[Mapping[str, Any] | bool], above: tuple[str, ...]) -> SqlType | None:

@@ -43,7 +43,7 @@ from ...sql.settings.property import says_true
 from ..catalog.schema_store import SchemaStore
 from ..security.rights import EVERYTHING, Need, NotPermitted, Rights
 from .context import rights_of
-from .errors import RequestRefused, error_code_of
+from .errors import RequestRefused, error_code_of, message_of
 from .requests import read_object
 
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -61,6 +61,7 @@ INVALID_VERSION: Final = 42202
 INVALID_LEVEL: Final = 42203
 INVALID_MODE: Final = 42204
 NOT_IN_THIS_MODE: Final = 42205
+BACKEND_FAILED: Final = 50001
 REFERENCED: Final = 42206
 
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -155,9 +156,10 @@ def _check_rights(asked: _Asked, asks: Asks) -> None:
         _check_seen(rights, subject, alone=asks == "insert")
     else:
         rights.require([Need("ddl", topic_of(subject), f"subject {subject}")])
-    for reference in asked.body.get("references") or ():
+    references = asked.body.get("references")
+    for reference in cast("list[Any]", references) if isinstance(references, list) else ():
         if isinstance(reference, dict):
-            _check_seen(rights, str(reference.get("subject")))
+            _check_seen(rights, str(cast("dict[str, Any]", reference).get("subject")))
 
 
 def _check_seen(rights: Rights, subject: str, *, alone: bool = False) -> None:
@@ -189,6 +191,10 @@ def _endpoint(
             return _error(NOT_IN_THIS_MODE, error.message)
         except StatementError as error:
             return _error(INVALID_SCHEMA, error.message)
+        except RecursionError:
+            return _error(INVALID_SCHEMA, "the schema is nested too deeply")
+        except Exception as error:
+            return _error(BACKEND_FAILED, message_of(error))
 
     return endpoint
 
@@ -496,7 +502,7 @@ def _schema_in(body: dict[str, Any]) -> tuple[SchemaKind, str, tuple[Reference, 
         references = tuple(
             Reference(str(r["name"]), str(r["subject"]), int(r["version"])) for r in body.get("references") or ()
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise RegistryRefusal(INVALID_SCHEMA, "a reference has a name, a subject and a version") from None
     canonical(kind, text)
     return kind, text, references

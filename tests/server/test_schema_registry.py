@@ -350,6 +350,12 @@ def _record(fields: str) -> str:
         ("AVRO", _record('[{"name":"a","type":"Other"}]'), "there is no type Other"),
         ("JSON", '{"type":"object","properties":[]}', "at $.properties: an object of schemas is needed"),
         ("JSON", '{"properties":{"a":1}}', "at $.a: a schema is an object, true or false"),
+        ("AVRO", '[["int"]]', "at $[0]: a union holds no union"),
+        ("AVRO", '{"type":"x","fields":[[[]]]}', "the AVRO schema 1 cannot be used"),
+        ("JSON", '{"type":[1]}', "at $.type: the name of a type, or a list of such names, is needed"),
+        ("JSON", '{"type":1}', "at $.type: the name of a type, or a list of such names, is needed"),
+        ("JSON", '{"type":"object","required":true}', "at $.required: a list of names is needed"),
+        ("JSON", '{"$ref":"#/definitions/d","definitions":{"d":{"type":1}}}', "at #/definitions/d.type: the name"),
         ("JSON", '{"oneOf":{}}', "at $.oneOf: a list of schemas is needed"),
         ("JSON", '{"type":"array","items":{"anyOf":[1]}}', "at $.items.anyOf[0]: a schema is an object"),
         ("PROTOBUF", 'syntax = "proto3";\nmessage A {', "line 2, column 12: mismatched input '<EOF>'"),
@@ -365,6 +371,39 @@ def test_a_schema_that_is_none_is_refused_with_the_place(
     assert response.json()["error_code"] == 42201
     assert said in response.json()["message"]
     assert capfd.readouterr().err == "", "the parser says nothing by itself"
+
+
+@pytest.mark.parametrize(
+    ("kind", "begin", "end"), [("AVRO", '{"type":"array","items":', "}"), ("JSON", '{"type":"array","items":', "}")]
+)
+def test_a_schema_that_is_nested_too_deeply_is_refused(client: AsgiClient, kind: str, begin: str, end: str) -> None:
+    text = begin * 20_000 + ('"int"' if kind == "AVRO" else "true") + end * 20_000
+    answer = client.post("/subjects/s/versions", json={"schemaType": kind, "schema": text})
+    assert (answer.status_code, answer.json()["error_code"]) == (422, 42201)
+
+
+@pytest.mark.parametrize("references", [5, "x", [5], {"a": 1}, [{"name": "x", "subject": "s", "version": "x"}]])
+def test_references_that_are_none_are_refused(client: AsgiClient, references: Any) -> None:
+    answer = client.post("/subjects/s/versions", json={"schema": '"int"', "references": references})
+    assert (answer.status_code, answer.json()["error_code"]) == (422, 42201)
+
+
+def test_json_schemas_of_any_value_are_compared(client: AsgiClient) -> None:
+    for properties, id_ in (('{"a":true,"b":{"type":"string"}}', 1), ('{"a":{"type":"integer"},"b":true}', 2)):
+        text = f'{{"type":"object","properties":{properties},"required":["a"]}}'
+        assert client.post("/subjects/s/versions", json={"schemaType": "JSON", "schema": text}).json() == {"id": id_}
+
+
+def test_what_nobody_foresaw_is_logged_and_answered_as_by_the_registry(
+    client: AsgiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Registry, **_: Any) -> list[str]:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr(Registry, "subjects", fail)
+    answer = client.get("/subjects")
+    assert (answer.status_code, answer.json()["error_code"]) == (500, 50001)
+    assert answer.json()["message"].startswith("internal error; see ")
 
 
 @pytest.mark.parametrize(
