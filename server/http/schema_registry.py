@@ -7,6 +7,7 @@ look up schemas here (`schema.registry.url`).
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
@@ -200,8 +201,14 @@ def _endpoint(
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    content = value if isinstance(value, bytes) else orjson.dumps(value)
-    return Response(content, status, media_type=_MEDIA_TYPE)
+    return Response(value if isinstance(value, bytes) else _written(value), status, media_type=_MEDIA_TYPE)
+
+
+def _written(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # half a surrogate pair, of a name in a schema
+        return json.dumps(value).encode()
 
 
 def _error(number: int, message: str) -> Response:

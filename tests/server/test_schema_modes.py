@@ -30,6 +30,7 @@ def _register(client: AsgiClient, subject: str, text: str, **more: Any) -> Any:
 
 
 def test_schemas_of_another_registry_are_imported_with_their_ids_and_numbers(client: AsgiClient) -> None:
+    client.put("/config", json={"compatibility": "FULL"})
     assert client.put("/mode", json={"mode": "IMPORT"}).json() == {"mode": "IMPORT"}
     assert _register(client, "common", '"string"', id=41, version=3).json() == {"id": 41}
     assert _register(client, "s", '"int"', id=17, version=5).json() == {"id": 17}

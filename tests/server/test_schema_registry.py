@@ -388,7 +388,20 @@ def test_references_that_are_none_are_refused(client: AsgiClient, references: An
     assert (answer.status_code, answer.json()["error_code"]) == (422, 42201)
 
 
+def test_half_a_surrogate_pair_in_a_schema_is_told(client: AsgiClient) -> None:
+    answer = client.post("/subjects/s/versions", json={"schema": '"\\ud83d"'})
+    assert (answer.status_code, answer.json()["error_code"]) == (422, 42201)
+    assert "\ud83d" in answer.json()["message"]
+    client.put("/config", json={"compatibility": "BACKWARD"})
+    for number, type_ in enumerate(("string", "integer")):
+        text = f'{{"type":"object","properties":{{"\\ud83d":{{"type":"{type_}"}}}}}}'
+        answer = client.post("/subjects/j/versions", json={"schemaType": "JSON", "schema": text})
+        assert answer.status_code == (200, 409)[number]
+    assert client.get("/subjects/j/versions/1").status_code == 200
+
+
 def test_json_schemas_of_any_value_are_compared(client: AsgiClient) -> None:
+    client.put("/config", json={"compatibility": "FULL"})
     for properties, id_ in (('{"a":true,"b":{"type":"string"}}', 1), ('{"a":{"type":"integer"},"b":true}', 2)):
         text = f'{{"type":"object","properties":{properties},"required":["a"]}}'
         assert client.post("/subjects/s/versions", json={"schemaType": "JSON", "schema": text}).json() == {"id": id_}
