@@ -76,7 +76,8 @@ def _substitute(text: str, span: Span, quote: str, by_name: Mapping[str, str]) -
     name = match.group(2)
     value = by_name.get(name.upper())
     if value is None:
-        hint = did_you_mean(name, by_name) or f"Give it a value with DEFINE {name} = '…';"
+        as_text = f" In a text that is to hold it as it is, write $${{{name}}}." if quote else ""
+        hint = did_you_mean(name, by_name) or f"Give it a value with DEFINE {name} = '…';{as_text}"
         raise SqlSyntaxError(f'variable "{name}" has no value', span=span, text=text, hint=hint)
     if quote:
         return value.replace(quote, quote * 2)

@@ -62,6 +62,15 @@ def test_an_undefined_variable_is_named_with_its_place() -> None:
     )
 
 
+def test_who_means_the_text_itself_is_told_how_to_write_it() -> None:
+    text = "SELECT REGEXP_REPLACE(a, '(?<x>b)', '<${x}>') FROM s;"
+    with pytest.raises(SqlSyntaxError) as caught:
+        substitute_variables(text, {})
+    told = "Give it a value with DEFINE x = '…'; In a text that is to hold it as it is, write $${x}."
+    assert caught.value.hint == told
+    assert substitute_variables(text.replace("${x}", "$${x}"), {}) == text
+
+
 @given(st.text(alphabet=st.characters(exclude_categories=("Cs",), exclude_characters="\0")))
 def test_no_value_leaves_its_string(value: str) -> None:
     text = substitute_variables("'${v}'", {"v": value})
