@@ -39,7 +39,8 @@ def _record(node: dict[str, Any], path: str) -> None:
         if not isinstance(field, dict):
             raise _invalid(place, "a field is an object with a name and a type")
         named = cast("dict[str, Any]", field)
-        name = _check_name(named, place)
+        name = _member(named, "name", place, "a name", str)
+        _check_word(name, place)
         if name in names:
             raise _invalid(place, f'there are two fields "{name}"')
         names.add(name)
@@ -55,8 +56,8 @@ def _enum(node: dict[str, Any], path: str) -> None:
 
 def _fixed(node: dict[str, Any], path: str) -> None:
     _check_name(node, path)
-    if _member(node, "size", path, "a number", int) < 0:
-        raise _invalid(f"{path}.size", "a size is not below 0")
+    if isinstance(node.get("size"), bool) or _member(node, "size", path, "a number", int) < 0:
+        raise _invalid(f"{path}.size", "a size is a number from 0")
 
 
 def _array(node: dict[str, Any], path: str) -> None:
@@ -80,11 +81,14 @@ def _member(node: dict[str, Any], name: str, path: str, what: str, types: type) 
     return node[name]
 
 
-def _check_name(node: dict[str, Any], path: str) -> str:
-    name = _member(node, "name", path, "a name", str)
-    if not all(part.isidentifier() for part in name.split(".")):
+def _check_name(node: dict[str, Any], path: str) -> None:
+    """Of a type. Its namespace may be anything, as for Java's clients: those of nested classes ended with $."""
+    _check_word(_member(node, "name", path, "a name", str).rpartition(".")[2], path)
+
+
+def _check_word(name: str, path: str) -> None:
+    if not name.isidentifier():
         raise _invalid(f"{path}.name", f"{name!r:.80} is no name (letters, digits and _, not first a digit)")
-    return name
 
 
 def _invalid(path: str, why: str) -> InvalidSchema:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
+from urllib.parse import unquote
 
 from ...sql.types import (
     BIGINT,
@@ -137,15 +138,15 @@ class _Reader:
             case _:
                 return BOOLEAN if kind == "boolean" else None
 
-    def _referred(self, target: str) -> Mapping[str, Any]:
+    def _referred(self, target: str) -> Mapping[str, Any] | bool:
         name, _, path = target.partition("#")
         node: Any = self._root if not name else self._others.get(name)
         for step in path.strip("/").split("/") if path.strip("/") else ():
-            node = node.get(step) if isinstance(node, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        if not isinstance(node, Mapping):
+            node = _below(node, unquote(step).replace("~1", "/").replace("~0", "~"))
+        if node is None:
             raise InvalidSchema(f'the JSON schema refers to "{target}", which does not exist')
         _check(node, target)
-        return cast(Mapping[str, Any], node)
+        return cast("Mapping[str, Any] | bool", node)
 
     def _choice(self, branches: Sequence[Mapping[str, Any] | bool], above: tuple[str, ...]) -> SqlType | None:
         others = [branch for branch in branches if isinstance(branch, bool) or branch.get("type") != "null"]
@@ -175,6 +176,14 @@ class _Reader:
     def _struct(self, fields: Sequence[tuple[str, SqlType | None]]) -> SqlType | None:
         kept = tuple(Field(self._rename(name), type_) for name, type_ in fields if type_ is not None)
         return Struct(kept) if kept else None
+
+
+def _below(node: Any, step: str) -> Any:
+    """What a step of a JSON pointer leads to; None where there is nothing."""
+    if isinstance(node, list):
+        items = cast("list[Any]", node)
+        return items[int(step)] if step.isdecimal() and int(step) < len(items) else None
+    return cast("Mapping[str, Any]", node).get(step) if isinstance(node, Mapping) else None
 
 
 def _place(node: Mapping[str, Any] | bool, number: int) -> int:

@@ -7,6 +7,7 @@ the bytes or the SQL type (`packed`, `default`, precision and scale of decimals)
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -60,6 +61,10 @@ _SCALARS = {
 }  # fmt: skip
 
 _LABELS: Final[dict[str, Any]] = {"REPEATED": _FieldProto.LABEL_REPEATED, "REQUIRED": _FieldProto.LABEL_REQUIRED}
+
+_QUOTED_OR_NOT_SAID = re.compile(
+    r"""(?P<quoted>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|//[^\n]*|/\*.*?\*/|[\f\v]""", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,16 @@ def load(text: str, references: tuple[tuple[str, str], ...] = ()) -> ProtobufFil
     return ProtobufFile(messages, loader.parameters)
 
 
+def _without_comments(text: str) -> str:
+    """Spaces instead, as far as lines go: the grammar knows comments between whole elements only, and white space less
+    than protoc does."""
+
+    def blank(found: re.Match[str]) -> str:
+        return found.group() if found["quoted"] else re.sub(r"[^\n]", " ", found.group())
+
+    return _QUOTED_OR_NOT_SAID.sub(blank, text)
+
+
 class _Strict:
     """Listens to ANTLR, which would print what is wrong and go on with a guess."""
 
@@ -144,7 +159,7 @@ class _Loader:
     def add(self, name: str, text: str) -> str:
         self._added.add(name)
         try:
-            parsed = parser.Parser(setup_lexer=_strictly, setup_parser=_strictly).parse(text)
+            parsed = parser.Parser(setup_lexer=_strictly, setup_parser=_strictly).parse(_without_comments(text))
         except InvalidSchema:
             raise
         except Exception as error:  # the parser raises whatever its grammar does
