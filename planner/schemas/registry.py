@@ -59,6 +59,11 @@ class Version:
     references: tuple[Reference, ...] = ()
     deleted: bool = False
 
+    def is_schema(self, kind: SchemaKind, canonical_text: str, references: tuple[Reference, ...]) -> bool:
+        return (
+            self.kind == kind and self.references == references and canonical(self.kind, self.text) == canonical_text
+        )
+
 
 def subject_of(topic: str, part: Literal["key", "value"]) -> str:
     """The subject of a topic's keys or values."""
@@ -129,7 +134,7 @@ class Registry:
         if mode not in allowed:
             named = {"READONLY": "read-only", "IMPORT": "import", "READWRITE": "read-write"}[mode]
             raise SubjectClosed(
-                f"Subject {subject} is in {named} mode",
+                f"{f'Subject {subject}' if subject else 'The schema registry'} is in {named} mode",
                 hint="PUT /mode (or /mode/SUBJECT) of the schema registry changes it.",
             )
 
@@ -147,17 +152,9 @@ class Registry:
         deleted: bool = False,
     ) -> Version | None:
         """The version of `subject` that is this schema."""
-        wanted = canonical(kind, text)
-        return next(
-            (
-                version
-                for version in self.of_subject(subject, deleted=deleted)
-                if version.kind == kind
-                and version.references == references
-                and canonical(version.kind, version.text) == wanted
-            ),
-            None,
-        )
+        wanted = (kind, canonical(kind, text), references)
+        versions = self.of_subject(subject, deleted=deleted)
+        return next((version for version in versions if version.is_schema(*wanted)), None)
 
     def new_version(
         self,
@@ -173,24 +170,18 @@ class Registry:
         In: `number`: None: the one after the last. Raises `InvalidSchema` where `schema_id` or `number` belongs to
         another schema.
         """
-        known = self.find(subject, kind, text, references)
-        if known is not None and schema_id in (None, known.id) and number in (None, known.version):
-            return known
-        if number is not None and (subject, number) in self.versions:
+        wanted = (kind, canonical(kind, text), references)
+        known = self.find(subject, kind, text, references) if number is None else self.versions.get((subject, number))
+        if known is not None and known.is_schema(*wanted) and schema_id in (None, known.id):
+            return replace(known, deleted=False)
+        if number is not None and known is not None:
             raise InvalidSchema(f"version {number} of subject {subject} is another schema")
-        wanted = canonical(kind, text)
-        same = (
-            version
-            for version in self.versions.values()
-            if version.kind == kind
-            and version.references == references
-            and canonical(version.kind, version.text) == wanted
-        )
         if schema_id is None:
-            chosen = next((version.id for version in same), self.next_id)
+            same = (version.id for version in self.versions.values() if version.is_schema(*wanted))
+            chosen = next(same, self.next_id)
         else:
             chosen, taken = schema_id, self.by_id(schema_id)
-            if taken is not None and canonical(taken.kind, taken.text) != wanted:
+            if taken is not None and not taken.is_schema(*wanted):
                 raise InvalidSchema(f"the schema id {schema_id} belongs to another schema")
         if number is None:
             number = max((v.version for v in self.of_subject(subject, deleted=True)), default=0) + 1

@@ -9,7 +9,7 @@ from millstream.errors import InvalidStatement, UnknownSource, did_you_mean
 
 from ...planner.catalog import Catalog, PersistentQuery
 from ...planner.formats import FORMAT_KINDS
-from ...planner.schemas.registry import subject_of
+from ...planner.schemas.registry import Version, subject_of
 from ...planner.select.dependents import Dependent, dependents, without
 from ...planner.select.naming import joined
 from ...planner.source_info import SourceInfo
@@ -33,6 +33,7 @@ def drop_source(statement: DropStatement, request: Request) -> list[Entity]:
             span=statement.span,
             hint=did_you_mean(statement.name, request.catalog.sources),
         )
+    schemas = _schemas(source, request) if statement.delete_topic else []
     first = dependents(source.name, request.catalog) if statement.cascade else ()
     _refuse(statement, source, without(first, request.catalog))
     for dependent in first:
@@ -40,7 +41,7 @@ def drop_source(statement: DropStatement, request: Request) -> list[Entity]:
     command = _drop(source, statement, request.catalog, delete_topic=statement.delete_topic)
     offset = request.store.submit(command)
     if statement.delete_topic:
-        _delete_schemas(source, request)
+        request.schemas.append(replace(version, deleted=True) for version in schemas)
         request.session.forget_topic(source.topic)
     message = f"Source `{source.name}` (topic: {source.topic}) was dropped."
     if first:
@@ -75,17 +76,19 @@ def _told(dependent: Dependent) -> str:
 # ------------------------------------------------------------------ one
 
 
-def _delete_schemas(source: SourceInfo, request: Request) -> None:
-    """The topic's schemas go with it; their ids stay readable."""
-    registry = request.schemas.registry
+def _schemas(source: SourceInfo, request: Request) -> list[Version]:
+    """Those that go with the topic; their ids stay readable. Raises `SubjectClosed`."""
+    registry, found = request.schemas.registry, list[Version]()
     parts: tuple[tuple[Literal["key", "value"], FormatSpec], ...] = (
         ("key", source.key_format),
         ("value", source.value_format),
     )
     for part, spec in parts:
-        if spec.name in FORMAT_KINDS:
-            gone = registry.of_subject(subject_of(source.topic, part))
-            request.schemas.append(replace(version, deleted=True) for version in gone)
+        versions = registry.of_subject(subject_of(source.topic, part)) if spec.name in FORMAT_KINDS else []
+        if versions:
+            registry.check_mode(versions[0].subject, "READWRITE", "IMPORT")
+        found += versions
+    return found
 
 
 def _dropped(statement: DropStatement, message: str, offset: int) -> CurrentStatus:

@@ -56,14 +56,15 @@ SUBJECT_DELETED: Final = 40404
 SUBJECT_NOT_DELETED: Final = 40405
 VERSION_NOT_DELETED: Final = 40407
 LEVEL_NOT_FOUND: Final = 40408
+MODE_NOT_FOUND: Final = 40409
 INCOMPATIBLE: Final = 409
 INVALID_SCHEMA: Final = 42201
 INVALID_VERSION: Final = 42202
 INVALID_LEVEL: Final = 42203
 INVALID_MODE: Final = 42204
 NOT_IN_THIS_MODE: Final = 42205
-BACKEND_FAILED: Final = 50001
 REFERENCED: Final = 42206
+BACKEND_FAILED: Final = 50001
 
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _FORMATS = {"AVRO": "AVRO", "PROTOBUF": "PROTOBUF"}
@@ -258,13 +259,17 @@ def _import_version(
     schema_id: int | None,
     number: int | None,
 ) -> Version:
-    """As another registry has it: versions may be missing before it, and it is compared with none."""
+    """As another registry has it: versions may be missing before it, and it is compared with none. Without an id: the
+    version that is there."""
+    registry = store.registry
+    known = registry.find(subject, kind, text, references)
+    if schema_id is None and known is not None:
+        return known
     if schema_id is None:
         raise RegistryRefusal(
             NOT_IN_THIS_MODE,
             f'Subject {subject} is in import mode: a schema brings its "id", and may bring its "version"',
         )
-    registry = store.registry
     version = registry.new_version(subject, kind, text, references, schema_id, number)
     _check(version, registry)
     if registry.versions.get((subject, version.version)) != version:
@@ -458,11 +463,14 @@ class _Pages:
         level = str(asked.body.get("compatibility", "")).upper()
         if level not in LEVELS:
             raise RegistryRefusal(INVALID_LEVEL, f"Invalid compatibility level. Valid values are {', '.join(LEVELS)}")
-        self._store.set_level(asked.path.get("subject", GLOBAL), level)
+        subject = asked.path.get("subject", GLOBAL)
+        self._registry.check_mode(subject, "READWRITE", "IMPORT")
+        self._store.set_level(subject, level)
         return {"compatibility": level}
 
     def forget_level(self, asked: _Asked) -> dict[str, str]:
         subject = asked.path.get("subject", GLOBAL)
+        self._registry.check_mode(subject, "READWRITE", "IMPORT")
         before = self._registry.level(subject)
         self._store.set_level(subject, None)
         return {"compatibilityLevel": before}
@@ -470,7 +478,10 @@ class _Pages:
     # -------------------------------------------------------------- modes
 
     def mode(self, asked: _Asked) -> dict[str, str]:
-        return {"mode": self._registry.mode(asked.path.get("subject", GLOBAL))}
+        subject = asked.path.get("subject", GLOBAL)
+        if subject and subject not in self._registry.modes and not asked.flag("defaultToGlobal"):
+            raise RegistryRefusal(MODE_NOT_FOUND, f"Subject '{subject}' does not have subject-level mode configured")
+        return {"mode": self._registry.mode(subject)}
 
     def set_mode(self, asked: _Asked) -> dict[str, str]:
         subject, mode = asked.path.get("subject", GLOBAL), str(asked.body.get("mode", "")).upper()
@@ -516,8 +527,13 @@ def _schema_in(body: dict[str, Any]) -> tuple[SchemaKind, str, tuple[Reference, 
 
 
 def _wanted_number(body: dict[str, Any], name: str) -> int | None:
+    """Clients say 0 or -1 where they want none."""
     wanted = body.get(name)
-    return wanted if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted > 0 else None
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted <= 0:
+        return None
+    if wanted > _VERSION_MAX:
+        raise RegistryRefusal(INVALID_SCHEMA, f'"{name}" is at most {_VERSION_MAX}')
+    return wanted
 
 
 def _check(version: Version, registry: Registry) -> None:

@@ -258,6 +258,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/compatibility/subjects/{subject}/versions/{version}"): SCHEMA,
     ("PUT", "/config"): {"compatibility": "NONE"},
     ("PUT", "/config/{subject}"): {"compatibility": "NONE"},
+    ("PUT", "/mode"): {"mode": "READWRITE"},
+    ("PUT", "/mode/{subject}"): {"mode": "READWRITE"},
 }
 WHO = {
     "nothing": ["stranger", "owner", "root"],
