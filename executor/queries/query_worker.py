@@ -18,6 +18,7 @@ from ...logcore.errors import LogClosed, LogFull, LogUnavailable, LogWriteFailed
 from ..executor import QueryMetrics, QueryStatus
 from ..figures import QueryFigures
 from ..state.lost_state import LOST, what_to_do
+from ..state.spilled_rows import SpillFailed
 from .query import QueryRuntime
 from .turns import AT_ONCE, NEVER, WHEN_WOKEN, Due, Turns
 from .worker_states import OVER, UNDER_WAY, WorkerEvent, WorkerState, WorkerStates
@@ -30,7 +31,10 @@ FAILURES_MAX = 6  # in a row, of those that may be the query's own fault
 BACKOFF_S = 0.1  # after the first failure; doubles with each
 BACKOFF_MAX_S = 5.0
 
-OUTAGES = (LogFull, LogWriteFailed, LogUnavailable, duckdb.IOException, MemoryError, duckdb.OutOfMemoryException)
+OUTAGES = (
+    *(LogFull, LogWriteFailed, LogUnavailable, SpillFailed),
+    *(duckdb.IOException, MemoryError, duckdb.OutOfMemoryException),
+)
 """Of the machine, not of the query: it waits for as long as they last."""
 
 _ENDED = (WorkerState.FAILED, WorkerState.STOPPED)

@@ -14,6 +14,7 @@ from .placed_rows import PlacedRows
 from .spilled_rows import SpilledRows
 
 _FEWEST: Final = 1_024  # rows that are in memory, however little room there is
+_FEWEST_BYTES: Final = 256 * 1024 * 1024  # unless they take more than this
 _PART_AT_ONCE: Final = 4  # of the places may be given to others at once
 _PART_TRIMMED: Final = 16  # of the places is emptied where rows have become wider than when the places were counted
 _SLACK: Final = 8  # this part of the room may be taken beyond it until that happens
@@ -51,7 +52,8 @@ class CachedRows:
     @property
     def row_bytes(self) -> int:
         """About what a row takes in memory; 0 where there was none yet."""
-        return self.nbytes // self._places if self._places else 0
+        held = self._places - self._free
+        return self.nbytes // held if held else 0
 
     def get(self, slots: Ints, names: Sequence[str]) -> list[pa.Array]:
         """Of each column the values of these slots."""
@@ -141,6 +143,12 @@ class CachedRows:
         self._free += count
 
     def _trim(self) -> None:
-        while self.nbytes > self._room + self._room // _SLACK and self._places - self._free > _FEWEST:
+        while self._is_too_much(self._places - self._free):
             self._is_ring = True
             self._evict(min(self._places - self._free, -(-self._places // _PART_TRIMMED)))
+
+    def _is_too_much(self, held: int) -> bool:
+        """In: rows."""
+        if self.nbytes <= self._room + self._room // _SLACK:
+            return False
+        return held > _FEWEST or (held > 1 and self.nbytes > self._room + _FEWEST_BYTES)

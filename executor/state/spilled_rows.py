@@ -5,7 +5,8 @@ written over the old one. Texts and nested values stand in a second file, one be
 Both files have no name from the start: they are gone with the process, and only this object reads them.
 
 A DuckDB table finds 100 of 10M rows by a scan, for 30 ms; here it takes 0.1 ms. Reading goes through a mapping of the
-file, writing does not: a full disk is then an error of `write`, where a mapping would end the process.
+file, writing does not: a full disk is then an error of `write`, where a mapping would end the process. Only what was
+written is read: where a disk is memory (tmpfs), to read a gap through a mapping takes room from it, too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import mmap
 import os
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,17 +28,23 @@ from ...sql.compiling.loops import loop
 from ...sql.functions.aggregation.aggregate_values import as_physical, physical
 from ..operators.columns import Ints
 from .key_hash import Vector
+from .key_index import grown
 from .row_codec import decode_rows, encode_rows
 from .state_columns import is_number
 
 _PIECE_ROWS: Final = 100_000  # of values that are moved at once
+_PIECE_BYTES: Final = 16 * 1024 * 1024  # of values that are moved at once, and one value
 _OUTDATED_MIN: Final = 64 * 1024 * 1024  # bytes; fewer are not worth clearing away
 _SEEN_MAX: Final = 512  # places that were read, each with 64 KB around it; then they no longer count as our memory
 _OFFSET_MAX: Final = (1 << 31) - 1
 
 
+class SpillFailed(OSError):
+    """There is no room for rows that have to leave the memory, or the disk fails: it is not the query's fault."""
+
+
 class SpilledRows:
-    """In: `folder`: for the files. All methods raise `OSError` where it has no room or the disk fails."""
+    """In: `folder`: for the files. All methods raise `SpillFailed`."""
 
     def __init__(self, schema: pa.Schema, folder: Path) -> None:
         self._schema = schema
@@ -44,7 +52,7 @@ class SpilledRows:
         self._record = np.dtype([part for place, field in enumerate(schema) for part in _parts(place, field.type)])
         self._rows = _MappedFile(folder)
         self._values = _MappedFile(folder)
-        self._count = 0  # of slots up to the last one that was written
+        self._written = np.empty(0, np.bool_)  # per slot
         self._end = 0  # of the values
         self._live = 0  # bytes of values that rows still have
 
@@ -63,8 +71,14 @@ class SpilledRows:
         return [self._column(records, self._schema.get_field_index(name)) for name in names]
 
     def _at(self, slots: Ints) -> Vector:
-        count = int(slots.max(initial=-1)) + 1
-        return self._rows.read(count * self._record.itemsize, self._record, seen=len(slots))[slots]
+        records = np.zeros(len(slots), self._record)
+        self._written = grown(self._written, int(slots.max(initial=-1)) + 1, 0)
+        there = self._written[slots]
+        if there.any():
+            written = slots[there]
+            size = (int(written.max()) + 1) * self._record.itemsize
+            records[there] = self._rows.read(size, self._record, seen=len(written))[written]
+        return records
 
     def _write(self, slots: Ints, columns: Sequence[pa.Array]) -> None:
         """In: ascending slots."""
@@ -81,7 +95,7 @@ class SpilledRows:
             records[f"length{place}"] = lengths
             self._live += int(lengths.sum()) - int(before[f"length{place}"].sum())
         self._write_records(slots, records)
-        self._count = max(self._count, int(slots[-1]) + 1)
+        self._written[slots] = True
 
     def _write_records(self, slots: Ints, records: Vector) -> None:
         width = self._record.itemsize
@@ -116,38 +130,49 @@ class SpilledRows:
         """Moves the values that rows still have into a new file."""
         texts = [place for place, field in enumerate(self._schema) if not is_number(field.type)]
         old, self._values, self._end = self._values, _MappedFile(self._folder), 0
-        for first in range(0, self._count, _PIECE_ROWS):
-            slots = np.arange(first, min(first + _PIECE_ROWS, self._count))
+        written = np.flatnonzero(self._written)
+        for first in range(0, len(written), _PIECE_ROWS):
+            slots = written[first : first + _PIECE_ROWS]
             records = self._at(slots)
             for place in texts:
-                offsets = records[f"offset{place}"]
-                self._append(_gathered(old, offsets, records[f"length{place}"]), offsets)
+                self._move(old, records[f"offset{place}"], records[f"length{place}"])
             self._write_records(slots, records)
+
+    def _move(self, old: _MappedFile, offsets: Vector, lengths: Vector) -> None:
+        """Few at once where they are long: all of them may be more than the memory has room for."""
+        begin = 0
+        cuts = np.flatnonzero(np.diff(np.cumsum(lengths) // _PIECE_BYTES)) + 1
+        for end in [*cuts.tolist(), len(lengths)]:
+            self._append(_gathered(old, offsets[begin:end], lengths[begin:end]), offsets[begin:end])
+            begin = end
 
 
 class _MappedFile:
     """A file without a name. What was never written is zero."""
 
     def __init__(self, folder: Path) -> None:
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        with _failures(folder), tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             self._file = os.dup(file.fileno())
+        self._folder = folder
         weakref.finalize(self, os.close, self._file)
         self._map: mmap.mmap | None = None
         self._size = self._mapped = self._seen = 0  # bytes written, bytes mapped, places looked at
 
     def write(self, offset: int, content: memoryview) -> None:
-        while content:
-            written = os.pwrite(self._file, content, offset)
-            offset, content = offset + written, content[written:]
-            self._size = max(self._size, offset)
+        with _failures(self._folder):
+            while content:
+                written = os.pwrite(self._file, content, offset)
+                offset, content = offset + written, content[written:]
+                self._size = max(self._size, offset)
 
     def read(self, size: int, kind: np.dtype[Any], seen: int) -> Vector:
         """Its first bytes as values of this kind, at least so many; they are good until the next `read`. In: `seen`:
         how many places of it will be looked at."""
         if size > self._mapped:
             enough = -(-max(size, self._size, 2 * self._mapped) // kind.itemsize) * kind.itemsize
-            os.ftruncate(self._file, enough)  # what is mapped beyond the end must not be read
-            self._map = mmap.mmap(self._file, enough, prot=mmap.PROT_READ)
+            with _failures(self._folder):
+                os.ftruncate(self._file, enough)  # what is mapped beyond the end must not be read
+                self._map = mmap.mmap(self._file, enough, prot=mmap.PROT_READ)
             self._mapped = enough
         if self._map is None:
             return np.empty(0, kind)
@@ -156,6 +181,15 @@ class _MappedFile:
             self._map.madvise(mmap.MADV_DONTNEED)
             self._seen = 0
         return np.frombuffer(self._map, kind)
+
+
+@contextmanager
+def _failures(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        text = f"the memory has no room for all rows, and they cannot be laid aside in {folder}: {error.strerror}"
+        raise SpillFailed(error.errno, text) from error
 
 
 def _gathered(file: _MappedFile, offsets: Vector, lengths: Vector) -> pa.BinaryArray:

@@ -33,6 +33,7 @@ ROOM_BYTES: Final = 512 * 1024 * 1024  # for the rows of one store; keys come on
 _SETTLE_FROM = 500_000  # rows that were written; DuckDB gets them then even if nobody settles
 _COMPACT_FROM = 8_000  # outdated rows of the table, or keys without a row: fewer are not worth the work
 _PIECE_ROWS = 100_000  # that are moved at once
+_PIECE_BYTES = 64 * 1024 * 1024  # of rows that are moved at once, as they are in the mean
 _SAMPLE_ROWS = 1_000
 _ROWS_AT_ONCE = 1_000_000  # may be read, however little memory there is
 
@@ -347,8 +348,11 @@ class StateStore:
     def _flush_slots(self, slots: Ints) -> None:
         """Their rows as they are now."""
         slots = slots[(self._number[slots] >= 0) | self._stored[slots]]
-        if not len(slots):
-            return
+        size = self._piece_rows
+        for first in range(0, len(slots), size):
+            self._flush_piece(slots[first : first + size])
+
+    def _flush_piece(self, slots: Ints) -> None:
         number = self._number[slots]
         gone = number < 0
         number = np.where(gone, self._next + np.arange(len(slots)), number)
@@ -361,8 +365,9 @@ class StateStore:
         """Gives the keys that have a row new slots, and forgets the others."""
         kept = np.flatnonzero(self._number[: self._index.count] >= 0)
         index, rows = self._index.renumbered(kept), self._no_rows()
-        for first in range(0, len(kept), _PIECE_ROWS):
-            piece = kept[first : first + _PIECE_ROWS]
+        size = self._piece_rows
+        for first in range(0, len(kept), size):
+            piece = kept[first : first + size]
             moved = pa.table(self._rows.get(piece, self._row), schema=self._row_schema)
             rows.set(first + np.arange(len(piece)), moved)
         self._index, self._rows = index, rows
@@ -452,8 +457,9 @@ class StateStore:
 
     def _all(self, names: tuple[str, ...]) -> Iterator[tuple[Ints, pa.Table]]:
         slots = np.flatnonzero(self._number[: self._index.count] >= 0)
-        for first in range(0, len(slots), _PIECE_ROWS):
-            piece = slots[first : first + _PIECE_ROWS]
+        size = self._piece_rows
+        for first in range(0, len(slots), size):
+            piece = slots[first : first + size]
             yield piece, pa.table(self._rows.get(piece, names), names=list(names))
 
     def _by(self, columns: tuple[str, ...]) -> PartialIndex:
@@ -469,6 +475,10 @@ class StateStore:
             for slots, keys in self._all_keys():
                 values[slots] = ints(keys, column)
         return self._ranged[column]
+
+    @property
+    def _piece_rows(self) -> int:
+        return max(1, min(_PIECE_ROWS, _PIECE_BYTES // max(1, self._rows.row_bytes)))
 
     @property
     def _rows_at_once(self) -> int:

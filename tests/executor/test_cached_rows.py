@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from millstream.executor.state import cached_rows, placed_rows, spilled_rows, state_columns
 from millstream.executor.state.cached_rows import CachedRows
-from millstream.executor.state.spilled_rows import SpilledRows, spill_folder
+from millstream.executor.state.spilled_rows import SpilledRows, SpillFailed, spill_folder
 
 SCHEMA = pa.schema([("n", pa.int32()), ("text", pa.string())])
 EVERY_TYPE = pa.schema(
@@ -166,6 +166,35 @@ def test_values_that_were_never_read_are_moved_whole(tmp_path: Path, monkeypatch
     assert target.get(slots(9, 0), ["text"])[0].to_pylist() == ["9" * 100_000, "first"]
 
 
+def test_wide_values_are_moved_few_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are more than a column can have, and one may be more than is moved at once."""
+    monkeypatch.setattr(spilled_rows, "_OUTDATED_MIN", 0)
+    monkeypatch.setattr(spilled_rows, "_PIECE_BYTES", 100)
+    target = SpilledRows(SCHEMA, tmp_path)
+    texts = ["w" * 60, "x" * 300, "", "y" * 40, "z" * 100]
+    target.put(slots(1, 3, 4, 5, 6), columns_of(SCHEMA, list(enumerate(texts))))
+    monkeypatch.setattr(spilled_rows, "_OFFSET_MAX", 400)
+    for _ in range(8):
+        target.put(slots(0), columns_of(SCHEMA, [(0, "often" * 60)]))
+    assert target._end <= 2 * (500 + 300)
+    assert [target.get(slots(slot), ["text"])[0][0].as_py() for slot in (1, 3, 4, 5, 6)] == texts
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a disk that is memory")
+def test_gaps_take_no_room_on_a_disk_that_is_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is none, reading them ends the process. Clearing away does not fill them either."""
+    monkeypatch.setattr(spilled_rows, "_OUTDATED_MIN", 0)
+    target = SpilledRows(SCHEMA, Path("/dev/shm"))
+    target.put(slots(1_000_000), columns_of(SCHEMA, [row(1)]))
+    for slot in range(0, 1_000_000, 10_000):
+        assert target.get(slots(slot), ["n"])[0].to_pylist() == [None]
+    for _ in range(5):
+        target.put(slots(1_000_000), columns_of(SCHEMA, [row(2)]))
+    target.put(slots(500_000, 1_000_000), columns_of(SCHEMA, [row(5), row(3)]))
+    assert target.get(slots(1_000_000, 7, 500_000), ["n"])[0].to_pylist() == [3, None, 5]
+    assert os.fstat(target._rows._file).st_blocks * 512 <= 4 * resource.getpagesize()
+
+
 def test_pages_that_were_read_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same rows come, however often that was."""
     monkeypatch.setattr(spilled_rows, "_SEEN_MAX", 3)
@@ -205,7 +234,7 @@ def test_a_full_disk_is_an_error_and_what_was_there_stays(tmp_path: Path, slot: 
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, before[1]))
     try:
         for _ in range(2):
-            with pytest.raises(OSError) as raised:
+            with pytest.raises(SpillFailed, match="laid aside in") as raised:
                 target.put(slots(slot), columns_of(SCHEMA, [(1, text)]))
             assert raised.value.errno == errno.EFBIG
     finally:
@@ -329,6 +358,19 @@ def test_wide_rows_that_are_read_leave_less_room_for_others(tmp_path: Path, monk
     for number in range(100):
         assert cache.get(number) == [row(number, 5_000)]
         assert cache.rows.nbytes <= 45_000 or len(cache.in_memory()) <= 4
+
+
+def test_very_wide_rows_leave_memory_though_they_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cached_rows, "_FEWEST_BYTES", 10_000)
+    monkeypatch.setattr(state_columns, "_OUTDATED_MIN", 0)
+    cache = Cache(monkeypatch, tmp_path, fewest=50)
+    cache.set(*range(40), width=100)
+    assert cache.in_memory() == list(range(40)), "no more than is always there"
+    for number in range(40):
+        cache.set(number, width=3_000)
+        assert cache.rows.nbytes < 10_000 + 2 * 3_100
+    assert len(cache.in_memory()) >= 2
+    assert cache.get(*range(40)) == [row(number, 3_000) for number in range(40)]
 
 
 def test_one_column_may_be_asked_for_before_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ from waiting import eventually
 from millstream.executor.queries import query_worker
 from millstream.executor.queries.duckdb_executor import DuckDBExecutor
 from millstream.executor.queries.query_log import changelog_topic
+from millstream.executor.state import cached_rows, store
 from millstream.logcore.client import LogClient
 from millstream.logcore.errors import LogFull
 from millstream.logcore.failpoints import arm
@@ -96,6 +99,36 @@ def test_a_query_waits_for_room_and_goes_on(client: LogClient, executor: DuckDBE
     eventually(lambda: counts(client) == [1, 2, 3, 4, 5, 6])
     eventually(lambda: executor.status("COUNT_1").error is None)
     assert set(executor.status("COUNT_1").lag.values()) == {0}
+
+
+def test_a_query_waits_for_room_to_lay_rows_aside(
+    client: LogClient, executor: DuckDBExecutor, monkeypatch: pytest.MonkeyPatch, disk: Disk
+) -> None:
+    """Memory has room for one row, and the log has a disk of its own."""
+    monkeypatch.setattr(query_worker, "FAILURES_MAX", 2)  # each is logged with all that was under way
+    monkeypatch.setattr(store, "ROOM_BYTES", 0)
+    monkeypatch.setattr(cached_rows, "_FEWEST", 1)
+    write, full, refused = os.pwrite, threading.Event(), []
+
+    def checked_write(file: int, content: memoryview, offset: int) -> int:
+        if full.is_set() and os.fstat(file).st_nlink == 0:
+            refused.append(file)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, content, offset)
+
+    monkeypatch.setattr(os, "pwrite", checked_write)
+    executor.start(query(count_plan()))
+    batch = rows([(key, {"V": 1, "W": key}, 0) for key in "abc"])
+    client.append("input", 0, batch)
+    eventually(lambda: counts(client) == [1, 1, 1])
+    full.set()
+    client.append("input", 0, batch)
+    eventually(lambda: len(refused) > query_worker.FAILURES_MAX)
+    assert executor.status("COUNT_1").state == "RUNNING"
+    eventually(lambda: "cannot be laid aside" in (executor.status("COUNT_1").error or ""))
+    full.clear()
+    eventually(lambda: counts(client) == [1, 1, 1, 2, 2, 2])
+    assert disk.refused == 0
 
 
 def append_stubbornly(client: LogClient, count: int) -> None:

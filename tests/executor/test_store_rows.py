@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.executor.state import state_table, store
+from millstream.executor.state import spilled_rows, state_table, store
 from millstream.executor.state.store import StateStore
 from millstream.sql.types import BIGINT, INTEGER, STRING, Array, SqlType
 
@@ -295,6 +295,24 @@ def test_the_size_of_a_store_is_estimated_from_a_sample(monkeypatch: pytest.Monk
     assert target.measure()[0] == count == 100
     assert 0.8 * whole < target.measure()[1] < 1.5 * whole
     assert 100 * 20 < whole < 100 * 100, "two integers of 8 bytes, one of 4, a letter, and offsets"
+
+
+def test_wide_rows_are_settled_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are more than a column can have. The number of keys falls, so that the others get new slots, too."""
+    monkeypatch.setattr(store, "_PIECE_BYTES", 1_000)
+    batch: dict[Key, Row | None] = {(0, "a", time): (time, ["w" * 200]) for time in range(40)}
+    with room_of("cleared, and nothing in memory"):
+        monkeypatch.setattr(store, "_PIECE_ROWS", 100_000)
+        target = opened(duckdb.connect())
+        for _ in range(2):  # what was born is settled from what came
+            change(target, batch)
+        gone: dict[Key, Row | None] = {(0, "a", time): None for time in range(25)}
+        change(target, gone)
+        with monkeypatch.context() as patch:
+            patch.setattr(spilled_rows, "_OFFSET_MAX", 2_000)
+            target.settle()
+        assert target.numbering == 1
+        check(target, merged(merged({}, batch), gone))
 
 
 def test_tasks_are_counted_with_their_least_value() -> None:
