@@ -52,8 +52,9 @@ class Materialization:
         self._registered: set[str] = set()
         self._database = open_database(MEMORY, self._settings)
         self._connection = self._database.connection
-        self._relation = SourceRelation(self._connection, self._source)
-        self._laid_aside = self._settled()
+        with self._database.closed_on_error():
+            self._relation = SourceRelation(self._connection, self._source)
+            self._laid_aside = self._settled()
 
     def _settled(self) -> LaidAside | None:
         """Locks the settings of a database that is alone. UDFs that a later query needs can still be registered."""

@@ -56,11 +56,13 @@ class PullQuery:
             settings = replace(settings, memory_limit=limits.memory, shares=None)
         self._database = (alone if calls_python(self._plan) else open_database)(MEMORY, settings)
         self._connection = self._database.connection
-        partitioner = RekeyPartitioner()
-        self._pipeline = Pipeline(self._plan, self._connection, partitioner=partitioner, emit="last", write_behind=True)
-        if not self._database.shared:
-            lock(self._connection)
-        self._answer = AnswerRelation(self._connection, self._pipeline.output_schema, keyed=planned.table)
+        with self._database.closed_on_error():
+            self._pipeline = Pipeline(
+                self._plan, self._connection, partitioner=RekeyPartitioner(), emit="last", write_behind=True
+            )
+            if not self._database.shared:
+                lock(self._connection)
+            self._answer = AnswerRelation(self._connection, self._pipeline.output_schema, keyed=planned.table)
 
     def answer(self, tables: TableRows, deadline: Deadline | None = None) -> pa.Table:
         """The rows of `planned.sql`. To be called once. Raises `PullLimitExceeded`, `duckdb.Error`."""

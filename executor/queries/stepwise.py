@@ -179,7 +179,7 @@ class StepwisePlan:
             return self._pipeline, self._database.connection
         open_database = alone if calls_python(self.plan) else of_this_process().open
         database = open_database(MEMORY, self._settings.engine)
-        try:
+        with database.closed_on_error():
             pipeline = Pipeline(
                 self.plan,
                 database.connection,
@@ -187,14 +187,11 @@ class StepwisePlan:
                 partitioner=RekeyPartitioner(),
                 meters=self._meters,
             )
-        except BaseException:
-            database.close()
-            raise
-        if not database.shared:
-            lock(database.connection)
-        for store_id, rows in self._state.items():
-            alive = pa.array(np.zeros(len(rows), np.bool_))
-            pipeline.restore(store_id, rows.append_column("_deleted", alive))
+            if not database.shared:
+                lock(database.connection)
+            for store_id, rows in self._state.items():
+                alive = pa.array(np.zeros(len(rows), np.bool_))
+                pipeline.restore(store_id, rows.append_column("_deleted", alive))
         self._database, self._pipeline = database, pipeline
         return pipeline, database.connection
 

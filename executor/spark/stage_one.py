@@ -40,11 +40,12 @@ class StageOne:
         functions = any(chain.plan is not None and calls_python(chain.plan) for chain in subplan.chains)
         self._database = (alone if functions else of_this_process().open)(MEMORY, EngineSettings(threads=1))
         self._connection = self._database.connection
-        self._pipelines = {
-            chain.source.id: Pipeline(chain.plan, self._connection, partitioner=RekeyPartitioner())
-            for chain in subplan.chains
-            if chain.plan is not None
-        }
+        with self._database.closed_on_error():
+            self._pipelines = {
+                chain.source.id: Pipeline(chain.plan, self._connection, partitioner=RekeyPartitioner())
+                for chain in subplan.chains
+                if chain.plan is not None
+            }
         if not self._database.shared:
             lock(self._connection)
 

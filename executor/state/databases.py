@@ -24,11 +24,14 @@ instances for it took 80 ms of CPU.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -56,6 +59,15 @@ class Database:
     connection: duckdb.DuckDBPyConnection
     close: Callable[[], None]
     shared: bool = False
+
+    @contextlib.contextmanager
+    def closed_on_error(self) -> Generator[None]:
+        """While its user begins: who fails leaves nobody that could close it, and in a shared instance it stays."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
 
 OpenDatabase = Callable[[str, EngineSettings], Database]
@@ -146,6 +158,7 @@ class _Instance:
         lock(self._owner)
         self.process = os.getpid()
         self.tenants: set[str] = set()
+        _open.add(self._owner)
 
     def is_usable(self) -> bool:
         """Not after a fatal error, and not in a process that was forked meanwhile."""
@@ -187,6 +200,18 @@ class _Instance:
     def close(self) -> None:
         self._owner.close()
 
+
+_open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()  # what keeps instances open
+
+
+def _keep_what_was_open() -> None:
+    """In a forked process, for good: to end an instance joins its threads, which are not here. The process would hang
+    at its end, or crash."""
+    for each in _open:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+
+
+os.register_at_fork(after_in_child=_keep_what_was_open)
 
 _IDLE_MAX: Final = 2
 

@@ -15,7 +15,7 @@ import mmap
 import os
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -184,7 +184,7 @@ class _MappedFile:
 
 
 @contextmanager
-def _failures(folder: Path) -> Iterator[None]:
+def _failures(folder: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:

@@ -15,6 +15,8 @@ from ...planner.specs import SqlExpression
 from ...sql.functions.catalog import register_udfs
 from ...sql.functions.udf import failures_of
 
+_BROKEN = (duckdb.FatalException, duckdb.InternalException)  # what an instance gives from then on, or before it
+
 
 class ConstantEvaluator:
     """May be used from any thread. The connections open at their first use and see no data."""
@@ -35,6 +37,8 @@ class ConstantEvaluator:
             try:
                 table = connection.sql(f"SELECT {items}").to_arrow_table()
             except duckdb.Error as error:
+                if isinstance(error, _BROKEN):
+                    self._close()
                 raise InvalidStatement(f"a value cannot be computed: {_first_line(error)}") from error
             failed = failures_of(connection).take()
             if failed:
@@ -46,10 +50,13 @@ class ConstantEvaluator:
 
     def close(self) -> None:
         with self._lock:
-            for connection in (self._connection, self._with_functions):
-                if connection is not None:
-                    connection.close()
-            self._connection = self._with_functions = None
+            self._close()
+
+    def _close(self) -> None:
+        for connection in (self._connection, self._with_functions):
+            if connection is not None:
+                connection.close()
+        self._connection = self._with_functions = None
 
     def _knowing(self, functions: set[str]) -> duckdb.DuckDBPyConnection:
         """In: names of functions in Python."""

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import duckdb
 import pytest
-from hand_plans import count_plan, read_all, rows
+from hand_plans import INPUT, JSON, KAFKA, count_plan, read_all, rows
 
+from millstream.errors import InvalidStatement
+from millstream.executor.answers import materialization, pull_query
+from millstream.executor.answers.materialization import Materialization
+from millstream.executor.answers.pull_limits import PullLimits
+from millstream.executor.answers.pull_query import PullQuery
 from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.state import databases
 from millstream.executor.state.connection import MEMORY, EngineSettings
 from millstream.executor.state.databases import Database, SharedDatabases
 from millstream.executor.state.memory_shares import MemoryShares, room_of_a_store
 from millstream.logcore.log import open_log
+from millstream.planner.source_info import SourceInfo
 from millstream.planner.specs import SqlExpression
+from millstream.server.engine.constants import ConstantEvaluator
 from millstream.sql.functions import cast_functions
 from millstream.sql.functions.udf import Udf
 from millstream.sql.types import BIGINT, DOUBLE, STRING
@@ -173,6 +185,72 @@ def test_connections_for_expressions_share_an_instance_until_it_breaks(monkeypat
     instance.close()
     assert databases.for_expressions().execute("SELECT 2").fetchall() == [(2,)]
     assert len(databases._expressions) == 2
+
+
+FORKS = """
+import os, sys
+from millstream.executor.state.connection import MEMORY, EngineSettings
+from millstream.executor.state.databases import for_expressions, of_this_process
+
+def use():
+    for_expressions().execute("SELECT sum(range) FROM range(1_000_000)").fetchall()
+    database = of_this_process().open(MEMORY, EngineSettings(threads=2))
+    database.connection.execute("SELECT sum(range) FROM range(1_000_000)").fetchall()
+    database.close()
+
+use()
+child = os.fork()
+use()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+sys.exit(7)
+"""
+
+
+def test_a_process_that_was_forked_has_instances_of_its_own_and_comes_to_its_end() -> None:
+    ended = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, timeout=100, check=False)
+    assert ended.returncode == 7, ended.stderr
+
+
+@pytest.mark.parametrize("broken", [duckdb.FatalException, duckdb.InternalException])
+def test_constants_are_computed_again_after_their_instance_broke(broken: type[duckdb.Error]) -> None:
+    class Broken:
+        def __init__(self) -> None:
+            self.closed = False
+
+        def sql(self, text: str) -> Any:
+            raise broken("database has been invalidated because of a previous fatal error")
+
+        def close(self) -> None:
+            self.closed = True
+
+    constants, connection = ConstantEvaluator(), Broken()
+    constants._connection = cast(duckdb.DuckDBPyConnection, connection)
+    with pytest.raises(InvalidStatement, match="invalidated"):
+        constants.evaluate([SqlExpression("1", BIGINT)])
+    assert connection.closed
+    assert [each.to_pylist() for each in constants.evaluate([SqlExpression("1", BIGINT)])] == [[1]]
+    constants.close()
+
+
+def test_what_fails_to_begin_leaves_no_database_behind(
+    shared: SharedDatabases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise MemoryError("no room for another query")
+
+    for module, name in ((pull_query, "Pipeline"), (materialization, "SourceRelation")):
+        monkeypatch.setattr(module, name, fails)
+    planned = SimpleNamespace(plan=count_plan(), table=False)
+    source = SourceInfo("INPUT", "STREAM", "input", INPUT, KAFKA, JSON)
+    with closing(open_log(tmp_path / "log")) as client:
+        client.create_topic("input", 1)
+        with pytest.raises(MemoryError):
+            PullQuery(cast(Any, planned), client, {}, PullLimits(), shared.open)
+        assert instances(shared) == []
+        with pytest.raises(MemoryError):
+            Materialization(source, client, open_database=shared.open)
+        assert instances(shared) == []
 
 
 def test_an_expression_with_a_function_in_python_is_alone_in_its_instance() -> None:
