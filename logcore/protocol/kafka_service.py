@@ -94,8 +94,8 @@ class Desk(ABC):
 
 
 class KafkaService(Desk):
-    """The desk behind a listener. State: who waits for the log to grow, and what connections share. Lives on one event
-    loop."""
+    """The desk behind a listener. State: who waits for the log to grow, what connections share, and whether it has
+    closed. Lives on one event loop."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class KafkaService(Desk):
         self._loop = loop
         self._pool = ThreadPoolExecutor(serving.threads, thread_name_prefix="millstream-kafka")
         self._advance = asyncio.Event()
-        self._waking = self._awaited = False
+        self._waking = self._awaited = self._closed = False
         self._tasks: set[asyncio.Future[Any]] = set()  # the loop itself keeps no reference
         self._stop_listening = self.log.listen(self._advanced)
 
@@ -165,7 +165,10 @@ class KafkaService(Desk):
         return round(wait_s * 1000)
 
     async def blocking(self, work: Callable[[], _Result]) -> _Result:
-        """Runs what may wait for locks and disks on a thread of its own."""
+        """Runs what may wait for locks and disks on a thread of its own. Once the service has closed, cancels its
+        caller: a handler that news of the log woke may get here before its connection is told to end."""
+        if self._closed:
+            raise asyncio.CancelledError
         return await self._loop.run_in_executor(self._pool, work)
 
     def keep(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
@@ -202,4 +205,5 @@ class KafkaService(Desk):
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._stop_listening()
+        self._closed = True
         self._pool.shutdown()

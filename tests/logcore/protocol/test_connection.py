@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -18,12 +18,15 @@ from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.admission import ConnectionLimits, HeldConnections
 from millstream.logcore.protocol.connection import IN_FLIGHT_MAX, Answer, KafkaConnection, KafkaRequest
+from millstream.logcore.protocol.kafka_service import KafkaService, KafkaServiceSettings
+from millstream.logcore.protocol.requests.record_requests import answer_fetch
+from millstream.logcore.protocol.security.peer import Peer
 from millstream.logcore.protocol.wire import fetch_messages as fetch
 from millstream.logcore.protocol.wire import messages
 from millstream.logcore.protocol.wire import produce_messages as produce
 from millstream.logcore.protocol.wire.apis import KNOWN, Api
 from millstream.logcore.protocol.wire.fetch_messages import ClientFetch, FetchPosition
-from millstream.logcore.protocol.wire.frames import FRAME_BYTES_MAX, write_request_frame
+from millstream.logcore.protocol.wire.frames import FRAME_BYTES_MAX, RequestHeader, write_request_frame
 from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest
 from millstream.logcore.records.batch import BatchProducer, Buffer
 from millstream.logcore.records.codec import encode
@@ -309,6 +312,36 @@ def test_a_fetch_waits_no_longer_when_its_client_is_gone_and_what_came_behind_it
         peer.sendall(b"".join(write_request_frame(Api.FETCH, 11, 1, fetch.write_request(waiting, 11))))
         send_produce(peer, ProduceRequest(None, 0, 1000, data))
     assert log.wait({TopicPartition("t", 0): 0}, 10)
+
+
+class NotedService(KafkaService):
+    """State: whether something was read."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log.serving(), asyncio.get_running_loop(), KafkaServiceSettings())
+        self.has_read = asyncio.Event()
+
+    async def blocking(self, work: Callable[[], Any]) -> Any:
+        result = await super().blocking(work)
+        self.has_read.set()
+        return result
+
+
+def test_a_fetch_that_records_wake_while_the_server_ends_ends_with_it(log: Log) -> None:
+    waiting = ClientFetch(300_000, 1, 1 << 20, "read_committed", [FetchPosition(TopicPartition("t", 1), 0, 1 << 20)])
+    message = memoryview(b"".join(fetch.write_request(waiting, 11)))
+
+    async def close() -> asyncio.Task[list[Buffer]]:
+        service = NotedService(log)
+        request = KafkaRequest(RequestHeader(Api.FETCH, 11, 1, None), message, 0, Peer(("here", 1), ("there", 2)))
+        waits = asyncio.create_task(answer_fetch(service, request))
+        await service.has_read.wait()
+        log.append("t", 1, rows(b"a"))
+        await service.close()  # the loop has not told the fetch yet
+        await asyncio.wait({waits})
+        return waits
+
+    assert asyncio.run(close()).cancelled()
 
 
 def test_transactions_that_nobody_began_are_refused(log: Log, peer: socket.socket) -> None:
