@@ -60,9 +60,7 @@ class Version:
     deleted: bool = False
 
     def is_schema(self, kind: SchemaKind, canonical_text: str, references: tuple[Reference, ...]) -> bool:
-        return (
-            self.kind == kind and self.references == references and canonical(self.kind, self.text) == canonical_text
-        )
+        return self.kind == kind and self.references == references and canonical(self.kind, self.text) == canonical_text
 
 
 def subject_of(topic: str, part: Literal["key", "value"]) -> str:

@@ -445,8 +445,14 @@ def test_what_nobody_foresaw_is_logged_and_answered_as_by_the_registry(
         ("JSON", '{"$ref":"#/definitions/a~1b%20c","definitions":{"a/b c":{"type":"string"}}}'),
         ("PROTOBUF", 'syntax = "proto3"; // a comment\nmessage A { reserved 2; map<string, int32> m = 1; }'),
         ("PROTOBUF", 'syntax = "proto3";\nmessage A {\n  int32 a = 1  // why\n  [/* * */ deprecated /**/ = true];\n}'),
-        ("PROTOBUF", 'syntax = "proto3"; enum E { A = 0 /* none */; }\nmessage M { E e /* \n\n */ = 1; reserved 5, // x\n 6; }'),
-        ("PROTOBUF", 'syntax/**/=\'proto3\';\f\v message M { string a = 1 [(x) = "/*", (y) = "\\"//", (z) = \'"*/\']; }'),
+        (
+            "PROTOBUF",
+            'syntax = "proto3"; enum E { A = 0 /* none */; }\nmessage M { E e /* \n\n */ = 1; reserved 5, // x\n 6; }',
+        ),
+        (
+            "PROTOBUF",
+            'syntax/**/=\'proto3\';\f\v message M { string a = 1 [(x) = "/*", (y) = "\\"//", (z) = \'"*/\']; }',
+        ),
     ],
 )
 def test_a_schema_is_registered_whatever_columns_it_gives(client: AsgiClient, kind: str, text: str) -> None:
