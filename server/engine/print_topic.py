@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from millstream.errors import ServerError, did_you_mean
 
 from ...executor.columnar import ARROW
 from ...executor.formats.wire import SchemaLookup, no_schemas
-from ...logcore.client import FetchedRows, LogClient, TopicPartition
+from ...logcore.client import FetchedColumns, FetchedRows, LogClient, TopicPartition
 from ...planner.catalog import Catalog
 from ...sql.ast import PrintTopic
 from .guessed_formats import common_format, guess
@@ -78,20 +79,26 @@ class PrintFeed:
         if self._source is not None:
             return self._source.key_format.name, self._source.value_format.name
         found: dict[Literal["key", "value"], list[str]] = {"key": [], "value": []}
+        schemas = functools.cache(self._schemas)
         for at in self._positions:
-            bounds = self._log.offsets(at.topic, at.partition)
-            begin = max(bounds.log_start_offset, bounds.last_stable_offset - _LOOKED_AT)
-            for run in self._log.fetch(at.topic, at.partition, begin, max_bytes=_LOOKED_AT_BYTES).runs:
+            for run in self._looked_at(at):
                 if isinstance(run, FetchedRows):
                     for part, formats in found.items():
-                        formats += [
-                            guess(data, self._schemas).format
-                            for data in run.table[part].to_pylist()
-                            if data is not None
-                        ]
+                        rows = run.table[part].to_pylist()
+                        formats += [guess(data, schemas).format for data in rows if data is not None]
                 else:
                     found["value"].append(ARROW)
         return common_format(found["key"]), common_format(found["value"])
+
+    def _looked_at(self, at: TopicPartition) -> Sequence[FetchedRows | FetchedColumns]:
+        """The newest records; the oldest where those are gone: what ends a transaction and what was compacted away have
+        offsets, too."""
+        bounds = self._log.offsets(at.topic, at.partition)
+        newest = max(bounds.log_start_offset, bounds.last_stable_offset - _LOOKED_AT)
+        found = self._log.fetch(at.topic, at.partition, newest, max_bytes=_LOOKED_AT_BYTES).runs
+        if found or newest == bounds.log_start_offset:
+            return found
+        return self._log.fetch(at.topic, at.partition, bounds.log_start_offset, max_bytes=_LOOKED_AT_BYTES).runs
 
     def _records(self) -> Iterator[tuple[int, TopicRecord]]:
         while not self._closed:

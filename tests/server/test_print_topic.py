@@ -8,6 +8,7 @@ import pytest
 
 from millstream.errors import ServerError
 from millstream.server.engine.print_topic import PrintFeed
+from millstream.server.engine.topic_records import decode_run
 from millstream.sql.ast import PrintTopic
 from millstream.testing import Sandbox
 
@@ -183,3 +184,31 @@ def test_columns_without_a_columnar_stream_are_shown_as_values() -> None:
         assert _lines(sandbox, "s", 1)[1:] == ["ARROW", '{"ID":1,"V":10,"M":{"k":1}}']
         sandbox.execute("CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON');")
         assert _lines(sandbox, "s", 1)[2:] == ['{"ID":1,"V":10,"M":{"k":1}}']
+
+
+def test_the_formats_are_those_of_older_records_where_the_newest_offsets_have_none() -> None:
+    with Sandbox() as sandbox:
+        sandbox.create_topic("raw")
+        producer = sandbox.log.transactional_producer("p")
+        producer.begin()
+        producer.append("raw", 0, rows(b"\0\0\0\7"))
+        producer.commit()
+        for _ in range(25):
+            producer.begin()
+            producer.append("raw", 0, rows(b"text"))
+            producer.abort()
+        assert list(itertools.islice(_print(sandbox, "PRINT raw;"), 2)) == [
+            "Key format: KAFKA_STRING",
+            "Value format: KAFKA_INT",
+        ]
+
+
+def test_a_schema_that_nobody_has_is_looked_for_once_a_run() -> None:
+    with Sandbox() as sandbox:
+        sandbox.create_topic("raw")
+        sandbox.log.append("raw", 0, rows(*(number.to_bytes(8, "big") for number in range(100))))
+        asked: list[int] = []
+        fetched = sandbox.log.fetch("raw", 0, 0).runs
+        for run in fetched:
+            list(decode_run(run, None, asked.append, unreadable_as_text=True))
+        assert asked == [0] * len(fetched)
