@@ -100,8 +100,8 @@ def message_of(error: LogError) -> str:
     to do is a line of its own."""
     if isinstance(error, NotNow):
         return sayable(error.message)
-    said = sayable(f"{error.code}: {error.message}")
-    return f"{said}\n{sayable(error.hint)}" if error.hint else said
+    lines = [f"{error.code}: {error.message}", *([error.hint] if error.hint else [])]
+    return "\n".join(sayable(line.replace("\n", " ")) for line in lines)
 
 
 def sayable(text: str) -> str:

@@ -171,3 +171,18 @@ def test_a_refusal_without_a_way_out_is_one_line(channels: Channels, server: Log
     with RemoteLog(server.address) as remote, pytest.raises(TopicExists) as raised:
         remote.create_topic("t", 1)
     assert (raised.value.message, raised.value.hint) == ('topic "t" exists already', None)
+
+
+def test_what_a_client_sent_in_lines_is_not_taken_for_what_to_do(channels: Channels, server: LogServer) -> None:
+    value = "new\nUse another"
+    wanted = {
+        "name": "u", "num_partitions": 1, "replication_factor": 1, "assignments": [],
+        "configs": [{"name": "retention.ms", "value": value}],
+    }  # fmt: skip
+    asked = {"topics": [wanted], "timeout_ms": 10_000, "validate_only": False}
+    (refused,) = channels.ask(Api.CREATE_TOPICS, asked).topics
+    assert refused.error_message.count("\n") == 1
+    with RemoteLog(server.address) as remote, pytest.raises(InvalidSetting) as raised:
+        remote.create_topic("u", 1, {"retention.ms": value})
+    assert raised.value.message == 'retention.ms of topic "u" cannot be "new Use another"'
+    assert raised.value.hint == "It is a whole number, at least -1."
