@@ -89,7 +89,9 @@ class Sandbox:
 
     In: `properties`: as SET would set them; names that nobody knows are accepted. Every change of a table is emitted
     unless `ksql.streams.cache.max.bytes.buffering` says otherwise. `log`: what to run on, instead of a log of its own;
-    it keeps what was written, and the caller closes it.
+    it keeps what was written, and the caller closes it. A Sandbox has no recovery: another one on the same log computes
+    the rows of queries that it finds there from the beginning, and adds them to what the first one wrote. What goes on
+    exactly where it ended is `millstream.connect`.
     """
 
     executors: ClassVar[Mapping[str, MakeExecutor]] = {"duckdb": StepwiseExecutor, "spark": SparkSandboxExecutor}
