@@ -77,7 +77,7 @@ test: $(installed) java-note
 	$(RUN) -m scripts.run_tests -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)
 
 # Pyright takes as long for all files as the tests: here it looks at what changed, and at what imports that.
-check: types_checked := $(RUN) scripts/lint_types.py
+check: types_checked := $(RUN) -m scripts.lint_types --changed
 # Lint and the tests run beside each other, and both run to their end. The tests compute and wait for nothing: a worker for
 # each core is enough.
 check: $(installed)
@@ -93,7 +93,7 @@ soak: $(installed) java-note
 mutants: $(installed)
 	@MILLSTREAM_DRAWN_TIMES=2 $(RUN) -m scripts.mutants $(ARGS)
 
-types_checked := $(VENV)/bin/pyright
+types_checked := $(RUN) -m scripts.lint_types
 
 # All steps run, whatever the first ones say.
 define linted

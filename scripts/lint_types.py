@@ -1,29 +1,34 @@
-"""Runs pyright over the files that are not committed yet, and over those that import them: what `make check` does.
+"""Runs pyright over all files, as `make lint` does, or over what changed, as `make check` does.
 
-All files take pyright two minutes of CPU. When a file changes, its own types can break, and those of the files that
-name it in an import. `make lint`, which runs all, finds the few errors further away.
+Pyright reads the product in the tree of links (import_tree.py), and so names its files; here they get their own names.
 
-Where all is committed, the files of the last commit are checked; where pyright's settings or the installed packages
-changed, all files.
+With `--changed` it looks at the files that are not committed yet, and at those that import them: when a file changes,
+its own types can break, and those of the files that name it in an import. `make lint` finds the few errors further
+away. Where all is committed, the files of the last commit are checked; where pyright's settings or the installed
+packages changed, all files.
 
-    python scripts/lint_types.py
+    python -m scripts.lint_types [--changed]
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-REPOSITORY: Final = Path(__file__).resolve().parents[1]
+from scripts.import_tree import REPOSITORY, ROOT_PACKAGE, TREE, links, make_import_tree
+
 CONCERNS_ALL: Final = ("pyproject.toml", "constraints.txt", "typings/")
 
 
-def check() -> int:
+def check(*, only_changed: bool) -> int:
     """The exit status of pyright."""
+    if not only_changed:
+        return _pyright([])
     changed = changed_files(REPOSITORY)
     if changed is None or any(name.startswith(CONCERNS_ALL) for name in changed):
         return _pyright([])
@@ -89,9 +94,35 @@ def _git(repository: Path, *arguments: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
+def in_tree(name: str, repository: Path = REPOSITORY, tree: Path = TREE) -> str:
+    """The name under which pyright knows a file of the repository; others keep theirs."""
+    for entry, target in links(repository).items():
+        relative = target.relative_to(repository).as_posix()
+        if name == relative or name.startswith(f"{relative}/"):
+            return (tree / ROOT_PACKAGE / entry / Path(name).relative_to(relative)).as_posix()
+    return name
+
+
+def own_names(line: str, repository: Path = REPOSITORY, tree: Path = TREE) -> str:
+    """A line of pyright's, with the names of files in the repository."""
+    root = f"{tree / ROOT_PACKAGE}/"
+    if root not in line:
+        return line
+    before, _, path = line.partition(root)
+    entry = re.match(r"[^/:\s]+", path)
+    target = links(repository).get(entry[0]) if entry else None
+    return line if entry is None or target is None else f"{before}{target}{path[entry.end() :]}"
+
+
 def _pyright(files: list[str]) -> int:
-    return subprocess.run([sys.executable, "-m", "pyright", *files], cwd=REPOSITORY, check=False).returncode
+    make_import_tree()
+    command = [sys.executable, "-m", "pyright", *map(in_tree, files)]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            print(own_names(line), end="", flush=True)
+    return running.returncode
 
 
 if __name__ == "__main__":
-    sys.exit(check())
+    sys.exit(check(only_changed="--changed" in sys.argv))
