@@ -171,7 +171,7 @@ def test_the_commands_of_migrations_print_what_stands_there(tmp_path: Path) -> N
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_requests_of_pages_are_answered_as_they_stand_there(tmp_path: Path) -> None:
     with service_in(tmp_path, schema_registry="127.0.0.1:0") as service:
-        (register,) = [block for kind, block in FENCE.findall(text_of("schema-registry")) if kind == "sh"]
+        register, _ = [block for kind, block in FENCE.findall(text_of("schema-registry")) if kind == "sh"]
         (create,) = [block for kind, block in FENCE.findall(text_of("schema-registry")) if kind == "sql"]
         assert bash(register.replace("127.0.0.1:8081", str(service.schema_registry_address))) == '{"id":1}'
         service.engine.execute(create, Session())
@@ -183,6 +183,25 @@ def test_the_requests_of_pages_are_answered_as_they_stand_there(tmp_path: Path) 
         service.engine.execute(made, Session())
         insert, shown = [block for kind, block in FENCE.findall(text_of("http")) if not kind]
         assert bash(insert.replace("127.0.0.1:8088", str(service.http_address))).strip() == shown.strip()
+
+
+@pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="curl or jq is not installed")
+def test_schemas_of_another_registry_come_as_the_page_says(tmp_path: Path) -> None:
+    register, bring = [block for kind, block in FENCE.findall(text_of("schema-registry")) if kind == "sh"]
+    with (
+        service_in(tmp_path / "old", schema_registry="127.0.0.1:0") as old,
+        service_in(tmp_path / "new", schema_registry="127.0.0.1:0") as new,
+    ):
+        bash(
+            register.replace("127.0.0.1:8081", str(old.schema_registry_address)).replace("clicks-value", "other-value")
+        )
+        bash(register.replace("127.0.0.1:8081", str(old.schema_registry_address)).replace("click\\", "press\\"))
+        there, here = str(old.schema_registry_address), str(new.schema_registry_address)
+        bash(bring.replace("old-registry:8081", there).replace("127.0.0.1:8081", here))
+        asked = "curl -s http://{}/schemas | jq -S 'sort_by(.id)'"
+        assert bash(asked.format(here)) == bash(asked.format(there))
+        assert '"id": 2' in bash(asked.format(here))
+        assert bash(f"curl -s http://{here}/mode") == '{"mode":"READWRITE"}'
 
 
 def bash(command: str) -> str:
