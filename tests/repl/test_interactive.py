@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -26,7 +27,11 @@ CTRL_A, CTRL_C, CTRL_D, CTRL_K = "\x01", "\x03", "\x04", "\x0b"
 
 @contextmanager
 def keyboard(keys: str) -> Generator[PipeInput]:
+    """prompt_toolkit asks it by `select`, which refuses descriptors above 1,023: it would wait for ever. Logs of tests
+    before that are closed and not collected yet hold some."""
+    gc.collect()
     with create_pipe_input() as typed:
+        assert typed.fileno() < 1_024
         typed.send_text(keys)
         yield typed
 
