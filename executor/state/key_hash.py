@@ -70,7 +70,7 @@ def _put_words(words: Vector, column: pa.Array, secret: tuple[np.uint64, np.uint
             kept = kept.fill_null(False if pa.types.is_boolean(kept.type) else 0)
         words[0].view(np.int64)[:] = kept.to_numpy(zero_copy_only=False)
     else:
-        words[:] = _hash_bytes(*_bytes_of(_as_bytes(column)), *secret)
+        words[:] = _hash_bytes(*bytes_of(_as_bytes(column)), *secret)
 
 
 def _as_bytes(column: pa.Array) -> pa.Array:
@@ -94,8 +94,8 @@ def _valid(column: pa.Array) -> Vector:
     return column.is_valid().to_numpy(zero_copy_only=False)
 
 
-def _bytes_of(column: pa.Array) -> tuple[Vector, Vector]:
-    """Where each value begins, and all bytes. NULLs have none."""
+def bytes_of(column: pa.Array) -> tuple[Vector, Vector]:
+    """Where each value of a text or binary column begins, and the last one ends; and all bytes. NULLs have none."""
     if column.null_count:
         column = column.fill_null("" if pa.types.is_string(column.type) else b"")
     _, offsets, data = column.buffers()

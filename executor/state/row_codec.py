@@ -75,7 +75,7 @@ def _encode(column: pa.Array) -> pa.BinaryArray:
         return _where_valid(column, encode_rows([_field(column, i) for i in range(type_.num_fields)], len(column)))
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
         return _encode_lists(column)
-    if _is_text(type_):
+    if is_text(type_):
         return _with_length(column)
     return _encode_fixed(column)
 
@@ -171,7 +171,7 @@ def _decode(data: Bytes, places: Places, valid: Flags, type_: pa.DataType) -> tu
         return _decode_structs(data, places, valid, type_)
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
         return _decode_lists(data, places, valid, type_)
-    if _is_text(type_):
+    if is_text(type_):
         return _decode_text(data, places, valid, type_)
     width = _width(type_)
     raw = np.zeros((len(places), width), np.uint8)
@@ -240,7 +240,7 @@ def _as_lists(flat: pa.Array, bounds: npt.NDArray[np.int32], valid: Flags, type_
 # ------------------------------------------------------------------ both
 
 
-def _is_text(type_: pa.DataType) -> bool:
+def is_text(type_: pa.DataType) -> bool:
     return (
         pa.types.is_string(type_)
         or pa.types.is_binary(type_)
