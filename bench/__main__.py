@@ -27,6 +27,8 @@ from .log_speed.lines import KafkaOptions, kafka_lines
 from .many import many_lines
 from .measuring import Measured, machine
 from .mirroring import MirroringOptions, mirroring_lines
+from .nexmark.flink import VERSION as flink_version
+from .nexmark.flink import flink_lines
 from .nexmark.measure import NexmarkOptions, nexmark_lines
 from .partitions import partition_lines
 from .pipelines import pipelines
@@ -40,7 +42,7 @@ from .state_growth import state_lines
 PARTS: Final = ("duckdb", "latency", "spark")
 ON_DEMAND: Final = (
     "nexmark", "cores", "idle", "planning", "partitions", "kafka", "serving", "replication", "state", "small",
-    "checkouts", "external", "many", "mirroring",
+    "checkouts", "external", "many", "mirroring", "flink",
 )  # fmt: skip
 """The first takes many minutes, the next compares one core with two, the others are not about the rows of queries."""
 _PARTITIONS_OPENED: Final = 10_000
@@ -100,6 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _print_checkouts(CheckoutsOptions(options.beside, 1 if options.rounds == 1 else 5))
     if "nexmark" in options.parts:
         _print_nexmark(options.nexmark)
+    if "flink" in options.parts:
+        _print_flink(options.nexmark)
 
 
 def _print_bids(options: Options) -> None:
@@ -147,6 +151,16 @@ def _print_nexmark(options: NexmarkOptions) -> None:
     sys.stdout.write(
         f"Nexmark: {options.events:,} events, {options.partitions} partition(s), seed {options.seed}; rows of the "
         "sources; from the statement until all is committed, fsync and encoding included\n\n"
+    )
+    sys.stdout.write(as_text(lines) + "\n")
+
+
+def _print_flink(options: NexmarkOptions) -> None:
+    with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
+        lines = flink_lines(options, Path(folder))
+    sys.stdout.write(
+        f"Nexmark beside Flink SQL {flink_version}, 2 partitions, JSON: the slope from {options.events // 5:,} to "
+        f"{options.events:,} events; Flink reads files and throws results away, ours are committed with fsync\n\n"
     )
     sys.stdout.write(as_text(lines) + "\n")
 

@@ -33,6 +33,7 @@ class Market:
 
     def __init__(self, engine: EmbeddedEngine, events: Events, format: ValueFormat) -> None:
         self.format: ValueFormat = format
+        self.events = events
         self._engine = engine
         self._session = Session()
         self._declared = frozenset[str]()

@@ -49,7 +49,7 @@ def nexmark_lines(options: NexmarkOptions, folder: Path) -> list[Line]:
     for topics, files in _FORMATS:
         with market(folder / f"warm-{topics}", warm, topics) as opened:
             for query in queries:
-                _drain(opened, query, 1, options.seconds)
+                drain(opened, query, 1, options.seconds)
         shutil.rmtree(folder / f"warm-{topics}")
         with (
             batch_engine(events, files) as batch,
@@ -68,7 +68,7 @@ def _line(
     rows = sum(events.rows.get(source, 0) for source in query.sources)
     what = f"{query.name} {_NAMES[opened.format]}: {query.title.partition(':')[0].rstrip('.')}"
     reference = _batch_run(batch, query, rows)
-    found = _drain(opened, query, rows, seconds)
+    found = drain(opened, query, rows, seconds)
     if isinstance(found, str):
         return Line(what, ratio=found)
     return rate_line(what, found, of=reference, base="DuckDB's batch query")
@@ -84,7 +84,7 @@ def _batch_run(batch: duckdb.DuckDBPyConnection, query: NexmarkQuery, rows: int)
     return timed(rows, work)
 
 
-def _drain(opened: Market, query: NexmarkQuery, rows: int, seconds: float) -> Measured | str:
+def drain(opened: Market, query: NexmarkQuery, rows: int, seconds: float) -> Measured | str:
     """From the statement until all of the input is read and its results are committed; or why that was not reached."""
     stopwatch = Stopwatch(rows, children=False)
     try:
