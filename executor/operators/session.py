@@ -1,12 +1,13 @@
 """GROUP BY with session windows: a row joins the sessions of its key that lie within the gap, and makes them one.
 
-Row by row in Python, as sessions depend on each other; reading and writing the state is vectorised.
+Sessions depend on each other's times, but not on values: a loop over times alone finds what becomes of each session
+(`groups/session_course.py`), and then a session is a group like any other, which the calls fold as theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
@@ -15,40 +16,39 @@ import pyarrow as pa
 
 from ...planner.schema import Schema
 from ...planner.steps.aggregate import Aggregate
-from ...sql.functions.aggregation.aggregate_fold import State
-from ...sql.functions.aggregation.aggregate_values import column_of, values_of
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Emit, Operator
 from ..state.store import StateStore
-from .columns import Ints, batch_schema, conform, flat, group, ints, is_null, key_names, number_within, take
+from .columns import (
+    Ints,
+    batch_schema,
+    conform,
+    flat,
+    group,
+    ints,
+    is_null,
+    key_names,
+    last_of_group,
+    number_within,
+    take,
+    with_columns,
+)
 from .groups.calls import Calls
+from .groups.session_course import OpenSessions, SessionCourse, course_of
+from .groups.session_values import SessionValues, values_of_sessions
 from .stream_time import NEVER, StreamTime, merged, moved_on, running
 
-
-@dataclass(slots=True)
-class _Session:
-    """Start and end are the first and last rowtime in it; `states` has one state per call."""
-
-    start: int
-    end: int
-    states: list[State]
+_NO_END = np.iinfo(np.int64).max
 
 
-@dataclass(slots=True)
-class _Output:
-    """Rows to emit, column by column. `group` tells the key, `session` the window and the result."""
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What is emitted: `row` gives the place in the batch, `version` the session's window and result."""
 
-    row: list[int] = field(default_factory=list)
-    group: list[int] = field(default_factory=list)
-    weight: list[int] = field(default_factory=list)
-    session: list[_Session] = field(default_factory=list)
-
-    def add(self, row: int, group: int, weight: int, session: _Session) -> None:
-        self.row.append(row)
-        self.group.append(group)
-        self.weight.append(weight)
-        self.session.append(session)
+    row: Ints
+    version: Ints
+    weight: np.ndarray[Any, np.dtype[np.int8]]
 
 
 class SessionAggregator(Operator):
@@ -129,147 +129,97 @@ class SessionAggregator(Operator):
         if not len(rows):
             return self._output_schema.empty_table()
         groups, first = group(rows, self._keys)
-        keys = take(rows.select(self._keys), first)
-        sessions = self._load(keys)
-        originals = [{(s.start, s.end): s for s in of_key} for of_key in sessions]
-        out = self._run(rows, at_rows, groups, sessions)
-        last_row = np.zeros(len(first), dtype=np.int64)
-        last_row[groups] = np.arange(len(rows), dtype=np.int64)
-        net = self._difference(originals, sessions, last_row)
-        self._save(keys, net)
-        return self._table(out if self._emit_every else net, rows, keys)
-
-    def _run(self, rows: pa.Table, at_rows: Ints, groups: Ints, sessions: list[list[_Session]]) -> _Output:
-        folds = self._calls.folds
-        arguments = [
-            list(zip(*map(values_of, self._calls.arguments(rows, i)), strict=True)) if fold.parameter_types else None
-            for i, fold in enumerate(folds)
-        ]
-        passes = [self._calls.passes(rows, i) for i in range(len(folds))]
-        out, every = _Output(), self._emit_every  # without a list of them all, sessions in between are soon forgotten
-        gap, until_closed, emit_old = self._gap, self._until_closed, self._step.emit_old
-        times, now = ints(rows, "_ts").tolist(), at_rows.tolist()
-        for row, (time, key) in enumerate(zip(times, groups.tolist(), strict=True)):
-            start = end = time
-            # A closed session takes no more rows, although its state may not have been dropped yet.
-            latest, earliest = time + gap, max(time - gap, now[row] - until_closed)
-            joined: list[_Session] = []
-            others: list[_Session] = []
-            for session in sessions[key]:
-                if session.start <= latest and session.end >= earliest:
-                    joined.append(session)
-                    start, end = min(start, session.start), max(end, session.end)
-                else:
-                    others.append(session)
-            if end + until_closed < now[row]:
-                self.late_rows += 1
-                continue
-            states: list[State] = []
-            for i, (fold, values) in enumerate(zip(folds, arguments, strict=True)):
-                state = joined[0].states[i] if joined else fold.initial
-                for session in joined[1:]:
-                    state = fold.merge(state, session.states[i])
-                counts = passes[i]
-                if counts is not None and not counts[row]:
-                    states.append(state)
-                    continue
-                states.append(fold.add(state) if values is None else fold.add(state, *values[row]))
-            # A row at the very time of a session that is a single moment changes its result, not its window.
-            if every and (start < end or emit_old):
-                for session in joined:
-                    out.add(row, key, -1, session)
-            grown = _Session(start, end, states)
-            position = len(others)
-            while position and (others[position - 1].end, others[position - 1].start) > (end, start):
-                position -= 1
-            others.insert(position, grown)
-            sessions[key] = others
-            if every:
-                out.add(row, key, 1, grown)
-        return out
-
-    def _difference(
-        self,
-        before: Sequence[Mapping[tuple[int, int], _Session]],
-        after: Sequence[Sequence[_Session]],
-        last_row: Ints,
-    ) -> _Output:
-        """What the batch changed in all, per key: sessions that went, then those that are new or have a new result."""
-        out = _Output()
-        for key in np.argsort(last_row, kind="stable").tolist():
-            now = {(s.start, s.end): s for s in after[key]}
-            row = int(last_row[key])
-            for window, session in before[key].items():
-                if window not in now or (self._step.emit_old and now[window] is not session):
-                    out.add(row, key, -1, session)
-            for window, session in now.items():
-                if before[key].get(window) is not session:
-                    out.add(row, key, 1, session)
-        return out
-
-    # -------------------------------------------------------------- state
-
-    def _load(self, keys: pa.Table) -> list[list[_Session]]:
-        """The open sessions of each key, ordered by end and start."""
-        found = self._store.read(keys, by=self._keys)
-        sessions: list[list[_Session]] = [[] for _ in range(len(keys))]
-        windows = zip(*(ints(found, name).tolist() for name in ("_index", "_ws", "_we")), strict=True)
-        per_row = self._states(found)
-        for (index, start, end), states in zip(windows, per_row, strict=True):
-            sessions[index].append(_Session(start, end, states))
-        for of_key in sessions:
-            of_key.sort(key=lambda s: (s.end, s.start))
-        return sessions
-
-    def _states(self, rows: pa.Table) -> list[list[State]]:
-        """Per row the state of each call."""
-        known = [True] * len(rows)
-        per_call = [
-            fold.states_of([flat(rows, f"s{i}_{j}") for j in range(len(fold.state_types))], known)
-            for i, fold in enumerate(self._calls.folds)
-        ]
-        return [list(states) for states in zip(*per_call, strict=True)] if per_call else [[] for _ in known]
-
-    def _save(self, keys: pa.Table, net: _Output) -> None:
-        """Of a window that went and came again only the coming counts."""
-        latest: dict[tuple[int, int, int], int] = {}
-        for i, (key, session) in enumerate(zip(net.group, net.session, strict=True)):
-            latest[key, session.start, session.end] = i
-        chosen = sorted(latest.values())
-        sessions = [net.session[i] for i in chosen]
-        columns: dict[str, Any] = dict(
-            zip(self._keys, take(keys, np.array([net.group[i] for i in chosen], np.int64)).columns, strict=True)
+        keys, times = take(rows.select(self._keys), first), ints(rows, "_ts")
+        sessions, stored = self._open(keys, groups, times)
+        course = course_of(groups, times, at_rows, sessions, gap_ms=self._gap, until_closed_ms=self._until_closed)
+        self.late_rows += course.late_rows
+        values = values_of_sessions(self._calls, course, rows, stored, last_only=not self._emit_every)
+        self._save(keys, course, values)
+        out = self._each(course) if self._emit_every else self._net(course, last_of_group(groups, len(first)))
+        return self._output(
+            ints(rows, "_seq")[out.row],
+            take(keys, groups[out.row]),
+            course.start[out.version],
+            course.end[out.version],
+            out.weight,
+            values.results_of(out.version),
         )
-        columns["_ws"] = pa.array([s.start for s in sessions], pa.int64())
-        columns["_we"] = pa.array([s.end for s in sessions], pa.int64())
-        for i, fold in enumerate(self._calls.folds):
-            for j, column in enumerate(fold.columns_of([s.states[i] for s in sessions])):
-                columns[f"s{i}_{j}"] = column
-        columns["_deleted"] = pa.array([net.weight[i] < 0 for i in chosen], pa.bool_())
+
+    def _open(self, keys: pa.Table, groups: Ints, times: Ints) -> tuple[OpenSessions, pa.Table]:
+        """The stored sessions that end late enough for a row of the batch, and their states."""
+        earliest = np.full(len(keys), _NO_END, dtype=np.int64)
+        np.minimum.at(earliest, groups, times)
+        bounds = {"_low": pa.array(earliest - self._gap), "_high": pa.array(np.full(len(keys), _NO_END))}
+        index, slots = self._store.locate_between(with_columns(keys, bounds), self._keys, "_we")
+        names = ["_ws", "_we", *self._calls.state_types]
+        found = pa.table(self._store.values_at(slots, names), names=names)
+        order = np.lexsort((ints(found, "_ws"), ints(found, "_we"), index))
+        found = take(found, order)
+        return OpenSessions(index[order], ints(found, "_ws"), ints(found, "_we")), found
+
+    def _save(self, keys: pa.Table, course: SessionCourse, values: SessionValues) -> None:
+        """Windows that are no more go, and each session that got a row is written."""
+        changed = np.flatnonzero(course.is_open & (course.version >= course.known))
+        gone = np.flatnonzero(course.is_gone)
+        sessions = np.concatenate([gone, changed])
+        windows = np.concatenate([gone, course.version[changed]])  # the versions that have them
+        columns = dict(zip(self._keys, take(keys, course.group[sessions]).columns, strict=True))
+        columns |= {"_ws": pa.array(course.start[windows]), "_we": pa.array(course.end[windows])}
+        columns |= values.states_of(sessions)  # what stands in a row that is deleted does not count
+        columns["_deleted"] = pa.array(np.arange(len(sessions)) < len(gone))
         self._store.change(pa.table(columns))
 
     # -------------------------------------------------------------- output
 
-    def _table(self, out: _Output, rows: pa.Table, keys: pa.Table) -> pa.Table:
-        sequence = ints(rows, "_seq")[np.array(out.row, dtype=np.int64)]
-        of_rows = take(keys, np.array(out.group, dtype=np.int64))
-        return self._rows(sequence, of_rows, out.session, out.weight)
+    def _each(self, course: SessionCourse) -> _Rows:
+        """What each row changed: the sessions that it joined, at -1, and the one that they are now."""
+        made = np.flatnonzero(course.session >= 0)
+        joined_row, joined_version = course.joined_row, course.joined_version
+        if not self._step.emit_old:
+            # A row at the very time of a session that is a single moment changes its result, not its window.
+            grown = course.known + joined_row
+            longer = course.start[grown] < course.end[grown]
+            joined_row, joined_version = joined_row[longer], joined_version[longer]
+        row = np.concatenate([joined_row, made])
+        order = np.argsort(row, kind="stable")
+        return _Rows(
+            row[order],
+            np.concatenate([joined_version, course.known + made])[order],
+            np.repeat(np.array([-1, 1], np.int8), [len(joined_row), len(made)])[order],
+        )
 
-    def _rows(self, sequence: Ints, keys: pa.Table, sessions: Sequence[_Session], weights: Sequence[int]) -> pa.Table:
-        ends = pa.array([s.end for s in sessions], pa.int64())
+    def _net(self, course: SessionCourse, last_row: Ints) -> _Rows:
+        """What the batch changed in all, per key in the order of their last rows: sessions that went, then those that
+        are new or have a new result."""
+        old = np.flatnonzero(course.is_touched if self._step.emit_old else course.is_gone)
+        new = np.flatnonzero(course.is_open & (course.version >= course.known))
+        version = np.concatenate([old, course.version[new]])
+        weight = np.repeat(np.array([-1, 1], np.int8), [len(old), len(new)])
+        row = last_row[course.group[np.concatenate([old, new])]]
+        order = np.lexsort((course.start[version], course.end[version], weight, row))
+        return _Rows(row[order], version[order], weight[order])
+
+    def _output(
+        self,
+        sequence: Ints,
+        keys: pa.Table,
+        starts: Ints,
+        ends: Ints,
+        weights: np.ndarray[Any, np.dtype[np.int8]],
+        results: Mapping[str, pa.Array],
+    ) -> pa.Table:
         columns: dict[str, Any] = {
-            "_seq": pa.array(sequence, pa.int64()),
+            "_seq": pa.array(sequence),
             "_sub": pa.array(number_within(sequence)),
             "_part": keys.column("_part"),
-            "_ts": ends,
-            "_weight": pa.array(weights, pa.int8()),
-            "_null": pa.array(np.zeros(len(sessions), dtype=np.bool_)),
-            "_ws": pa.array([s.start for s in sessions], pa.int64()),
-            "_we": ends,
+            "_ts": pa.array(ends),
+            "_weight": pa.array(weights),
+            "_null": pa.array(np.zeros(len(sequence), dtype=np.bool_)),
+            "_ws": pa.array(starts),
+            "_we": pa.array(ends),
             **{name: keys.column(name) for name in self._keys[1:]},
+            **results,
         }
-        for i, fold in enumerate(self._calls.folds):
-            columns[f"v{i}"] = column_of([fold.result(s.states[i]) for s in sessions], fold.return_type)
         return conform(pa.table(columns), self._output_schema)
 
     def _closed(self, rows: pa.Table, at_rows: Ints, before: Mapping[int, int], after: Mapping[int, int]) -> pa.Table:
@@ -294,6 +244,6 @@ class SessionAggregator(Operator):
         closed, trigger = pa.concat_tables(found), np.concatenate(triggers)
         order = np.lexsort((ints(closed, "_ws"), ints(closed, "_we"), trigger))
         closed = take(closed, order)
-        windows = zip(ints(closed, "_ws").tolist(), ints(closed, "_we").tolist(), self._states(closed), strict=True)
-        sessions = [_Session(start, end, states) for start, end, states in windows]
-        return self._rows(trigger[order], closed, sessions, [1] * len(sessions))
+        weights = np.ones(len(closed), np.int8)
+        results = self._calls.results(closed)
+        return self._output(trigger[order], closed, ints(closed, "_ws"), ints(closed, "_we"), weights, results)

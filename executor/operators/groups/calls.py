@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ....planner.steps.aggregate import AggregateCall
 from ....sql.functions.aggregation.aggregate_distinct import distinct_fold
+from ....sql.functions.aggregation.aggregate_fold import State
 from ....sql.functions.aggregation.aggregate_kernels import GroupEvents
 from ....sql.functions.aggregation.aggregates import AGGREGATES
 from ....sql.types import SqlType
@@ -127,6 +128,20 @@ class Calls:
             after |= dict(zip(names, columns, strict=True))
         return results, after
 
+    def run_merging(
+        self, events: GroupEvents, rows: pa.Table, states: pa.Table, known: Sequence[bool], *, last_only: bool
+    ) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
+        """As `run`, for states that merge: they need to know nothing of other rows."""
+        results: dict[str, pa.Array] = {}
+        after: dict[str, pa.Array] = {}
+        for i, fold in enumerate(self.folds):
+            names = [f"s{i}_{j}" for j in range(len(fold.state_types))]
+            own = _filtered(events, self.passes(rows, i))
+            state = [flat(states, name) for name in names]
+            results[f"v{i}"], columns = fold.run(own, self.arguments(rows, i), state, known, last_only=last_only)
+            after |= dict(zip(names, columns, strict=True))
+        return results, after
+
     def passes(self, rows: pa.Table, call: int) -> Bools | None:
         """Which rows the call's filter takes; None where it has none."""
         if self._calls[call].filter is None:
@@ -157,6 +172,14 @@ class Calls:
             slots = members.forget(keys)
             for call in self._extremes.keys() & set(members.calls):
                 self._extremes[call].forget(slots)
+
+    def states(self, columns: Mapping[str, pa.Array]) -> list[tuple[State, ...]]:
+        """Of each row of state columns the states, one per call."""
+        per_call: list[list[State]] = []
+        for i, fold in enumerate(self.folds):
+            own = [columns[f"s{i}_{j}"] for j in range(len(fold.state_types))]
+            per_call.append(fold.states_of(own, [True] * len(own[0])))
+        return list(zip(*per_call, strict=True))
 
     def results(self, states: pa.Table) -> dict[str, pa.Array]:
         """The results of stored states."""

@@ -1,0 +1,216 @@
+"""Which sessions the rows of a batch join, and which of them they make one: times only, no values.
+
+A row joins the sessions of its key that lie within the gap. If it finds one, that goes on; if it finds none, a session
+begins; if it finds several, a new session takes their place. So every session has one number from its beginning until
+it ends in another one, and its rows are an ordinary group of an aggregation. What a session is after a row is a
+version of it:
+
+| version       | is                                                     |
+| ------------- | ------------------------------------------------------ |
+| 0 to known-1  | a session that was there before the batch              |
+| known + row   | what the row has made: a session that it began or grew |
+
+A session that others became needs their final states first. Its level is one more than the highest of theirs: level 0
+begins with stored or empty states, and each level can be computed once the one below is. Rows in the order of time make
+level 0 only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....sql.compiling.loops import loop
+from ....sql.functions.aggregation.aggregate_kernels import COMPILED_FROM
+from ..columns import Bools, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCourse:
+    """What became of the sessions in a batch of rows, in arrays.
+
+    `known`: how many sessions there were before. Per session, these first: `group` (its key's number), `level`,
+    `version` (its last one), `into` (the session that it ended in, or -1). Per version: `start` and `end`, the first
+    and the last rowtime in it. Per row: `session`, or -1 where it came too late. Per joining, in the order of rows and
+    then of the sessions' ends: `joined_row`, `joined` (the session) and `joined_version` (what it was before the row).
+    """
+
+    known: int
+    group: Ints
+    level: Ints
+    version: Ints
+    into: Ints
+    start: Ints
+    end: Ints
+    session: Ints
+    joined_row: Ints
+    joined: Ints
+    joined_version: Ints
+    late_rows: int
+
+    @property
+    def is_open(self) -> Bools:
+        """Per session, whether it did not end in another one."""
+        return self.into < 0
+
+    @property
+    def is_touched(self) -> Bools:
+        """Per session that was there before, whether a row joined it."""
+        before = slice(self.known)
+        return ~self.is_open[before] | (self.version[before] >= self.known)
+
+    @property
+    def is_gone(self) -> Bools:
+        """Per session that was there before, whether its window is no more: it ended in another one, or grew."""
+        before, now = slice(self.known), self.version[: self.known]
+        same = (self.start[now] == self.start[before]) & (self.end[now] == self.end[before])
+        return ~self.is_open[before] | ~same
+
+    def parents(self) -> dict[int, list[int]]:
+        """Of each session that others became these, the earliest first."""
+        found: dict[int, list[int]] = {}
+        last = (self.into[self.joined] >= 0) & (self.session[self.joined_row] == self.into[self.joined])
+        for session in self.joined[last].tolist():
+            found.setdefault(int(self.into[session]), []).append(session)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSessions:
+    """Sessions that are there already, ordered by group, end, start: each one's group, first and last rowtime."""
+
+    group: Ints
+    start: Ints
+    end: Ints
+
+
+def course_of(
+    groups: Ints, times: Ints, stream_times: Ints, sessions: OpenSessions, *, gap_ms: int, until_closed_ms: int
+) -> SessionCourse:
+    """In: of each row the number of its key, its time and the stream time at it. A session takes no more rows once
+    stream time has passed its end by more than `until_closed_ms`, and a row that could only begin or grow such a
+    session is late."""
+    known, rows = len(sessions.group), len(groups)
+    room = known + rows  # each row makes one version, which is joined once at most
+    group, start, end = (_with_room(column, room) for column in (sessions.group, sessions.start, sessions.end))
+    version, level = np.arange(room, dtype=np.int64), np.zeros(room, dtype=np.int64)
+    into, previous, following = (np.full(room, -1, dtype=np.int64) for _ in range(3))
+    last = np.full(int(max(groups.max(initial=-1), sessions.group.max(initial=-1))) + 1, -1, dtype=np.int64)
+    _chain(sessions.group, previous, following, last)
+    version_start, version_end = start.copy(), end.copy()
+    session = np.full(rows, -1, dtype=np.int64)
+    joined_row, joined, joined_version = (np.empty(room, dtype=np.int64) for _ in range(3))
+    follow = _follow if rows >= COMPILED_FROM else _follow.py_func
+    count, joinings, late = follow(
+        groups, times, stream_times, gap_ms, until_closed_ms, known,
+        group, start, end, version, level, into, previous, following, last,
+        version_start, version_end, session, joined_row, joined, joined_version,
+    )  # fmt: skip
+    return SessionCourse(
+        known, group[:count], level[:count], version[:count], into[:count], version_start, version_end, session,
+        joined_row[:joinings], joined[:joinings], joined_version[:joinings], late,
+    )  # fmt: skip
+
+
+def by_level(course: SessionCourse) -> Sequence[tuple[Ints, Ints]]:
+    """Per level, of which there is one at least, its sessions and their rows, both in order."""
+    levels = int(course.level.max(initial=0)) + 1
+    rows = np.flatnonzero(course.session >= 0)
+    if levels == 1:
+        return [(np.arange(len(course.level), dtype=np.int64), rows)]
+    of_row = course.level[course.session[rows]]
+    bounds = np.arange(levels + 1)
+    sessions, rows = np.argsort(course.level, kind="stable"), rows[np.argsort(of_row, kind="stable")]
+    of_sessions = np.searchsorted(course.level[sessions], bounds)
+    of_rows = np.searchsorted(course.level[course.session[rows]], bounds)
+    return [(sessions[of_sessions[i] : of_sessions[i + 1]], rows[of_rows[i] : of_rows[i + 1]]) for i in range(levels)]
+
+
+def _with_room(values: Ints, room: int) -> Ints:
+    longer = np.zeros(room, dtype=np.int64)
+    longer[: len(values)] = values
+    return longer
+
+
+def _chain(groups: Ints, previous: Ints, following: Ints, last: Ints) -> None:
+    """The sessions of a key form a chain in their order; `last` has its end."""
+    numbers = np.arange(len(groups), dtype=np.int64)
+    same = groups[1:] == groups[:-1]
+    previous[1 : len(groups)][same] = numbers[:-1][same]
+    following[: len(groups) - 1][same] = numbers[1:][same]
+    last[groups] = numbers
+
+
+@loop
+def _follow(
+    groups, times, stream_times, gap, until_closed, known,  # type: ignore[no-untyped-def]
+    group, start, end, version, level, into, previous, following, last,  # type: ignore[no-untyped-def]
+    version_start, version_end, session, joined_row, joined, joined_version,  # type: ignore[no-untyped-def]
+):  # fmt: skip
+    # A chain is walked from its end: rows mostly come in the order of time, and then its last session is all that they
+    # need. Sessions that are still open lie further apart than the gap; closed ones may stand between them.
+    count = known
+    joinings = 0
+    late = 0
+    for row in range(len(groups)):
+        key = groups[row]
+        time = times[row]
+        first = time
+        latest = time
+        earliest_end = max(time - gap, stream_times[row] - until_closed)
+        begin = joinings
+        at = last[key]
+        while at >= 0 and end[at] >= earliest_end:
+            if start[at] <= time + gap:
+                joined[joinings] = at
+                joinings += 1
+                first = min(first, start[at])
+                latest = max(latest, end[at])
+            at = previous[at]
+        if latest + until_closed < stream_times[row]:
+            late += 1
+            joinings = begin
+            continue
+        for i in range((joinings - begin) // 2):
+            swapped = joined[begin + i]
+            joined[begin + i] = joined[joinings - 1 - i]
+            joined[joinings - 1 - i] = swapped
+        own = joined[begin] if joinings - begin == 1 else count
+        if own == count:
+            count += 1
+            group[own] = key
+        for i in range(begin, joinings):
+            at = joined[i]
+            joined_row[i] = row
+            joined_version[i] = version[at]
+            if at != own:
+                into[at] = own
+                level[own] = max(level[own], level[at] + 1)
+            if following[at] >= 0:
+                previous[following[at]] = previous[at]
+            else:
+                last[key] = previous[at]
+            if previous[at] >= 0:
+                following[previous[at]] = following[at]
+        start[own] = first
+        end[own] = latest
+        version[own] = known + row
+        version_start[known + row] = first
+        version_end[known + row] = latest
+        session[row] = own
+        after = -1
+        at = last[key]
+        while at >= 0 and (end[at] > latest or (end[at] == latest and start[at] > first)):
+            after = at
+            at = previous[at]
+        previous[own] = at
+        following[own] = after
+        if at >= 0:
+            following[at] = own
+        if after >= 0:
+            previous[after] = own
+        else:
+            last[key] = own
+    return count, joinings, late
