@@ -131,7 +131,9 @@ class SessionAggregator(Operator):
         groups, first = group(rows, self._keys)
         keys, times = take(rows.select(self._keys), first), ints(rows, "_ts")
         sessions, stored = self._open(keys, groups, times)
-        course = course_of(groups, times, at_rows, sessions, gap_ms=self._gap, until_closed_ms=self._until_closed)
+        course = course_of(
+            len(keys), groups, times, at_rows, sessions, gap_ms=self._gap, until_closed_ms=self._until_closed
+        )
         self.late_rows += course.late_rows
         values = values_of_sessions(self._calls, course, rows, stored, last_only=not self._emit_every)
         self._save(keys, course, values)

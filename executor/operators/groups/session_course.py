@@ -71,8 +71,7 @@ class SessionCourse:
     def parents(self) -> dict[int, list[int]]:
         """Of each session that others became these, the earliest first."""
         found: dict[int, list[int]] = {}
-        last = (self.into[self.joined] >= 0) & (self.session[self.joined_row] == self.into[self.joined])
-        for session in self.joined[last].tolist():
+        for session in self.joined[self.session[self.joined_row] != self.joined].tolist():
             found.setdefault(int(self.into[session]), []).append(session)
         return found
 
@@ -87,17 +86,24 @@ class OpenSessions:
 
 
 def course_of(
-    groups: Ints, times: Ints, stream_times: Ints, sessions: OpenSessions, *, gap_ms: int, until_closed_ms: int
+    keys: int,
+    groups: Ints,
+    times: Ints,
+    stream_times: Ints,
+    sessions: OpenSessions,
+    *,
+    gap_ms: int,
+    until_closed_ms: int,
 ) -> SessionCourse:
-    """In: of each row the number of its key, its time and the stream time at it. A session takes no more rows once
-    stream time has passed its end by more than `until_closed_ms`, and a row that could only begin or grow such a
-    session is late."""
+    """In: of each row the number of its key, below `keys`, its time and the stream time at it. A session takes no more
+    rows once stream time has passed its end by more than `until_closed_ms`, and a row that could only begin or grow
+    such a session is late."""
     known, rows = len(sessions.group), len(groups)
     room = known + rows  # each row makes one version, which is joined once at most
     group, start, end = (_with_room(column, room) for column in (sessions.group, sessions.start, sessions.end))
     version, level = np.arange(room, dtype=np.int64), np.zeros(room, dtype=np.int64)
     into, previous, following = (np.full(room, -1, dtype=np.int64) for _ in range(3))
-    last = np.full(int(max(groups.max(initial=-1), sessions.group.max(initial=-1))) + 1, -1, dtype=np.int64)
+    last = np.full(keys, -1, dtype=np.int64)
     _chain(sessions.group, previous, following, last)
     version_start, version_end = start.copy(), end.copy()
     session = np.full(rows, -1, dtype=np.int64)
@@ -118,14 +124,18 @@ def by_level(course: SessionCourse) -> Sequence[tuple[Ints, Ints]]:
     """Per level, of which there is one at least, its sessions and their rows, both in order."""
     levels = int(course.level.max(initial=0)) + 1
     rows = np.flatnonzero(course.session >= 0)
+    of_session, of_row = course.level, course.level[course.session[rows]]
     if levels == 1:
-        return [(np.arange(len(course.level), dtype=np.int64), rows)]
-    of_row = course.level[course.session[rows]]
-    bounds = np.arange(levels + 1)
-    sessions, rows = np.argsort(course.level, kind="stable"), rows[np.argsort(of_row, kind="stable")]
-    of_sessions = np.searchsorted(course.level[sessions], bounds)
-    of_rows = np.searchsorted(course.level[course.session[rows]], bounds)
-    return [(sessions[of_sessions[i] : of_sessions[i + 1]], rows[of_rows[i] : of_rows[i + 1]]) for i in range(levels)]
+        return [(np.arange(len(of_session), dtype=np.int64), rows)]
+    sessions, order = np.argsort(of_session, kind="stable"), np.argsort(of_row, kind="stable")
+    above = np.arange(1, levels)
+    return list(
+        zip(
+            np.split(sessions, np.searchsorted(of_session[sessions], above)),
+            np.split(rows[order], np.searchsorted(of_row[order], above)),
+            strict=True,
+        )
+    )
 
 
 def _with_room(values: Ints, room: int) -> Ints:
@@ -173,7 +183,7 @@ def _follow(
             late += 1
             joinings = begin
             continue
-        for i in range((joinings - begin) // 2):
+        for i in range((joinings - begin) // 2):  # they were found from the end
             swapped = joined[begin + i]
             joined[begin + i] = joined[joinings - 1 - i]
             joined[joinings - 1 - i] = swapped

@@ -56,6 +56,12 @@ def test_a_row_between_two_sessions_makes_them_one() -> None:
     ]
 
 
+def test_a_session_that_begins_and_grows_before_an_earlier_batchs_one_leaves_that_in_its_place() -> None:
+    rows = [row("0", 1, 100), row("0", 2, 50), row("0", 3, 55), row("0", 4, 105)]
+    assert every_split(rows, gap=10)[-2:] == [("0", 100, 100, 1, -1), ("0", 100, 105, 4, 1)]
+    assert sessions(rows, [1], gap=10)[-2:] == [("0", 100, 100, 1, -1), ("0", 100, 105, 4, 1)]
+
+
 def test_rows_of_the_same_moment_renew_their_session_without_taking_it_back() -> None:
     rows = [row("0", 1, 5), row("0", 2, 5)]
     assert every_split(rows) == [("0", 5, 5, 1, 1), ("0", 5, 5, 2, 1)]
