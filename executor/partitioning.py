@@ -14,7 +14,7 @@ from ..logcore.murmur2 import partitions_of
 from ..planner.specs import FormatSpec, KeyWindow
 from ..planner.steps.repartition import Rekey
 from .columnar import ARROW
-from .formats.codec import Encoder
+from .formats.codec import Encoder, encode_writable
 from .formats.registry import encoder
 from .formats.windows import suffix_bytes
 from .operators.columns import flat
@@ -39,7 +39,8 @@ class RekeyPartitioner:
         self._encoders: dict[str, Encoder] = {}
 
     def __call__(self, step: Rekey, rows: pa.Table) -> Partitions:
-        """Rows whose key is NULL go to partition 0; rows of a step without key columns stay spread as they are."""
+        """Rows whose key is NULL, or cannot be written in the key's format, go to partition 0; rows of a step without
+        key columns stay spread as they are."""
         if step.partition_count == 1:
             return np.zeros(rows.num_rows, np.int32)
         if not step.schema.key:
@@ -51,7 +52,8 @@ class RekeyPartitioner:
         numbered = _distinct(columns)
         if numbered is not None:
             columns = [column.take(pa.array(numbered.first)) for column in columns]
-        found = np.maximum(partitions_of(known.encode(columns), step.partition_count), 0)
+        keys, _ = encode_writable(known, columns)
+        found = np.maximum(partitions_of(keys, step.partition_count), 0)
         return found if numbered is None else found[numbered.group]
 
 

@@ -20,7 +20,9 @@ TOPIC = "default_ksql_processing_log"
 
 _PIECE = 1_000  # errors
 
-_DESERIALIZATION, _COMPUTATION = 0, 1  # the message types of ksqlDB's schema
+_DESERIALIZATION, _COMPUTATION, _SERIALIZATION = 0, 1, 3  # the message types of ksqlDB's schema
+
+_LOGGERS = {"decode": "deserializer", "encode": "serializer"}
 
 
 def create_topic(log: LogClient) -> None:
@@ -50,12 +52,12 @@ def records_of(query_id: str, errors: Sequence[RecordError], now_ms: int) -> Row
 
 
 def _entry(query_id: str, error: RecordError, now_ms: int) -> dict[str, object]:
-    kind = "deserializer" if error.kind == "decode" else "processor"
+    message = {"decode": _decode_message, "encode": _encode_message}.get(error.kind, _compute_message)
     return {
-        "logger": f"processing.{query_id}.{kind}",
+        "logger": f"processing.{query_id}.{_LOGGERS.get(error.kind, 'processor')}",
         "level": "ERROR",
         "time": now_ms,
-        "message": _decode_message(error) if error.kind == "decode" else _compute_message(error),
+        "message": message(error),
     }
 
 
@@ -67,6 +69,21 @@ def _decode_message(error: RecordError) -> dict[str, object]:
             "target": "key" if error.in_key else "value",
             "errorMessage": error.message,
             "recordB64": None if raw is None else base64.b64encode(raw).decode(),
+            "cause": [],
+            "topic": error.topic,
+            "partition": error.partition,
+            "offset": error.offset,
+        },
+    }
+
+
+def _encode_message(error: RecordError) -> dict[str, object]:
+    return {
+        "type": _SERIALIZATION,
+        "serializationError": {
+            "target": "key" if error.in_key else "value",
+            "errorMessage": error.message,
+            "record": None if error.value is None else error.value.decode(errors="replace"),
             "cause": [],
             "topic": error.topic,
             "partition": error.partition,

@@ -13,18 +13,18 @@ from ..sql.functions.failures import CallFailure
 class RecordError:
     """`key` and `value` are the record's bytes, where they are still at hand.
 
-    `kind`: the record could not be decoded; an expression or an encoder failed on it; or only a user's function did,
-    whose result is NULL then, and the record is not left out.
+    `kind`: the record could not be decoded; an expression failed on it; a row that it gave could not be encoded; or
+    only a user's function failed, whose result is NULL then, and the record is not left out.
     """
 
-    kind: Literal["decode", "compute", "function"]
+    kind: Literal["decode", "compute", "encode", "function"]
     message: str
     topic: str
     partition: int
     offset: int
     key: bytes | None = None
     value: bytes | None = None
-    in_key: bool = False  # the key is what could not be decoded
+    in_key: bool = False  # the key is what could not be decoded or encoded
 
 
 def of_functions(failures: Iterable[CallFailure]) -> list[RecordError]:

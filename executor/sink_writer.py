@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from ..logcore.client import ColumnarRecords, RowRecords
 from ..planner.steps.sink import Sink
 from .batch import ChangeBatch
 from .columnar import ARROW, columnar_batch
-from .formats.codec import Encoder
+from .formats.codec import Encoder, RowError, encode_writable
 from .formats.registry import encoder
 from .operators.statement import readable
 from .partitioning import Partitions, byte_format, sink_partitions, split_by_partition
@@ -26,6 +27,14 @@ from .updates import settle
 from .work_pool import slices, work_pool
 
 PART_ROWS = 2_000  # of a partition, on average: fewer are not encoded by themselves
+
+
+@dataclass(frozen=True, slots=True)
+class _Unwritten:
+    """A row that could not be encoded, and the input record that it comes from (its `_seq`)."""
+
+    sequence: int
+    error: RecordError
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,11 @@ class SinkWriter:
         if self._value_encoder is None and self._sink.partition_count == 1:  # then nobody needs keys as bytes
             records = self._columnar(rows, self._null_rows(rows), [(0, None)])
             return Output(records, rows.num_rows, _cause_count(rows, failed), errors)
-        keys = self._keys(rows)
+        keys, refused = self._keys(rows)
+        unwritten: list[_Unwritten] = []
+        if refused:
+            unwritten = _unwritten(rows, "k", refused)
+            rows, keys = _without(rows, refused), _without(keys, refused)
         if self._must_have_keys and keys.null_count:
             rows, keys, unnamed = _without_null_keys(rows, keys)
             failed = np.union1d(failed, unnamed)
@@ -89,9 +102,28 @@ class SinkWriter:
         parts = split_by_partition(self._partitions(rows, keys))
         if self._value_encoder is None:
             records = self._columnar(rows, null_rows, parts)
-        else:
-            records = self._rows(rows, keys, null_rows, batch.headers, parts)
-        return Output(records, rows.num_rows, _cause_count(rows, failed), errors)
+            return self._output(records, rows, failed, errors, unwritten, batch)
+        records, more = self._rows(rows, keys, null_rows, batch.headers, parts)
+        return self._output(records, rows, failed, errors, [*unwritten, *more], batch)
+
+    @staticmethod
+    def _output(
+        records: Sequence[tuple[int, RowRecords | ColumnarRecords]],
+        rows: pa.Table,
+        failed: npt.NDArray[np.int64],
+        errors: list[RecordError],
+        unwritten: Sequence[_Unwritten],
+        batch: ReadBatch,
+    ) -> Output:
+        """In: `unwritten`: of an input record that several rows of cannot be written, the first says why."""
+        count = sum(_count(item) for _, item in records)
+        causes: dict[int, RecordError] = {}
+        for row in unwritten:
+            causes.setdefault(row.sequence, row.error)
+        for sequence in causes.keys() - set(failed.tolist()):
+            topic, partition, offset = batch.origin(sequence)
+            errors.append(replace(causes[sequence], topic=topic, partition=partition, offset=offset))
+        return Output(records, count, _cause_count(rows, np.union1d(failed, np.array(list(causes), np.int64))), errors)
 
     def _partitions(self, rows: pa.Table, keys: pa.Array) -> Partitions:
         tasks = _array(rows, "_part")
@@ -112,7 +144,7 @@ class SinkWriter:
     def _must_have_keys(self) -> bool:
         return self._sink.kind == "TABLE" and len(self._sink.schema.key) > 0
 
-    def _keys(self, rows: pa.Table) -> pa.Array:
+    def _keys(self, rows: pa.Table) -> tuple[pa.Array, Sequence[RowError]]:
         starts, ends = self._window(rows)
         return _encoded(
             self._key_encoder,
@@ -151,31 +183,36 @@ class SinkWriter:
         null_rows: pa.BooleanArray,
         headers: RecordHeaders | None,
         parts: Sequence[tuple[int, pa.Array | None]],
-    ) -> list[tuple[int, RowRecords]]:
+    ) -> tuple[list[tuple[int, RowRecords]], Sequence[_Unwritten]]:
         """Of a large batch each partition's rows are encoded by themselves, side by side. Else all are encoded and then
         divided: an encoder has its price, however few the rows are."""
         names = [f"v{index}" for index, _ in self._encoded]
-        columns = {"timestamp": _array(rows, "_ts"), "key": keys, "_null": null_rows}
+        columns = {"timestamp": _array(rows, "_ts"), "key": keys, "_null": null_rows, "_seq": rows["_seq"]}
         if headers is not None:
             columns["headers"] = headers.of(_array(rows, "_seq"))
         table = pa.table({**columns, **{name: rows[name] for name in names}})
         if rows.num_rows < PART_ROWS * len(parts):
-            whole = self._with_bytes(table)
-            return [(partition, RowRecords(_chosen(whole, chosen))) for partition, chosen in parts]
+            encoded, refused = self._values(table)
+            unwritten = _unwritten(table, "v", refused)
+            whole = _with_bytes(table, encoded)
+            if refused:
+                parts = [(partition, _still_there(chosen, refused, table.num_rows)) for partition, chosen in parts]
+            records = [(partition, RowRecords(_chosen(whole, chosen))) for partition, chosen in parts]
+            return _that_are_some(records), unwritten
         calls = [partial(self._part, table, chosen) for _, chosen in parts]
-        encoded = work_pool().side_by_side(calls)
-        return [(partition, RowRecords(part)) for (partition, _), part in zip(parts, encoded, strict=True)]
+        found = work_pool().side_by_side(calls)
+        records = [(partition, RowRecords(part)) for (partition, _), (part, _) in zip(parts, found, strict=True)]
+        return _that_are_some(records), [row for _, rows in found for row in rows]
 
-    def _part(self, table: pa.Table, chosen: pa.Array | None) -> pa.Table:
-        return self._with_bytes(_chosen(table, chosen))
+    def _part(self, table: pa.Table, chosen: pa.Array | None) -> tuple[pa.Table, Sequence[_Unwritten]]:
+        table = _chosen(table, chosen)
+        encoded, refused = self._values(table)
+        return _without(_with_bytes(table, encoded), refused), _unwritten(table, "v", refused)
 
-    def _with_bytes(self, table: pa.Table) -> pa.Table:
-        """Records. In: their keys and times, and the columns of their values."""
+    def _values(self, table: pa.Table) -> tuple[pa.Array, Sequence[RowError]]:
         assert self._value_encoder is not None
         values = [_array(table, f"v{index}") for index, _ in self._encoded]
-        encoded = _encoded(self._value_encoder, values, _array(table, "_null"))
-        table = table.select([name for name in ("timestamp", "key", "headers") if name in table.column_names])
-        return table.add_column(2, "value", encoded)
+        return _encoded(self._value_encoder, values, _array(table, "_null"))
 
     def _columnar(
         self, rows: pa.Table, null_rows: pa.BooleanArray, parts: Sequence[tuple[int, pa.Array | None]]
@@ -203,25 +240,80 @@ def _chosen(table: pa.Table, rows: pa.Array | None) -> pa.Table:
     return table if rows is None else table.take(rows)
 
 
+def _with_bytes(table: pa.Table, values: pa.Array) -> pa.Table:
+    """Records. In: their keys and times, and the bytes of their values."""
+    table = table.select([name for name in ("timestamp", "key", "headers") if name in table.column_names])
+    return table.add_column(2, "value", values)
+
+
+def _count(records: RowRecords | ColumnarRecords) -> int:
+    return records.table.num_rows if isinstance(records, RowRecords) else records.batch.num_rows
+
+
+def _that_are_some(records: list[tuple[int, RowRecords]]) -> list[tuple[int, RowRecords]]:
+    """Without those of no rows."""
+    return [part for part in records if _count(part[1])]
+
+
+def _unwritten(rows: pa.Table, prefix: str, refused: Sequence[RowError]) -> list[_Unwritten]:
+    """In: the rows with their columns `k0`… or `v0`…, and which of them cannot be written. A row that is taken back has
+    never been written: nothing is missing."""
+    if not refused:
+        return []
+    table = rows.take(pa.array([error.row for error in refused]))
+    values = table.select([name for name in table.column_names if name[0] == prefix]).to_pylist()
+    appears = [1] * len(refused) if "_weight" not in table.column_names else table["_weight"].to_pylist()
+    return [
+        _Unwritten(
+            sequence,
+            RecordError("encode", error.message, "", -1, -1, value=repr(value).encode(), in_key=prefix == "k"),
+        )
+        for error, sequence, value, weight in zip(refused, table["_seq"].to_pylist(), values, appears, strict=True)
+        if weight > 0
+    ]
+
+
+_Rows = TypeVar("_Rows", pa.Table, pa.Array)
+
+
+def _without(rows: _Rows, refused: Sequence[RowError]) -> _Rows:
+    return rows.filter(_writable(len(rows), refused)) if refused else rows
+
+
+def _writable(count: int, refused: Sequence[RowError]) -> pa.BooleanArray:
+    flags = np.ones(count, np.bool_)
+    flags[[error.row for error in refused]] = False
+    return pa.array(flags)
+
+
+def _still_there(chosen: pa.Array | None, refused: Sequence[RowError], count: int) -> pa.Array:
+    """The numbers of a partition's rows without those that cannot be written. In: None stands for all `count`."""
+    rows = np.arange(count) if chosen is None else chosen.to_numpy()
+    return pa.array(rows[~np.isin(rows, [error.row for error in refused])])
+
+
 def _encoded(
     encoder: Encoder,
     columns: Sequence[pa.Array],
     null_rows: pa.BooleanArray | None,
     window_start: pa.Array | None = None,
     window_end: pa.Array | None = None,
-) -> pa.Array:
-    """What the encoder makes of them; the rows of a large batch are divided, and encoded side by side."""
+) -> tuple[pa.Array, Sequence[RowError]]:
+    """What the encoder makes of them, and which rows it cannot write: these are null. The rows of a large batch are
+    divided, and encoded side by side."""
     given = [*columns, null_rows, window_start, window_end]
     rows = next((len(array) for array in given if array is not None), 0)
 
-    def part(begin: int, end: int) -> pa.Array:
+    def part(begin: int, end: int) -> tuple[pa.Array, Sequence[RowError]]:
         *values, nulls, starts, ends = (None if each is None else each.slice(begin, end - begin) for each in given)
-        return encoder.encode(values, null_rows=nulls, window_start=starts, window_end=ends)
+        encoded, refused = encode_writable(encoder, values, nulls, starts, ends)
+        return encoded, [RowError(begin + error.row, error.message) for error in refused]
 
     parts = slices(rows)
     if len(parts) < 2:
-        return encoder.encode(columns, null_rows=null_rows, window_start=window_start, window_end=window_end)
-    return pa.concat_arrays(work_pool().side_by_side([partial(part, *bounds) for bounds in parts]))
+        return encode_writable(encoder, columns, null_rows, window_start, window_end)
+    found = work_pool().side_by_side([partial(part, *bounds) for bounds in parts])
+    return pa.concat_arrays([encoded for encoded, _ in found]), [error for _, refused in found for error in refused]
 
 
 class _Timestamps:

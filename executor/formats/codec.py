@@ -10,12 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ..errors import QueryFailed
+
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """Row `row` of a batch could not be decoded; the message says what was wanted, what came, and where."""
+    """Row `row` of a batch could not be decoded or encoded; the message says what was wanted, what came, and where."""
 
     row: int
     message: str
@@ -34,6 +36,16 @@ class Decoded:
     errors: list[RowError] = field(default_factory=list[RowError])
     window_start: pa.Array | None = None
     window_end: pa.Array | None = None
+
+
+class UnwritableRows(QueryFailed):
+    """Rows that their format or its schema cannot hold. `errors`: all of them, in order, at least one."""
+
+    code = "UNWRITABLE_ROWS"
+
+    def __init__(self, errors: Sequence[RowError]) -> None:
+        super().__init__(f"Exception caught in process: Unable to serialize record: {errors[0].message}")
+        self.errors = errors
 
 
 class Decoder(Protocol):
@@ -55,8 +67,33 @@ class Encoder(Protocol):
         window_start: pa.Array | None = None,
         window_end: pa.Array | None = None,
     ) -> pa.BinaryArray:
-        """One byte string per row; null for `null_rows`. Without those, a key is null when all its columns are."""
+        """One byte string per row; null for `null_rows`. Without those, a key is null when all its columns are.
+        Raises `UnwritableRows`."""
         ...
+
+
+def encode_writable(
+    encoder: Encoder,
+    columns: Sequence[pa.Array],
+    null_rows: pa.BooleanArray | None = None,
+    window_start: pa.Array | None = None,
+    window_end: pa.Array | None = None,
+) -> tuple[pa.BinaryArray, Sequence[RowError]]:
+    """One byte string per row, and which rows cannot be written: they are null."""
+    try:
+        encoded = encoder.encode(columns, null_rows=null_rows, window_start=window_start, window_end=window_end)
+        return encoded, ()
+    except UnwritableRows as refused:
+        errors = refused.errors
+    given = [*columns, null_rows, window_start, window_end]
+    count = next(len(array) for array in given if array is not None)
+    writable = np.ones(count, np.bool_)
+    writable[[error.row for error in errors]] = False
+    keep = pa.array(writable)
+    *values, nulls, starts, ends = (None if array is None else array.filter(keep) for array in given)
+    encoded = encoder.encode(values, null_rows=nulls, window_start=starts, window_end=ends)
+    places = pa.array(np.cumsum(writable) - 1, mask=~writable)
+    return encoded.take(places), errors
 
 
 def one_array(data: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:

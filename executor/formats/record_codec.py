@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from ...planner.formats import FORMATS
 from ...planner.schema import Column
 from ...sql.types import SqlType
-from ..errors import QueryFailed
-from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, one_array
+from .codec import Decoded, Decoder, Encoder, RowError, UnwritableRows, boolean_array, one_array
 from .coding import Coding, RecordPart
 from .reading import Convert, FieldReader, Mismatch, convert_fields
 from .typed_values import converter, plain_columns
@@ -165,19 +164,24 @@ class RecordEncoder:
         window_start: pa.Array | None = None,
         window_end: pa.Array | None = None,
     ) -> pa.BinaryArray:
-        """Raises `QueryFailed` where a value does not fit the schema."""
+        """Raises `UnwritableRows` where values do not fit the schema."""
         plain = plain_columns(self._columns, [columns[number] for number in self._numbers], self._writes)
         count = len(columns[0]) if columns else 0 if null_rows is None else len(null_rows)
         absent = [False] * count if null_rows is None else null_rows.to_pylist()
         cells = zip(*plain, strict=True) if plain else [()] * count
         nothing = self._null_is_nothing(null_rows is not None)
-        try:
-            rows = [
-                None if missing or (nothing and all(cell is None for cell in row)) else self._record(row)
-                for row, missing in zip(cells, absent, strict=True)
-            ]
-        except Unwritable as error:
-            raise QueryFailed(f"Exception caught in process: Unable to serialize record: {error}") from None
+        rows: list[bytes | None] = []
+        errors: list[RowError] = []
+        for number, (row, missing) in enumerate(zip(cells, absent, strict=True)):
+            data: bytes | None = None
+            try:
+                if not (missing or (nothing and all(cell is None for cell in row))):
+                    data = self._record(row)
+            except Unwritable as error:
+                errors.append(RowError(number, str(error)))
+            rows.append(data)
+        if errors:
+            raise UnwritableRows(errors)
         return pa.array(rows, pa.binary())
 
     def _null_is_nothing(self, rows_are_said: bool) -> bool:

@@ -251,6 +251,10 @@ class StepwiseQuery:
 
     def _write(self, computed: Computed) -> None:
         output = self._open_writer().encode(computed.changes, computed.batch)
+        unwritten = next((error for error in output.errors if error.kind == "encode"), None)
+        if unwritten is not None:
+            message = f"Exception caught in process: Unable to serialize record: {unwritten.message}"
+            raise QueryFailed(f"query {self.plan.query_id}: {message}")
         for partition, records in output.records:
             if isinstance(records, RowRecords):
                 self._append(pa.table(records.table))

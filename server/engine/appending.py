@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from millstream.errors import InvalidStatement, did_you_mean
 
 from ...executor.columnar import ARROW, columnar_batch
-from ...executor.formats import encoder
+from ...executor.formats import Encoder, encoder
+from ...executor.formats.codec import UnwritableRows
 from ...executor.partitioning import byte_format, sink_partitions, split_by_partition
 from ...logcore.client import ColumnarRecords, LogClient, RowRecords
 from ...logcore.topic_rules import TRANSACTIONS_TOPIC
@@ -47,8 +48,8 @@ class Appender:
         """Writes the rows so that they appear together, each in the partition of its key.
 
         In: an array for each key and value column of `source`, in the column's Arrow type; `rowtimes` in ms. Rows
-        without a key go to partition 0. Raises `InvalidStatement` for a table's row without one, and for a
-        time that the topic does not take, before any is written.
+        without a key go to partition 0. Raises `InvalidStatement` for a table's row without one, for a
+        time that the topic does not take, and for a row that the format cannot hold, before any is written.
         """
         self._check_times(source.topic, rowtimes)
         self._write(source, _records(source, columns, rowtimes))
@@ -157,8 +158,8 @@ def _records(
     held = tuple(column for column in source.schema.value if column.role == "VALUE")
     keys = [columns[column] for column in source.schema.key]
     values = [columns[column] for column in held]
-    key_encoder = encoder(byte_format(source.key_format), source.schema.key)
-    key_bytes = key_encoder.encode(keys, null_rows=None if keys else _all(True, count))  # a NULL key is no key here
+    no_keys = None if keys else _all(True, count)  # a NULL key is no key here
+    key_bytes = _encoded(source, encoder(byte_format(source.key_format), source.schema.key), keys, no_keys, "key")
     if source.kind == "TABLE" and key_bytes.null_count:
         raise InvalidStatement(
             f"Failed to insert values into '{source.name}'. Value for primary key column(s) "
@@ -169,9 +170,22 @@ def _records(
         meta = {"_ts": rowtimes, "_null": _all(gone, count)}
         batch = columnar_batch((*source.schema.key, *held), [*keys, *values], meta)
         return [(partition, _columnar(batch if rows is None else batch.take(rows))) for partition, rows in parts]
-    value_bytes = encoder(source.value_format, held).encode(values, null_rows=_all(gone or not values, count))
+    value_bytes = _encoded(source, encoder(source.value_format, held), values, _all(gone or not values, count), "value")
     table = pa.table({"timestamp": rowtimes, "key": key_bytes, "value": value_bytes})
     return [(partition, RowRecords(table if rows is None else table.take(rows))) for partition, rows in parts]
+
+
+def _encoded(
+    source: SourceInfo, part: Encoder, columns: list[pa.Array], null_rows: pa.BooleanArray | None, what: str
+) -> pa.BinaryArray:
+    """The keys or the values as bytes. Raises `InvalidStatement`."""
+    try:
+        return part.encode(columns, null_rows=null_rows)
+    except UnwritableRows as refused:
+        first = refused.errors[0]
+        where = f" of row {first.row + 1}" if len(columns[0]) > 1 else ""
+        reason = f"Could not serialize the {what}{where}: {first.message}"
+        raise InvalidStatement(f"Failed to insert values into '{source.name}'. {reason}") from None
 
 
 def _columnar(batch: pa.RecordBatch) -> ColumnarRecords:

@@ -6,15 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 from hand_plans import ARROW, COUNTS, INPUT, count_plan, sink_of, stream_source
 
+from millstream.executor import sink_writer
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.sink_writer import Output, SinkWriter
 from millstream.executor.sources.source_reader import ReadBatch, RecordHeaders
 from millstream.logcore.client import ColumnarRecords
+from millstream.planner.schema import Column, Schema
 from millstream.planner.specs import SqlExpression
 from millstream.planner.steps.sink import Sink
-from millstream.sql.types import BIGINT
+from millstream.sql.types import BIGINT, INTEGER, Array
+
+from .formats.record_formats import spec_of
 
 NO_INPUT = ReadBatch({}, {})
 
@@ -130,3 +135,31 @@ def test_columnar_output_keeps_columns_and_times() -> None:
 def test_no_rows_give_no_records() -> None:
     empty = changes({"k0": "a", "v0": 1, "v1": "x"}).rows.slice(0, 0)
     assert SinkWriter(stream_sink()).encode(ChangeBatch(empty), NO_INPUT) == Output()
+
+
+def protobuf_sink(partitions: int) -> Sink:
+    columns = (Column("V", BIGINT), Column("W", Array(INTEGER)))
+    sink = sink_of(stream_source(), "out", Schema((INPUT.key[0], *columns)), partitions)
+    return replace(sink, value_format=spec_of("PROTOBUF", columns))
+
+
+@pytest.mark.parametrize("part_rows", [1, 10_000])
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_rows_that_cannot_be_encoded_are_errors_of_their_records(
+    monkeypatch: pytest.MonkeyPatch, part_rows: int, partitions: int
+) -> None:
+    """Whether partitions are encoded together or side by side."""
+    monkeypatch.setattr(sink_writer, "PART_ROWS", part_rows)
+    bad = (0, 5, 8, 9)
+    rows = [{"k0": f"key-{i}", "v0": i, "v1": [i, None] if i in bad else [i], "_seq": i // 2} for i in range(10)]
+    output = SinkWriter(protobuf_sink(partitions)).encode(changes(*rows), NO_INPUT)
+    assert sorted(key for _, key, _, _ in written(output)) == [f"key-{i}".encode() for i in (1, 2, 3, 4, 6, 7)]
+    assert (output.record_count, output.cause_count) == (6, 2)  # of the records 1 and 3 all rows are written
+    assert [error.kind for error in output.errors] == ["encode"] * 3  # one for each record
+    assert all(records.table.num_rows for _, records in output.records)  # type: ignore[union-attr]
+
+
+def test_where_no_row_can_be_encoded_nothing_is_written() -> None:
+    rows = [{"k0": "a", "v0": 1, "v1": [None]}, {"k0": "b", "v0": 1, "v1": [1, None]}]
+    output = SinkWriter(protobuf_sink(4)).encode(changes(*rows), NO_INPUT)
+    assert (output.records, output.record_count, output.cause_count, len(output.errors)) == ([], 0, 0, 2)
