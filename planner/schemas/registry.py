@@ -97,11 +97,13 @@ def _nothing() -> Mapping[Any, Any]:
 @dataclass(frozen=True, slots=True)
 class Registry:
     """`versions` by subject and number; deleted ones stay, because records name their ids. `levels` and `modes` by
-    subject."""
+    subject. `highest_id`: of all schemas that there ever were: records may name those that were deleted for good, so no
+    id is given to another schema."""
 
     versions: Mapping[tuple[str, int], Version] = field(default_factory=_nothing)
     levels: Mapping[str, str] = field(default_factory=_nothing)
     modes: Mapping[str, str] = field(default_factory=_nothing)
+    highest_id: int = 0
 
     def subjects(self, *, deleted: bool = False) -> list[str]:
         return list(dict.fromkeys(v.subject for v in self.versions.values() if deleted or not v.deleted))
@@ -135,10 +137,6 @@ class Registry:
                 f"{f'Subject {subject}' if subject else 'The schema registry'} is in {named} mode",
                 hint="PUT /mode (or /mode/SUBJECT) of the schema registry changes it.",
             )
-
-    @property
-    def next_id(self) -> int:
-        return max((version.id for version in self.versions.values()), default=0) + 1
 
     def find(
         self,
@@ -176,7 +174,7 @@ class Registry:
             raise InvalidSchema(f"version {number} of subject {subject} is another schema")
         if schema_id is None:
             same = (version.id for version in self.versions.values() if version.is_schema(*wanted))
-            chosen = next(same, self.next_id)
+            chosen = next(same, self.highest_id + 1)
         else:
             chosen, taken = schema_id, self.by_id(schema_id)
             if taken is not None and not taken.is_schema(*wanted):
@@ -186,7 +184,12 @@ class Registry:
         return Version(subject, number, chosen, kind, text, references)
 
     def with_version(self, version: Version) -> Registry:
-        return replace(self, versions=MappingProxyType({**self.versions, (version.subject, version.version): version}))
+        versions = MappingProxyType({**self.versions, (version.subject, version.version): version})
+        return replace(self, versions=versions, highest_id=max(self.highest_id, version.id))
+
+    def with_ids_used(self, highest_id: int) -> Registry:
+        """No id up to this one is given to another schema."""
+        return replace(self, highest_id=max(self.highest_id, highest_id))
 
     def with_level(self, subject: str, level: str | None) -> Registry:
         """None: the subject has no level of its own any more."""
@@ -247,6 +250,12 @@ def removal_record(subject: str, number: int) -> Record:
     return _json({"keytype": "SCHEMA", "subject": subject, "version": number, "magic": 1}), None
 
 
+def ids_record(highest_id: int) -> Record:
+    """What compaction leaves of schemas that were removed: up to where ids were given. Other readers of the topic pass
+    over records of this key, whatever they say."""
+    return _json({"keytype": "NOOP", "magic": 0}), _json({"highestId": highest_id})
+
+
 def level_record(subject: str, level: str | None) -> Record:
     key = {"keytype": "CONFIG", "subject": subject or None, "magic": 0}
     return _json(key), None if level is None else _json({"compatibilityLevel": level})
@@ -258,7 +267,7 @@ def mode_record(subject: str, mode: str | None) -> Record:
 
 
 def apply_record(registry: Registry, key: bytes | None, value: bytes | None) -> Registry:
-    """The registry after one record of the topic; records of other kinds (NOOP, …) change nothing."""
+    """The registry after one record of the topic; records of other kinds change nothing."""
     about = json.loads(key) if key else {}
     said = cast("dict[str, Any] | None", json.loads(value) if value else None)
     match about.get("keytype"):
@@ -272,6 +281,8 @@ def apply_record(registry: Registry, key: bytes | None, value: bytes | None) -> 
         case "MODE":
             mode = None if said is None else said.get("mode")
             return registry.with_mode(about.get("subject") or GLOBAL, mode if mode in MODES else None)
+        case "NOOP" if said is not None and isinstance(said.get("highestId"), int):
+            return registry.with_ids_used(said["highestId"])
         case "DELETE_SUBJECT" if said is not None:
             for version in registry.of_subject(about["subject"]):
                 if version.version <= said["version"]:

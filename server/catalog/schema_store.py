@@ -18,6 +18,7 @@ from ...planner.schemas.registry import (
     Record,
     Registry,
     Version,
+    ids_record,
     level_record,
     mode_record,
     removal_record,
@@ -53,8 +54,10 @@ class SchemaStore:
         self._write(version_record(version) for version in versions)
 
     def remove(self, subject: str, numbers: Iterable[int]) -> None:
-        """Removes versions for good."""
-        self._write(removal_record(subject, number) for number in numbers)
+        """Removes versions for good. Their ids are not given again."""
+        removals = [removal_record(subject, number) for number in numbers]
+        if removals:
+            self._write([ids_record(self._topic.registry().highest_id), *removals])
 
     def set_level(self, subject: str, level: str | None) -> None:
         """The compatibility level of a subject, or for all others (the empty one); None takes it back."""

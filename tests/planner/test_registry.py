@@ -16,6 +16,7 @@ from millstream.planner.schemas.registry import (
     SchemaKind,
     Version,
     apply_record,
+    ids_record,
     level_record,
     removal_record,
     version_record,
@@ -101,6 +102,26 @@ def test_the_registry_is_the_fold_of_its_records() -> None:
     assert registry == registered(version, other).with_level("s", "FULL").with_level("", "NONE")
     assert (registry.level("s"), registry.level("e")) == ("FULL", "NONE")
     assert apply_record(registry, *removal_record("e", 1)).latest("e") is None
+
+
+def test_no_id_is_given_twice_though_compaction_leaves_nothing_of_what_was_removed() -> None:
+    """Records of a topic may name a schema that was deleted for good: they must never be read by another one."""
+    records = [
+        version_record(Version("s", 1, 1, "AVRO", '"int"')),
+        version_record(Version("t", 1, 7, "AVRO", '"long"')),
+        ids_record(7),
+        removal_record("t", 1),
+        removal_record("s", 1),
+        (b'{"keytype":"NOOP","magic":0}', None),  # of another registry: says nothing
+        ids_record(3),
+    ]
+    whole, compacted = Registry(), Registry()
+    for record in records:
+        whole = apply_record(whole, *record)
+    for record in [records[2], records[6]]:
+        compacted = apply_record(compacted, *record)
+    assert whole.new_version("u", "AVRO", '"string"').id == compacted.new_version("u", "AVRO", '"string"').id == 8
+    assert compacted.new_version("u", "AVRO", '"string"', schema_id=2).id == 2  # who brings ids along knows why
 
 
 def test_a_deleted_version_is_no_latest_one_but_its_id_stays() -> None:

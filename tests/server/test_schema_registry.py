@@ -11,7 +11,9 @@ from asgi_client import AsgiClient
 
 from millstream.errors import FormatError, InvalidProperty, InvalidStatement, StatementError
 from millstream.executor.errors import QueryFailed
-from millstream.planner.schemas.registry import Registry
+from millstream.executor.sources.schemas_topic import SCHEMAS_TOPIC
+from millstream.logcore.client import FetchedRows
+from millstream.planner.schemas.registry import Registry, apply_record
 from millstream.server.catalog.schema_store import SchemaStore
 from millstream.server.handlers.assertions import AssertionFailed
 from millstream.server.http.schema_registry import schema_registry_app
@@ -301,6 +303,26 @@ def test_subjects_are_deleted_softly_first(client: AsgiClient) -> None:
     assert client.get("/schemas/ids/1").json() == {"schema": '"int"'}
     assert client.delete("/subjects/s").json()["error_code"] == 40404
     assert client.delete("/subjects/s", params={"permanent": "true"}).json() == [1]
+    assert client.get("/schemas/ids/1").json()["error_code"] == 40403
+
+
+def test_the_id_of_a_schema_that_was_deleted_for_good_is_not_given_again(client: AsgiClient, sandbox: Sandbox) -> None:
+    assert client.post("/subjects/s/versions", json=INT).json() == {"id": 1}
+    assert client.post("/subjects/t/versions", json=LONG).json() == {"id": 2}
+    for subject in "ts":
+        client.delete(f"/subjects/{subject}")
+        assert client.delete(f"/subjects/{subject}", params={"permanent": "true"}).json() == [1]
+    log = sandbox.engine.log
+    compacted = dict[bytes, bytes | None]()
+    for run in log.fetch(SCHEMAS_TOPIC, 0, 0).runs:
+        assert isinstance(run, FetchedRows)
+        compacted |= zip(run.table["key"].to_pylist(), run.table["value"].to_pylist(), strict=True)
+    left = Registry()
+    for key, value in compacted.items():
+        left = left if value is None else apply_record(left, key, value)
+    assert left.new_version("u", "AVRO", '"int"').id == 3
+    assert SchemaStore(log).registry.new_version("u", "AVRO", '"int"').id == 3
+    assert client.post("/subjects/u/versions", json=INT).json() == {"id": 3}
     assert client.get("/schemas/ids/1").json()["error_code"] == 40403
 
 
