@@ -22,7 +22,7 @@ from .operators.statement import readable
 from .partitioning import Partitions, byte_format, sink_partitions, split_by_partition
 from .record_error import RecordError
 from .sources.source_reader import ReadBatch, RecordHeaders
-from .state.databases import connection_for
+from .state.databases import ExpressionConnection
 from .updates import settle
 from .work_pool import slices, work_pool
 
@@ -322,15 +322,16 @@ class _Timestamps:
     def __init__(self, sink: Sink) -> None:
         assert sink.timestamp is not None
         self._sink = sink
-        self._connection = connection_for(sink.timestamp)
+        self._connection = ExpressionConnection(sink.timestamp)
         self._sql = f"SELECT CAST(({sink.timestamp.sql}) AS BIGINT) AS t FROM batch"
 
     def apply(self, rows: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:
         """Rows without a usable timestamp are left out; which input records they come from (each once). A deletion and
         a row without value keep theirs."""
-        self._connection.register("batch", readable(rows))
-        computed = self._connection.sql(self._sql).to_arrow_table()["t"].combine_chunks()
-        self._connection.unregister("batch")
+        with self._connection.in_use() as connection:
+            connection.register("batch", readable(rows))
+            computed = connection.sql(self._sql).to_arrow_table()["t"].combine_chunks()
+            connection.unregister("batch")
         keep = pc.or_(_array(rows, "_null"), pc.less(_array(rows, "_weight"), 0))
         times = pc.if_else(keep, _array(rows, "_ts"), pc.coalesce(computed, -1))
         rows = rows.set_column(rows.column_names.index("_ts"), "_ts", times)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -25,7 +26,7 @@ from ..formats.wire import SchemaLookup, no_schemas
 from ..operators.columns import conform, flat
 from ..operators.statement import BatchStatement
 from ..record_error import RecordError
-from ..state.databases import connection_for
+from ..state.databases import ExpressionConnection
 
 Offsets = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -235,20 +236,23 @@ class _TimestampExpression:
     """Computes rowtimes by DuckDB. What it cannot compute is NULL: the planner wraps what can fail in TRY."""
 
     def __init__(self, expression: SqlExpression) -> None:
-        self._connection = connection_for(expression)
+        self._connection = ExpressionConnection(expression)
         self._in_use = threading.Lock()
         self._sql = expression.sql
         self._schema = pa.schema([])  # of the columns that it reads
-        self._statement: BatchStatement | None = None
+        self._prepared: tuple[duckdb.DuckDBPyConnection, BatchStatement] | None = None
 
     def evaluate(self, table: pa.Table) -> pa.Array:
-        with self._in_use:
-            if self._statement is None:
-                read = set(re.findall(r"\w+", self._sql))
-                self._schema = pa.schema([field for field in table.schema if field.name in {*read, "_ts"}])
-                sql = f"SELECT CAST(({self._sql}) AS BIGINT) AS t FROM {{batch}}"
-                self._statement = BatchStatement(self._connection, sql, {"batch": self._schema})
-            return flat(self._statement.run(batch=conform(table, self._schema)), "t")
+        with self._in_use, self._connection.in_use() as connection:
+            if self._prepared is None or self._prepared[0] is not connection:
+                self._prepared = connection, self._prepare(connection, table.schema)
+            return flat(self._prepared[1].run(batch=conform(table, self._schema)), "t")
+
+    def _prepare(self, connection: duckdb.DuckDBPyConnection, schema: pa.Schema) -> BatchStatement:
+        read = set(re.findall(r"\w+", self._sql))
+        self._schema = pa.schema([field for field in schema if field.name in {*read, "_ts"}])
+        sql = f"SELECT CAST(({self._sql}) AS BIGINT) AS t FROM {{batch}}"
+        return BatchStatement(connection, sql, {"batch": self._schema})
 
 
 def _header_column(column: Column, headers: pa.ChunkedArray | None, rows: int) -> pa.Array:

@@ -235,6 +235,31 @@ def for_expressions() -> duckdb.DuckDBPyConnection:
         return _expressions[-1].cursor()
 
 
+BROKEN: Final = (duckdb.FatalException, duckdb.InternalException)
+"""After these errors DuckDB answers nothing else, for all connections of the instance."""
+
+
+class ExpressionConnection:
+    """The connection of who computes an expression for as long as it lives. It is opened when it is used first, and
+    again after its instance broke. Not for several threads at once."""
+
+    def __init__(self, expression: SqlExpression) -> None:
+        self._expression = expression
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    @contextlib.contextmanager
+    def in_use(self) -> Generator[duckdb.DuckDBPyConnection]:
+        """What was prepared in another connection is not in this one."""
+        if self._connection is None:
+            self._connection = connection_for(self._expression)
+        try:
+            yield self._connection
+        except BROKEN:
+            self._connection.close()
+            self._connection = None
+            raise
+
+
 def connection_for(expression: SqlExpression) -> duckdb.DuckDBPyConnection:
     """A connection, with locked settings, that knows the functions of the expression."""
     return for_functions(expression.udfs) if expression.udfs else for_expressions()

@@ -10,12 +10,10 @@ import pyarrow as pa
 
 from millstream.errors import InvalidStatement
 
-from ...executor.state.databases import for_expressions, for_functions
+from ...executor.state.databases import BROKEN, for_expressions, for_functions
 from ...planner.specs import SqlExpression
 from ...sql.functions.catalog import register_udfs
 from ...sql.functions.udf import failures_of
-
-_BROKEN = (duckdb.FatalException, duckdb.InternalException)  # what an instance gives from then on, or before it
 
 
 class ConstantEvaluator:
@@ -37,7 +35,7 @@ class ConstantEvaluator:
             try:
                 table = connection.sql(f"SELECT {items}").to_arrow_table()
             except duckdb.Error as error:
-                if isinstance(error, _BROKEN):
+                if isinstance(error, BROKEN):
                     self._close()
                 raise InvalidStatement(f"a value cannot be computed: {_first_line(error)}") from error
             failed = failures_of(connection).take()

@@ -8,24 +8,34 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import duckdb
+import numpy as np
+import pyarrow as pa
 import pytest
-from hand_plans import INPUT, JSON, KAFKA, count_plan, read_all, rows
+from hand_plans import INPUT, JSON, KAFKA, count_plan, read_all, rows, sink_of, stream_source
 
 from millstream.errors import InvalidStatement
+from millstream.executor import sink_writer
 from millstream.executor.answers import materialization, pull_query
 from millstream.executor.answers.materialization import Materialization
 from millstream.executor.answers.pull_limits import PullLimits
 from millstream.executor.answers.pull_query import PullQuery
+from millstream.executor.batch import ChangeBatch
 from millstream.executor.queries.query import QueryRuntime
+from millstream.executor.sink_writer import SinkWriter
+from millstream.executor.sources import source_decoder
+from millstream.executor.sources.source_decoder import Records, SourceDecoder
+from millstream.executor.sources.source_reader import ReadBatch
 from millstream.executor.state import databases
 from millstream.executor.state.connection import MEMORY, EngineSettings
 from millstream.executor.state.databases import Database, SharedDatabases
 from millstream.executor.state.memory_shares import MemoryShares, room_of_a_store
+from millstream.logcore.client import RowRecords
 from millstream.logcore.log import open_log
 from millstream.planner.source_info import SourceInfo
 from millstream.planner.specs import SqlExpression
@@ -231,6 +241,45 @@ def test_constants_are_computed_again_after_their_instance_broke(broken: type[du
     assert connection.closed
     assert [each.to_pylist() for each in constants.evaluate([SqlExpression("1", BIGINT)])] == [[1]]
     constants.close()
+
+
+@pytest.mark.parametrize("broken", [duckdb.FatalException, duckdb.InternalException])
+def test_times_of_records_are_computed_again_after_their_instance_broke(
+    broken: type[duckdb.Error], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader and a writer outlive what broke: the query goes on with them."""
+    source = replace(stream_source(), timestamp=SqlExpression("v0", BIGINT))
+    decoder = SourceDecoder(source)
+    writer = SinkWriter(replace(sink_of(source, "out", INPUT), timestamp=SqlExpression("v0", BIGINT)))
+    zero = np.zeros(1, np.int64)
+    records = Records(zero.astype(np.int32), zero, pa.table(rows([("a", {"V": 77, "W": "w"}, 1)]).table))
+    row = {"_seq": 0, "_sub": 0, "_part": 0, "_ts": 1, "_weight": 1, "_null": False, "k0": "a", "v0": 77, "v1": "w"}
+    changes = ChangeBatch(pa.table({name: [value] for name, value in row.items()}))
+
+    def times() -> tuple[list[int], list[int]]:
+        ((_, written),) = writer.encode(changes, ReadBatch({}, {})).records
+        assert isinstance(written, RowRecords)
+        return decoder.decode(records).times.tolist(), pa.table(written.table)["timestamp"].to_pylist()
+
+    assert times() == ([77], [77])
+    assert decoder._timestamp is not None and writer._timestamps is not None
+    before = [decoder._timestamp._connection._connection, writer._timestamps._connection._connection]
+
+    def breaks(*_: object, **__: object) -> Any:
+        raise broken("database has been invalidated because of a previous fatal error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(source_decoder.BatchStatement, "run", breaks)
+        patched.setattr(sink_writer, "readable", breaks)
+        with pytest.raises(broken):
+            decoder.decode(records)
+        with pytest.raises(broken):
+            writer.encode(changes, ReadBatch({}, {}))
+    for connection in before:
+        assert connection is not None
+        with pytest.raises(duckdb.ConnectionException):
+            connection.execute("SELECT 1")
+    assert times() == ([77], [77])
 
 
 def test_what_fails_to_begin_leaves_no_database_behind(

@@ -6,6 +6,7 @@ setting if it did. What stays open in the second is listed here, too: it touches
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -142,6 +143,7 @@ def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[duckd
         log.create_topic(topic, 1)
     log.append("input", 0, rows([("a", {"V": 1, "W": "w"}, 10)]))
     plan, expression = count_plan(), SqlExpression("v0", BIGINT)
+    opened = contextlib.ExitStack()
     match request.param:
         case "memory":
             found = open_connection(MEMORY, EngineSettings(memory_limit="1GB", threads=1))
@@ -175,10 +177,13 @@ def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[duckd
             found = constants._connection
             assert found is not None
         case "source timestamps":
-            found = source_decoder._TimestampExpression(expression)._connection
+            held = source_decoder._TimestampExpression(expression)._connection
+            found = opened.enter_context(held.in_use())
         case _:
-            found = sink_writer._Timestamps(replace(plan.root, timestamp=expression))._connection  # type: ignore[type-var]
+            writer = sink_writer._Timestamps(replace(plan.root, timestamp=expression))  # type: ignore[type-var]
+            found = opened.enter_context(writer._connection.in_use())
     yield found
+    opened.close()
     log.close()
 
 
