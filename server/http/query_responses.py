@@ -30,12 +30,20 @@ from .arrow_rows import arrow_stream
 from .connections import TRANSPORT
 from .context import HttpContext, rights_of
 from .lookups import LookedUp
-from .requests import StatementRequest, awaited_command, read_object, statement_request
+from .requests import (
+    StatementRequest,
+    accepted_types,
+    awaited_command,
+    check_acceptable,
+    read_object,
+    statement_request,
+)
 from .row_formats import (
     DELIMITED_TYPE,
     JSON_TYPE,
     KSQL_TYPE,
     MILLSTREAM_TYPE,
+    NDJSON_TYPE,
     PRINT_TYPE,
     DelimitedRows,
     JsonArray,
@@ -50,6 +58,11 @@ from .row_formats import (
 from .statements import error_response
 
 _log = structlog.get_logger("millstream.server")
+
+_OFFERED: Final = (
+    DELIMITED_TYPE, JSON_TYPE, KSQL_TYPE, NDJSON_TYPE, "application/jsonl", ARROW_TYPE, MILLSTREAM_TYPE, "text/plain",
+)  # fmt: skip
+"""Text is for PRINT alone, which asks for nothing else."""
 
 PROGRESS_SECONDS: Final = 0.5
 STALL_SECONDS_MAX: Final = 60.0  # a client that takes nothing for so long is gone
@@ -144,8 +157,9 @@ class QueryRoute:
         return Encoding(format.media_type, lambda result: encoded(result, format), asked, format)
 
     def _format(self, accept: str) -> RowFormat | None:
-        """None is Arrow."""
-        for wanted in (*(part.partition(";")[0].strip().lower() for part in accept.split(",")), self._default_type):
+        """None is Arrow. Raises `RequestRefused` where the client wants what there is not."""
+        check_acceptable(accept, _OFFERED)
+        for wanted in (*accepted_types(accept), self._default_type):
             match wanted:
                 case "application/vnd.millstream.rows.v1":
                     return MillstreamRows()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from ..security.rights import Rights
 from .errors import (
     BAD_REQUEST,
     FORBIDDEN,
+    NOT_ACCEPTABLE,
     TIMEOUT,
     TOO_LARGE,
     WRONG_CONTENT_TYPE,
@@ -27,6 +28,7 @@ from .errors import (
 
 BODY_SECONDS_MAX: Final = 30.0
 _VARIABLES_MAX: Final = 1000
+_ANY: Final = ("*/*", "application/*")
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -169,3 +171,36 @@ async def _read_body(request: Request, body_bytes_max: int) -> bytes:
         else:
             return bytes(body)
     raise RequestRefused(TOO_LARGE, f"the body is larger than {body_bytes_max} bytes")
+
+
+def accepted_types(accept: str) -> list[str]:
+    """The media types of the header, those that are wanted most first; `*/*` where it says nothing.
+
+    >>> accepted_types("text/html;q=0.5, application/JSON, text/xml;q=0"), accepted_types("")
+    (['application/json', 'text/html'], ['*/*'])
+    """
+    weighted: list[tuple[float, str]] = []
+    for part in accept.lower().split(","):
+        type_, *parameters = (piece.strip() for piece in part.split(";"))
+        weight = next((_weight_of(each[2:]) for each in parameters if each.startswith("q=")), 1.0)
+        if type_ and weight > 0:
+            weighted.append((weight, type_))
+    return [type_ for _, type_ in sorted(weighted, key=lambda each: -each[0])] or ["*/*"]
+
+
+def check_acceptable(accept: str, offered: Collection[str]) -> None:
+    """Raises `RequestRefused` (406) where the client wants none of the types that are offered."""
+    wanted = accepted_types(accept)
+    if not any(type_ in _ANY or type_ in offered for type_ in wanted):
+        raise RequestRefused(
+            NOT_ACCEPTABLE,
+            f"there is no answer of the type {' or '.join(wanted)}"[:500],
+            hint=f"The types are {', '.join(offered)}.",
+        )
+
+
+def _weight_of(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0

@@ -23,7 +23,7 @@ from .errors import (
     error_code_of,
     statement_at,
 )
-from .requests import StatementRequest, awaited_command, read_object, statement_request
+from .requests import StatementRequest, awaited_command, check_acceptable, read_object, statement_request
 from .row_formats import JSON_TYPE, KSQL_TYPE
 
 _UNAVAILABLE = 503
@@ -39,8 +39,10 @@ class StatementRoutes:
         """/ksql."""
         text: str | None = None
         done: list[Entity] = []
-        media_type = KSQL_TYPE if KSQL_TYPE in request.headers.get("accept", "") else JSON_TYPE
+        accept = request.headers.get("accept", "")
+        media_type = KSQL_TYPE if KSQL_TYPE in accept else JSON_TYPE
         try:
+            check_acceptable(accept, (JSON_TYPE, KSQL_TYPE))
             body = await read_object(request, self._context.body_bytes_max)
             asked = statement_request(body, rights_of(request.scope), self._context.engine.settings.denied)
             text = asked.text

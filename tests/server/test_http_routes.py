@@ -84,6 +84,34 @@ def test_rows_come_as_objects_for_programs_that_read_lines_of_json(http: httpx.C
         assert [json.loads(line) for line in response.text.splitlines()] == [{"ID": 1, "V": 10}]
 
 
+PROTOBUF = "application/vnd.ksql.v1+protobuf"
+
+
+@pytest.mark.parametrize("route", ["/query-stream", "/query", "/ksql"])
+@pytest.mark.parametrize("accept", [PROTOBUF, f"{PROTOBUF};q=0.5, text/html", f"{PROTOBUF}, application/json;q=0"])
+def test_who_wants_a_type_that_there_is_not_is_told_so(http: httpx.Client, route: str, accept: str) -> None:
+    text = "SHOW STREAMS;" if route == "/ksql" else "SELECT * FROM s;"
+    refused = http.post(route, json={"ksql": text}, headers={"accept": accept})
+    assert (refused.status_code, refused.json()["error_code"]) == (406, 40600)
+    assert "application/vnd.ksql.v1+json" in refused.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "given"),
+    [
+        (f"{PROTOBUF}, */*;q=0.1", "application/vnd.ksqlapi.delimited.v1"),
+        (f"{PROTOBUF}, application/*", "application/vnd.ksqlapi.delimited.v1"),
+        ("application/json;q=0.2, application/x-ndjson;q=0.9", "application/x-ndjson"),
+        ("Application/X-NDJSON", "application/x-ndjson"),
+        ("", "application/vnd.ksqlapi.delimited.v1"),
+        (";;,,", "application/vnd.ksqlapi.delimited.v1"),
+    ],
+)
+def test_the_type_that_is_wanted_most_is_given(http: httpx.Client, accept: str, given: str) -> None:
+    response = http.post("/query-stream", json={"sql": "SELECT * FROM s;"}, headers={"accept": accept})
+    assert (response.status_code, response.headers["content-type"]) == (200, given)
+
+
 def test_a_request_can_wait_for_a_command_and_not_for_one_that_never_comes(http: httpx.Client) -> None:
     ddl = "CREATE STREAM seen (v INT) WITH (kafka_topic='seen', value_format='JSON', partitions=1);"
     number = http.post("/ksql", json={"ksql": ddl}).json()[0]["commandSequenceNumber"]
