@@ -226,6 +226,18 @@ def sql(
     password: Annotated[
         str | None, typer.Option("-p", "--password", envvar="MILLSTREAM_PASSWORD", help="Default: prompt.")
     ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Properties (NAME=VALUE lines) that hold for the session.")
+    ] = None,
+    query_row_limit: Annotated[
+        int, typer.Option(min=0, max=2**31 - 1, help="Push queries and PRINT end after so many rows. Default: none.")
+    ] = 0,
+    query_timeout: Annotated[
+        int,
+        typer.Option(
+            min=0, max=2**31 - 1, metavar="MS", help="Push queries and PRINT end after so long. Default: none."
+        ),
+    ] = 0,
 ) -> None:
     """Open the shell on a server, or on an engine in this process.
 
@@ -238,7 +250,10 @@ def sql(
             server_url = None  # the flag says more than the environment
         open_client = shell_command.client_opener(url or server_url, data, user, password)
         variables = dict(map(shell_command.variable, define or ()))
-        code = shell_command.open_shell(open_client, execute or (), file or (), output.value, variables)
+        properties = shell_command.properties_of(config_file)
+        code = shell_command.open_shell(
+            open_client, execute or (), file or (), output.value, variables, properties, query_row_limit, query_timeout
+        )
     raise typer.Exit(code)
 
 

@@ -120,10 +120,14 @@ def _known(runner: Runner, name: str) -> str:
 
 
 def _set_cli(runner: Runner, argument: str | None) -> None:
-    name, _, value = (argument or "").lower().partition(" ")
-    if name != "wrap" or value.strip() not in ("on", "off"):
-        raise BadSetting(f'there is no setting "{argument}"', hint="There is wrap, on or off; \\set lists all others.")
-    runner.settings.cut = value.strip() == "off"
+    name, value = (argument or "").lower().split(maxsplit=1)
+    if name == "column-width":
+        runner.settings.set("width", value)
+    elif name == "wrap" and value in ("on", "off"):
+        runner.settings.cut = value == "off"
+    else:
+        hint = "There are wrap, on or off, and column-width, a number; \\set lists all others."
+        raise BadSetting(f'there is no setting "{argument}"', hint=hint)
 
 
 def _request_pipelining(runner: Runner, argument: str | None) -> None:

@@ -69,7 +69,8 @@ _ENTRIES: Final = (
     _entry("history", "history [N], \\s [N]", "Show what was typed.", short="s",
            words=r"history(?:\s+(?P<argument>\d+))?"),
     _entry("set", "\\set [NAME [VALUE]]", "Show the shell's settings, or change one.", short="set"),
-    _entry("set cli", "set cli wrap on|off", "As \\set cut off|on.", words=r"set\s+cli\s+(?P<argument>\S+\s+\S+?)"),
+    _entry("set cli", "set cli wrap on|off, set cli column-width N", "As \\set cut off|on, \\set width N.",
+           words=r"set\s+cli\s+(?P<argument>\S+\s+\S+?)"),
     _entry("server", "server [URL], \\c [URL]", "Say which server this is, or go to another one.", short="c",
            words=r"server(?:\s+['\"]?(?P<argument>[^\s'\";]+)['\"]?)?"),
     _entry(

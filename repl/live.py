@@ -42,7 +42,7 @@ def show_live(printer: Printer, rows: Rows, *, input: Input | None = None, outpu
 
 
 def _show_table(printer: Printer, rows: Rows, input: Input | None, output: Output | None) -> bool:
-    kept = KeyedRows(rows, colour=printer.colour)
+    kept = KeyedRows(rows, colour=printer.colour, column_width=printer.settings.width)
     pace = _Pace(rows)
 
     def bar(page: Page) -> str:

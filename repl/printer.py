@@ -119,7 +119,7 @@ class Printer:
             case "vertical":
                 return row_lines.vertical_lines(rows)
             case _:
-                return row_lines.table_lines(rows, width_max, colour=self.colour)
+                return row_lines.table_lines(rows, width_max, colour=self.colour, column_width=self.settings.width)
 
     def arrow(self, tables: ResultTables) -> None:
         """Prints rows as one Arrow IPC stream. Raises `NotForScreens`, and what the query raises."""

@@ -15,6 +15,7 @@ from millstream.errors import MillstreamError, ServerError
 
 from ..server.client import DataClient, Rows, ServerUnreachable, gives_rows
 from .actions import act
+from .bounds import bounded_rows, bounded_tables
 from .commands import TAKES_STATEMENT, Command, command_of
 from .inserted import WaitForInserted, inserted_into, is_pull_query
 from .printer import Printer
@@ -139,7 +140,7 @@ class Runner:
             self.printer.remark(f"The next result may lack rows that were inserted: {error}")
 
     def _query(self, text: str) -> None:
-        with self.client.query(text) as rows:
+        with self.client.query(text) as whole, bounded_rows(whole, self.settings) as rows:
             if self.show_live is not None and rows.kind != "PULL" and self.printer.for_eyes:
                 ended_by_user = self.show_live(self.printer, rows)
                 self.printer.last_words(rows)
@@ -153,7 +154,7 @@ class Runner:
                 self.printer.remark(_counted(rows.count))
 
     def _arrow(self, text: str) -> None:
-        with self.client.tables(text) as tables:
+        with self.client.tables(text) as whole, bounded_tables(whole, self.settings) as tables:
             with ends_on_interrupt(tables.close) as interrupted:
                 self.printer.arrow(tables)
             if interrupted.is_set():

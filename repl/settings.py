@@ -41,6 +41,9 @@ class Settings:
     keys: Keys = "emacs"
     suggest: bool = True
     wait: bool = True
+    width: int = 0
+    limit: int = 0
+    timeout: int = 0
 
     def set(self, name: str, value: str | None) -> None:
         """In: `value`: None turns a switch. Raises `BadSetting`, `UnknownOutputFormat`."""
@@ -98,6 +101,12 @@ def _keys(word: str) -> Keys:
             raise BadSetting(f'there are no keys as in "{word}"', hint="There are emacs and vi.")
 
 
+def _number(word: str) -> int:
+    if not (word.isascii() and word.isdecimal() and int(word) <= _NUMBER_MAX):
+        raise BadSetting(f'"{word}" is no number from 0 to {_NUMBER_MAX}')
+    return int(word)
+
+
 def _listed(words: tuple[str, ...]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
@@ -106,6 +115,7 @@ def _all_names() -> str:
     return f"There are {_listed(tuple(ENTRIES))}."
 
 
+_NUMBER_MAX: Final = 2**31 - 1
 _SWITCH_CHOICES: Final = "on, off"
 ENTRIES: Final[Mapping[str, SettingEntry]] = {
     entry.name: entry
@@ -126,5 +136,10 @@ ENTRIES: Final[Mapping[str, SettingEntry]] = {
             "In scripts a pull query waits for the results of what the script inserted.",
             _switch,
         ),
+        SettingEntry(
+            "width", "letters", "Each column of a table of rows is so wide; 0: as wide as its values.", _number
+        ),
+        SettingEntry("limit", "rows", "A push query or PRINT ends after so many rows; 0: it goes on.", _number),
+        SettingEntry("timeout", "milliseconds", "A push query or PRINT ends after so long; 0: it goes on.", _number),
     )
 }

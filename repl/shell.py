@@ -26,12 +26,16 @@ INTERRUPTED: Final = 130
 
 @dataclass(frozen=True, slots=True)
 class ShellOptions:
-    """`texts` (-c) and `files` (-f) run in this order, and then the shell ends; `variables` are DEFINEd before."""
+    """`texts` (-c) and `files` (-f) run in this order, and then the shell ends; `properties` are SET and `variables`
+    DEFINEd before. `limit` and `timeout` as the settings of these names."""
 
     texts: Sequence[str] = ()
     files: Sequence[Path] = ()
     output: OutputFormat = "table"
     variables: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    limit: int = 0
+    timeout: int = 0
 
 
 def run_shell(
@@ -47,7 +51,8 @@ def run_shell(
     In: `interact`: the conversation, where a person is there to have one (`run_interactive`). `equip`: called where
     there is a screen. `wait_for_inserted`: what a script's pull query does before it runs.
     """
-    printer = Printer(sys.stdout, sys.stderr, Settings(options.output))
+    settings = Settings(options.output, limit=options.limit, timeout=options.timeout)
+    printer = Printer(sys.stdout, sys.stderr, settings)
     try:
         client = open_client()
     except MillstreamError as error:
@@ -60,6 +65,8 @@ def run_shell(
     if has_keys(sys.stdout):
         equip(runner)
     try:
+        for name, value in options.properties.items():
+            client.execute(f"SET {_literal(name)} = {_literal(value)};")
         for name, value in options.variables.items():
             client.define(name, value)
         return _run(runner, options, interact)
@@ -90,6 +97,10 @@ def _run(runner: Runner, options: ShellOptions, interact: Callable[[Runner], Non
     else:
         runner.run(sys.stdin.read())
     return 0
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _code(error: MillstreamError) -> int:

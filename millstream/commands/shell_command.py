@@ -28,12 +28,15 @@ def open_shell(
     files: Sequence[Path],
     format: str,
     variables: Mapping[str, str],
+    properties: Mapping[str, str],
+    limit: int,
+    timeout_ms: int,
 ) -> int:
     """Runs the shell to its end; returns the exit code."""
     from millstream.repl.settings import output_format
     from millstream.repl.shell import ShellOptions, run_shell
 
-    options = ShellOptions(texts, files, output_format(format), variables)
+    options = ShellOptions(texts, files, output_format(format), variables, properties, limit, timeout_ms)
     return run_shell(open_client, options, _interact, _equip, _wait)
 
 
@@ -65,6 +68,20 @@ def variable(text: str) -> tuple[str, str]:
     if not separator or not name.strip():
         raise typer.BadParameter(f'"{text}" is not a variable: write --define NAME=VALUE')
     return name.strip(), value
+
+
+def properties_of(file: Path | None) -> Mapping[str, str]:
+    """What --config-file sets. Raises `typer.BadParameter`."""
+    from ..migrations.files import java_properties
+
+    if file is None:
+        return {}
+    try:
+        return java_properties(file.expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{file} is not UTF-8 text") from None
 
 
 def _in_process(data: Path | None) -> DataClient:

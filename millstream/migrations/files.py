@@ -104,7 +104,7 @@ def _read(path: Path) -> Migration:
 def load_project(config_file: Path) -> MigrationProject:
     """Raises `BadMigration`."""
     try:
-        given = _parsed(config_file.read_text(encoding="utf-8"))
+        given = java_properties(config_file.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadMigration(
             f"{config_file} cannot be read: {_reason(error)}",
@@ -122,7 +122,7 @@ def load_project(config_file: Path) -> MigrationProject:
     return MigrationProject(config_file.resolve().parent, {**_DEFAULTS, **known}, ignored)
 
 
-def _parsed(text: str) -> dict[str, str]:
+def java_properties(text: str) -> dict[str, str]:
     """The subset of Java's format that settings need: NAME=VALUE or NAME: VALUE, # and ! start comments."""
     found: dict[str, str] = {}
     for line in text.splitlines():

@@ -20,9 +20,11 @@ _BOLD, _RESET = "\033[1m", "\033[0m"
 
 
 class KeyedRows:
-    """Rows in the order in which their keys came first. `take` runs in one thread, the rest in another."""
+    """Rows in the order in which their keys came first. `take` runs in one thread, the rest in another.
 
-    def __init__(self, rows: Rows, *, colour: bool) -> None:
+    In: `column_width`: of all columns, where it is not 0."""
+
+    def __init__(self, rows: Rows, *, colour: bool, column_width: int = 0) -> None:
         assert rows.key is not None
         self._source = rows
         self._key = rows.key
@@ -31,7 +33,8 @@ class KeyedRows:
         self._colour = colour
         self._guard = threading.Lock()
         self._rows: dict[str, tuple[Row, float]] = {}  # and when it changed
-        self._widths = [text_width(printable(title)) for title in self._titles]
+        self._fixed = column_width > 0
+        self._widths = [column_width or text_width(printable(title)) for title in self._titles]
 
     def take(self) -> Iterator[None]:
         """Takes the rows as they come."""
@@ -83,7 +86,7 @@ class KeyedRows:
         return [cell_text(value) for value in shown_values(row)]
 
     def _widen(self, cells: list[list[str]]) -> None:
-        for texts in cells:
+        for texts in () if self._fixed else cells:
             for index, text in enumerate(texts):
                 self._widths[index] = max(self._widths[index], min(text_width(text), _WIDTH_MAX))
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from ...server.client import Row, Rows
-from .tables import GONE, cell_text, fitted_table, printable, streaming_table, text_width
+from .tables import GONE, cell_text, fitted_table, fixed_table, printable, streaming_table, text_width
 
 _PULL_ROWS_ALIGNED: Final = 1000  # a table is as wide as its first rows need
 
@@ -58,10 +58,14 @@ def vertical_lines(rows: Rows) -> Iterator[str]:
         yield from vertical_record(number, rows.column_names, shown_values(row))
 
 
-def table_lines(rows: Rows, width_max: int | None, *, colour: bool) -> Iterator[str]:
-    """A table. Of a query that answers once it is as wide as its first rows need."""
+def table_lines(rows: Rows, width_max: int | None, *, colour: bool, column_width: int = 0) -> Iterator[str]:
+    """A table. Of a query that answers once it is as wide as its first rows need. In: `column_width`: of all columns,
+    where it is not 0."""
     iterator = iter(rows)
-    if rows.kind == "PUSH":
+    if column_width:
+        table = fixed_table(rows.column_names, rows.column_types, column_width, width_max, colour=colour)
+        yield from table.head()
+    elif rows.kind == "PUSH":
         table = streaming_table(rows.column_names, rows.column_types, width_max, colour=colour)
         yield from table.head()
     else:

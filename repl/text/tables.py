@@ -100,6 +100,14 @@ def streaming_table(
     return Table(titles, fit(widths, width_max), numeric, cut=width_max is not None, colour=colour)
 
 
+def fixed_table(
+    titles: Sequence[str], types: Sequence[str], column_width: int, width_max: int | None, *, colour: bool = False
+) -> Table:
+    """A table whose columns are all as wide as somebody wants; what is wider is cut."""
+    widths = fit([column_width] * len(titles), width_max)
+    return Table(titles, widths, [is_numeric_type(type_) for type_ in types], cut=True, colour=colour)
+
+
 def fit(widths: Sequence[int], width_max: int | None) -> list[int]:
     """Takes from the widest columns until the whole, with its lines, is `width_max` wide. Where that is not enough, the
     last columns go.

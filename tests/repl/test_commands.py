@@ -167,7 +167,11 @@ def test_settings_are_shown_and_changed_and_mistakes_are_said(shell: Shell) -> N
     assert " keys     | emacs | emacs, vi" in "\n".join(shell.run("\\set"))
     assert shell.run("\\set keys vi\n\\set keys") == ["vi"]
     assert shell.run("set cli wrap on;\n\\set cut") == ["off"]
-    for wrong in ("\\set keys dvorak", "\\set pager maybe", "\\set kes vi", "set cli colour red;"):
+    assert shell.run("SET CLI  COLUMN-WIDTH  12;\n\\set width") == ["12"]
+    for wrong in (
+        "\\set keys dvorak", "\\set pager maybe", "\\set kes vi", "set cli colour red;", "set cli column-width x;",
+        "set cli column-width -1;", "\\set limit 2147483648",
+    ):  # fmt: skip
         with pytest.raises(BadSetting):
             shell.run(wrong)
 

@@ -159,3 +159,45 @@ def _version() -> str:
     import importlib.metadata
 
     return importlib.metadata.version("millstream")
+
+
+@pytest.mark.parametrize("kind", ["PUSH", "PRINT"])
+def test_a_query_that_goes_on_ends_after_the_limit_of_rows(kind: RowsKind) -> None:
+    client = RecordingClient(kind, [Row((number, "x")) for number in range(5)])
+    shell, out, err = runner(client)
+    shell.run("\\set limit 3\n\\set format csv\nSELECT * FROM s EMIT CHANGES;")
+    assert len(out.getvalue().splitlines()) == (4 if kind == "PUSH" else 3)
+    assert client.closed.is_set()
+    assert "ended" not in err.getvalue()  # it is no Ctrl-C
+    shell.run("\\set format table\nSELECT * FROM s EMIT CHANGES;")
+    assert "Limit Reached" in err.getvalue()
+
+
+def test_a_pull_query_has_no_limit() -> None:
+    shell, out, _ = runner(RecordingClient("PULL", [Row((number, "x")) for number in range(5)]))
+    shell.run("\\set limit 3\n\\set timeout 1\n\\set format csv\nSELECT * FROM s;")
+    assert len(out.getvalue().splitlines()) == 6
+
+
+def test_a_query_that_goes_on_ends_after_its_time() -> None:
+    class Waiting(RecordingClient):
+        def _endless(self) -> Iterator[Row]:
+            yield Row((1, "first"))
+            assert self.closed.wait(60)
+
+    shell, out, err = runner(Waiting())
+    shell.run("\\set timeout 20\nSELECT * FROM s EMIT CHANGES;")
+    assert "first" in out.getvalue()
+    assert "The query ran for 20 ms" in err.getvalue()
+
+
+def test_columns_are_as_wide_as_one_wants() -> None:
+    for kind in ("PULL", "PUSH"):
+        shell, out, _ = runner(RecordingClient(kind, [Row((123456789, "a long text")), Row((1, None))]))
+        shell.run("set cli column-width 6; SELECT * FROM s EMIT CHANGES; ")
+        assert out.getvalue().splitlines() == [
+            "      A | B",
+            "--------+--------",
+            " 12345… | a lon…",
+            "      1 | null",
+        ]

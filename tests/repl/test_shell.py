@@ -102,6 +102,30 @@ def test_a_script_does_not_wait_for_a_query_that_is_paused(url: str) -> None:
     assert "lack" not in ended.stderr
 
 
+def test_flags_of_ksqldbs_shell_end_queries_and_set_properties(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "session.properties"
+    file.write_text("# of the session\nksql.streams.auto.offset.reset = earliest\n")
+    statements = """
+CREATE STREAM flags (n INT) WITH (kafka_topic='flags', value_format='JSON', partitions=1);
+INSERT INTO flags VALUES (1), (2), (3);
+SELECT * FROM flags EMIT CHANGES;
+SELECT * FROM flags;
+"""
+    for where in ((), (url,)):
+        flags = ("--config-file", str(file), "--query-row-limit", "2", "--query-timeout", "60000", "--format", "csv")
+        ended = millstream("sql", *where, *flags, "-c", statements)
+        assert (ended.stdout, ended.returncode) == ("N\n1\n2\nN\n1\n2\n3\n", 0), ended.stderr
+    timed = millstream(
+        "sql", url, "--query-timeout", "300", "--format", "csv", "-c", "SELECT * FROM flags EMIT CHANGES;"
+    )
+    assert (timed.stdout, timed.returncode) == ("N\n", 0)
+    file.write_text("no.such.property=1\n")
+    refused = millstream("sql", url, "--config-file", str(file), "-c", "SHOW STREAMS;")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "no.such.property" in refused.stderr
+    assert millstream("sql", url, "--config-file", str(tmp_path / "none"), "-c", "SHOW STREAMS;").returncode == 2
+
+
 def test_ctrl_c_ends_a_query_of_a_script_with_all_that_came_and_exit_code_130(url: str) -> None:
     connect(url).execute(
         "CREATE STREAM ticks (n INT) WITH (kafka_topic='ticks', value_format='JSON', partitions=1);"

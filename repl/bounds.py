@@ -1,0 +1,84 @@
+"""Ends of queries that go on: after so many rows, after so much time. Pull queries end by themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Generator, Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from ..server.client import Row, Rows
+from ..server.client_tables import ResultTables
+from .settings import Settings
+
+LIMIT_REACHED: Final = "Limit Reached"
+
+
+@contextlib.contextmanager
+def bounded_rows(rows: Rows, settings: Settings) -> Generator[Rows]:
+    """The rows up to the `limit` and the `timeout` of the settings; where one ended them, the final message says so."""
+    if rows.kind == "PULL" or not (settings.limit or settings.timeout):
+        yield rows
+        return
+    ended: list[str] = []
+
+    def taken() -> Iterator[Row]:
+        for row in rows:
+            yield row
+            if settings.limit and rows.count >= settings.limit:
+                ended.append(LIMIT_REACHED)
+                return
+
+    bounded = Rows(
+        rows.kind,
+        rows.query_id,
+        rows.column_names,
+        rows.column_types,
+        taken(),
+        rows.close,
+        lambda: ended[0] if ended else rows.final_message,
+        rows.key,
+        rows.progress,
+    )
+    with _closed_in_time(rows, settings.timeout, ended):
+        yield bounded
+
+
+@contextlib.contextmanager
+def bounded_tables(tables: ResultTables, settings: Settings) -> Generator[ResultTables]:
+    """As `bounded_rows`."""
+    if tables.kind == "PULL" or not (settings.limit or settings.timeout):
+        yield tables
+        return
+
+    def taken() -> Iterator[pa.Table]:
+        left = settings.limit
+        for table in tables:
+            yield table.slice(0, left) if settings.limit else table
+            left -= table.num_rows
+            if settings.limit and left <= 0:
+                return
+
+    bounded = ResultTables(
+        tables.kind, tables.query_id, tables.schema, tables.sql_types, taken(), tables.close, tables.key
+    )
+    with _closed_in_time(tables, settings.timeout, []):
+        yield bounded
+
+
+@contextlib.contextmanager
+def _closed_in_time(rows: Rows | ResultTables, timeout_ms: int, ended: list[str]) -> Generator[None]:
+    def close() -> None:
+        ended.append(f"The query ran for {timeout_ms} ms")
+        rows.close()
+
+    timer = threading.Timer(timeout_ms / 1000, close)
+    timer.daemon = True
+    if timeout_ms:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
