@@ -53,8 +53,7 @@ class OverOperator(Operator):
     Out:   see the step `Over`; a row's time is its own.
     State: the rows of each partition with the number of their arrival in the task, and the largest such number.
 
-    A stream's rows go by these numbers. Of a table's rows those with one identity are one row, and one that changes
-    arrives anew.
+    A stream's rows go by these numbers. Of a table's rows those with one identity are one row.
     """
 
     def __init__(
@@ -307,10 +306,11 @@ def _call_sql(call: OverCall, texts: dict[str, str]) -> str:
         f"{'DESC' if key.descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
         for key in call.order
     ]
+    ties = [f"{column(_cast(each))} ASC NULLS LAST" for each in call.ties] or [ARRIVAL]
     if call.breaks_ties and call.ranged:  # the frame holds all that are equal: their order is that of its values
-        arguments += f" ORDER BY {', '.join([*order, ARRIVAL])}"
+        arguments += f" ORDER BY {', '.join([*order, *ties])}"
     elif call.breaks_ties:
-        order.append(ARRIVAL)
+        order += ties
     ordered = f" ORDER BY {', '.join(order)}" if order else ""
     window = f"PARTITION BY _group{ordered} {call.frame}".rstrip()
     text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{arguments}){condition} OVER ({window})"

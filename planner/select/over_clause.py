@@ -7,7 +7,7 @@ the query then reads their results as columns whose names begin with #over.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -132,7 +132,6 @@ def windowed(
     stream = plan.kind == "STREAM"
     frames = [(call.window, call.frame) for call in builder.calls]
     lateness = common_lateness(frames, stream=stream, partitions=len(by_partition))
-    later_ties = any(map(_breaks_ties, list(by_partition.values())[1:]))
     plan = _with_pseudo_columns(plan, expressions)
     keys: list[tuple[KeyPart, ...]] = []
     moved: list[tuple[exp.Expression, Typed]] = []
@@ -142,12 +141,11 @@ def windowed(
         rows = Repartition(_key_as_value(plan), parts, partition_count=None if parts else 1)
         plan = LogicalOver(
             rows,
-            tuple(call.over for call in calls),
+            tuple(call.over if stream else replace(call.over, ties=told_apart) for call in calls),
             told_apart,
             lateness=lateness,
-            numbered=number == 0 and not stream and later_ties,
             # A row with another result of an earlier partition is no row that came later.
-            arrival=column(*_row_column()) if number and _breaks_ties(calls) else None,
+            arrival=column(*_row_column()) if number and stream and _breaks_ties(calls) else None,
         )
         held = [_held(named) for named in parts]
         moved += [(_bare(named.expression), part) for named, part in zip(parts, held, strict=True)]

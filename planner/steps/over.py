@@ -42,19 +42,18 @@ class Lateness:
 @dataclass(frozen=True, slots=True)
 class LogicalOver(Unary):
     """A column per call, over the rows with the same key. `identity`: what tells the rows of a table apart; the rows of
-    a stream get the column `#row`, and those of a table where `numbered`: it says in which order they came. `arrival`:
-    such a column of the input. `bound`: only rows with at most this in the column of a call matter."""
+    a stream get the column `#row`: it says in which order they came. `arrival`: such a column of the input. `bound`:
+    only rows with at most this in the column of a call matter."""
 
     calls: tuple[LogicalOverCall, ...]
     identity: tuple[Typed, ...] = ()
     bound: tuple[str, int] | None = None
     lateness: Lateness | None = None
-    numbered: bool = False
     arrival: Typed | None = None
 
     @property
     def schema(self) -> Schema:
-        number = (Column(ROW_NUMBER_COLUMN, BIGINT),) if self.numbered or not self.identity else ()
+        number = () if self.identity else (Column(ROW_NUMBER_COLUMN, BIGINT),)
         return Schema((*self.input.schema.columns, *(call.column for call in self.calls), *number))
 
     @property
@@ -81,7 +80,7 @@ class LogicalOver(Unary):
         if column not in (call.name for call in self.calls):
             return self
         if len(self.calls) == 1 and can_rank(self.calls[0], largest):
-            call = self.calls[0].with_order_of(self.arrival)
+            call = self.calls[0].with_whole_order(self.arrival)
             return LogicalTopRows(self.input, call, largest, not self.identity, identity=self.identity)
         if not self._can_be_bounded:
             return self
@@ -102,9 +101,7 @@ class LogicalOver(Unary):
             name, largest = self.bound
             bound = next(i for i, call in enumerate(self.calls) if call.name == name), largest
         arrival = None if self.arrival is None else sql_over(read, self.arrival)
-        return Over(
-            lowering.id("over"), step, calls, self.schema, identity, bound, self.lateness, self.numbered, arrival
-        )
+        return Over(lowering.id("over"), step, calls, self.schema, identity, bound, self.lateness, arrival=arrival)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +113,10 @@ class Over(Step):
            batch changes in the results goes at -1 and +1, all of a partition under one `_seq`; of a table, whose rows
            may move between partitions, all of the batch.
     `bound`: only rows for which that call gives at most so much matter; of a stream no others are kept. `lateness`:
-    rows of a stream that come too late are dropped, and those that nobody reads any more are not kept. `numbered`: a
-    table's rows get a number, too. `arrival`: by what rows stand that the order does not tell apart; without it as
-    they, or their last changes, come here.
+    rows of a stream that come too late are dropped, and those that nobody reads any more are not kept. `arrival`: by
+    what rows of a stream stand that the order does not tell apart; without it as they come here. `numbered`: a table's
+    rows get a number, too. Plans had it once, when the rows of a table stood as their last changes came (and calls had
+    no `ties`): what has come in which order is not to be seen in a table, so that a pull query gave other numbers.
     """
 
     input: Step

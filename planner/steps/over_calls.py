@@ -28,7 +28,8 @@ class LogicalSortKey:
 
 @dataclass(frozen=True, slots=True)
 class LogicalOverCall:
-    """A function OVER its partition; `name` is the column its result gets, `frame` generated SQL."""
+    """A function OVER its partition; `name` is the column its result gets, `frame` generated SQL. `ties`: as of
+    `OverCall`."""
 
     name: str
     function: str
@@ -39,23 +40,26 @@ class LogicalOverCall:
     filter: Typed | None = None
     distinct: bool = False
     measured: bool = False
+    ties: tuple[Typed, ...] = ()
 
     @property
     def inputs(self) -> tuple[Typed, ...]:
         """Every expression over the rows that it reads."""
         condition = () if self.filter is None else (self.filter,)
-        return (*self.arguments, *(key.expression for key in self.order), *condition)
+        return (*self.arguments, *(key.expression for key in self.order), *condition, *self.ties)
 
     @property
     def breaks_ties(self) -> bool:
         """Whether the result says in which order rows stand that the order does not tell apart."""
         return OVER_FUNCTIONS[self.function].breaks_ties or self.frame.startswith("ROWS")
 
-    def with_order_of(self, arrival: Typed | None) -> LogicalOverCall:
-        """The call where rows that its order does not tell apart, and that it numbers, stand in the order of this."""
-        if arrival is None or not self.breaks_ties:
+    def with_whole_order(self, arrival: Typed | None) -> LogicalOverCall:
+        """The call of ranks whose order tells all rows apart that it numbers: by `ties`, or by `arrival`."""
+        if not self.breaks_ties:
             return self
-        return replace(self, order=(*self.order, LogicalSortKey(arrival, descending=False, nulls_first=False)))
+        last = self.ties or (() if arrival is None else (arrival,))
+        keys = (LogicalSortKey(each, descending=False, nulls_first=False) for each in last)
+        return replace(self, order=(*self.order, *keys), ties=())
 
     def lower(self, read: Schema) -> OverCall:
         return OverCall(
@@ -68,6 +72,7 @@ class LogicalOverCall:
             self.distinct,
             self.breaks_ties,
             self.measured,
+            tuple(sql_over(read, each) for each in self.ties) if self.breaks_ties else (),
         )
 
 
@@ -88,8 +93,8 @@ class SortKey:
 class OverCall:
     """A function OVER the rows of its partition: its name, and `frame` as generated SQL, empty for the default one.
 
-    `breaks_ties`: rows that the order does not tell apart come in the order of their arrival. `measured`: the frame is
-    bounded by distances, in the smallest units of what it is ordered by.
+    `breaks_ties`: rows that the order does not tell apart stand in the order of `ties`, or without these of their
+    arrival. `measured`: the frame is bounded by distances, in the smallest units of what it is ordered by.
     """
 
     function: str
@@ -101,6 +106,7 @@ class OverCall:
     distinct: bool = False
     breaks_ties: bool = True
     measured: bool = False
+    ties: tuple[SqlExpression, ...] = ()
 
     @property
     def ranged(self) -> bool:
@@ -118,13 +124,14 @@ class OverCall:
     @property
     def expressions(self) -> tuple[SqlExpression, ...]:
         """All that it computes over a row of the input."""
-        return (*self.arguments, *self.sorted_by, *self.conditions)
+        return (*self.arguments, *self.sorted_by, *self.conditions, *self.ties)
 
     def describe(self, text: Text = str) -> str:
         arguments = ", ".join(text(e.sql) for e in self.arguments)
         condition = "" if self.filter is None else f" FILTER (WHERE {text(self.filter.sql)})"
         order = ", ".join(key.describe(text) for key in self.order)
-        parts = [f"ORDER BY {order}" if order else "", self.frame]
+        ties = f"equal rows by {', '.join(text(e.sql) for e in self.ties)}" if self.ties else ""
+        parts = [f"ORDER BY {order}" if order else "", self.frame, ties]
         head = f"{self.function}({'DISTINCT ' if self.distinct else ''}{arguments}){condition}"
         return f"{head} OVER ({' '.join(part for part in parts if part)})"
 

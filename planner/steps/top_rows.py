@@ -73,7 +73,8 @@ class LogicalTopRows(Unary):
 
 def can_rank(call: LogicalOverCall, largest: int) -> bool:
     """Whether rows beyond the bound never matter, and the others are in an order that values of the keys decide."""
-    nested = any(isinstance(key.expression.type, Array | Map | Struct) for key in call.order)
+    sorted_by = (*(key.expression for key in call.order), *(call.ties if call.breaks_ties else ()))
+    nested = any(isinstance(each.type, Array | Map | Struct) for each in sorted_by)
     return OVER_FUNCTIONS[call.function].ranks and largest >= 1 and not nested
 
 
