@@ -123,6 +123,7 @@ class ClusterNode:
             opened.callback(self.logs.close)
             self.logs.wake = self.replica
             self._files = self._quorum_files()
+            opened.callback(self._files.close)
             self._parts = opened.pop_all()
 
     def _quorum_files(self) -> QuorumFiles:

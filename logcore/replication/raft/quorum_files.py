@@ -13,6 +13,7 @@ without what it has confirmed would confirm something else in its place (I4).
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, assert_never
@@ -108,6 +109,13 @@ class QuorumFiles:
     def sync(self) -> None:
         """Raises OSError; then the process must end."""
         self._run(self._sync)
+
+    def close(self) -> None:
+        """Lets its files go: what refers to it refers to itself, so Python would close them much later. No change is taken
+        any more."""
+        self._note_failure(OSError(errno.EBADF, "the files are closed"))
+        for held in ("_log", "_point"):
+            self.__dict__.pop(held, None)
 
     def _run(self, action: Callable[[], None]) -> None:
         """Nothing is written behind what could not be written: there may be half a frame."""
