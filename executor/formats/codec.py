@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ...sql.compiling.loops import read_only
 from ..errors import QueryFailed
-
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +111,6 @@ def byte_view(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
         return read_only(data), read_only(np.zeros(1, np.int32))
     positions = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     return read_only(data), read_only(positions)
-
-
-def read_only(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
-    """A read-only view: compiled loops see one kind of input, whether it came from Arrow or from numpy."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def valid_flags(array: pa.Array) -> NDArray[np.uint8]:

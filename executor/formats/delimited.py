@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from ...planner.formats.delimited import DELIMITED
 from ...planner.schema import Column
-from .codec import Decoder, Encoder, read_only
+from ...sql.compiling.loops import read_only
+from .codec import Decoder, Encoder
 from .coding import Coding, RecordPart, codes
 from .compiled import scan
 from .compiled.spans import Bytes, Positions

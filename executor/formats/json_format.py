@@ -13,7 +13,8 @@ import numpy as np
 
 from ...planner.formats.json import JSON
 from ...planner.schema import Column
-from .codec import Decoder, Encoder, read_only
+from ...sql.compiling.loops import read_only
+from .codec import Decoder, Encoder
 from .coding import Coding, RecordPart, codes
 from .compiled import scan
 from .compiled.spans import Bytes, FieldNames, Positions, find_fields

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ...sql.compiling.loops import read_only
 from ...sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
-from .codec import byte_view, read_only, valid_flags
+from .codec import byte_view, valid_flags
 from .compiled import write
 from .compiled.write_numbers import write_integers
 from .json_text import quote

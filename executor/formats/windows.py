@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...planner.specs import KeyWindow
+from ...sql.compiling.loops import read_only
 from ..window_times import window_ends
-from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, byte_view, one_array, read_only, valid_flags
+from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, byte_view, one_array, valid_flags
 from .compiled import write
 from .text_encoder import SMALL_BATCH
 

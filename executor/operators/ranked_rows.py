@@ -73,13 +73,18 @@ def rank_rows(
 
 @loop
 def _rank(words, groups, known, mode, largest, exact, every, old, listed, starts, sizes, before, after, last):
-    """Out: whether the words decided; how many events there are, and these: row, rank, weight, cause."""
+    """Out: whether the words decided; how many events there are, and these: row, rank, weight, cause.
+
+    Elements are copied one by one: numba compiles all that an error of a copied slice could say, which took longer than
+    the rest of this.
+    """
     count = 0
     events = np.empty((4, 2 * (len(groups) - known) if every else 0), np.int64)
     now = np.zeros(len(groups), np.int64)
     for row in range(len(groups)):
         if row == known:
-            before[:] = after
+            for each in range(len(groups)):
+                before[each] = after[each]
         group = groups[row]
         start, size = starts[group], sizes[group]
         place, equal = _place(words, listed, start, size, row)
@@ -101,17 +106,21 @@ def _rank(words, groups, known, mode, largest, exact, every, old, listed, starts
         if every and row >= known:
             if count + 2 * (size + 1 - place) > events.shape[1]:
                 more = np.empty((4, 2 * (events.shape[1] + size + 1)), np.int64)
-                more[:, :count] = events[:, :count]
+                for part in range(4):
+                    for event in range(count):
+                        more[part, event] = events[part, event]
                 events = more
             for at in range(start + place, start + size + 1 if old else start):
                 other = listed[at]
                 if after[other] != 0 and after[other] != now[other]:
-                    events[:, count] = other, after[other], -1, row
+                    events[0, count], events[1, count] = other, after[other]
+                    events[2, count], events[3, count] = -1, row
                     count += 1
             for at in range(start + place, start + kept):
                 other = listed[at]
                 if after[other] != now[other]:
-                    events[:, count] = other, now[other], 1, row
+                    events[0, count], events[1, count] = other, now[other]
+                    events[2, count], events[3, count] = 1, row
                     count += 1
         for at in range(start + place, start + size + 1):
             after[listed[at]] = now[listed[at]]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...sql.compiling.loops import inlined_loop, loop
+from ...sql.compiling.loops import inlined_loop, loop, read_only
 from ...sql.functions.aggregation.aggregate_values import as_physical
 from ..work_pool import slices, work_pool
 
@@ -101,7 +101,7 @@ def bytes_of(column: pa.Array) -> tuple[Vector, Vector]:
     _, offsets, data = column.buffers()
     starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    return starts, content
+    return read_only(starts), read_only(content)
 
 
 _C0, _C1 = np.uint64(0x736F6D6570736575), np.uint64(0x646F72616E646F6D)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...sql.compiling.loops import loop
+from ...sql.compiling.loops import loop, read_only
 from ..operators.columns import Ints
 from .key_hash import Hashes, Vector
 
@@ -143,7 +143,8 @@ class PartialIndex:
         In: `parts`: -1 has no rows. `rows`: per slot, -1 where there is none. `within`: only slots with a
         value between bounds. `room`: how many may be found. Raises `MemoryError`.
         """
-        values, low, high = within or _ANYTHING
+        parts = read_only(parts)
+        values, low, high = map(read_only, within or _ANYTHING)
         total = _count(parts, rows, values, low, high, self._head, self._next, self._part)
         if total > room:
             raise MemoryError(f"{total:,} rows meet in one batch, and there is room for {room:,}")

@@ -24,7 +24,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...sql.compiling.loops import loop
+from ...sql.compiling.loops import loop, read_only
 from ...sql.functions.aggregation.aggregate_values import as_physical, physical
 from ..operators.columns import Ints
 from .key_hash import Vector, bytes_of
@@ -201,7 +201,7 @@ def _gathered(file: _MappedFile, offsets: Vector, lengths: Vector) -> pa.BinaryA
     if starts[-1] > _OFFSET_MAX:
         raise MemoryError(f"{starts[-1]:,} bytes of one column are asked for at once")
     content = file.read(int((offsets + lengths).max(initial=0)), np.dtype(np.uint8), seen=len(offsets))
-    found = _gather(content, np.ascontiguousarray(offsets), starts)
+    found = _gather(read_only(content), read_only(np.ascontiguousarray(offsets)), starts)
     buffers = [None, pa.py_buffer(starts.astype(np.int32)), pa.py_buffer(found)]
     return pa.Array.from_buffers(pa.binary(), len(offsets), buffers)
 

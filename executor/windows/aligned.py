@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...sql.compiling.loops import loop
+from ...sql.compiling.loops import loop, read_only
 from ...sql.functions.aggregation.aggregate_kernels import COMPILED_FROM
 from ..window_times import DAY_MS, day_starts, days_of, first_day, window_ends
 from .placing import Ints, Placing, repeated
@@ -49,7 +49,7 @@ def _multiples_below(values: Ints, shift: int, step: int) -> Ints:
     if len(values) < COMPILED_FROM:
         return np.maximum(values - shift, 0) // step * step
     out = np.empty(len(values), dtype=np.int64)
-    _write_multiples_below(values, shift, step, out)
+    _write_multiples_below(read_only(values), shift, step, out)
     return out
 
 

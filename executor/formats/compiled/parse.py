@@ -9,6 +9,8 @@ numba keeps compiled code in __pycache__ and looks at a function's own file only
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ....sql.compiling.loops import loop
@@ -138,8 +140,8 @@ def parse_doubles(
         slow[row] = 0
         if kind == NULL:
             continue
-        i = starts[row]
-        end = ends[row]
+        i: Any = np.int64(starts[row])
+        end: Any = np.int64(ends[row])
         if not _is_number(data, i, end, kind):
             bad[row] = 1
             continue
@@ -176,8 +178,8 @@ def parse_decimals(
         valid[row] = 0
         if kind == NULL:
             continue
-        i = starts[row]
-        end = ends[row]
+        i: Any = np.int64(starts[row])
+        end: Any = np.int64(ends[row])
         if not _is_number(data, i, end, kind):
             bad[row] = 1
             continue
@@ -309,12 +311,12 @@ def parse_strings(
     data: Vector, starts: Vector, ends: Vector, kinds: Vector, offsets: Vector, out: Vector, valid: Vector, bad: Vector
 ):
     """Strings; integers and booleans as they are written."""
-    at = 0
+    at: Any = np.int64(0)
     offsets[0] = 0
     for row in range(starts.shape[0]):
         kind = kinds[row]
-        i = starts[row]
-        end = ends[row]
+        i: Any = np.int64(starts[row])
+        end: Any = np.int64(ends[row])
         valid[row] = 0
         if kind == ESCAPED_TEXT:
             behind = _unescape(data, i, end, out, at)

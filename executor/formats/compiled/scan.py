@@ -2,7 +2,8 @@
 
 A scanner never decides a hard case. It marks such a row `REDO`, and the reference decoder (`json_text.py`,
 `delimited.py`) decodes that row again. Therefore a scanner may accept a row only if the reference gives the same
-result. Positions are int32 into the batch's data, which Arrow keeps below 2 GiB.
+result. Positions are int32 into the batch's data, which Arrow keeps below 2 GiB. Loops that call others widen them
+first: otherwise numba compiles each of these several times.
 
 How `scan_objects` reads a row, fastest first:
 
@@ -20,6 +21,8 @@ key is repeated, `_only_at` assigns the field to the occurrence that counts.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -99,8 +102,9 @@ def scan_values(
         out_start[row] = out_end[row] = 0
         if status[row] != OK:
             continue
-        end = ends[row]
-        start, stop, kind, i, row_wide = scan_one(data, skip_space(data, starts[row], end), end, stack)
+        end: Any = np.int64(ends[row])
+        first: Any = np.int64(starts[row])
+        start, stop, kind, i, row_wide = scan_one(data, skip_space(data, first, end), end, stack)
         if i < 0 or skip_space(data, i, end) != end:
             status[row] = REDO
             continue
@@ -174,7 +178,7 @@ def scan_objects(
     gap_start = np.zeros(_CACHED_KEYS + 1, np.int64)
     gap_length = np.zeros(_CACHED_KEYS + 1, np.int64)
     field_at = np.full(_CACHED_KEYS, -1, np.int64)
-    value_count = -1  # no such row
+    value_count: Any = np.int64(-1)  # no such row
     row = -1
     while True:
         row += 1
@@ -191,19 +195,19 @@ def scan_objects(
             exact_seen[field] = 0
         if status[row] != OK:
             continue
-        end = ends[row]
-        i = skip_space(data, starts[row], end)
+        behind: Any = np.int64(starts[row])
+        end: Any = np.int64(ends[row])
+        i = skip_space(data, behind, end)
         if i >= end or data[np.uintp(i)] != OPEN_OBJECT:
             _, _, kind, i, _ = scan_one(data, i, end, stack)
             null = kind == NULL and i >= 0 and skip_space(data, i, end) == end
             status[row] = NULL_ROW if null else REDO
             continue
         status[row] = REDO  # until the object turns out to be whole
-        value_count = -1
-        behind = np.int64(starts[row])
+        value_count = np.int64(-1)
         i = skip_space(data, i + 1, end)
         row_wide = keys_wide = False
-        position = 0
+        position: Any = np.int64(0)
         whole = False
         if i < end and data[np.uintp(i)] == CLOSE_OBJECT:
             i += 1
@@ -255,10 +259,11 @@ def scan_objects(
                 found = -1
                 found_exact = False
                 for field in range(field_count):
-                    if name_ends[field + 1] - name_ends[field] != length:
+                    name: Any = np.int64(name_ends[field])
+                    if name_ends[field + 1] - name != length:
                         continue
-                    exact = _equal(data, key, names, name_ends[field], length)
-                    if exact or _equal_without_case(data, key, names, name_ends[field], length):
+                    exact = _equal(data, key, names, name, length)
+                    if exact or _equal_without_case(data, key, names, name, length):
                         found = field
                         found_exact |= exact
                         if exact or not exact_seen[field]:
@@ -308,8 +313,8 @@ def count_elements(data: Vector, starts: Vector, ends: Vector, kinds: Vector, co
         if kinds[row] != container:
             counts[row] = -1
             continue
-        end = ends[row]
-        i = skip_space(data, starts[row] + 1, end)
+        end: Any = np.int64(ends[row])
+        i: Any = skip_space(data, np.int64(starts[row]) + 1, end)
         if i >= end - 1:
             continue
         count = 0
@@ -357,8 +362,8 @@ def split_elements(
         first = at
         if counts[row] <= 0:
             continue
-        end = ends[row]
-        i = skip_space(data, starts[row] + 1, end)
+        end: Any = np.int64(ends[row])
+        i: Any = skip_space(data, np.int64(starts[row]) + 1, end)
         for _ in range(counts[row]):
             if container == OBJECT:
                 behind, flags = skip_string(data, i + 1, end)
@@ -374,9 +379,8 @@ def split_elements(
                     break
                 length = behind - 1 - (i + 1)
                 for other in range(first, at):
-                    if key_end[other] - key_start[other] == length and _equal(
-                        data, i + 1, data, key_start[other], length
-                    ):
+                    start: Any = np.int64(key_start[other])
+                    if key_end[other] - start == length and _equal(data, i + 1, data, start, length):
                         counts[row] = -1
                 i, _ = skip_key(data, i, end)
             out_start[at], out_end[at], out_kind[at], i, _ = scan_one(data, i, end, stack)

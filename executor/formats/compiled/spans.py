@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ....sql.compiling.loops import read_only
 from ....sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
-from ..codec import read_only
 from ..limits import INTEGER_RANGES, UNITS
 from . import parse, scan
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....sql.compiling.loops import loop
+from ....sql.compiling.loops import loop, read_only
 from ...state.key_index import grown
 from ..columns import Ints
 from ..sort_words import is_plain, plain_values, plain_words
@@ -168,12 +168,14 @@ def bytes_of(values: pa.Array) -> tuple[Vector, Vector, Vector]:
         _, data = values.buffers()
         words = np.frombuffer(data, np.uint64)[2 * values.offset : 2 * (values.offset + len(values))].reshape(-1, 2)
         ordered = np.stack([words[:, 1] ^ np.uint64(1 << 63), words[:, 0]], axis=1).astype(">u8")
-        size = np.full(len(values), _DECIMAL_BYTES, np.int32)
-        return np.arange(len(values), dtype=np.int64) * _DECIMAL_BYTES, size, ordered.reshape(-1).view(np.uint8)
+        sizes = np.full(len(values), _DECIMAL_BYTES, np.int64)
+        starts = np.arange(len(values), dtype=np.int64) * _DECIMAL_BYTES
+        return read_only(starts), read_only(sizes), read_only(ordered.reshape(-1).view(np.uint8))
     _, offsets, data = values.buffers()
     bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
     content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    return bounds[:-1].astype(np.int64), np.diff(bounds), content
+    starts = bounds.astype(np.int64)
+    return read_only(starts[:-1]), read_only(np.diff(starts)), read_only(content)
 
 
 def _from_bytes(bounds: Ints, content: Vector, type_: pa.DataType) -> pa.Array:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....sql.compiling.loops import loop
+from ....sql.compiling.loops import loop, read_only
 from ...state.key_index import grown
 from ..columns import Bools, Ints
 from ..groups.ordered_values import gather, is_better, melded, put_bytes, without_top
@@ -84,7 +84,7 @@ class OrderedRows:
         first = self._count
         self._made(slots, groups, keys)
         found, young, more = _change(
-            slots, groups, comes, runs, first, self._stamp, self._mode, self._largest,
+            *map(read_only, (slots, groups, comes, runs)), first, self._stamp, self._mode, self._largest,
             self._node, self._slot, self._next, self._end, self._stamps, self._shown, *self._heaps,
         )  # fmt: skip
         self._stamp += len(slots)
@@ -102,9 +102,7 @@ class OrderedRows:
         self._slot[nodes], self._group[nodes], self._state[nodes] = slots, groups, 0
         self._used = put_bytes(
             nodes,
-            keys.starts,
-            keys.sizes,
-            keys.content,
+            *map(read_only, (keys.starts, keys.sizes, keys.content)),
             self._words,
             self._starts,
             self._sizes,
@@ -188,11 +186,12 @@ def _first(
     """Adds the first rows of the group to `out`: node and rank. Out: that, perhaps longer; how many are there; how many
     rows more there are in heaps."""
     young, begin, rank = 0, count, 0
+    greatest = np.bool_(False)  # not a literal, for which numba would compile what is called here once more
     top = np.int64(tops[group])
     while True:
         while top >= 0 and not state[top] & _PRESENT:
             gone = top
-            top = without_top(top, child, sibling, words, starts, sizes, content, False)
+            top = without_top(top, child, sibling, words, starts, sizes, content, greatest)
             state[gone] = 0
             young -= 1
         at = firsts[group]
@@ -201,7 +200,7 @@ def _first(
             at += 1
         firsts[group] = at
         node = top
-        if at < ends[group] and (top < 0 or is_better(at, top, words, starts, sizes, content, False)):
+        if at < ends[group] and (top < 0 or is_better(at, top, words, starts, sizes, content, greatest)):
             node = at
         if node < 0:
             break
@@ -216,13 +215,14 @@ def _first(
             break
         rank = own
         if node == top:
-            top = without_top(top, child, sibling, words, starts, sizes, content, False)
+            top = without_top(top, child, sibling, words, starts, sizes, content, greatest)
         else:
             firsts[group] = at + 1
             young += 1
         if count == out.shape[1]:
             more = np.empty((2, 2 * count), np.int64)
-            more[:, :count] = out
+            for at in range(count):
+                more[0, at], more[1, at] = out[0, at], out[1, at]
             out = more
         out[0, count], out[1, count] = node, rank
         count += 1
@@ -232,7 +232,7 @@ def _first(
         if top < 0:
             top = node
         else:
-            top = melded(top, node, child, sibling, words, starts, sizes, content, False)
+            top = melded(top, node, child, sibling, words, starts, sizes, content, greatest)
     tops[group] = top
     return out, count, young
 
@@ -249,10 +249,11 @@ def _change(
     touched = np.empty(len(slots), np.int64)
     bounds = np.empty(len(slots) + 1, np.int64)
     count, young, live, begin = 0, 0, 0, 0
+    greatest = np.bool_(False)
     while begin < len(slots):
         run, end = runs[begin], begin
         stamp += 1
-        many, known = 0, 0
+        many, known = 0, np.int64(0)
         while end < len(slots) and runs[end] == run:
             group = groups[end]
             if stamps[group] != stamp:
@@ -282,18 +283,21 @@ def _change(
                     tops[group] = node
                 else:
                     top = np.int64(tops[group])
-                    tops[group] = melded(top, node, child, sibling, words, starts, sizes, content, False)
+                    tops[group] = melded(top, node, child, sibling, words, starts, sizes, content, greatest)
                 young += 1
                 live += 1
         for position in range(many):
             group = touched[position]
             new, now, more = _first(
-                group, mode, largest, new, 0, firsts, ends, state, child, sibling, tops, words, starts, sizes, content
-            )
+                group, mode, largest, new, np.int64(0), firsts, ends, state, child, sibling, tops, words, starts, sizes,
+                content,
+            )  # fmt: skip
             young += more
             if count + now + bounds[position + 1] - bounds[position] > found.shape[1]:
                 longer = np.empty((5, 2 * (count + now + bounds[position + 1] - bounds[position])), np.int64)
-                longer[:, :count] = found[:, :count]
+                for part in range(5):
+                    for at in range(count):
+                        longer[part, at] = found[part, at]
                 found = longer
             for at in range(now):
                 shown[new[0, at]] = new[1, at]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...compiling.loops import loop
+from ...compiling.loops import loop, read_only
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -50,10 +50,10 @@ def valid(column: pa.Array) -> Bools:
 
 
 def numbers(column: pa.Array) -> np.ndarray[Any, Any]:
-    """The values, writable or not; what stands at NULLs is any number."""
+    """The values, which are not to be written to; what stands at NULLs is any number."""
     if column.null_count:
         column = column.fill_null(0)
-    return column.to_numpy(zero_copy_only=False)
+    return read_only(column.to_numpy(zero_copy_only=False))
 
 
 def both_valid(columns: Sequence[pa.Array]) -> Bools:
@@ -179,7 +179,7 @@ def running_max(group: Ints, values: Ints, state: Ints) -> Ints:
     """The largest value of each group so far, per event; goes on from `state` (one per group), and changes it."""
     out = np.empty(len(group), dtype=np.int64)
     loop = _running_max if len(group) >= COMPILED_FROM else _running_max.py_func  # type: ignore[attr-defined]
-    loop(group, values, state, out)
+    loop(read_only(group), read_only(values), state, out)
     return out
 
 
