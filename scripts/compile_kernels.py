@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.executor.formats import warm_up
+from millstream.executor.operators.groups.session_course import OpenSessions, course_of
 from millstream.executor.state.spilled_rows import SpilledRows
 from millstream.executor.windows.placing import placing_of
 from millstream.planner.specs import WindowSpec
@@ -65,6 +66,7 @@ def _fold() -> None:
         arguments = [pa.array(rows).cast(parameter.arrow) for parameter in fold.parameter_types]
         fold.run(GroupEvents(group, nothing, rows), arguments, fold.columns_of([fold.initial]), [False], compiled=True)
     running_max(group, rows, np.zeros(1, np.int64))
+    course_of(1, group, rows, rows, OpenSessions(group[:0], group[:0], group[:0]), gap_ms=1, until_closed_ms=1)
     placing_of(WindowSpec("TUMBLING", 1_000)).places(rows)
 
 

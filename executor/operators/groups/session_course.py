@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....sql.compiling.loops import loop
+from ....sql.compiling.loops import loop, read_only
 from ....sql.functions.aggregation.aggregate_kernels import COMPILED_FROM
 from ..columns import Bools, Ints
 
@@ -110,7 +110,7 @@ def course_of(
     joined_row, joined, joined_version = (np.empty(room, dtype=np.int64) for _ in range(3))
     follow = _follow if rows >= COMPILED_FROM else _follow.py_func
     count, joinings, late = follow(
-        groups, times, stream_times, gap_ms, until_closed_ms, known,
+        read_only(groups), read_only(times), read_only(stream_times), gap_ms, until_closed_ms, known,
         group, start, end, version, level, into, previous, following, last,
         version_start, version_end, session, joined_row, joined, joined_version,
     )  # fmt: skip
