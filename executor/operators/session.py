@@ -34,7 +34,7 @@ from .columns import (
     take,
     with_columns,
 )
-from .groups.calls import Calls
+from .groups.calls import NUMBER, Calls
 from .groups.session_course import OpenSessions, SessionCourse, course_of
 from .groups.session_values import SessionValues, values_of_sessions
 from .stream_time import NEVER, StreamTime, merged, moved_on, running
@@ -135,6 +135,8 @@ class SessionAggregator(Operator):
             len(keys), groups, times, at_rows, sessions, gap_ms=self._gap, until_closed_ms=self._until_closed
         )
         self.late_rows += course.late_rows
+        if self._calls.last_numbers:
+            rows = rows.append_column(NUMBER, pa.array(self._numbers(len(keys), groups, sessions, stored)))
         values = values_of_sessions(self._calls, course, rows, stored, last_only=not self._emit_every)
         self._save(keys, course, values)
         out = self._each(course) if self._emit_every else self._net(course, last_of_group(groups, len(first)))
@@ -148,16 +150,24 @@ class SessionAggregator(Operator):
         )
 
     def _open(self, keys: pa.Table, groups: Ints, times: Ints) -> tuple[OpenSessions, pa.Table]:
-        """The stored sessions that end late enough for a row of the batch, and their states."""
+        """The stored sessions that end late enough for a row of the batch, or where rows are numbered all of its keys,
+        and their states."""
         earliest = np.full(len(keys), _NO_END, dtype=np.int64)
         np.minimum.at(earliest, groups, times)
-        bounds = {"_low": pa.array(earliest - self._gap), "_high": pa.array(np.full(len(keys), _NO_END))}
+        low = np.full(len(keys), -_NO_END) if self._calls.last_numbers else earliest - self._gap
+        bounds = {"_low": pa.array(low), "_high": pa.array(np.full(len(keys), _NO_END))}
         index, slots = self._store.locate_between(with_columns(keys, bounds), self._keys, "_we")
         names = ["_ws", "_we", *self._calls.state_types]
         found = pa.table(self._store.values_at(slots, names), names=names)
         order = np.lexsort((ints(found, "_ws"), ints(found, "_we"), index))
         found = take(found, order)
         return OpenSessions(index[order], ints(found, "_ws"), ints(found, "_we")), found
+
+    def _numbers(self, keys: int, groups: Ints, sessions: OpenSessions, stored: pa.Table) -> Ints:
+        """For each row a number above those of its key's earlier rows, as far as open sessions know them."""
+        last = np.full(keys, -1, dtype=np.int64)
+        np.maximum.at(last, sessions.group, self._calls.last_number(stored))
+        return last[groups] + 1 + np.arange(len(groups), dtype=np.int64)
 
     def _save(self, keys: pa.Table, course: SessionCourse, values: SessionValues) -> None:
         """Windows that are no more go, and each session that got a row is written."""

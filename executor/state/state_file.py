@@ -27,7 +27,7 @@ from .laid_aside import LaidAside
 log = structlog.get_logger()
 
 _APPLIED = "_millstream_applied"
-_FORMAT = 2  # of the stores' tables: each row has a number of its own
+_FORMAT = 3  # of the stores' tables: each row has a number of its own; sessions number values that came in turns
 _DEAD_ROWS_MAX = 10_000  # beyond as many as live; a checkpoint costs 4 ms at least
 _LAG_S_MAX = 12 * 60 * 60  # well below what the changelog keeps deletions for: delete.retention.ms
 _CORRUPT = ("Corrupt database file", "IO Error: Corrupt")  # a plain `duckdb.Error`: no class of its own tells it

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import duckdb
 import numpy as np
@@ -15,10 +16,13 @@ from ....sql.functions.aggregation.aggregate_kernels import GroupEvents
 from ....sql.functions.aggregation.aggregates import AGGREGATES
 from ....sql.types import SqlType
 from ...state.store import StateStore
-from ..columns import Bools, flat
+from ..columns import Bools, Ints, flat
 from ..statement import BatchStatement
 from .extremes import Extremes
 from .members import Members, Turned
+
+NUMBER: Final = "_number"
+"""Larger for rows of a key that come later, whichever batch they are in."""
 
 
 class Calls:
@@ -36,8 +40,8 @@ class Calls:
         merging: bool = False,
         retracts: bool = False,
     ) -> None:
-        """`merging`: for states that merge, which then know their distinct values themselves. `retracts`: rows may be
-        taken back."""
+        """`merging`: for states that merge, which then know their distinct values themselves, and where the order of
+        arrival matters the numbers of their rows. `retracts`: rows may be taken back."""
         self.folds = [
             AGGREGATES[call.function].fold(
                 [a.type for a in call.arguments], call.constants, properties, retracts=retracts and not call.ordered
@@ -48,6 +52,10 @@ class Calls:
             self.folds = [
                 distinct_fold(fold) if call.distinct else fold for call, fold in zip(calls, self.folds, strict=True)
             ]
+        self.last_numbers: dict[int, Callable[[State], int]] = {}  # by call
+        for i, fold in enumerate(self.folds):
+            if merging and fold.numbered is not None:
+                self.folds[i], self.last_numbers[i] = fold.numbered.fold, fold.numbered.last
         self.state_types: dict[str, SqlType] = {
             f"s{i}_{j}": type_ for i, fold in enumerate(self.folds) for j, type_ in enumerate(fold.state_types)
         }
@@ -60,7 +68,8 @@ class Calls:
         rendered: list[str] = []
         is_plain = True
         for i, (call, fold) in enumerate(zip(calls, self.folds, strict=True)):
-            for j, (argument, type_) in enumerate(zip(call.arguments, fold.parameter_types, strict=True)):
+            types = fold.parameter_types[: len(call.arguments)]  # behind them there may be a row's number
+            for j, (argument, type_) in enumerate(zip(call.arguments, types, strict=True)):
                 name = f"a{i}_{j}"
                 self._sources[name] = argument.sql
                 rendered.append(f"({argument.sql})::{type_.duckdb} AS {name}")
@@ -83,7 +92,19 @@ class Calls:
         return pa.table(columns, names=[*self._kept, *self._sources])
 
     def arguments(self, rows: pa.Table, call: int) -> list[pa.Array]:
-        return [flat(rows, f"a{call}_{j}") for j in range(len(self.folds[call].parameter_types))]
+        """In: the rows, with the column NUMBER where a call wants it."""
+        given = [flat(rows, f"a{call}_{j}") for j in range(len(self._calls[call].arguments))]
+        return [*given, flat(rows, NUMBER)] if call in self.last_numbers else given
+
+    def last_number(self, states: pa.Table) -> Ints:
+        """Per row of state columns the largest number in it, -1 where there is none."""
+        last = np.full(len(states), -1, dtype=np.int64)
+        for i, of_state in self.last_numbers.items():
+            fold = self.folds[i]
+            columns = [flat(states, f"s{i}_{j}") for j in range(len(fold.state_types))]
+            numbers = [of_state(state) for state in fold.states_of(columns, [True] * len(states))]
+            last = np.maximum(last, np.array(numbers, dtype=np.int64))
+        return last
 
     def count_members(
         self, connection: duckdb.DuckDBPyConnection, name: str, key: Mapping[str, SqlType], *, retracts: bool

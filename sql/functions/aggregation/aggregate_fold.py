@@ -29,7 +29,8 @@ class Fold:
     states of two sessions, the earlier one first. `load` and `dump` turn a state as it is stored into one to
     compute with, and back. `kernel` is the same fold as a compiled loop; `steps` is the loop over many steps, where it
     is not simply one after the other in this thread. `absorb` is `add` for a state that nobody else sees: it may change
-    the lists and dicts in it, which saves a copy of the group for each row.
+    the lists and dicts in it, which saves a copy of the group for each row. `numbered` is the same fold for states that
+    merge, where sessions do not tell the order in which their rows came.
     """
 
     parameter_types: tuple[SqlType, ...]
@@ -45,6 +46,7 @@ class Fold:
     steps: Callable[[Sequence[Step], list[State]], list[Any]] | None = None
     load: Callable[[State], State] = lambda state: state
     dump: Callable[[State], State] = lambda state: state
+    numbered: Numbered | None = None
 
     def run(
         self,
@@ -132,6 +134,15 @@ class Fold:
     def columns_of(self, states: Sequence[State]) -> list[pa.Array]:
         dumped = [self.dump(state) for state in states]
         return [column_of([state[i] for state in dumped], type_) for i, type_ in enumerate(self.state_types)]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A fold that takes one more argument, the last one, a number that is larger for rows that come later, and keeps it
+    in the state. `last` gives the largest number in a state, -1 where there is none."""
+
+    fold: Fold
+    last: Callable[[State], int]
 
 
 def _at_last_events(group: Ints, groups: int) -> pa.Array:

@@ -1,13 +1,19 @@
-"""EARLIEST_BY_OFFSET and LATEST_BY_OFFSET: the first and the last values in order of arrival."""
+"""EARLIEST_BY_OFFSET and LATEST_BY_OFFSET: the first and the last values in order of arrival.
+
+A late row can make one session of two whose rows came in turns. The states of sessions number their values for that:
+in a state of an earlier version the number is NULL, and its values count as the first ones.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from ...types import BOOLEAN, INTEGER, STRING, Array, SqlType
-from .aggregate_fold import AggregateExample, AggregateFunction, Fold, State
+from ...types import BIGINT, BOOLEAN, INTEGER, STRING, Array, SqlType
+from .aggregate_fold import AggregateExample, AggregateFunction, Fold, Numbered, State
 from .aggregate_kernels import pick_kernel
+
+_UNNUMBERED: Final = -1
 
 
 def _options(constants: Sequence[Any]) -> tuple[int | None, bool] | None:
@@ -54,6 +60,30 @@ def _one(type_: SqlType, latest: bool, ignore_nulls: bool) -> Fold:
         merge=merge,
         result=lambda state: state[0],
         kernel=pick_kernel(latest=latest, ignore_nulls=ignore_nulls),
+        numbered=Numbered(_one_numbered(type_, latest, ignore_nulls), last=lambda state: state[2]),
+    )
+
+
+def _one_numbered(type_: SqlType, latest: bool, ignore_nulls: bool) -> Fold:
+    def add(state: State, x: Any, number: int) -> State:
+        if (x is None and ignore_nulls) or (state[1] and not latest):
+            return state
+        return x, True, number
+
+    def merge(a: State, b: State) -> State:
+        if not (a[1] and b[1]):
+            return a if a[1] else b
+        return b if (b[2] >= a[2]) == latest else a
+
+    return Fold(
+        parameter_types=(type_, BIGINT),
+        state_types=(type_, BOOLEAN, BIGINT),
+        return_type=type_,
+        initial=(None, False, _UNNUMBERED),
+        add=add,
+        merge=merge,
+        result=lambda state: state[0],
+        load=lambda state: (*state[:2], _number(state[2])),
     )
 
 
@@ -69,7 +99,35 @@ def _several(type_: SqlType, latest: bool, ignore_nulls: bool, n: int) -> Fold:
         add=lambda state, x: state if x is None and ignore_nulls else keep([*state[0], x]),
         merge=lambda a, b: keep([*a[0], *b[0]]),
         result=lambda state: state[0],
+        numbered=Numbered(
+            _several_numbered(type_, latest, ignore_nulls, n), last=lambda state: max(state[1], default=_UNNUMBERED)
+        ),
     )
+
+
+def _several_numbered(type_: SqlType, latest: bool, ignore_nulls: bool, n: int) -> Fold:
+    def keep(values: list[Any], numbers: list[int]) -> State:
+        return (values[-n:], numbers[-n:]) if latest else (values[:n], numbers[:n])
+
+    def merge(a: State, b: State) -> State:
+        values, numbers = [*a[0], *b[0]], [*a[1], *b[1]]
+        order = sorted(range(len(numbers)), key=numbers.__getitem__)
+        return keep([values[i] for i in order], [numbers[i] for i in order])
+
+    return Fold(
+        parameter_types=(type_, BIGINT),
+        state_types=(Array(type_), Array(BIGINT)),
+        return_type=Array(type_),
+        initial=([], []),
+        add=lambda state, x, number: state if x is None and ignore_nulls else keep([*state[0], x], [*state[1], number]),
+        merge=merge,
+        result=lambda state: state[0],
+        load=lambda state: (state[0], [_UNNUMBERED] * len(state[0]) if state[1] is None else state[1]),
+    )
+
+
+def _number(stored: int | None) -> int:
+    return _UNNUMBERED if stored is None else stored
 
 
 def _entry(name: str, which: str, latest: bool, results: tuple[Any, Any, Any]) -> AggregateFunction:

@@ -9,10 +9,15 @@ import pytest
 from pipelines import aggregate, brief, call, expression, open_pipeline, plan, rows_of, run, stream
 
 from millstream.planner.specs import WindowSpec
+from millstream.planner.steps.aggregate import AggregateCall
 from millstream.sql.types import BIGINT, BOOLEAN
 
 MAX = call("MAX", expression("v0", BIGINT))
 LATEST = call("LATEST_BY_OFFSET", expression("v0", BIGINT))
+LATEST_WITH_NULL = call("LATEST_BY_OFFSET", expression("v0", BIGINT), constants=(False,))
+LATEST_TWO = call("LATEST_BY_OFFSET", expression("v0", BIGINT), constants=(2,))
+EARLIEST = call("EARLIEST_BY_OFFSET", expression("v0", BIGINT))
+EARLIEST_TWO = call("EARLIEST_BY_OFFSET", expression("v0", BIGINT), constants=(2,))
 
 
 def row(key: str, value: int | None, ts: int, **more: Any) -> dict[str, Any]:
@@ -60,6 +65,18 @@ def test_a_session_that_begins_and_grows_before_an_earlier_batchs_one_leaves_tha
     rows = [row("0", 1, 100), row("0", 2, 50), row("0", 3, 55), row("0", 4, 105)]
     assert every_split(rows, gap=10)[-2:] == [("0", 100, 100, 1, -1), ("0", 100, 105, 4, 1)]
     assert sessions(rows, [1], gap=10)[-2:] == [("0", 100, 100, 1, -1), ("0", 100, 105, 4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "result"),
+    [(LATEST, 5), (LATEST_WITH_NULL, None), (LATEST_TWO, [1, 5]), (EARLIEST, 3), (EARLIEST_TWO, [3, 2])],
+)
+def test_offsets_tell_the_order_of_arrival_though_sessions_become_one_whose_rows_came_in_turns(
+    offsets: AggregateCall, result: Any
+) -> None:
+    """The later session has the first row, the earlier one the last of those that both had."""
+    rows = [row("0", 3, 3000), row("0", 2, 0), row("0", 1, 3500), row("0", 5, 500), row("0", None, 1500)]
+    assert every_split(rows, gap=1500, calls=[offsets])[-1] == ("0", 0, 3500, result, 1)
 
 
 def test_rows_of_the_same_moment_renew_their_session_without_taking_it_back() -> None:

@@ -22,32 +22,37 @@ CALLS = [
     call("COLLECT_LIST", VALUE),
     replace(call("MIN", VALUE), filter=expression("v0 < 5", BOOLEAN)),
     replace(call("COUNT", VALUE), distinct=True),
+    call("LATEST_BY_OFFSET", VALUE),
+    call("EARLIEST_BY_OFFSET", VALUE, constants=(2,)),
 ]
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Session:
-    """The values in the order in which sessions became one and rows came."""
+    """The rows' numbers and values, in the order in which sessions became one and rows came."""
 
     start: int
     end: int
-    values: tuple[int | None, ...]
+    rows: tuple[tuple[int, int | None], ...]
 
     @property
     def window(self) -> tuple[int, int]:
         return self.start, self.end
 
     def results(self) -> tuple[Any, ...]:
-        there = [value for value in self.values if value is not None]
+        there = [value for _, value in self.rows if value is not None]
+        arrived = [value for _, value in sorted(self.rows) if value is not None]
         few = [value for value in there if value < 5]
         return (
-            len(self.values),
+            len(self.rows),
             sum(there),
             max(there, default=None),
-            list(self.values),
+            [value for _, value in self.rows],
             min(few, default=None),
             len(set(there)),
+            arrived[-1] if arrived else None,
+            arrived[:2],
         )
 
 
@@ -73,7 +78,7 @@ class Model:
         start, end = min([time, *(each.start for each in joined)]), max([time, *(each.end for each in joined)])
         if end < closed_before:
             return
-        grown = Session(start, end, (*(value for each in joined for value in each.values), row["v0"]))
+        grown = Session(start, end, (*(each for session in joined for each in session.rows), (row["seq"], row["v0"])))
         for each in joined:
             own.remove(each)
             if start < end or self.emit_old:
