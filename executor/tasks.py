@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..logcore.client import TopicPartition
 from ..planner.physical import PhysicalPlan
 from ..planner.steps.repartition import Rekey
 from ..planner.steps.sink import Sink
@@ -38,6 +41,18 @@ def spread(batch: ChangeBatch, task_count: int) -> ChangeBatch:
     for partition, time in batch.stream_time_ms.items():
         times[partition % task_count] = max(time, times.get(partition % task_count, time))
     return ChangeBatch(rows.set_column(rows.column_names.index("_part"), "_part", tasks), times)
+
+
+def in_tasks(plan: PhysicalPlan, inputs: Mapping[str, ChangeBatch]) -> dict[str, ChangeBatch]:
+    """What was read, by the id of the source, in the tasks of the plan: a topic may have got partitions since then."""
+    counts = {source.id: source.task_count for source in plan.sources()}
+    return {name: spread(batch, counts[name]) for name, batch in inputs.items()}
+
+
+def partitions_share_tasks(plan: PhysicalPlan, partitions: Iterable[TopicPartition]) -> bool:
+    """Whether rows of different partitions meet because a topic has more of them than the plan has tasks."""
+    counts = Counter(at.topic for at in partitions)
+    return any(counts[source.topic] > source.task_count for source in plan.sources())
 
 
 def changelog_partition_count(plan: PhysicalPlan) -> int:

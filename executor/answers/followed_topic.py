@@ -34,8 +34,10 @@ class FollowedTopic:
         self._is_past = False  # the reader, what was taken in
 
     def bounds(self) -> dict[TopicPartition, Offsets]:
-        """What is there now."""
-        return {lane: self._client.offsets(*lane) for lane in self.positions}
+        """What is there now, in partitions that the topic got meanwhile too. Any thread may ask."""
+        count = max(len(self.positions), self._client.partition_count(self._source.topic))
+        lanes = [TopicPartition(self._source.topic, at) for at in range(count)]
+        return {lane: self._client.offsets(*lane) for lane in lanes}
 
     def check(self) -> None:
         """Raises `PositionLost` where the topic was created again: then nothing of it can be followed any more."""
@@ -72,7 +74,8 @@ class FollowedTopic:
 
     def _pass_over_dropped(self, bounds: Bounds) -> None:
         """Begins again behind what was taken in, and not before what is there, unless the reader is just there."""
-        positions = {lane: max(self.positions[lane], found.log_start_offset) for lane, found in bounds.items()}
+        reached = {lane: max(self.positions.get(lane, 0), found.log_start_offset) for lane, found in bounds.items()}
+        positions = {**self.positions, **reached}
         if self._is_past or positions != self.positions:
             self.positions = positions
             self._reader = self._reader_from_here()

@@ -65,7 +65,7 @@ class KeyedTable:
         """Whether that is what is here."""
         read = self._topic.positions
         return all(
-            read[at] >= found.last_stable_offset and self._starts[at] >= found.log_start_offset
+            read.get(at, -1) >= found.last_stable_offset and self._starts.get(at, -1) >= found.log_start_offset
             for at, found in bounds.items()
         )
 
@@ -74,11 +74,13 @@ class KeyedTable:
         topic was created again: then this table is of no more use."""
         with self._guard:
             self._topic.check()
+            self._starts = {**{at: found.log_start_offset for at, found in bounds.items()}, **self._starts}
             for batch in self._topic.batches(bounds):
                 self._take_in(batch)
                 self._topic.taken()
             if any(self._starts[at] < found.log_start_offset for at, found in bounds.items()):
-                starts = {at: max(self._starts[at], found.log_start_offset) for at, found in bounds.items()}
+                passed = {at: max(self._starts[at], found.log_start_offset) for at, found in bounds.items()}
+                starts = {**self._starts, **passed}
                 self._leave_out_dead(starts)
                 self._starts = starts  # now that nobody finds what is before them
             if len(self) > KEYS_MAX:

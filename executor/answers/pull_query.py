@@ -23,6 +23,7 @@ from ..pipeline import Pipeline, calls_python
 from ..sources.source_reader import SourceReader, empty_rows
 from ..state.connection import MEMORY, EngineSettings, lock
 from ..state.databases import OpenDatabase, alone
+from ..tasks import in_tasks
 from .left_out import LeftOut
 from .pull_answer import AnswerRelation
 from .pull_limits import Deadline, PullLimits
@@ -111,7 +112,7 @@ class PullQuery:
         deadline.check()
         self._connection.execute("BEGIN")
         try:
-            rows = self._pipeline.process(inputs).rows
+            rows = self._pipeline.process(in_tasks(self._plan, inputs)).rows
             self._pipeline.take_changes()
             failures = self._pipeline.take_failures()
         except BaseException:

@@ -19,9 +19,10 @@ from ..pipeline import Pipeline
 from ..queries.query_settings import QuerySettings
 from ..queries.start_offsets import StartSettings, first_offset
 from ..record_error import RecordError
-from ..sources.source_reader import ReadBatch, SourceReader
+from ..sources.source_reader import PARTITIONS_S, ReadBatch, SourceReader
 from ..state.connection import lock, open_connection
 from ..state.laid_aside import LaidAside
+from ..tasks import in_tasks
 from ..updates import settle
 from .left_out import LeftOut
 
@@ -59,6 +60,7 @@ class PushQuery:
         time_order: bool = True,
     ) -> None:
         settings = QuerySettings.of({**(properties or {}), **plan.properties})
+        self._plan = plan
         self._client = client
         self._left = limit
         self._closed = False
@@ -68,7 +70,9 @@ class PushQuery:
         self._laid_aside = LaidAside(self._connection)
         lock(self._connection)
         positions = first_offsets(plan, client, settings.start) if begin is None else begin
+        self._time_order = time_order
         self._reader = SourceReader(client, plan.sources(), positions, time_order=time_order)
+        self._partitions_due_s = time.monotonic() + PARTITIONS_S
         self.errors: deque[RecordError] = deque(maxlen=ERRORS_KEPT)  # the last records that were left out
         self._left_out = LeftOut(client, plan.query_id)
 
@@ -79,10 +83,23 @@ class PushQuery:
         """
         if self._left == 0 or self._closed:
             return None
+        self._read_new_partitions()
         batch = self._reader.read(MAX_BATCH_BYTES, ends)
         if batch is None and timeout_s > 0 and self._client.wait(self._reader.fetch_positions, timeout_s):
             batch = self._reader.read(MAX_BATCH_BYTES, ends)
         return None if batch is None else self._rows(batch)
+
+    def _read_new_partitions(self) -> None:
+        """From their first records, once a topic has got some: all of them are new."""
+        if time.monotonic() < self._partitions_due_s:
+            return
+        self._partitions_due_s = time.monotonic() + PARTITIONS_S
+        if self._reader.has_grown:
+            positions, sources = dict(self._reader.positions), self._plan.sources()
+            for topic in {source.topic for source in sources}:
+                for at in (TopicPartition(topic, n) for n in range(self._client.partition_count(topic))):
+                    positions.setdefault(at, self._client.offsets(*at).log_start_offset)
+            self._reader = SourceReader(self._client, sources, positions, time_order=self._time_order)
 
     def await_records(self, timeout_s: float) -> bool:
         """Waits until there is something to read; False where nothing came."""
@@ -142,7 +159,7 @@ class PushQuery:
         self._stream_time_ms = max(known + times, default=None)
         self._connection.execute("BEGIN")
         try:
-            rows = settle(self._pipeline.process(batch.inputs).rows)
+            rows = settle(self._pipeline.process(in_tasks(self._plan, batch.inputs)).rows)
             self._pipeline.take_changes()
             errors = [*batch.errors, *self._pipeline.take_failures()]
         except BaseException as failure:

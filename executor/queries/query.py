@@ -59,12 +59,12 @@ from ..sink_writer import Output, SinkWriter
 from ..sources.idle import IdleTime
 from ..sources.same_topic import another_topic
 from ..sources.shared_reading import SharedReading
-from ..sources.source_reader import ReadBatch, SourceReader
+from ..sources.source_reader import PARTITIONS_S, ReadBatch, SourceReader
 from ..state.changelog import changelog_records, offsets_used
 from ..state.databases import OpenDatabase, alone
 from ..state.lost_state import with_ends
 from ..state.store import StoreChanges
-from ..tasks import needs_time_order
+from ..tasks import in_tasks, needs_time_order, partitions_share_tasks
 from ..work_pool import Work, work_pool
 from .query_log import changelog_topic, offset_group
 from .query_settings import QuerySettings
@@ -151,6 +151,7 @@ class QueryRuntime:
         self._max_records: int | None = None  # set while a record is searched that makes a batch fail
         self._recovered: RecoveredQuery | None = None
         self._topic_ids: dict[str, uuid.UUID] = {}  # of the topics that it has read
+        self._partitions_due_s = 0.0
         self._passed: dict[TopicPartition, int] = {}  # behind the committed offsets, up to here nothing is to be done
         self._gave_nothing_since_s = math.inf  # that there are batches whose offsets are not committed
         self._changelog_count: int | None = None
@@ -196,6 +197,8 @@ class QueryRuntime:
         """Whether the log has more than what was fetched. To ask is much cheaper than a fetch that brings nothing.
         Raises `PositionLost` where a topic was created again."""
         self._reader.check_topics()
+        if self._has_new_partitions():
+            return True
         try:
             fetched = self.fetch_positions.items()
             return any(self._client.offsets(*at).last_stable_offset > position for at, position in fetched)
@@ -211,6 +214,8 @@ class QueryRuntime:
         """
         self._ensure_recovered()
         with self._recovery_on_failure():
+            if self._has_new_partitions():
+                self._begin_anew()
             batch = self._next_batch(max_bytes)
             if batch is None:
                 if not self._all_written():
@@ -220,6 +225,26 @@ class QueryRuntime:
             self._idle.came()
             self._process(batch, may_go_on=batch.more and self._is_large(batch))
             return True
+
+    @property
+    def partitions_due_s(self) -> float:
+        """When (`time.monotonic`) `has_news` or `step` looks again whether its topics have got partitions."""
+        return self._partitions_due_s
+
+    def _has_new_partitions(self) -> bool:
+        """Nobody announces them, and to ask a log elsewhere each time would cost as much as a fetch."""
+        if time.monotonic() < self._partitions_due_s:
+            return False
+        found = self._reader.has_grown
+        if not found:
+            self._partitions_due_s = time.monotonic() + PARTITIONS_S
+        return found
+
+    def _begin_anew(self) -> None:
+        """As after a stop: with all partitions that there are now."""
+        self.rest()
+        self._give_up()
+        self._recover()
 
     def _process_idle(self) -> bool:
         """Moves stream time on where nothing has come for long, and windows wait for it."""
@@ -295,6 +320,7 @@ class QueryRuntime:
             recovered.state.close(error)
             raise
         self._positions, self._passed = dict(recovered.positions), {}
+        self._partitions_due_s = time.monotonic() + PARTITIONS_S
         self._gave_nothing_since_s = math.inf
         self._recovered = recovered
 
@@ -311,7 +337,7 @@ class QueryRuntime:
                 raise another_topic(topic)
 
     def _reader_from(self, positions: Mapping[TopicPartition, int]) -> SourceReader:
-        in_time_order = needs_time_order(self.plan)
+        in_time_order = needs_time_order(self.plan) or partitions_share_tasks(self.plan, positions)
         return SourceReader(self._client, self.plan.sources(), positions, time_order=in_time_order, shared=self._shared)
 
     @contextlib.contextmanager
@@ -452,7 +478,7 @@ class QueryRuntime:
             if batch.elapsed_ms:
                 changes = run.pipeline.process_idle(batch.elapsed_ms)
             else:
-                changes = run.pipeline.process(batch.inputs)
+                changes = run.pipeline.process(in_tasks(self.plan, batch.inputs))
             return _Computed(batch, changes, run.pipeline.take_failures(), run.pipeline.take_changes())
         except (*DATA_ERRORS, *SIZE_ERRORS) as error:
             raise _BadBatch(batch, error) from error

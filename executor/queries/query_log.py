@@ -67,9 +67,9 @@ def offset_group(query_id: str) -> str:
 
 
 def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) -> dict[TopicPartition, int]:
-    """Where the query goes on. Partitions that it has never read begin where `start` says, and
-    that is committed at once: after a restart "latest" must not mean a later place. A position that retention has
-    passed moves to the log's start.
+    """Where the query goes on. Topics that it has never read begin where `start` says, and that is committed at once:
+    after a restart "latest" must not mean a later place. A partition that such a topic got later begins with its first
+    record: all of them are new. A position that retention has passed moves to the log's start.
 
     Raises `InvalidProperty`, `UnknownTopic`; `PositionLost` where a source ends before the position.
     """
@@ -77,6 +77,7 @@ def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) ->
     committed = log.committed_offsets(group)
     topics = log.topics()
     positions: dict[TopicPartition, int] = {}
+    read = {at.topic for at, offset in committed.items() if offset > FORGOTTEN}
     for source in plan.sources():
         count = topics[source.topic].partition_count if source.topic in topics else source.partition_count
         for at in (TopicPartition(source.topic, partition) for partition in range(count)):
@@ -84,6 +85,8 @@ def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) ->
             if committed.get(at, FORGOTTEN) > FORGOTTEN:
                 check_position(plan.query_id, at, committed[at], bounds)
                 positions[at] = max(committed[at], bounds.log_start_offset)
+            elif source.topic in read:
+                positions[at] = bounds.log_start_offset
             else:
                 positions[at] = first_offset(log, at, source, start)
     new = {at: offset for at, offset in positions.items() if committed.get(at) != offset}

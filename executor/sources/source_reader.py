@@ -27,6 +27,9 @@ from .source_decoder import DecodedRecords
 from .time_order import Times, ranks, ready_counts, tables_first, topics_in_order
 from .topic_feed import TopicFeed
 
+PARTITIONS_S = 5.0
+"""How often those who read a topic as it grows look whether it has got partitions."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordHeaders:
@@ -135,6 +138,11 @@ class SourceReader:
     def has_more(self) -> bool:
         """Whether something is pending, or was there and not fetched when a fetch looked last."""
         return any(feed.has_more for feed in self._feeds)
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether a topic has got partitions of which this reader knows nothing; where it reads all that there were."""
+        return any(feed.has_grown for feed in self._feeds)
 
     def check_topics(self) -> None:
         """Raises `PositionLost` where a topic is not the one any more that it has read."""

@@ -6,6 +6,7 @@ fetches are read and decoded by several threads, each some of the records.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+
+from millstream.errors import LogError
 
 from ...logcore.client import Fetched, LogClient, TopicPartition
 from ...logcore.errors import OffsetOutOfRange
@@ -90,6 +93,13 @@ class TopicFeed:
     def has_more(self) -> bool:
         """Whether something is pending or was not fetched yet."""
         return any(len(lane) or not lane.complete for lane in self.lanes)
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether the topic has more partitions now than are read."""
+        with contextlib.suppress(LogError):  # a topic that is gone: who reads it finds out
+            return self._log.partition_count(self.topic) > len(self.lanes)
+        return False
 
     def check_topic(self) -> None:
         """Raises `PositionLost`."""

@@ -15,7 +15,7 @@ from ...executor.columnar import ARROW, columnar_batch
 from ...executor.formats import Encoder, encoder
 from ...executor.formats.codec import UnwritableRows
 from ...executor.partitioning import byte_format, sink_partitions, split_by_partition
-from ...logcore.client import ColumnarRecords, LogClient, RowRecords
+from ...logcore.client import ColumnarRecords, LogClient, RowRecords, Topic
 from ...logcore.topic_rules import TRANSACTIONS_TOPIC
 from ...logcore.topic_settings import TIME_AFTER, TIME_BEFORE, settings_of
 from ...planner.schema import Column
@@ -51,19 +51,20 @@ class Appender:
         without a key go to partition 0. Raises `InvalidStatement` for a table's row without one, for a
         time that the topic does not take, and for a row that the format cannot hold, before any is written.
         """
-        self._check_times(source.topic, rowtimes)
-        self._write(source, _records(source, columns, rowtimes))
+        topic = self._log.topic(source.topic)
+        if topic is not None:
+            self._check_times(topic, rowtimes)
+        self._write(source, _records(source, columns, rowtimes, _partition_count(source, topic)))
 
-    def _check_times(self, name: str, rowtimes: pa.Int64Array) -> None:
-        topic = self._log.topic(name)
-        bounds = None if topic is None else settings_of(topic.config).times(self._now_ms())
+    def _check_times(self, topic: Topic, rowtimes: pa.Int64Array) -> None:
+        bounds = settings_of(topic.config).times(self._now_ms())
         if bounds is None:
             return
         for limit, bound, is_outside in ((TIME_BEFORE, bounds[0], pc.less), (TIME_AFTER, bounds[1], pc.greater)):
             row = is_outside(rowtimes, bound).index(True).as_py()
             if row >= 0:
                 side = "after" if limit == TIME_AFTER else "before"
-                limited = f'topic "{name}" takes nothing {side} {bound} now'
+                limited = f'topic "{topic.name}" takes nothing {side} {bound} now'
                 raise InvalidStatement(
                     f"the ROWTIME of row {row + 1} is {rowtimes[row]}, and {limited}",
                     hint=f"Insert rows with other times, or raise {limit} of the topic (millstream topic alter).",
@@ -72,7 +73,8 @@ class Appender:
     def delete(self, source: SourceInfo, keys: Arrays, rowtimes: pa.Int64Array) -> None:
         """Writes a tombstone for each of these keys of a table, all or none. In: an array for each key column."""
         nothing = {column: pa.nulls(len(rowtimes), column.type.arrow) for column in source.schema.value}
-        self._write(source, _records(source, {**nothing, **keys}, rowtimes, gone=True))
+        count = _partition_count(source, self._log.topic(source.topic))
+        self._write(source, _records(source, {**nothing, **keys}, rowtimes, count, gone=True))
 
     def _write(self, source: SourceInfo, records: list[tuple[int, RowRecords | ColumnarRecords]]) -> None:
         if len(records) == 1:
@@ -150,8 +152,13 @@ def _fitting(array: pa.Array, column: Column) -> pa.Array:
         ) from None
 
 
+def _partition_count(source: SourceInfo, topic: Topic | None) -> int:
+    """What other producers go by: the topic may have got partitions since it was declared."""
+    return source.partition_count if topic is None else topic.partition_count
+
+
 def _records(
-    source: SourceInfo, columns: Arrays, rowtimes: pa.Int64Array, *, gone: bool = False
+    source: SourceInfo, columns: Arrays, rowtimes: pa.Int64Array, partition_count: int, *, gone: bool = False
 ) -> list[tuple[int, RowRecords | ColumnarRecords]]:
     """What to append to which partition; `gone`: as tombstones."""
     count = len(rowtimes)
@@ -165,7 +172,7 @@ def _records(
             f"Failed to insert values into '{source.name}'. Value for primary key column(s) "
             f"{', '.join(column.name for column in source.schema.key)} is required for tables"
         )
-    parts = split_by_partition(sink_partitions(key_bytes, pa.array(np.zeros(count, np.int32)), source.partition_count))
+    parts = split_by_partition(sink_partitions(key_bytes, pa.array(np.zeros(count, np.int32)), partition_count))
     if source.value_format.name == ARROW:
         meta = {"_ts": rowtimes, "_null": _all(gone, count)}
         batch = columnar_batch((*source.schema.key, *held), [*keys, *values], meta)

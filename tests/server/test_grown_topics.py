@@ -1,0 +1,132 @@
+"""Partitions that a topic gets while it is read: nothing in them is lost, and rows of a key stay together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import pyarrow as pa
+import pytest
+from running_server import service_in
+from waiting import eventually
+
+from millstream.executor.answers import push_query
+from millstream.executor.queries import query
+from millstream.logcore.client import RowRecords
+from millstream.logcore.murmur2 import partitions_of
+from millstream.server.service import Service
+
+DDL = """
+CREATE STREAM {0} (id STRING KEY, v INT) WITH (kafka_topic='{0}', value_format='JSON', partitions=2);
+CREATE TABLE {0}_t (id STRING PRIMARY KEY, v INT) WITH (kafka_topic='{0}', value_format='JSON');
+"""
+QUERIES = """
+CREATE STREAM {0}_copied AS SELECT * FROM {0};
+CREATE TABLE {0}_counted AS SELECT id, COUNT(*) AS n FROM {0} GROUP BY id;
+CREATE TABLE {0}_windows AS
+  SELECT id, COUNT(*) AS n FROM {0} WINDOW TUMBLING (SIZE 1 SECOND, GRACE PERIOD 0 SECONDS) GROUP BY id;
+"""
+KEYS = [f"k{number}" for number in range(16)]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (query, push_query):
+            patch.setattr(module, "PARTITIONS_S", 0.05)
+        with service_in(tmp_path_factory.mktemp("grown") / "data") as started:
+            yield started
+
+
+def run(service: Service, statements: str) -> None:
+    httpx.post(f"http://{service.http_address}/ksql", json={"ksql": statements}, timeout=60).raise_for_status()
+
+
+def rows(service: Service, sql: str) -> list[list[object]]:
+    asked = {"ksql": sql, "streamsProperties": {"millstream.pull.full.sql": "true"}}
+    answer = httpx.post(f"http://{service.http_address}/query", json=asked, timeout=60)
+    answer.raise_for_status()
+    return sorted(each["row"]["columns"] for each in answer.json() if "row" in each)
+
+
+def produce(service: Service, topic: str, value: int) -> None:
+    """A record for each key at this time, where Kafka's clients write it."""
+    log = service.engine.log
+    keys = pa.array([key.encode() for key in KEYS], pa.binary())
+    for key, partition in zip(KEYS, partitions_of(keys, log.partition_count(topic)).tolist(), strict=True):
+        table = pa.table(
+            {
+                "timestamp": pa.array([value], pa.int64()),
+                "key": pa.array([key.encode()], pa.binary()),
+                "value": pa.array([json.dumps({"V": value}).encode()], pa.binary()),
+            }
+        )
+        log.append(topic, partition, RowRecords(table))
+
+
+def test_queries_read_the_partitions_that_their_topic_gets(service: Service) -> None:
+    run(service, DDL.format("a") + QUERIES.format("a"))  # from the end of the topic on
+    produce(service, "a", 1)
+    assert eventually(lambda: len(rows(service, "SELECT * FROM a_copied;")) == len(KEYS))
+    service.engine.log.add_partitions("a", 4)
+    produce(service, "a", 2)
+    assert eventually(lambda: len(rows(service, "SELECT * FROM a_copied;")) == 2 * len(KEYS))
+    assert eventually(lambda: rows(service, "SELECT * FROM a_counted;") == [[key, 2] for key in sorted(KEYS)])
+
+
+def test_a_query_that_begins_at_the_end_misses_nothing_of_partitions_that_came_while_it_was_paused(
+    service: Service,
+) -> None:
+    run(service, DDL.format("b") + QUERIES.format("b") + "PAUSE ALL;")
+    service.engine.log.add_partitions("b", 4)
+    for time in (0, 1000, 2000):
+        produce(service, "b", time)
+    run(service, "RESUME ALL;")
+    assert eventually(lambda: rows(service, "SELECT * FROM b_counted;") == [[key, 3] for key in sorted(KEYS)])
+    windows = [[key, start, 1] for key in sorted(KEYS) for start in (0, 1000, 2000)]
+    assert eventually(lambda: rows(service, "SELECT id, WINDOWSTART, n FROM b_windows;") == windows), "in time order"
+
+
+@pytest.mark.parametrize(("topic", "comparison"), [("c", "="), ("d", "LIKE")])
+def test_pull_queries_of_a_declared_table_look_into_partitions_that_its_topic_gets(
+    service: Service, topic: str, comparison: str
+) -> None:
+    run(service, DDL.format(topic))
+    found = f"SELECT * FROM {topic}_t WHERE id {comparison} '{{0}}';"
+    produce(service, topic, 1)
+    assert [rows(service, found.format(key)) for key in KEYS] == [[[key, 1]] for key in KEYS]
+    service.engine.log.add_partitions(topic, 4)
+    produce(service, topic, 2)
+    assert [rows(service, found.format(key)) for key in KEYS] == [[[key, 2]] for key in KEYS]
+
+
+def test_a_push_query_sends_what_comes_to_new_partitions(service: Service) -> None:
+    run(service, DDL.format("e"))
+    asked = {"sql": "SELECT id, v FROM e EMIT CHANGES;", "properties": {}}
+    found: set[str] = set()
+    with httpx.stream("POST", f"http://{service.http_address}/query-stream", json=asked, timeout=60) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        service.engine.log.add_partitions("e", 4)
+        produce(service, "e", 1)
+        while len(found) < len(KEYS):
+            found.add(json.loads(next(lines))[0])
+    assert found == set(KEYS)
+
+
+def test_an_insert_goes_to_the_partition_that_other_producers_take(service: Service) -> None:
+    run(service, DDL.format("f"))
+    service.engine.log.add_partitions("f", 4)
+    run(service, "".join(f"INSERT INTO f VALUES ('{key}', 1);" for key in KEYS))
+    wanted = partitions_of(pa.array([key.encode() for key in KEYS], pa.binary()), 4).tolist()
+    assert rows(service, "SELECT id, ROWPARTITION FROM f;") == sorted(
+        [key, partition] for key, partition in zip(KEYS, wanted, strict=True)
+    )
+
+
+def test_describe_tells_how_many_partitions_there_are(service: Service) -> None:
+    run(service, DDL.format("g"))
+    service.engine.log.add_partitions("g", 3)
+    answer = httpx.post(f"http://{service.http_address}/ksql", json={"ksql": "DESCRIBE g EXTENDED;"}, timeout=60)
+    assert answer.json()[0]["sourceDescription"]["partitions"] == 3
