@@ -121,6 +121,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "SELECT a FROM s JOIN t WITHIN 1 DAY WHERE a = 1",
     ),
     "WITHIN stands before ON.": ("SELECT a FROM s JOIN t ON a = b WITHIN 1 DAY",),
+    "A duration has a unit: 30 SECONDS, 1 HOUR.": (
+        "SELECT a FROM s WINDOW TUMBLING (SIZE 1)",
+        "SELECT a FROM s WINDOW HOPPING (SIZE 1 DAY, ADVANCE BY 1)",
+        "SELECT a FROM s WINDOW SESSION (30)",
+    ),
+    "A window is TUMBLING, HOPPING, SESSION or CUMULATE. HOPPING with a short ADVANCE BY is near to a sliding one.": (
+        "SELECT a FROM s WINDOW SLIDING (SIZE 1 DAY)",
+    ),
     "Write WINDOW before it.": ("SELECT a FROM s TUMBLING (SIZE 1 DAY)", "SELECT a FROM s HOPPING (SIZE 1 DAY)"),
     "A DECIMAL names its digits: DECIMAL(10, 2).": (
         "CREATE STREAM s (a DECIMAL)",

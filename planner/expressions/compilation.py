@@ -12,7 +12,7 @@ from decimal import Decimal as PythonDecimal
 
 from sqlglot import exp
 
-from millstream.errors import InvalidStatement, StatementError, TypeMismatch, Unsupported
+from millstream.errors import InvalidStatement, StatementError, TypeMismatch, UnknownColumn, Unsupported
 
 from ...sql import coercion
 from ...sql.ast import span_of
@@ -105,7 +105,7 @@ def compile_expression(node: exp.Expression, scope: Scope) -> Typed:
         case exp.Cast():
             return _cast(node, scope)
         case exp.Dot():
-            return field_of(node, compile_expression(node.this, scope))
+            return field_of(node, _struct(node.this, scope))
         case exp.Bracket():
             return subscript(node, *_compile_all((node.this, node.expressions[0]), scope))
         case exp.Array():
@@ -338,6 +338,16 @@ def _cast(node: exp.Cast, scope: Scope) -> Typed:
         raise TypeMismatch(f"Invalid {part}: {mismatch.message}", span=span_of(node)) from mismatch
 
 
+def _struct(node: exp.Expression, scope: Scope) -> Typed:
+    """What stands before ->, which others write in a lambda."""
+    try:
+        return compile_expression(node, scope)
+    except UnknownColumn as unknown:
+        if isinstance(node, exp.Column) and unknown.hint is None:
+            unknown.hint = f"-> takes a field of a STRUCT. A lambda is written with =>, as in {node.name} => …."
+        raise
+
+
 # ------------------------------------------------------------------ functions
 
 
@@ -349,7 +359,9 @@ def _call(node: exp.Anonymous, scope: Scope) -> Typed:
         raise InvalidStatement(f"the aggregate {node.name} cannot stand here", span=span_of(node))
     if function.kind == "table":
         raise InvalidStatement(
-            f"the table function {node.name} can only stand in SELECT, at the top", span=span_of(node)
+            f"the table function {node.name} can only stand in SELECT, at the top",
+            span=span_of(node),
+            hint=f"Take its rows from a subquery: FROM (SELECT {node.name}(…) AS x, … FROM …) q WHERE x = ….",
         )
     return compile_call(function, node, scope)
 

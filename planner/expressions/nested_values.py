@@ -21,9 +21,10 @@ def field_of(node: exp.Dot, value: Typed) -> Typed:
     """`value->name`."""
     name = node.expression.name
     if not isinstance(value.type, Struct):
-        raise TypeMismatch(
-            f"Expected STRUCT type, got: {value.type}", span=span_of(node), hint="Only a STRUCT has fields (->)."
-        )
+        hint = "Only a STRUCT has fields (->)."
+        if isinstance(value.type, Map):
+            hint += f" A value of a MAP is taken by its key: {print_expression(node.this)}['{name}']."
+        raise TypeMismatch(f"Expected STRUCT type, got: {value.type}", span=span_of(node), hint=hint)
     field = value.type.field(name)
     if field is None:
         names = ", ".join(f.name for f in value.type.fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal as PythonDecimal
 
@@ -11,6 +12,7 @@ from millstream.errors import InvalidProperty, InvalidStatement, UnknownSource, 
 
 from ...sql import coercion
 from ...sql.ast import CreateAsSelect, InsertInto, Query
+from ...sql.identifiers import quote_identifier
 from ...sql.settings.property_table import EXECUTOR
 from ...sql.types import Decimal, SqlType
 from ..declarations.record_schemas import SchemaTarget, check_given_schemas, with_schemas
@@ -265,6 +267,7 @@ def _fitted(plan: LogicalPlan, target: SourceInfo, statement: InsertInto) -> Log
             "Incompatible schema between results and sink.\n"
             f"Result schema is {', '.join(map(str, result))}\nSink schema is {', '.join(map(str, wanted))}",
             span=statement.span,
+            hint=_fitting_hint(result, wanted),
         )
     if [c.type for c in result] == [c.type for c in wanted]:
         return plan
@@ -273,6 +276,25 @@ def _fitted(plan: LogicalPlan, target: SourceInfo, statement: InsertInto) -> Log
     values = tuple(Named(n.name, coerced(n.expression, types[n.name])) for n in plan.values)
     key = None if plan.key is None else tuple(Named(n.name, coerced(n.expression, types[n.name])) for n in plan.key)
     return replace(plan, values=values, key=key)
+
+
+def _fitting_hint(result: Sequence[Column], wanted: Sequence[Column]) -> str | None:
+    """What to change about the query first."""
+    selected, sunk = {c.name: c for c in result}, {c.name: c for c in wanted}
+    missing = [c for c in wanted if c.name not in selected]
+    extra = [c for c in result if c.name not in sunk]
+    if missing:
+        nothing = ", ".join(f"CAST(NULL AS {c.type}) AS {quote_identifier(c.name)}" for c in missing)
+        renamed = f", or give {quote_identifier(extra[0].name)} its name with AS" if extra else ""
+        return f"Select all columns of the sink: {nothing} where there is no value{renamed}."
+    if extra:
+        return f"The sink has no column {quote_identifier(extra[0].name)}: leave it out."
+    other = next((c for c in result if not _fits(c.type, sunk[c.name].type, None)), None)
+    if other is not None:
+        return f"CAST {quote_identifier(other.name)} to {sunk[other.name].type}."
+    if {c.name for c in result if c.role == "KEY"} != {c.name for c in wanted if c.role == "KEY"}:
+        return "Give the rows the sink's key with PARTITION BY."
+    return "Select the columns in the sink's order."
 
 
 def _named(plan: LogicalPlan) -> tuple[Named, ...]:

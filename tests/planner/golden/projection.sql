@@ -30,3 +30,15 @@ CREATE STREAM unknown_source AS SELECT nope.url FROM clicks;
 INSERT INTO nowhere SELECT * FROM clicks;
 
 INSERT INTO clicks WITH (value_format='JSON') SELECT * FROM clicks;
+CREATE STREAM arrow AS SELECT id, TRANSFORM(tags, x -> x + '!') FROM clicks;
+CREATE STREAM unfolded AS SELECT id FROM clicks WHERE EXPLODE(tags) = 'a';
+CREATE STREAM sites (id INT KEY, town STRING, limits MAP<STRING, INT>, zip BIGINT)
+  WITH (kafka_topic='sites', value_format='JSON', partitions=4);
+CREATE STREAM of_map AS SELECT id, limits->high FROM sites;
+INSERT INTO sites SELECT id, url FROM clicks;
+INSERT INTO sites SELECT id, place->town AS town, CAST(NULL AS MAP<STRING, INT>) AS limits FROM clicks;
+INSERT INTO sites SELECT id, town, limits, zip, 1 AS more FROM sites;
+INSERT INTO sites SELECT id, limits, town, zip FROM sites;
+INSERT INTO sites SELECT id, town, limits, CAST(zip AS STRING) AS zip FROM sites;
+INSERT INTO sites SELECT id, town, limits, CAST(zip AS INT) AS zip FROM sites;
+INSERT INTO sites SELECT town, AS_VALUE(id) AS id, limits, zip FROM sites PARTITION BY town;
