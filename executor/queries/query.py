@@ -226,11 +226,6 @@ class QueryRuntime:
             self._process(batch, may_go_on=batch.more and self._is_large(batch))
             return True
 
-    @property
-    def partitions_due_s(self) -> float:
-        """When (`time.monotonic`) `has_news` or `step` looks again whether its topics have got partitions."""
-        return self._partitions_due_s
-
     def _has_new_partitions(self) -> bool:
         """Nobody announces them, and to ask a log elsewhere each time would cost as much as a fetch."""
         if time.monotonic() < self._partitions_due_s:

@@ -192,8 +192,7 @@ class QueryWorker:
         if now >= at_s:
             runtime.rest()
             at_s = math.inf
-        at_s = min(at_s, runtime.partitions_due_s, now + QUIET_S if runtime.moves_by_itself else math.inf)
-        return Due(runtime.fetch_positions, at_s)
+        return Due(runtime.fetch_positions, min(at_s, now + QUIET_S) if runtime.moves_by_itself else at_s)
 
     def _back_off(self) -> Due:
         if time.monotonic() < self._retries_at_s:

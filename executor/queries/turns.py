@@ -33,6 +33,7 @@ import structlog
 from millstream.errors import LogError
 
 from ...logcore.client import LogClient, TopicPartition
+from ..sources.source_reader import PARTITIONS_S
 from ..work_pool import WorkPool
 
 log = structlog.get_logger()
@@ -226,6 +227,24 @@ class Turns:
                 return True
         return False
 
+    def _look_for_partitions(self) -> None:
+        """Whose turn is due because a topic got partitions, which no log announces: asked once for all queries."""
+        with self._changed:
+            waiting = [(each, each.due) for each in self._entries.values() if each.state is _State.WAITING]
+        last: dict[str, TopicPartition | None] = {}  # None where the log has no answer
+        for entry, due in waiting:
+            for topic in {at.topic for at in due.positions} - last.keys():
+                last[topic] = self._last_partition(topic)
+            has_grown = any(last[at.topic] is not None and last[at.topic] not in due.positions for at in due.positions)
+            if has_grown and self._claim(entry, due):
+                self._queue(entry)
+
+    def _last_partition(self, topic: str) -> TopicPartition | None:
+        try:
+            return TopicPartition(topic, self._client.partition_count(topic) - 1)
+        except Exception:
+            return None
+
     # -------------------------------------------------------------- news
 
     def _advanced(self, where: TopicPartition) -> None:
@@ -256,6 +275,7 @@ class Turns:
     def _watch(self) -> None:
         """For times that come, and turns that wait too long for a thread."""
         look_at_s = 0.0
+        partitions_at_s = time.monotonic() + PARTITIONS_S
         while True:
             with self._changed:
                 now = time.monotonic()
@@ -278,6 +298,9 @@ class Turns:
                 self._queue(entry)
             if looks:
                 self._pool.begin(self._look)
+            if now >= partitions_at_s:
+                partitions_at_s = now + PARTITIONS_S
+                self._pool.begin(self._look_for_partitions)
             self._pool.relieve(PATIENCE_S)
 
     def _next_s(self, now: float, look_at_s: float) -> float:

@@ -27,7 +27,7 @@ from .source_decoder import DecodedRecords
 from .time_order import Times, ranks, ready_counts, tables_first, topics_in_order
 from .topic_feed import TopicFeed
 
-PARTITIONS_S = 5.0
+PARTITIONS_S = 2.0
 """How often those who read a topic as it grows look whether it has got partitions."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
 import time
@@ -43,7 +42,6 @@ class Runtime:
         self.looked: list[bool] = []
         self.has_more = self.has_news = True
         self.rest_due_s = 0.0
-        self.partitions_due_s = math.inf
 
     def open(self) -> QueryRuntime:
         self.calls.append("open")

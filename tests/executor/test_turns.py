@@ -98,6 +98,20 @@ def test_what_is_there_already_is_not_waited_for(client: LogClient, turns: Turns
     assert query.had(2)
 
 
+def test_a_query_whose_topic_got_partitions_gets_its_turn(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PARTITIONS_S", 0.01)
+    turns, all_of_it = Turns(client, WorkPool(1)), {TopicPartition("input", at): 0 for at in range(2)}
+    query, other = Query(Due(all_of_it), WHEN_WOKEN), Query(Due({TopicPartition("gone", 0): 0}), WHEN_WOKEN)
+    try:
+        turns.wake(query)
+        turns.wake(other)
+        assert query.had(1) and not query.had(2, 0.5)
+        client.add_partitions("input", 3)
+        assert query.had(2)
+    finally:
+        turns.close()
+
+
 def test_a_query_whose_topic_is_gone_gets_its_turn(
     client: LogClient, turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
