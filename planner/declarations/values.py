@@ -283,7 +283,9 @@ def _misfit_of(node: exp.Expression, type_: SqlType) -> str | None:
 
 def _misfit_of_number(number: PythonDecimal, type_: SqlType) -> str | None:
     """As `_misfit_of`: out of the type's range, or with more decimal places than it has."""
-    if not number.is_finite() or type_ == DOUBLE:
+    if not number.is_finite():
+        return "It is no number."  # as in CAST: NaN and infinity are results, and no literals
+    if type_ == DOUBLE:
         return None
     if isinstance(type_, Decimal):
         limit, scale = PythonDecimal(10) ** (type_.precision - type_.scale), type_.scale

@@ -276,9 +276,11 @@ def _delimiter(properties: Properties, name: str, format_name: str | None) -> st
             "Delimiter cannot be empty, if you meant to have a tab or space for delimiter, please use the special "
             "values 'TAB' or 'SPACE'"
         )
+    elif delimiter == '"':
+        reason = f"Invalid delimiter value: '{value}'. It is what texts are quoted with"
     else:
         reason = f"Invalid delimiter value: '{value}'. Delimiter must be a single character or TAB,SPACE"
-    if len(delimiter) != 1 or not value.strip():
+    if len(delimiter) != 1 or not value.strip() or delimiter == '"':
         raise InvalidProperty(
             f"Failed to prepare statement: Configuration {name} is invalid: {reason}\nExample valid value: ';'"
         )

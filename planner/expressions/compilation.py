@@ -161,18 +161,28 @@ def _literal(node: exp.Literal) -> Typed:
             raise InvalidStatement(f"the number {text} has more than 38 digits", span=span_of(node))
         decimal = Decimal(precision, scale)
         return Typed(cast_to(exp.Literal.number(text), decimal), decimal, total=True)
-    number = int(text)
-    if number < 2**31:
-        return Typed(exp.Literal.number(str(number)), INTEGER, total=True)
-    if number < 2**63:
-        return Typed(cast_to(exp.Literal.number(str(number)), BIGINT), BIGINT, total=True)
-    raise InvalidStatement(f"Invalid numeric literal: {text}", span=span_of(node), hint="A BIGINT ends at 2^63 - 1.")
+    return _integer(int(text), node)
+
+
+def _integer(number: int, node: exp.Expression) -> Typed:
+    """An integer as it is written, with its minus: the smallest one of a type has no opposite in it."""
+    digits = exp.Literal.number(str(abs(number)))
+    tree = exp.Neg(this=digits) if number < 0 else digits
+    if -(2**31) < number < 2**31:
+        return Typed(tree, INTEGER, total=True)
+    if number == -(2**31):
+        return Typed(cast_to(tree, INTEGER), INTEGER, total=True)
+    if -(2**63) <= number < 2**63:
+        return Typed(cast_to(tree, BIGINT), BIGINT, total=True)
+    raise InvalidStatement(f"Invalid numeric literal: {number}", span=span_of(node), hint="A BIGINT ends at 2^63 - 1.")
 
 
 # ------------------------------------------------------------------ operators
 
 
 def _negation(node: exp.Neg, scope: Scope) -> Typed:
+    if isinstance(node.this, exp.Literal) and node.this.is_int and node.this.this != "0":
+        return _integer(-int(node.this.this), node)
     operand = compile_expression(node.this, scope)
     if not coercion.is_numeric(operand.type):
         raise TypeMismatch(f"cannot negate a {operand.type}", span=span_of(node))

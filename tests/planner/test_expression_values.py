@@ -14,7 +14,7 @@ from millstream.planner.expressions.scope import Scope, ScopeSource
 from millstream.planner.expressions.typed import Typed, to_sql
 from millstream.sql.functions.udf import register_udfs
 from millstream.sql.parser import parse_expression
-from millstream.sql.types import BIGINT, DOUBLE, STRING
+from millstream.sql.types import BIGINT, DOUBLE, INTEGER, STRING, SqlType
 
 COLUMNS = {"T": ("t", STRING), "D": ("d", DOUBLE), "ROWTIME": ("ROWTIME", BIGINT)}
 ROW = "(SELECT 'a_c' AS t, 0.5::DOUBLE AS d, 86400000::BIGINT AS ROWTIME) AS row"
@@ -206,6 +206,8 @@ def test_an_expression_is_total_if_no_row_can_make_it_fail(expression: str, tota
         ("1 IN ('a', ARRAY[1])", "Invalid Predicate"),
         ("ROWTIME = 'tomorrow'", "tomorrow"),
         ("9223372036854775808", "Invalid numeric literal"),
+        ("-9223372036854775809", "Invalid numeric literal"),
+        ("-(9223372036854775808)", "Invalid numeric literal"),
         ("COUNT(1)", "cannot stand here"),
         ("EXPLODE(ARRAY[1])", "can only stand in SELECT"),
         ("ABS(*)", "ABS"),
@@ -215,6 +217,24 @@ def test_what_ksqldb_does_not_compute_is_refused(expression: str, words: str) ->
     with pytest.raises(StatementError) as refused:
         compiled(expression)
     assert words in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("expression", "type_"),
+    [
+        ("-2147483648", INTEGER),
+        ("-2147483649", BIGINT),
+        ("2147483648", BIGINT),
+        ("-9223372036854775808", BIGINT),
+        ("- 9223372036854775808", BIGINT),
+        ("-0", INTEGER),
+        ("-0000000000000000000000007", INTEGER),
+    ],
+)
+def test_the_smallest_integers_are_literals_of_their_type(expression: str, type_: SqlType) -> None:
+    assert compiled(expression).type == type_
+    assert value(expression) == int(expression.replace(" ", ""))
+    assert value(f"ARRAY[{expression}] = ARRAY[{expression}]") is True
 
 
 @pytest.mark.parametrize("expression", ["ARRAY[1] = ARRAY[1]", "(1 = 1) = (1 = 1)", "ARRAY[1] <> ARRAY[2]"])

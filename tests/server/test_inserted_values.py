@@ -16,7 +16,7 @@ def sandbox() -> Iterator[Sandbox]:
     with Sandbox() as opened:
         opened.execute(
             "CREATE STREAM s (i INT, b BIGINT, d DECIMAL(4,2), day DATE, clock TIME, moment TIMESTAMP, yes BOOLEAN, "
-            "bin BYTES, who STRUCT<age INT, born DATE>, many ARRAY<DATE>, named MAP<STRING, DATE>) "
+            "bin BYTES, f DOUBLE, who STRUCT<age INT, born DATE>, many ARRAY<DATE>, named MAP<STRING, DATE>) "
             "WITH (kafka_topic='s', value_format='JSON', partitions=1);"
         )
         yield opened
@@ -47,6 +47,10 @@ def sandbox() -> Iterator[Sandbox]:
         ("clock", "'25:00'"),
         ("moment", "'tomorrow'"),
         ("yes", "'maybe'"),
+        ("i", "'NaN'"),
+        ("f", "'NaN'"),
+        ("f", "'-Infinity'"),
+        ("d", "'sNaN'"),
         ("bin", "'!!'"),
         ("who", "STRUCT(age := 1.5)"),
         ("who", "STRUCT(born := 1)"),

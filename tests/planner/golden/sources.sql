@@ -13,3 +13,5 @@ CREATE STREAM a (id INT KEY, rowtime STRING) WITH (kafka_topic='a', value_format
 CREATE STREAM a (id INT KEY, v MISSING) WITH (kafka_topic='a', value_format='JSON', partitions=1);
 
 CREATE STREAM a (id INT KEY, v STRING) WITH (kafka_topic='a', value_format='JSON', wrap_single_value='maybe', partitions=1);
+
+CREATE STREAM quoted (a STRING) WITH (KAFKA_TOPIC='q', VALUE_FORMAT='DELIMITED', VALUE_DELIMITER='"', PARTITIONS=1);
