@@ -18,6 +18,7 @@ import pytest
 from costs import measured
 from hang import ended_if_it_hangs, prepare, time_limit
 from hypothesis import settings
+from kept_constants import KeptConstants
 from scheduling import OneSpark, runs_spark
 from xdist.remote import Producer
 
@@ -25,6 +26,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 JAVA_MAJOR_MIN = 17  # what PySpark 4.3 needs; the Makefile asks for the same
 SLOW_SECONDS = 200  # a file with a test that may take longer is begun before the others
 SPARK_TIMEOUT_SECONDS = 300  # a Spark session starts in 4 to 10 s, and its first batch takes as long again
+
+_KEPT = pytest.StashKey[KeptConstants]()
 
 # Examples share the machine with other work, so their duration says nothing. A failure prints how to repeat it.
 settings.register_profile("millstream", deadline=None, print_blob=True)
@@ -70,6 +73,20 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         atexit.register(gc.unfreeze)  # else DuckDB's binding prints that all of it leaked
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """After the last test of a file, when all its fixtures are over."""
+    done = yield
+    if nextitem is None or nextitem.path != item.path:
+        kept = item.config.stash[_KEPT]
+        assert (changed := kept.changed()) == [], f"{item.path.name} leaves constants changed: {changed}"
+    return done
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[_KEPT] = KeptConstants()
 
 
 @pytest.hookimpl(wrapper=True)

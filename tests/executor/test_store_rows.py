@@ -301,8 +301,8 @@ def test_wide_rows_are_settled_few_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     """All of them are more than a column can have. The number of keys falls, so that the others get new slots, too."""
     monkeypatch.setattr(store, "_PIECE_BYTES", 1_000)
     batch: dict[Key, Row | None] = {(0, "a", time): (time, ["w" * 200]) for time in range(40)}
-    with room_of("cleared, and nothing in memory"):
-        monkeypatch.setattr(store, "_PIECE_ROWS", 100_000)
+    with room_of("cleared, and nothing in memory"), monkeypatch.context() as inner:
+        inner.setattr(store, "_PIECE_ROWS", 100_000)
         target = opened(duckdb.connect())
         for _ in range(2):  # what was born is settled from what came
             change(target, batch)
