@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cheap_hashes import cheap_hash
 from console_lab import LONG, SCRIPT, Console, ConsoleLab
 from playwright.sync_api import Page, Route, expect
 from repository import REPOSITORY
 
-from millstream.server.security.access import hash_password, hash_token
+from millstream.server.security.access import hash_token
 
 PAGES = (
     "overview", "queries", "queries/CSAS_BIG_1", "sources", "sources/BIG", "topics", "topics/clicks", "graph", "editor",
@@ -25,8 +26,8 @@ PAGES = (
 PASSWORD = "open sesame"
 ACCESS = {
     "users": {
-        "root": {"password": hash_password(PASSWORD), "tokens": [hash_token("rooted")], "roles": ["admin"]},
-        "ana": {"password": hash_password(PASSWORD), "roles": ["reader"]},
+        "root": {"password": cheap_hash(PASSWORD), "tokens": [hash_token("rooted")], "roles": ["admin"]},
+        "ana": {"password": cheap_hash(PASSWORD), "roles": ["reader"]},
     },
     "roles": {"admin": {"admin": True}, "reader": {"read": ["pub*"]}},
 }

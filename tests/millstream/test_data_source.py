@@ -9,12 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from cheap_hashes import cheap_hash
 from running_server import eventually, service_in
 
 from millstream.errors import InvalidProperty, MillstreamError, UnknownColumn
 from millstream.executor.errors import PositionLost, QueryFailed
 from millstream.server.client import HttpClient, connect
-from millstream.server.security.access import hash_password, hash_token
+from millstream.server.security.access import hash_token
 from millstream.server.service import Service
 
 pytest.importorskip("pyspark")
@@ -368,9 +369,9 @@ def test_a_record_that_cannot_be_read_is_left_out_or_ends_the_job(
 
 ACCESS = {
     "users": {
-        "ana": {"password": hash_password("p@ss:word/1"), "tokens": [hash_token("ana's token")], "roles": ["own"]},
-        "bob": {"password": hash_password("b"), "roles": ["else"]},
-        "root": {"password": hash_password("r"), "roles": ["admin"]},
+        "ana": {"password": cheap_hash("p@ss:word/1"), "tokens": [hash_token("ana's token")], "roles": ["own"]},
+        "bob": {"password": cheap_hash("b"), "roles": ["else"]},
+        "root": {"password": cheap_hash("r"), "roles": ["admin"]},
     },
     "roles": {"own": {"read": ["own*"]}, "else": {"read": ["else*"]}, "admin": {"admin": True}},
 }

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from certificates import make_certificates
+from cheap_hashes import cheap_hash
 from running_server import ENVIRONMENT, ServerProcess, millstream, service_in
 from web_socket import WebSocketClient
 
@@ -21,16 +22,16 @@ from millstream.errors import MillstreamError
 from millstream.server.client import HttpClient
 from millstream.server.config.configuration import InvalidConfiguration, load_configuration
 from millstream.server.security import access
-from millstream.server.security.access import hash_password, hash_token, new_token
+from millstream.server.security.access import hash_token, new_token
 from millstream.server.security.tls import CannotUseTls
 from millstream.server.service import Service
 
 TOKEN = new_token()
 ACCESS = {
     "users": {
-        "root": {"password": hash_password("open sesame"), "roles": ["admin"]},
+        "root": {"password": cheap_hash("open sesame"), "roles": ["admin"]},
         "ana": {"tokens": [hash_token(TOKEN)], "roles": ["analyst"]},
-        "nobody": {"password": hash_password("x"), "roles": []},
+        "nobody": {"password": cheap_hash("x"), "roles": []},
     },
     "roles": {
         "admin": {"admin": True},
@@ -367,7 +368,7 @@ def test_a_certificate_that_does_not_work_is_one_sentence(certificates: Path, tm
 def test_the_users_of_the_manual_can_be_configured(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
     example = page.partition("## Users")[2].partition("```toml\n")[2].partition("```")[0]
-    example = example.replace("scrypt$…", hash_password("x")).replace("sha256$…", hash_token("y"))
+    example = example.replace("scrypt$…", cheap_hash("x")).replace("sha256$…", hash_token("y"))
     file = tmp_path / "server.toml"
     file.write_text(example)
     configured = load_configuration(file, {"data": tmp_path}).access

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 from certificates import make_certificates
+from cheap_hashes import cheap_hash
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from waiting import eventually
@@ -30,7 +31,7 @@ from millstream.logcore.protocol.wire.produce_messages import ProduceData, Produ
 from millstream.logcore.records.codec import encode
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.server.config.configuration import InvalidConfiguration, load_configuration
-from millstream.server.security.access import hash_password, hash_token
+from millstream.server.security.access import hash_token
 from millstream.server.security.scram_texts import scram_texts
 from millstream.server.service import Service
 
@@ -56,10 +57,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def service(folder: Path) -> Iterator[Service]:
     """Ana writes, Ben reads, Carl (by certificate) owns, Root may do everything."""
     users = {
-        "ana": {"password": hash_password("sesame"), "scram": scram_texts("sesame"), "roles": ["writer"]},
+        "ana": {"password": cheap_hash("sesame"), "scram": scram_texts("sesame"), "roles": ["writer"]},
         "ben": {"scram": scram_texts("open"), "tokens": [hash_token("a-token")], "roles": ["reader"]},
         "carl": {"roles": ["owner"]},
-        "root": {"password": hash_password("toor"), "roles": ["root"]},
+        "root": {"password": cheap_hash("toor"), "roles": ["root"]},
     }
     tls = {"certificate": folder / "server.pem", "key": folder / "server.key", "client_ca": folder / "ca.pem"}
     given = {

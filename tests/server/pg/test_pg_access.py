@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from certificates import make_certificates
+from cheap_hashes import cheap_hash
 from running_server import service_in
 
 from millstream.server.config.configuration import InvalidConfiguration, load_configuration
 from millstream.server.engine.session import Session
-from millstream.server.security.access import hash_password, hash_token, new_token
+from millstream.server.security.access import hash_token, new_token
 from millstream.server.security.scram_texts import scram_texts
 from millstream.server.service import Service
 
@@ -24,10 +25,10 @@ psycopg = pytest.importorskip("psycopg")
 TOKEN = new_token()
 ACCESS = {
     "users": {
-        "root": {"password": hash_password("open sesame"), "roles": ["admin"]},
+        "root": {"password": cheap_hash("open sesame"), "roles": ["admin"]},
         "ana": {"scram": scram_texts("pencil"), "tokens": [hash_token(TOKEN)], "roles": ["analyst"]},
         "tok": {"tokens": [hash_token(TOKEN + "x")], "roles": ["analyst"]},
-        "nobody": {"password": hash_password("x"), "roles": []},
+        "nobody": {"password": cheap_hash("x"), "roles": []},
     },
     "roles": {"admin": {"admin": True}, "analyst": {"read": ["pub*"]}},
 }
