@@ -50,8 +50,9 @@ def rows(service: Service, sql: str) -> list[list[object]]:
     return sorted(each["row"]["columns"] for each in answer.json() if "row" in each)
 
 
-def produce(service: Service, topic: str, value: int) -> None:
-    """A record for each key at this time, where Kafka's clients write it."""
+def produce(service: Service, topic: str, value: int, *, from_partition: int = 0) -> int:
+    """A record for each key at this time, where Kafka's clients write it, if not before that partition. How many."""
+    count = 0
     log = service.engine.log
     keys = pa.array([key.encode() for key in KEYS], pa.binary())
     for key, partition in zip(KEYS, partitions_of(keys, log.partition_count(topic)).tolist(), strict=True):
@@ -62,7 +63,10 @@ def produce(service: Service, topic: str, value: int) -> None:
                 "value": pa.array([json.dumps({"V": value}).encode()], pa.binary()),
             }
         )
-        log.append(topic, partition, RowRecords(table))
+        if partition >= from_partition:
+            log.append(topic, partition, RowRecords(table))
+            count += 1
+    return count
 
 
 def test_queries_read_the_partitions_that_their_topic_gets(service: Service) -> None:
@@ -73,6 +77,12 @@ def test_queries_read_the_partitions_that_their_topic_gets(service: Service) -> 
     produce(service, "a", 2)
     assert eventually(lambda: len(rows(service, "SELECT * FROM a_copied;")) == 2 * len(KEYS))
     assert eventually(lambda: rows(service, "SELECT * FROM a_counted;") == [[key, 2] for key in sorted(KEYS)])
+    service.engine.log.add_partitions("a", 8)
+    more = produce(service, "a", 3, from_partition=4)
+    assert more
+    assert eventually(lambda: len(rows(service, "SELECT * FROM a_copied;")) == 2 * len(KEYS) + more), (
+        "nothing else came"
+    )
 
 
 def test_a_query_that_begins_at_the_end_misses_nothing_of_partitions_that_came_while_it_was_paused(
