@@ -336,6 +336,25 @@ def test_merging_two_sessions_gives_what_one_session_gives(
     assert merged == pytest.approx(whole) if isinstance(whole, float) else merged == whole
 
 
+@pytest.mark.parametrize(("name", "one", "two"), [("EARLIEST_BY_OFFSET", 1, [1, 2]), ("LATEST_BY_OFFSET", 3, [2, 3])])
+def test_offsets_of_a_session_that_an_earlier_version_stored_count_as_the_first_ones(
+    name: str, one: int, two: list[int]
+) -> None:
+    """It had no column for the numbers of arrival."""
+    stored = {(): [pa.array([1], pa.int64()), pa.array([True])], (2,): [pa.array([[1, 2]], pa.list_(pa.int64()))]}
+    for constants, result in (((), one), ((2,), two)):
+        numbered = AGGREGATES[name].fold([BIGINT], constants).numbered
+        assert numbered is not None
+        fold = numbered.fold
+        nulls = pa.nulls(1, fold.state_types[-1].arrow)
+        (before,) = fold.states_of([*stored[constants], nulls], [True])
+        assert numbered.last(before) == -1
+        added = fold.add(fold.initial, 3, 0)
+        assert fold.result(fold.merge(added, before)) == fold.result(fold.merge(before, added)) == result
+        (again,) = fold.states_of(fold.columns_of([fold.merge(added, before)]), [True])
+        assert fold.result(again) == result
+
+
 @given(values=st.lists(st.none() | st.integers(0, 5)), more=st.lists(st.none() | st.integers(0, 5), max_size=5))
 @settings(max_examples=60, deadline=None)
 @pytest.mark.parametrize("name", sorted(n for n, e in AGGREGATES.items() if e.supports_undo and n in (
