@@ -126,7 +126,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "SELECT a FROM s WINDOW HOPPING (SIZE 1 DAY, ADVANCE BY 1)",
         "SELECT a FROM s WINDOW SESSION (30)",
     ),
-    "A window is TUMBLING, HOPPING, SESSION or CUMULATE. HOPPING with a short ADVANCE BY is near to a sliding one.": (
+    "There are no sliding windows: HOPPING ones with a short ADVANCE BY are near to them.": (
         "SELECT a FROM s WINDOW SLIDING (SIZE 1 DAY)",
     ),
     "Write WINDOW before it.": ("SELECT a FROM s TUMBLING (SIZE 1 DAY)", "SELECT a FROM s HOPPING (SIZE 1 DAY)"),

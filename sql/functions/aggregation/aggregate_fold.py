@@ -46,7 +46,7 @@ class Fold:
     steps: Callable[[Sequence[Step], list[State]], list[Any]] | None = None
     load: Callable[[State], State] = lambda state: state
     dump: Callable[[State], State] = lambda state: state
-    numbered: Numbered | None = None
+    numbered: NumberedFold | None = None
 
     def run(
         self,
@@ -137,7 +137,7 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class NumberedFold:
     """A fold that takes one more argument, the last one, a number that is larger for rows that come later, and keeps it
     in the state. `last` gives the largest number in a state, -1 where there is none."""
 

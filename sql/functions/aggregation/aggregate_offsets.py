@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ...types import BIGINT, BOOLEAN, INTEGER, STRING, Array, SqlType
-from .aggregate_fold import AggregateExample, AggregateFunction, Fold, Numbered, State
+from .aggregate_fold import AggregateExample, AggregateFunction, Fold, NumberedFold, State
 from .aggregate_kernels import pick_kernel
 
 _UNNUMBERED: Final = -1
@@ -60,7 +60,7 @@ def _one(type_: SqlType, latest: bool, ignore_nulls: bool) -> Fold:
         merge=merge,
         result=lambda state: state[0],
         kernel=pick_kernel(latest=latest, ignore_nulls=ignore_nulls),
-        numbered=Numbered(_one_numbered(type_, latest, ignore_nulls), last=lambda state: state[2]),
+        numbered=NumberedFold(_one_numbered(type_, latest, ignore_nulls), last=lambda state: state[2]),
     )
 
 
@@ -99,7 +99,7 @@ def _several(type_: SqlType, latest: bool, ignore_nulls: bool, n: int) -> Fold:
         add=lambda state, x: state if x is None and ignore_nulls else keep([*state[0], x]),
         merge=lambda a, b: keep([*a[0], *b[0]]),
         result=lambda state: state[0],
-        numbered=Numbered(
+        numbered=NumberedFold(
             _several_numbered(type_, latest, ignore_nulls, n), last=lambda state: max(state[1], default=_UNNUMBERED)
         ),
     )
