@@ -21,12 +21,14 @@ _ALONE_FROM: Final = 64 * 1024  # bytes of a columnar batch that is read alone, 
 _FIRST_BYTES: Final = HEADER_SIZE + 32
 _SPARE_BYTES: Final = _WINDOW_BYTES
 _SPARE_FROM: Final = 256 * 1024
+UNPACKED_TIMES: Final = 4
 _spares: Final[deque[pa.Buffer]] = deque(maxlen=2)
 """Rows are copied out of what is read. New memory costs more than the copying, so it is used again."""
 
 
 def read(view: ReadView, offset: int, max_bytes: int) -> Fetched:
-    """Everything visible from `offset` on, up to about `max_bytes`, and at least one batch where there is one.
+    """Everything visible from `offset` on, up to about `max_bytes` as they are stored and `UNPACKED_TIMES` as many
+    without their compression, and at least one batch where there is one.
 
     Raises `CorruptLog` where the bytes at `offset` are not what was written; what comes before damage is given.
     """
@@ -51,6 +53,7 @@ class _Reading:
         self._from_offset = offset
         self._view = view
         self._bytes_left = max_bytes
+        self._unpacked_left = UNPACKED_TIMES * max_bytes
         self._rows: list[StoredBatch] = []
         self._sequel = Sequel(view)
         self._in_use = False  # columns point into what was read
@@ -59,7 +62,12 @@ class _Reading:
     def done(self) -> bool:
         if self.next_offset >= self._view.limit_offset:
             return True
-        return self._bytes_left <= 0 and bool(self.runs)
+        return (self._bytes_left <= 0 or self._is_full) and bool(self.runs)
+
+    @property
+    def _is_full(self) -> bool:
+        """Texts may be a thousand times larger than they are stored: who asks for megabytes has no room for that."""
+        return self._unpacked_left <= 0
 
     def check_progress(self) -> None:
         """Raises `CorruptLog` where there should have been a batch."""
@@ -100,7 +108,7 @@ class _Reading:
 
     def _take_batches(self, file: ReadableFile, position: int, buffer: memoryview, filled: int) -> tuple[int, int]:
         start, wanted = 0, 0
-        while start + HEADER_SIZE <= filled and self.next_offset < self._view.limit_offset:
+        while start + HEADER_SIZE <= filled and self.next_offset < self._view.limit_offset and not self._is_full:
             header = read_header(buffer, start)
             if not header.plausible or position + start + header.size > file.end:
                 raise file.segment.corrupt(position + start, "no record batch begins here")
@@ -124,7 +132,9 @@ class _Reading:
                     if columns.batch.num_rows:
                         self.runs.append(columns)
                 else:
-                    self._rows.append(stored_batch(header, batch))
+                    stored = stored_batch(header, batch)
+                    self._unpacked_left -= stored.end - stored.start
+                    self._rows.append(stored)
             except ValueError as error:
                 raise file.segment.corrupt(position, str(error)) from error
         self.next_offset = header.last_offset + 1
@@ -134,6 +144,7 @@ class _Reading:
         self._in_use = True
         if header.attributes & COMPRESSION:
             records = stored_batch(header, batch).buffer
+            self._unpacked_left -= len(records)
         columns, deltas = split_deltas(decode_columns(records), header.last_offset_delta + 1)
         wanted = max(0, self._from_offset - header.base_offset)
         if deltas is None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from millstream.logcore.client import ColumnarRecords, FetchedColumns, FetchedRows, RowRecords
 from millstream.logcore.log import Log
-from millstream.logcore.records.batch import HEADER_SIZE
+from millstream.logcore.records.batch import HEADER_SIZE, reseal
 from millstream.logcore.records.codec import encode
+from millstream.logcore.records.compression import compress
 from millstream.logcore.records.envelope import ALIGNMENT, decode_columns, misalignment
+from millstream.logcore.storage.reader import UNPACKED_TIMES
 
 ROWS = 4000
 
@@ -61,3 +64,28 @@ def test_a_columnar_batch_is_read_to_where_its_columns_need_no_copy() -> None:
 def test_bytes_that_are_no_columnar_record_lie_anywhere() -> None:
     assert misalignment(memoryview(b"")) == 0
     assert misalignment(memoryview(b"\xff" * 20)) == 0
+
+
+@pytest.mark.parametrize("columnar", [False, True])
+def test_a_fetch_is_bounded_by_what_its_records_take_without_their_compression(log: Log, columnar: bool) -> None:
+    """Texts of a megabyte may be stored in a kilobyte: thousands of them are no answer to who asks for a megabyte."""
+    size, count, max_bytes = 1 << 20, 20, 2 << 20
+    for _ in range(count):
+        if columnar:
+            records: RowRecords | ColumnarRecords = ColumnarRecords(pa.record_batch({"x": ["a" * size]}), 1)
+        else:
+            records = RowRecords(pa.table({"timestamp": [1], "key": [b"k"], "value": [b"a" * size]}))
+        (plain,) = encode(records)
+        whole = b"".join(bytes(buffer) for buffer in plain.buffers)
+        content = bytearray(HEADER_SIZE) + compress(4, memoryview(whole)[HEADER_SIZE:])
+        header = plain.header._replace(attributes=plain.header.attributes | 4, batch_length=len(content) - 12)
+        log.append_batches("t", 0, bytes(reseal([content], header).buffers[0]))
+    offset, fetches = 0, 0
+    while offset < count:
+        fetched = log.fetch("t", 0, offset, max_bytes=max_bytes)
+        assert fetched.next_offset > offset
+        assert fetched.next_offset - offset <= 1 + UNPACKED_TIMES * max_bytes // size
+        offset, fetches = fetched.next_offset, fetches + 1
+    assert fetches == 3
+    one_at_least = log.fetch("t", 0, 0, max_bytes=1)
+    assert one_at_least.next_offset == 1
