@@ -45,7 +45,7 @@ class Writing:
 
     def _write(self) -> None:
         for number in itertools.count():
-            if self._over.wait(0.01):  # the commands under test share the cores with it
+            if self._over.wait(0.05):  # the commands under test share the cores with it
                 return
             self._client.execute(f"INSERT INTO s VALUES ({number % 10}, {number});")
             self.acknowledged = number + 1

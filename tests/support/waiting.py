@@ -10,6 +10,8 @@ from types import FunctionType
 from typing import TypeVar, cast
 
 PAUSE_S = 0.02
+_REST = 3  # times what a look took, before the next one: looking takes a quarter of a core at most
+_REST_MAX_S = 0.5
 
 T = TypeVar("T")
 
@@ -22,12 +24,19 @@ def eventually(
     pause_s: float = PAUSE_S,
 ) -> T:
     """What `holds()` gives, as soon as it counts as true. Raises AssertionError with `otherwise` when the time is over,
-    and at once whatever `holds` raises. In: `pause_s`: between two calls."""
-    deadline = time.monotonic() + seconds
+    and at once whatever `holds` raises. In: `pause_s`: between two calls, at least."""
+    deadline = (began := time.monotonic()) + seconds
     while not (found := holds()):
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(pause_s)
+        looked = time.monotonic()
+        assert looked < deadline, otherwise
+        time.sleep(max(pause_s, _rest(looked - began)))
+        began = time.monotonic()
     return found
+
+
+def _rest(took_s: float) -> float:
+    """What many tests look at are requests, which the server that is waited for has to answer."""
+    return min(_REST * took_s, _REST_MAX_S)
 
 
 def without_error(
@@ -37,12 +46,13 @@ def without_error(
     over."""
     deadline = time.monotonic() + seconds
     while True:
+        began = time.monotonic()
         try:
             return act()
         except errors:
             if time.monotonic() > deadline:
                 raise
-        time.sleep(PAUSE_S)
+        time.sleep(max(PAUSE_S, _rest(time.monotonic() - began)))
 
 
 def once(holds: Callable[[], object], act: Callable[[], object]) -> threading.Thread:
