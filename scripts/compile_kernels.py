@@ -16,14 +16,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from millstream.executor.formats import warm_up
+from millstream.executor.formats import encoder, warm_up
 from millstream.executor.operators.groups.session_course import OpenSessions, course_of
 from millstream.executor.state.spilled_rows import SpilledRows
 from millstream.executor.windows.placing import placing_of
-from millstream.planner.specs import WindowSpec
+from millstream.planner.schema import Column
+from millstream.planner.specs import FormatSpec, KeyWindow, WindowSpec
 from millstream.sql.functions.aggregation.aggregate_kernels import COMPILED_FROM, GroupEvents, running_max
 from millstream.sql.functions.aggregation.aggregates import AGGREGATES
-from millstream.sql.types import BIGINT, DOUBLE, INTEGER
+from millstream.sql.types import BIGINT, DOUBLE, INTEGER, STRING
 from millstream.testing import Sandbox
 
 _ROWS: Final = COMPILED_FROM
@@ -52,6 +53,7 @@ def main() -> None:
             sandbox.produce("s", f"key {number % 7}", {"G": f"group {number % 2}", "X": number % 5}, number)
         sandbox.drain()
     _fold()
+    _write_windowed_keys()
     with tempfile.TemporaryDirectory() as folder:
         _lay_aside(Path(folder))
 
@@ -68,6 +70,12 @@ def _fold() -> None:
     running_max(group, rows, np.zeros(1, np.int64))
     course_of(1, group, rows, rows, OpenSessions(group[:0], group[:0], group[:0]), gap_ms=1, until_closed_ms=1)
     placing_of(WindowSpec("TUMBLING", 1_000)).places(rows)
+
+
+def _write_windowed_keys() -> None:
+    keys, starts = pa.array(["a"] * _ROWS), pa.array([0] * _ROWS)
+    windowed = encoder(FormatSpec("KAFKA"), [Column("K", STRING)], KeyWindow("TUMBLING", 1_000))
+    windowed.encode([keys], window_start=starts)
 
 
 def _lay_aside(folder: Path) -> None:

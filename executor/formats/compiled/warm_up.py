@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ....planner.schema import Column
 from ....planner.schemas import avro_schemas
-from ....planner.specs import FormatSpec, KeyWindow, RecordSchema
+from ....planner.specs import FormatSpec, RecordSchema
 from ....sql.types import (
     BIGINT,
     BOOLEAN,
@@ -53,13 +53,6 @@ def warm_up() -> None:
     _round_trip(FormatSpec("JSON", wrap_single=False), {"C": _FLAT["C"]})
     _round_trip(FormatSpec("DELIMITED"), _FLAT)
     _round_trip(_avro(_SCANNED), _SCANNED)
-    _write_windowed_keys()
-
-
-def _write_windowed_keys() -> None:
-    keys, starts = pa.array(["a"] * _ROWS), pa.array([0] * _ROWS)
-    windowed = encoder(FormatSpec("KAFKA"), [Column("E", STRING)], KeyWindow("TUMBLING", 1_000))
-    windowed.encode([keys], window_start=starts)
 
 
 def _avro(typed: dict[str, tuple[SqlType, object]]) -> FormatSpec:

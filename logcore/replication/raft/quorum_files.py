@@ -111,8 +111,8 @@ class QuorumFiles:
         self._run(self._sync)
 
     def close(self) -> None:
-        """Lets its files go: what refers to it refers to itself, so Python would close them much later. No change is taken
-        any more."""
+        """Lets its files go: what refers to it refers to itself, so Python would close them much later. No change is
+        taken any more."""
         self._note_failure(OSError(errno.EBADF, "the files are closed"))
         for held in ("_log", "_point"):
             self.__dict__.pop(held, None)
