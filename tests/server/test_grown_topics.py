@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import cast
 
 import httpx
 import pyarrow as pa
@@ -13,7 +14,7 @@ from waiting import eventually
 
 from millstream.executor.answers import push_query
 from millstream.executor.queries import query
-from millstream.logcore.client import RowRecords
+from millstream.logcore.client import LogAdmin, RowRecords
 from millstream.logcore.murmur2 import partitions_of
 from millstream.server.service import Service
 
@@ -41,6 +42,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def run(service: Service, statements: str) -> None:
     httpx.post(f"http://{service.http_address}/ksql", json={"ksql": statements}, timeout=60).raise_for_status()
+
+
+def grow(service: Service, topic: str, partition_count: int) -> None:
+    cast(LogAdmin, service.engine.log).add_partitions(topic, partition_count)
 
 
 def rows(service: Service, sql: str) -> list[list[object]]:
@@ -73,11 +78,11 @@ def test_queries_read_the_partitions_that_their_topic_gets(service: Service) -> 
     run(service, DDL.format("a") + QUERIES.format("a"))  # from the end of the topic on
     produce(service, "a", 1)
     assert eventually(lambda: len(rows(service, "SELECT * FROM a_copied;")) == len(KEYS))
-    service.engine.log.add_partitions("a", 4)
+    grow(service, "a", 4)
     produce(service, "a", 2)
     assert eventually(lambda: len(rows(service, "SELECT * FROM a_copied;")) == 2 * len(KEYS))
     assert eventually(lambda: rows(service, "SELECT * FROM a_counted;") == [[key, 2] for key in sorted(KEYS)])
-    service.engine.log.add_partitions("a", 8)
+    grow(service, "a", 8)
     more = produce(service, "a", 3, from_partition=4)
     assert more
     assert eventually(lambda: len(rows(service, "SELECT * FROM a_copied;")) == 2 * len(KEYS) + more), (
@@ -89,7 +94,7 @@ def test_a_query_that_begins_at_the_end_misses_nothing_of_partitions_that_came_w
     service: Service,
 ) -> None:
     run(service, DDL.format("b") + QUERIES.format("b") + "PAUSE ALL;")
-    service.engine.log.add_partitions("b", 4)
+    grow(service, "b", 4)
     for time in (0, 1000, 2000):
         produce(service, "b", time)
     run(service, "RESUME ALL;")
@@ -106,7 +111,7 @@ def test_pull_queries_of_a_declared_table_look_into_partitions_that_its_topic_ge
     found = f"SELECT * FROM {topic}_t WHERE id {comparison} '{{0}}';"
     produce(service, topic, 1)
     assert [rows(service, found.format(key)) for key in KEYS] == [[[key, 1]] for key in KEYS]
-    service.engine.log.add_partitions(topic, 4)
+    grow(service, topic, 4)
     produce(service, topic, 2)
     assert [rows(service, found.format(key)) for key in KEYS] == [[[key, 2]] for key in KEYS]
 
@@ -118,7 +123,7 @@ def test_a_push_query_sends_what_comes_to_new_partitions(service: Service) -> No
     with httpx.stream("POST", f"http://{service.http_address}/query-stream", json=asked, timeout=60) as answer:
         lines = answer.iter_lines()
         next(lines)
-        service.engine.log.add_partitions("e", 4)
+        grow(service, "e", 4)
         produce(service, "e", 1)
         while len(found) < len(KEYS):
             found.add(json.loads(next(lines))[0])
@@ -127,7 +132,7 @@ def test_a_push_query_sends_what_comes_to_new_partitions(service: Service) -> No
 
 def test_an_insert_goes_to_the_partition_that_other_producers_take(service: Service) -> None:
     run(service, DDL.format("f"))
-    service.engine.log.add_partitions("f", 4)
+    grow(service, "f", 4)
     run(service, "".join(f"INSERT INTO f VALUES ('{key}', 1);" for key in KEYS))
     wanted = partitions_of(pa.array([key.encode() for key in KEYS], pa.binary()), 4).tolist()
     assert rows(service, "SELECT id, ROWPARTITION FROM f;") == sorted(
@@ -137,6 +142,6 @@ def test_an_insert_goes_to_the_partition_that_other_producers_take(service: Serv
 
 def test_describe_tells_how_many_partitions_there_are(service: Service) -> None:
     run(service, DDL.format("g"))
-    service.engine.log.add_partitions("g", 3)
+    grow(service, "g", 3)
     answer = httpx.post(f"http://{service.http_address}/ksql", json={"ksql": "DESCRIBE g EXTENDED;"}, timeout=60)
     assert answer.json()[0]["sourceDescription"]["partitions"] == 3
