@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Generator, Iterator
-from typing import Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from ..server.client import Row, Rows
-from ..server.client_tables import ResultTables
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..server.client import ResultTables
 
 LIMIT_REACHED: Final = "Limit Reached"
 
@@ -53,19 +53,8 @@ def bounded_tables(tables: ResultTables, settings: Settings) -> Generator[Result
         yield tables
         return
 
-    def taken() -> Iterator[pa.Table]:
-        left = settings.limit
-        for table in tables:
-            yield table.slice(0, left) if settings.limit else table
-            left -= table.num_rows
-            if settings.limit and left <= 0:
-                return
-
-    bounded = ResultTables(
-        tables.kind, tables.query_id, tables.schema, tables.sql_types, taken(), tables.close, tables.key
-    )
     with _closed_in_time(tables, settings.timeout, []):
-        yield bounded
+        yield tables.limited(settings.limit) if settings.limit else tables
 
 
 @contextlib.contextmanager

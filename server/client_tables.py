@@ -60,6 +60,19 @@ class ResultTables:
         finally:
             self.close()
 
+    def limited(self, row_count: int) -> ResultTables:
+        """The first so many rows. It is iterated instead of this one."""
+
+        def taken() -> Iterator[pa.Table]:
+            left = row_count
+            for table in self:
+                yield table.slice(0, left)
+                left -= table.num_rows
+                if left <= 0:
+                    return
+
+        return ResultTables(self.kind, self.query_id, self.schema, self.sql_types, taken(), self._close, self.key)
+
     def close(self) -> None:
         self._close()
 

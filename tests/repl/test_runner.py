@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -171,6 +171,20 @@ def test_a_query_that_goes_on_ends_after_the_limit_of_rows(kind: RowsKind) -> No
     assert "ended" not in err.getvalue()  # it is no Ctrl-C
     shell.run("\\set format table\nSELECT * FROM s EMIT CHANGES;")
     assert "Limit Reached" in err.getvalue()
+
+
+@pytest.mark.parametrize(("kind", "limit", "count"), [("PUSH", 3, 3), ("PUSH", 4, 4), ("PUSH", 9, 6), ("PULL", 3, 6)])
+def test_arrow_has_the_limit_too(kind: Literal["PULL", "PUSH"], limit: int, count: int) -> None:
+    class InTables(RecordingClient):
+        def tables(self, text: str) -> ResultTables:
+            table = pa.table({"a": [1, 2]})
+            return ResultTables(kind, "q", table.schema, ("BIGINT",), iter([table] * 3), self.closed.set)
+
+    out = io.TextIOWrapper(io.BytesIO())
+    shell = Runner(InTables(), Printer(out, io.StringIO()), interactive=True)
+    shell.run(f"\\set limit {limit}\n\\set format arrow\nSELECT * FROM s EMIT CHANGES;")
+    written = out.buffer.getvalue()
+    assert pa.ipc.open_stream(written).read_all().num_rows == count
 
 
 def test_a_pull_query_has_no_limit() -> None:

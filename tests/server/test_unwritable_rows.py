@@ -122,8 +122,8 @@ def test_a_key_that_cannot_be_written_is_left_out(engine: EmbeddedEngine, partit
     engine.execute(
         f"CREATE STREAM s (k INT KEY, a ARRAY<INT>) WITH (kafka_topic='s', format='JSON', partitions={partitions});"
         "CREATE STREAM o WITH (key_format='PROTOBUF', value_format='JSON') AS SELECT a, k AS was FROM s PARTITION BY a;"
-        "CREATE TABLE t WITH (key_format='PROTOBUF', value_format='JSON') AS"
-        " SELECT a, COUNT(*) AS n FROM s GROUP BY a;",
+        "CREATE TABLE t WITH (key_format='PROTOBUF', value_format='JSON') AS SELECT a, COUNT(*) AS n FROM s "
+        "GROUP BY a;",
         session,
     )
     for k in range(8):
