@@ -13,7 +13,7 @@ from running_server import service_in
 from waiting import eventually
 
 from millstream.executor.answers import push_query
-from millstream.executor.queries import query
+from millstream.executor.queries import query, turns
 from millstream.logcore.client import LogAdmin, RowRecords
 from millstream.logcore.murmur2 import partitions_of
 from millstream.server.service import Service
@@ -34,7 +34,7 @@ KEYS = [f"k{number}" for number in range(16)]
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (query, push_query):
+        for module in (query, push_query, turns):
             patch.setattr(module, "PARTITIONS_S", 0.05)
         with service_in(tmp_path_factory.mktemp("grown") / "data") as started:
             yield started
