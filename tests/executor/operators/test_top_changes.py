@@ -93,7 +93,7 @@ def test_after_each_batch_the_first_rows_are_the_batch_answers(function: str, or
     partition = rng.choice(("PARTITION BY a", "PARTITION BY a, d", ""))
     condition = rng.choice(("r = 1", "r <= 2", "3 >= r", "r < 6 AND x > 1", "r = 2"))
     plan = top_plan(function, f"{partition} {f'ORDER BY {written}' if written else ''}", condition)
-    ordered = ", ".join(each for each in (meant, "n" if function == "ROW_NUMBER" else "") if each)
+    ordered = ", ".join(each for each in (meant, "k" if function == "ROW_NUMBER" else "") if each)
     rank = f"{function}() OVER ({partition} {f'ORDER BY {ordered}' if ordered else ''})"
     reference = f"SELECT * FROM (SELECT k, a, x, d, t, {rank} AS r FROM rows) WHERE {condition}"
     rows = random_rows(rng, 60)
