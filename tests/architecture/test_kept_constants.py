@@ -26,3 +26,14 @@ def test_a_constant_that_two_patches_take_back_in_the_wrong_order_is_found_and_p
     assert kept.changed() == ["some_package.inner._ROWS"]
     assert vars(module)["_ROWS"] == 100
     assert kept.changed() == []
+
+
+def test_a_module_that_was_loaded_again_has_the_constants_that_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("some_package.inner")
+    vars(module)["_HOMES"] = {"a": 1}
+    monkeypatch.setitem(sys.modules, "some_package.inner", module)
+    kept = KeptConstants("some_package")
+    vars(module)["_HOMES"] = {"a": 1}
+    assert kept.changed() == []
+    vars(module)["_HOMES"] = {"a": 2}
+    assert kept.changed() == ["some_package.inner._HOMES"]

@@ -29,10 +29,15 @@ class KeptConstants:
 
     def changed(self) -> list[str]:
         """The names of those that are something else now; they are put back."""
-        found = [each for each in self._constants if vars(each[0]).get(each[1]) is not each[2]]
+        found = [each for each in self._constants if not _is_same(vars(each[0]).get(each[1]), each[2])]
         for module, name, value in found:
             setattr(module, name, value)
         return [f"{module.__name__}.{name}" for module, name, _ in found]
+
+
+def _is_same(found: object, value: object) -> bool:
+    """A module that was loaded again has equal constants, which are not the same objects."""
+    return found is value or repr(found) == repr(value)
 
 
 def _modules(package: str) -> Iterator[ModuleType]:
