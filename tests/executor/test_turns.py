@@ -17,7 +17,7 @@ from waiting import eventually
 from millstream.executor.queries import turns as module
 from millstream.executor.queries.turns import AT_ONCE, NEVER, WHEN_WOKEN, Due, Turns
 from millstream.executor.work_pool import WorkPool
-from millstream.logcore.client import LogClient, TopicPartition
+from millstream.logcore.client import LogAdmin, LogClient, TopicPartition
 from millstream.logcore.errors import LogError
 from millstream.logcore.log import open_log
 
@@ -106,7 +106,7 @@ def test_a_query_whose_topic_got_partitions_gets_its_turn(client: LogClient, mon
         turns.wake(query)
         turns.wake(other)
         assert query.had(1) and not query.had(2, 0.5)
-        client.add_partitions("input", 3)
+        cast(LogAdmin, client).add_partitions("input", 3)
         assert query.had(2)
     finally:
         turns.close()
