@@ -100,10 +100,8 @@ class Calls:
         """Per row of state columns the largest number in it, -1 where there is none."""
         last = np.full(len(states), -1, dtype=np.int64)
         for i, of_state in self.last_numbers.items():
-            fold = self.folds[i]
-            columns = [flat(states, f"s{i}_{j}") for j in range(len(fold.state_types))]
-            numbers = [of_state(state) for state in fold.states_of(columns, [True] * len(states))]
-            last = np.maximum(last, np.array(numbers, dtype=np.int64))
+            found = self.folds[i].states_of(self._state(states, i), [True] * len(states))
+            last = np.maximum(last, np.array([of_state(state) for state in found], dtype=np.int64))
         return last
 
     def count_members(
@@ -139,14 +137,12 @@ class Calls:
         after: dict[str, pa.Array] = {}
         of_calls, turned = self._events(events, rows, keys)
         for i, fold in enumerate(self.folds):
-            names = [f"s{i}_{j}" for j in range(len(fold.state_types))]
-            state = [flat(states, name) for name in names]
-            arguments = self.arguments(rows, i)
+            state, arguments = self._state(states, i), self.arguments(rows, i)
             if i in self._extremes:
                 results[f"v{i}"], columns = self._extremes[i].run(of_calls[i], turned[i], arguments, state, known, keys)
             else:
                 results[f"v{i}"], columns = fold.run(of_calls[i], arguments, state, known, last_only=last_only)
-            after |= dict(zip(names, columns, strict=True))
+            after |= {f"s{i}_{j}": column for j, column in enumerate(columns)}
         return results, after
 
     def run_merging(
@@ -156,11 +152,9 @@ class Calls:
         results: dict[str, pa.Array] = {}
         after: dict[str, pa.Array] = {}
         for i, fold in enumerate(self.folds):
-            names = [f"s{i}_{j}" for j in range(len(fold.state_types))]
-            own = _filtered(events, self.passes(rows, i))
-            state = [flat(states, name) for name in names]
+            own, state = _filtered(events, self.passes(rows, i)), self._state(states, i)
             results[f"v{i}"], columns = fold.run(own, self.arguments(rows, i), state, known, last_only=last_only)
-            after |= dict(zip(names, columns, strict=True))
+            after |= {f"s{i}_{j}": column for j, column in enumerate(columns)}
         return results, after
 
     def passes(self, rows: pa.Table, call: int) -> Bools | None:
@@ -194,20 +188,18 @@ class Calls:
             for call in self._extremes.keys() & set(members.calls):
                 self._extremes[call].forget(slots)
 
-    def states(self, columns: Mapping[str, pa.Array]) -> list[tuple[State, ...]]:
-        """Of each row of state columns the states, one per call."""
-        per_call: list[list[State]] = []
-        for i, fold in enumerate(self.folds):
-            own = [columns[f"s{i}_{j}"] for j in range(len(fold.state_types))]
-            per_call.append(fold.states_of(own, [True] * len(own[0])))
-        return list(zip(*per_call, strict=True))
+    def states(self, columns: Mapping[str, pa.Array], at: Ints) -> list[tuple[State, ...]]:
+        """Of these rows of the state columns the states, one per call."""
+        rows = pa.table({name: column.take(pa.array(at)) for name, column in columns.items()})
+        per_call = [fold.states_of(self._state(rows, i), [True] * len(at)) for i, fold in enumerate(self.folds)]
+        return [tuple(of_call[row] for of_call in per_call) for row in range(len(at))]
+
+    def _state(self, rows: pa.Table, call: int) -> list[pa.Array]:
+        return [flat(rows, f"s{call}_{j}") for j in range(len(self.folds[call].state_types))]
 
     def results(self, states: pa.Table) -> dict[str, pa.Array]:
         """The results of stored states."""
-        return {
-            f"v{i}": fold.results([flat(states, f"s{i}_{j}") for j in range(len(fold.state_types))])
-            for i, fold in enumerate(self.folds)
-        }
+        return {f"v{i}": fold.results(self._state(states, i)) for i, fold in enumerate(self.folds)}
 
 
 def _filtered(events: GroupEvents, passes: Bools | None) -> GroupEvents:

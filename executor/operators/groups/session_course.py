@@ -105,17 +105,16 @@ def course_of(
     into, previous, following = (np.full(room, -1, dtype=np.int64) for _ in range(3))
     last = np.full(keys, -1, dtype=np.int64)
     _chain(sessions.group, previous, following, last)
-    version_start, version_end = start.copy(), end.copy()
     session = np.full(rows, -1, dtype=np.int64)
     joined_row, joined, joined_version = (np.empty(room, dtype=np.int64) for _ in range(3))
     follow = _follow if rows >= COMPILED_FROM else _follow.py_func
     count, joinings, late = follow(
         read_only(groups), read_only(times), read_only(stream_times), gap_ms, until_closed_ms, known,
-        group, start, end, version, level, into, previous, following, last,
-        version_start, version_end, session, joined_row, joined, joined_version,
+        group, level, version, into, start, end, previous, following, last,
+        session, joined_row, joined, joined_version,
     )  # fmt: skip
     return SessionCourse(
-        known, group[:count], level[:count], version[:count], into[:count], version_start, version_end, session,
+        known, group[:count], level[:count], version[:count], into[:count], start, end, session,
         joined_row[:joinings], joined[:joinings], joined_version[:joinings], late,
     )  # fmt: skip
 
@@ -155,10 +154,26 @@ def _chain(groups: Ints, previous: Ints, following: Ints, last: Ints) -> None:
 
 @loop
 def _follow(
-    groups, times, stream_times, gap, until_closed, known,  # type: ignore[no-untyped-def]
-    group, start, end, version, level, into, previous, following, last,  # type: ignore[no-untyped-def]
-    version_start, version_end, session, joined_row, joined, joined_version,  # type: ignore[no-untyped-def]
-):  # fmt: skip
+    groups: Ints,
+    times: Ints,
+    stream_times: Ints,
+    gap: int,
+    until_closed: int,
+    known: int,
+    group: Ints,
+    level: Ints,
+    version: Ints,
+    into: Ints,
+    start: Ints,
+    end: Ints,
+    previous: Ints,
+    following: Ints,
+    last: Ints,
+    session: Ints,
+    joined_row: Ints,
+    joined: Ints,
+    joined_version: Ints,
+):
     # A chain is walked from its end: rows mostly come in the order of time, and then its last session is all that they
     # need. Sessions that are still open lie further apart than the gap; closed ones may stand between them.
     count = known
@@ -172,12 +187,12 @@ def _follow(
         earliest_end = max(time - gap, stream_times[row] - until_closed)
         begin = joinings
         at = last[key]
-        while at >= 0 and end[at] >= earliest_end:
-            if start[at] <= time + gap:
+        while at >= 0 and end[version[at]] >= earliest_end:
+            if start[version[at]] <= time + gap:
                 joined[joinings] = at
                 joinings += 1
-                first = min(first, start[at])
-                latest = max(latest, end[at])
+                first = min(first, start[version[at]])
+                latest = max(latest, end[version[at]])
             at = previous[at]
         if latest + until_closed < stream_times[row]:
             late += 1
@@ -204,15 +219,16 @@ def _follow(
                 last[key] = previous[at]
             if previous[at] >= 0:
                 following[previous[at]] = following[at]
-        start[own] = first
-        end[own] = latest
         version[own] = known + row
-        version_start[known + row] = first
-        version_end[known + row] = latest
+        start[known + row] = first
+        end[known + row] = latest
         session[row] = own
         after = -1
         at = last[key]
-        while at >= 0 and (end[at] > latest or (end[at] == latest and start[at] > first)):
+        while at >= 0:
+            other = version[at]
+            if end[other] < latest or (end[other] == latest and start[other] <= first):
+                break
             after = at
             at = previous[at]
         previous[own] = at

@@ -43,11 +43,10 @@ def values_of_sessions(
     ended: dict[int, Sequence[State]] = {}  # of those the last states, one per call
     results, states = [calls.results(stored)], []
     version_at = np.arange(course.known + len(rows), dtype=np.int64)
-    session_at = np.zeros(len(course.level), dtype=np.int64)
+    session_at, within = (np.zeros(len(course.level), dtype=np.int64) for _ in range(2))
     versions, counted = course.known, 0
     for level, (sessions, of_rows) in enumerate(by_level(course)):
-        within = session_at  # until the level is done: where its sessions stand in it
-        within[sessions] = np.arange(len(sessions))
+        within[sessions] = np.arange(len(sessions))  # where a session stands in its level
         nothing = np.full(len(of_rows), -1, dtype=np.int64)
         events = GroupEvents(within[course.session[of_rows]], nothing, of_rows)
         if level:
@@ -57,11 +56,11 @@ def values_of_sessions(
         result, after = calls.run_merging(events, rows, begun, known, last_only=last_only)
         if wanted:
             ending = [session for session in sessions.tolist() if session in wanted]
-            ended |= zip(ending, calls.states(_taken(after, within[ending])), strict=True)
+            ended |= zip(ending, calls.states(after, within[ending]), strict=True)
         results.append(result)
         states.append(after)
         version_at[course.known + of_rows] = versions + np.arange(len(of_rows))
-        session_at[sessions] += counted
+        session_at[sessions] = counted + within[sessions]
         versions, counted = versions + len(of_rows), counted + len(sessions)
     return SessionValues(_joined(results), _joined(states), version_at, session_at)
 

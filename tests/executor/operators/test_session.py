@@ -142,6 +142,18 @@ def test_a_row_that_a_filter_leaves_out_lengthens_a_session_and_keeps_its_result
     assert brief(out, "_we", "v0", "v1", "_weight") == [(0, 1, 1, 1), (0, 1, 1, -1), (500, 1, 99, 1)]
 
 
+def test_sessions_that_nothing_is_counted_in_become_one_all_the_same() -> None:
+    step = aggregate(stream(), [], window=WindowSpec("SESSION", 1000))
+    out = run(plan(step), [row("0", 1, 0), row("0", 1, 1500), row("0", 1, 700)], emit="every")
+    assert brief(out, "_ws", "_we", "_weight") == [
+        (0, 0, 1),
+        (1500, 1500, 1),
+        (0, 0, -1),
+        (1500, 1500, -1),
+        (0, 1500, 1),
+    ]
+
+
 @pytest.mark.parametrize(("emit", "waits"), [("FINAL", True), ("CHANGES", False)])
 def test_only_results_that_come_at_the_end_wait_for_time(emit: str, waits: bool) -> None:
     step = aggregate(stream(), [MAX], window=WindowSpec("SESSION", 1000, grace_ms=0), emit=emit)
