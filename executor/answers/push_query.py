@@ -99,6 +99,7 @@ class PushQuery:
             for topic in {source.topic for source in sources}:
                 for at in (TopicPartition(topic, n) for n in range(self._client.partition_count(topic))):
                     positions.setdefault(at, self._client.offsets(*at).log_start_offset)
+            self._reader.close()
             self._reader = SourceReader(self._client, sources, positions, time_order=self._time_order)
 
     def await_records(self, timeout_s: float) -> bool:

@@ -242,7 +242,7 @@ class Turns:
     def _last_partition(self, topic: str) -> TopicPartition | None:
         try:
             return TopicPartition(topic, self._client.partition_count(topic) - 1)
-        except Exception:
+        except LogError:  # of a topic that is gone the query hears by its offsets
             return None
 
     # -------------------------------------------------------------- news

@@ -44,6 +44,9 @@ class Elsewhere:
     ) -> Mapping[TopicPartition, int | None]:
         return self._client.advanced(positions, timeout_s)
 
+    def partition_count(self, topic: str) -> int:
+        return self._client.partition_count(topic)
+
 
 @pytest.fixture(params=["announced", "asked for"])
 def turns(request: pytest.FixtureRequest, client: LogClient) -> Iterator[Turns]:
