@@ -69,10 +69,7 @@ def _decode_message(error: RecordError) -> dict[str, object]:
             "target": "key" if error.in_key else "value",
             "errorMessage": error.message,
             "recordB64": None if raw is None else base64.b64encode(raw).decode(),
-            "cause": [],
-            "topic": error.topic,
-            "partition": error.partition,
-            "offset": error.offset,
+            **_origin(error),
         },
     }
 
@@ -83,11 +80,8 @@ def _encode_message(error: RecordError) -> dict[str, object]:
         "serializationError": {
             "target": "key" if error.in_key else "value",
             "errorMessage": error.message,
-            "record": None if error.value is None else error.value.decode(errors="replace"),
-            "cause": [],
-            "topic": error.topic,
-            "partition": error.partition,
-            "offset": error.offset,
+            "record": _text(error),
+            **_origin(error),
         },
     }
 
@@ -97,10 +91,16 @@ def _compute_message(error: RecordError) -> dict[str, object]:
         "type": _COMPUTATION,
         "recordProcessingError": {
             "errorMessage": error.message,
-            "record": None if error.value is None else error.value.decode(errors="replace"),
-            "cause": [],
-            "topic": error.topic,
-            "partition": error.partition,
-            "offset": error.offset,
+            "record": _text(error),
+            **_origin(error),
         },
     }
+
+
+def _text(error: RecordError) -> str | None:
+    return None if error.value is None else error.value.decode(errors="replace")
+
+
+def _origin(error: RecordError) -> dict[str, object]:
+    """What the messages of all types end with."""
+    return {"cause": [], "topic": error.topic, "partition": error.partition, "offset": error.offset}
