@@ -27,8 +27,7 @@ from .log_speed.lines import KafkaOptions, kafka_lines
 from .many import many_lines
 from .measuring import Measured, machine
 from .mirroring import MirroringOptions, mirroring_lines
-from .nexmark.flink import VERSION as flink_version
-from .nexmark.flink import flink_lines
+from .nexmark import flink
 from .nexmark.measure import NexmarkOptions, nexmark_lines
 from .partitions import partition_lines
 from .pipelines import pipelines
@@ -157,10 +156,11 @@ def _print_nexmark(options: NexmarkOptions) -> None:
 
 def _print_flink(options: NexmarkOptions) -> None:
     with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
-        lines = flink_lines(options, Path(folder))
+        lines = flink.flink_lines(options, Path(folder))
     sys.stdout.write(
-        f"Nexmark beside Flink SQL {flink_version}, 2 partitions, JSON: the slope from {options.events // 5:,} to "
-        f"{options.events:,} events; Flink reads files and throws results away, ours are committed with fsync\n\n"
+        f"Nexmark beside Flink SQL {flink.VERSION}, 2 partitions, JSON: the slope from "
+        f"{options.events // flink.TIMES:,} to {options.events:,} events; Flink reads files and throws results away, "
+        "ours are committed with fsync\n\n"
     )
     sys.stdout.write(as_text(lines) + "\n")
 

@@ -8,6 +8,7 @@ and throws its results away; Millstream reads topics, and commits its results an
 from __future__ import annotations
 
 import json
+import runpy
 import shutil
 import subprocess
 import sys
@@ -31,9 +32,9 @@ EMISSIONS: Final = {
     "last changes": "UNSET 'ksql.streams.cache.max.bytes.buffering';",
 }
 """Flink emits every change unless it is told to wait; what we emit by default is a key's last change per batch."""
+TIMES: Final = 5  # the larger size has so many times as many events as the smaller one
 _PARTITIONS: Final = 2
 _WARM_EVENTS: Final = 5_000
-_SHRINK: Final = 5  # the larger size has so many times as many events
 _INSTALL_S: Final = 1_200
 
 
@@ -49,7 +50,7 @@ def flink_lines(options: NexmarkOptions, folder: Path) -> list[Line]:
     _say(f"generating {options.events:,} events")
     warm, small, large = (
         generate(folder / name, events, seed=options.seed, partitions=_PARTITIONS)
-        for name, events in (("warm", _WARM_EVENTS), ("small", options.events // _SHRINK), ("large", options.events))
+        for name, events in (("warm", _WARM_EVENTS), ("small", options.events // TIMES), ("large", options.events))
     )
     queries = [query for query in nexmark_queries() if not options.names or query.name in options.names]
     lines: list[Line] = []
@@ -104,10 +105,11 @@ class FlinkPeer:
 
     def __init__(self, python: Path, script: Path, folder: Path) -> None:
         self._python, self._script, self._folder = python, script, folder
+        self._queries = runpy.run_path(str(script.parent / "queries_flink.py"))["QUERIES"]
 
     def rate(self, query: NexmarkQuery, small: Events, large: Events) -> Measured | str:
         """Of the rows that the large size has more; or why there is none."""
-        if f'"{query.name}":' not in (self._script.parent / "queries_flink.py").read_text(encoding="utf-8"):
+        if query.name not in self._queries:
             return "there is no such query for Flink"
         _say(f"{query.name}, Flink")
         found = self._folder / "flink.json"
