@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
 _CONSTANT: Final = re.compile(r"_?[A-Z][A-Z0-9_]*")
 
@@ -43,8 +43,4 @@ def _is_same(found: object, value: object) -> bool:
 def _modules(package: str) -> Iterator[ModuleType]:
     for name, module in sys.modules.items():
         if name == package or name.startswith(f"{package}."):
-            yield _as_module(module)
-
-
-def _as_module(module: Any) -> ModuleType:
-    return module
+            yield module
