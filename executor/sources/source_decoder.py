@@ -28,8 +28,6 @@ from ..operators.statement import BatchStatement
 from ..record_error import RecordError
 from ..state.databases import ExpressionConnection
 
-_PLAIN_TIME = re.compile(r"(?P<call>TRY\(EPOCH_MS\()?(?P<column>\w+)(?(call)\)\))")
-
 Offsets = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -234,44 +232,26 @@ class SourceDecoder:
         return self._decoded(records, pa.table(names), times, ok, errors)
 
 
-def _plain_times(expression: SqlExpression, table: pa.Table) -> pa.Array | None:
-    """The times that a column has as they are, a BIGINT or a TIMESTAMP; None where there is something to compute."""
-    found = _PLAIN_TIME.fullmatch(expression.sql)
-    if found is None or found["column"] not in table.column_names:
-        return None
-    times = flat(table, found["column"])
-    if found["call"]:
-        in_us = pa.types.is_timestamp(times.type) and times.type.unit == "us"
-        return pc.divide(times.cast(pa.int64()), 1_000) if in_us else None
-    return times if pa.types.is_int64(times.type) else None
-
-
 class _TimestampExpression:
-    """Computes rowtimes by DuckDB, unless a column has them as they are: for a million bids DuckDB took a twentieth of
-    what a query costs, and one thread waited for the other. What it cannot compute is NULL: the planner wraps what can
-    fail in TRY."""
+    """Computes rowtimes by DuckDB. What it cannot compute is NULL: the planner wraps what can fail in TRY."""
 
     def __init__(self, expression: SqlExpression) -> None:
         self._connection = ExpressionConnection(expression)
         self._in_use = threading.Lock()
-        self._expression = expression
+        self._sql = expression.sql
         self._schema = pa.schema([])  # of the columns that it reads
         self._prepared: tuple[duckdb.DuckDBPyConnection, BatchStatement] | None = None
 
     def evaluate(self, table: pa.Table) -> pa.Array:
-        """Milliseconds, NULL where there are none."""
-        plain = _plain_times(self._expression, table)
-        if plain is not None:
-            return plain
         with self._in_use, self._connection.in_use() as connection:
             if self._prepared is None or self._prepared[0] is not connection:
                 self._prepared = connection, self._prepare(connection, table.schema)
             return flat(self._prepared[1].run(batch=conform(table, self._schema)), "t")
 
     def _prepare(self, connection: duckdb.DuckDBPyConnection, schema: pa.Schema) -> BatchStatement:
-        read = set(re.findall(r"\w+", self._expression.sql))
+        read = set(re.findall(r"\w+", self._sql))
         self._schema = pa.schema([field for field in schema if field.name in {*read, "_ts"}])
-        sql = f"SELECT CAST(({self._expression.sql}) AS BIGINT) AS t FROM {{batch}}"
+        sql = f"SELECT CAST(({self._sql}) AS BIGINT) AS t FROM {{batch}}"
         return BatchStatement(connection, sql, {"batch": self._schema})
 
 

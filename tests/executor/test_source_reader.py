@@ -13,9 +13,7 @@ from hand_plans import ARROW, INPUT, JSON, rows, stream_source
 
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.columnar import columnar_batch
-from millstream.executor.operators.statement import BatchStatement
 from millstream.executor.sources import topic_feed
-from millstream.executor.sources.source_decoder import _TimestampExpression
 from millstream.executor.sources.source_reader import ReadBatch, SourceReader, empty_rows, times_only
 from millstream.executor.work_pool import WorkPool
 from millstream.logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition
@@ -23,7 +21,7 @@ from millstream.logcore.log import open_log
 from millstream.planner.schema import Column, Schema
 from millstream.planner.specs import KeyWindow, SqlExpression
 from millstream.planner.steps.source import Source
-from millstream.sql.types import BIGINT, BYTES, STRING, TIMESTAMP, Array, Field, SqlType, Struct
+from millstream.sql.types import BIGINT, BYTES, STRING, Array, Field, Struct
 
 HEADER_LIST = Array(Struct((Field("KEY", STRING), Field("VALUE", BYTES))))
 
@@ -172,26 +170,6 @@ def test_the_timestamp_expression_sets_the_rowtime_and_the_order(client: LogClie
         ("a", 7),
     ] or [(row["k0"], row["_ts"]) for row in batch.inputs["s0"].rows.to_pylist()] == [("e", 5), ("a", 7), ("d", 4)]
     assert [error.offset for error in batch.errors] == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("type_", "plain", "computed", "given"),
-    [
-        (BIGINT, "v0", "v0 + 0", [5, None, -1, 0, 2**53 + 1]),
-        (TIMESTAMP, "TRY(EPOCH_MS(v0))", "TRY(EPOCH_MS(v0) + 0)", [5, None, -1, 0, 253_402_300_799_999]),
-    ],
-)
-def test_times_that_a_column_has_as_they_are_are_those_that_duckdb_computes(
-    type_: SqlType, plain: str, computed: str, given: list[int | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scale = 1_000 if type_ == TIMESTAMP else 1
-    values = pa.array([None if each is None else each * scale for each in given], pa.int64()).cast(type_.arrow)
-    table = pa.table({"v0": values, "_ts": pa.array(range(len(given)))})
-    by_duckdb = _TimestampExpression(SqlExpression(computed, BIGINT)).evaluate(table)
-    monkeypatch.setattr(BatchStatement, "run", lambda *_, **__: pytest.fail("DuckDB is not needed"))
-    assert (
-        _TimestampExpression(SqlExpression(plain, BIGINT)).evaluate(table).to_pylist() == by_duckdb.to_pylist() == given
-    )
 
 
 def test_header_columns_and_headers(client: LogClient) -> None:
