@@ -87,4 +87,5 @@ def left_behind(folder: Path) -> dict[str, int]:
 
         with contextlib.suppress(AssertionError):  # what a client has left goes within the second
             eventually(lambda: not more(), 20)
+            return {}  # another look could meet what housekeeping holds for a moment
         return more()
