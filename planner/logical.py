@@ -53,6 +53,11 @@ class LogicalPlan:
         return False
 
     @property
+    def only_adds(self) -> bool:
+        """Whether it takes no row back, and replaces none: a stream, or a table of results that are final."""
+        return self.kind == "STREAM"
+
+    @property
     def key_may_be_null(self) -> bool:
         """Whether a table's row may have a key of NULLs. Groups and the rows of declared tables have none."""
         return False

@@ -151,9 +151,8 @@ class Subquery(Node):
 class TableFunctionCall(Node):
     """A function of SQL:2016 over the rows of `source`, in FROM: name(TABLE source PARTITION BY …, DESCRIPTOR(…), …).
 
-    `intervals_ms`: the lengths of time among its arguments. `shape` says in which order these were written, a letter
-    for each: k a column of PARTITION BY, d one of DESCRIPTOR, i an interval. What a name takes and means, the planner
-    knows.
+    `shape`: the order of its arguments, a letter for each: k a column of PARTITION BY, d one of DESCRIPTOR, i a length
+    of time. What a name takes and means, the planner knows. `as_clause`: it only says what WINDOW would say.
     """
 
     name: str
@@ -164,6 +163,7 @@ class TableFunctionCall(Node):
     intervals_ms: tuple[int, ...]
     shape: str
     alias: str
+    as_clause: bool = False
 
 
 FromItem = SourceName | Subquery | TableFunctionCall

@@ -187,7 +187,7 @@ class Aggregator(Operator):
         row, marks = self._placing.assign(ints(rows, "_ts"), at_rows)
         every_row = len(row) == len(rows) and self._placing.one_each
         if not every_row:
-            self.late_rows += len(rows) - len(np.unique(row))
+            self.late_rows += len(rows) - _distinct(row)
         keys = rows.select(self._keys)
         keys = keys if every_row else take(keys, row)
         keys = keys.append_column(self._placing.mark, pa.array(marks))
@@ -295,6 +295,10 @@ class _Folded:
 
 def _nothing(rows: int) -> Ints:
     return np.full(rows, -1, dtype=np.int64)
+
+
+def _distinct(ascending: Ints) -> int:
+    return min(1, len(ascending)) + int(np.count_nonzero(ascending[1:] != ascending[:-1]))
 
 
 def _all_false(rows: int) -> pa.Array:

@@ -38,7 +38,7 @@ from .relations import relation_of
 from .select_items import Item, expand, explode, table_calls
 from .subqueries import with_ctes
 from .value_queries import without_value_queries
-from .window_functions import without_session_function
+from .window_functions import with_closing_windows, with_window_clause
 
 
 def analyze(query: Query, context: PlanningContext, *, target: Target, target_name: str = "") -> Analyzed:
@@ -57,9 +57,9 @@ def _analyze(query: Query, context: PlanningContext, target: Target, target_name
         check_reads(query)
     check_clauses(query)
     context = with_ctes(query, context)
-    query = without_value_queries(query, context, target)
+    query = with_closing_windows(without_value_queries(query, context, target, _plan_subquery))
     relation = relation_of(query, context, _plan_subquery)
-    query = without_session_function(query, relation)
+    query = with_window_clause(query, relation)
     scope = relation.scope
     plan = relation.plan
     _check_clauses(query, plan, target)

@@ -6,8 +6,9 @@
 
 Those conditions of WHERE are inner joins. Anywhere else (under NOT and OR, in SELECT, as a COUNT) what the query
 answers becomes a column of the source, see `answers.py`. A query that names nothing of the outer source is joined by a
-number that is the same in all rows. The source and its joins become a subquery of the same name, so that the rest of
-the statement sees what it saw.
+number that is the same in all rows. The greatest x among the very rows of a table is joined by x = MAX(x), also where
+x >= MAX(x) is written: then these are the rows of rank 1 (`steps/own_extremes.py`). The source and its joins become a
+subquery of the same name, so that the rest of the statement sees what it saw.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from millstream.errors import Unsupported
 
 from ...sql import ast
 from ...sql.ast import Query, conjuncts, span_of, unwrapped
+from ...sql.types import DOUBLE
+from ..expressions.aggregate_calls import has_clauses
 from ..planning import PlanningContext
 from .aggregation import contains_aggregate
 from .answers import (
@@ -33,7 +36,9 @@ from .answers import (
     only_value,
     over_nothing,
 )
+from .origin import Plan
 from .relation import Target
+from .relations import origin_of
 
 _MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
     exp.EQ: exp.EQ,
@@ -45,8 +50,13 @@ _MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
 }
 
 
-def without_value_queries(query: Query, context: PlanningContext, target: Target) -> Query:
-    """The same query with joins in their place. Raises `Unsupported` for what is no join."""
+_EXTREMES: dict[type[exp.Expression], str] = {exp.GTE: "MAX", exp.LTE: "MIN"}
+"""No row is beyond the extreme of the rows that it is among: it has at most that."""
+
+
+def without_value_queries(query: Query, context: PlanningContext, target: Target, plan: Plan) -> Query:
+    """The same query with joins in their place; `plan` plans a query in FROM. Raises `Unsupported` for what is no
+    join."""
     asking = [item.expression for item in query.items if isinstance(item, ast.SelectColumn)]
     asking = [node for node in (*asking, *([] if query.where is None else [query.where])) if node.find(exp.Subquery)]
     if not asking:
@@ -63,8 +73,10 @@ def without_value_queries(query: Query, context: PlanningContext, target: Target
     for node in [] if query.where is None else conjuncts(query.where):
         if node.find(exp.Subquery) is None:
             others.append(node)
-        elif not ((stays and _looked_up(answers, node, context)) or _narrowed(answers, node)):
-            others.append(answers.inside(node))
+            continue
+        plain = _with_own_extreme(node, answers.source, context, plan)
+        if not ((stays and _looked_up(answers, plain, context)) or _narrowed(answers, plain)):
+            others.append(answers.inside(plain))
     items = tuple(_answered(item, query, answers) for item in query.items)
     return replace(query, items=items, source=answers.source, where=all_of(others) if others else None)
 
@@ -112,6 +124,49 @@ def _compared(
     keys, values = answers.one_value(query, span_of(node))
     answers.keep(values, keys, [comparison(this=value.copy(), expression=column_of(values.alias, VALUE))])
     return True
+
+
+def _with_own_extreme(
+    node: exp.Expression, source: ast.FromItem, context: PlanningContext, plan: Plan
+) -> exp.Expression:
+    """x >= (SELECT MAX(x) …) as x = (…) where these are the same rows of the same table; anything else as it is."""
+    inner = unwrapped(node)
+    if type(inner) not in (exp.GTE, exp.LTE) or not isinstance(source, ast.SourceName):
+        return node
+    value, asked, comparison = unwrapped(inner.this), unwrapped(inner.expression), type(inner)
+    if isinstance(value, exp.Subquery):
+        value, asked, comparison = asked, value, _MIRRORED[comparison]
+    if not isinstance(value, exp.Column) or not isinstance(asked, exp.Subquery):
+        return node
+    query: Query = asked.meta["query"]
+    if not _is_extreme_of(query, _EXTREMES[comparison], value.name, source):
+        return node
+    rows = origin_of(source, context, plan)
+    found = rows.source.schema.find(value.name)
+    if rows.plan.kind != "TABLE" or found is None or found.type == DOUBLE:  # MAX passes over NaN, which is greater
+        return node
+    return exp.EQ(this=value.copy(), expression=asked.copy())
+
+
+def _is_extreme_of(query: Query, function: str, column: str, source: ast.SourceName) -> bool:
+    """Whether it is SELECT function(column) of the rows of `source`, all of them that agree in some columns."""
+    if not isinstance(query.source, ast.SourceName) or query.source.name != source.name:
+        return False
+    if replace(query, items=(), where=None, span=None, text="") != Query(items=(), source=query.source, text=""):
+        return False
+    call = unwrapped(only_value(query))
+    if not isinstance(call, exp.Anonymous) or call.name != function or has_clauses(call) or len(call.expressions) != 1:
+        return False
+    (argument,) = call.expressions
+    keys, rest = correlated(query, source)
+    pairs = [(argument, exp.column(column)), *keys]
+    named_alike = all(_name(own) is not None and _name(own) == _name(outer) for own, outer in pairs)
+    return named_alike and not rest
+
+
+def _name(node: exp.Expression) -> str | None:
+    inner = unwrapped(node)
+    return inner.name if isinstance(inner, exp.Column) else None
 
 
 def _is_plain(node: exp.Expression) -> bool:

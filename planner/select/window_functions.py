@@ -1,7 +1,8 @@
 """TUMBLE, HOP and SESSION of SQL:2016 in FROM.
 
 TUMBLE and HOP give each row the window that a column's time lies in, as two more columns; nothing is kept for it.
-SESSION only has a meaning together with GROUP BY, and becomes WINDOW SESSION there.
+SESSION only has a meaning together with GROUP BY, and becomes WINDOW SESSION there. So do TUMBLE and HOP under EMIT
+FINAL, which asks for windows that close.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from ...sql.ast import Query, SelectColumn, span_of, unwrapped
 from ...sql.functions.catalog import find_function
 from ...sql.printing import print_expression
 from ...sql.types import BIGINT, BOOLEAN, TIMESTAMP, SqlType
+from ...sql.windows.hopping import Hopping
 from ...sql.windows.session import SessionWindow
+from ...sql.windows.tumbling import Tumbling
 from ..expressions.compilation import compile_call, compile_expression
 from ..expressions.scope import Scope, ScopeSource
 from ..expressions.typed import Typed, column
@@ -31,10 +34,11 @@ from ..steps.project import LogicalProject
 from ..steps.source import Scan
 from .origin import Origin
 from .relation import PlannedRelation
-from .table_functions import TableFunction
+from .table_functions import TableFunction, find_table_function
 
 START, END = "WINDOW_START", "WINDOW_END"
 _ELEMENT = "#window"
+_SESSION = SessionWindow.name
 _WINDOWS_PER_ROW_MAX = 100_000
 
 
@@ -43,6 +47,8 @@ class _WindowFunction(TableFunction):
 
     def over(self, call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Origin:
         time = _descriptor(call, origin, context)
+        if call.as_clause:
+            return _by_descriptor(call, origin, time)
         taken = next((name for name in (START, END) if origin.source.schema.find(name)), None)
         if taken is not None:
             raise InvalidStatement(
@@ -64,6 +70,10 @@ class _WindowFunction(TableFunction):
         """The rows, once for each of their windows, and where that begins."""
         raise AssertionError(f"{type(self).__name__} has no windows")
 
+    def clause(self, call: ast.TableFunctionCall) -> ast.WindowExpression:
+        """The same windows as a WINDOW clause has them."""
+        raise AssertionError(f"{type(self).__name__} has no windows")
+
 
 class Tumble(_WindowFunction):
     name = "TUMBLE"
@@ -74,6 +84,9 @@ class Tumble(_WindowFunction):
         there = exp.Not(this=exp.Is(this=time.tree.copy(), expression=exp.Null()))
         start = Typed(_floored(_milliseconds(time).tree, call.intervals_ms[0]), BIGINT)
         return LogicalFilter(rows, Typed(there, BOOLEAN, total=True)), start
+
+    def clause(self, call: ast.TableFunctionCall) -> ast.WindowExpression:
+        return ast.WindowExpression(kind=Tumbling.name, size_ms=call.intervals_ms[0], span=call.span)
 
 
 class Hop(_WindowFunction):
@@ -100,6 +113,10 @@ class Hop(_WindowFunction):
         step_ms, size_ms = call.intervals_ms
         starts = _starts(_milliseconds(time), size_ms, step_ms)
         return LogicalExplode(rows, (Named(_ELEMENT, starts),)), column(_ELEMENT, BIGINT)
+
+    def clause(self, call: ast.TableFunctionCall) -> ast.WindowExpression:
+        step_ms, size_ms = call.intervals_ms
+        return ast.WindowExpression(kind=Hopping.name, size_ms=size_ms, advance_ms=step_ms, span=call.span)
 
 
 def _descriptor(call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Typed:
@@ -172,11 +189,11 @@ def _is_argument(part: exp.Expression) -> bool:
     return isinstance(part, exp.Column) and part.name == "#argument"
 
 
-# ------------------------------------------------------------------ SESSION
+# ------------------------------------------------------------------ as WINDOW …
 
 
 class SessionFunction(TableFunction):
-    """The rows as they are; GROUP BY over it becomes WINDOW SESSION, see `without_session_function`."""
+    """The rows as they are; GROUP BY over it becomes WINDOW SESSION, see `with_window_clause`."""
 
     name = SessionWindow.name
     shape = "k*di"
@@ -189,8 +206,9 @@ class SessionFunction(TableFunction):
 def _by_descriptor(function: ast.TableFunctionCall, origin: Origin, time: Typed) -> Origin:
     """The rows with the column as their time."""
     if not isinstance(origin.plan, Scan) or origin.plan.kind == "TABLE":
+        final = " with EMIT FINAL" if function.as_clause else ""
         raise Unsupported(
-            f'SESSION takes a stream, and "{function.source.name}" is {_spoken(origin)}',
+            f'{function.name}{final} takes a stream, and "{function.source.name}" is {_spoken(origin)}',
             span=function.source.span,
             hint="Make a stream of it first with CREATE STREAM … WITH (TIMESTAMP = …) AS SELECT.",
         )
@@ -203,17 +221,63 @@ def _spoken(origin: Origin) -> str:
     return "a table" if origin.plan.kind == "TABLE" else "a query of its own"
 
 
-def without_session_function(query: Query, relation: PlannedRelation) -> Query:
-    """GROUP BY over SESSION(…) as GROUP BY with WINDOW SESSION; other queries as they are. `relation`: of its FROM.
+def with_closing_windows(query: Query) -> Query:
+    """TUMBLE and HOP under EMIT FINAL, marked: they only say which windows close. Other queries as they are."""
+    function = query.source
+    if query.emit != "FINAL" or query.window is not None or not isinstance(function, ast.TableFunctionCall):
+        return query
+    if not isinstance(find_table_function(function), _WindowFunction):
+        return query
+    return replace(query, source=replace(function, as_clause=True))
 
-    WINDOW_START is the time of a session's first row, WINDOW_END a gap after its last one.
+
+def with_window_clause(query: Query, relation: PlannedRelation) -> Query:
+    """GROUP BY over a function that only says which windows there are, as GROUP BY with WINDOW; other queries as they
+    are. `relation`: of its FROM.
+
+    WINDOW_START of a session is the time of its first row, WINDOW_END a gap after its last one.
     """
     function = query.source
-    if not isinstance(function, ast.TableFunctionCall) or function.name != SessionWindow.name:
+    if not isinstance(function, ast.TableFunctionCall) or not (function.as_clause or function.name == _SESSION):
         _refuse_in_joins(query.source)
         return query
     if query.window is not None:
-        raise InvalidStatement("WINDOW cannot stand beside SESSION(…)", span=query.window.span)
+        raise InvalidStatement(f"WINDOW cannot stand beside {function.name}(…)", span=query.window.span)
+    found = find_table_function(function)
+    if isinstance(found, _WindowFunction):
+        _check_closing(query, function)
+        window, beyond_ms = found.clause(function), 0
+    else:
+        _check_session(query, function)
+        window = ast.WindowExpression(kind=_SESSION, size_ms=function.intervals_ms[0], span=function.span)
+        beyond_ms = window.size_ms
+    bounds = _bounds(beyond_ms, compile_expression(function.descriptors[0], relation.scope).type)
+    return replace(
+        query,
+        items=tuple(_item(item, bounds) for item in query.items),
+        window=window,
+        group_by=tuple(node for node in query.group_by if _bare(node) not in (START, END)) or (exp.Literal.number(0),),
+        having=None if query.having is None else bounds(query.having),
+    )
+
+
+def _check_closing(query: Query, function: ast.TableFunctionCall) -> None:
+    if not {START, END} & {_bare(node) for node in query.group_by}:
+        raise InvalidStatement(
+            f"EMIT FINAL gives what a window holds when it closes, and GROUP BY does not name that of {function.name}",
+            span=span_of(query.group_by[0]) if query.group_by else query.span,
+            hint="Write GROUP BY …, window_start, window_end; or EMIT CHANGES.",
+        )
+    asked = [] if query.where is None else [c for c in query.where.find_all(exp.Column) if c.name in (START, END)]
+    if asked:
+        raise InvalidStatement(
+            f"with EMIT FINAL, WHERE does not know {asked[0].name}: a row's windows are found after it",
+            span=span_of(asked[0]) or query.span,
+            hint=f"Filter the result: SELECT * FROM (SELECT … EMIT FINAL) q WHERE {asked[0].name} > ….",
+        )
+
+
+def _check_session(query: Query, function: ast.TableFunctionCall) -> None:
     grouped = [print_expression(unwrapped(node)) for node in query.group_by]
     names = [_bare(node) for node in query.group_by]
     missing = [print_expression(key) for key in function.partition_by if _bare(key) not in names]
@@ -230,20 +294,12 @@ def without_session_function(query: Query, relation: PlannedRelation) -> Query:
             span=span_of(query.group_by[0]) if query.group_by else query.span,
             hint=f"Write GROUP BY {listed}.",
         )
-    bounds = _bounds(function, compile_expression(function.descriptors[0], relation.scope).type)
-    return replace(
-        query,
-        items=tuple(_item(item, bounds) for item in query.items),
-        window=ast.WindowExpression(kind=SessionWindow.name, size_ms=function.intervals_ms[0], span=function.span),
-        group_by=tuple(node for node in query.group_by if _bare(node) not in (START, END)),
-        having=None if query.having is None else bounds(query.having),
-    )
 
 
 def _refuse_in_joins(relation: ast.Relation) -> None:
     members = [relation.left, relation.right] if isinstance(relation, ast.Join) else []
     for member in members:
-        if isinstance(member, ast.TableFunctionCall) and member.name == SessionWindow.name:
+        if isinstance(member, ast.TableFunctionCall) and member.name == _SESSION:
             raise InvalidStatement(
                 "SESSION(…) stands alone in FROM, under GROUP BY",
                 span=member.span,
@@ -265,11 +321,13 @@ def _item(item: ast.SelectItem, rewrite: Callable[[exp.Expression], exp.Expressi
     return replace(item, expression=rewrite(item.expression), alias=alias)
 
 
-def _bounds(function: ast.TableFunctionCall, type_: SqlType) -> Callable[[exp.Expression], exp.Expression]:
-    """Puts the bounds of WINDOW SESSION for those of the function; as a TIMESTAMP where the column is one."""
+def _bounds(beyond_ms: int, type_: SqlType) -> Callable[[exp.Expression], exp.Expression]:
+    """Puts the bounds of the WINDOW clause for those of the function, whose windows end so much later; as a TIMESTAMP
+    where the column is one."""
     start = exp.Column(this=exp.Identifier(this="WINDOWSTART", quoted=True))
-    last = exp.Column(this=exp.Identifier(this="WINDOWEND", quoted=True))
-    end = exp.Paren(this=exp.Add(this=last, expression=exp.Literal.number(function.intervals_ms[0])))
+    end: exp.Expression = exp.Column(this=exp.Identifier(this="WINDOWEND", quoted=True))
+    if beyond_ms:
+        end = exp.Paren(this=exp.Add(this=end, expression=exp.Literal.number(beyond_ms)))
     bounds: dict[str, exp.Expression] = {START: start, END: end}
     if type_ == TIMESTAMP:
         bounds = {name: exp.Anonymous(this="FROM_UNIXTIME", expressions=[ms]) for name, ms in bounds.items()}

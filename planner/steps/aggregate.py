@@ -75,6 +75,10 @@ class LogicalAggregate(Unary):
     def key_window(self) -> KeyWindow | None:
         return self.input.key_window if self.window is None else self.window.of_keys
 
+    @property
+    def only_adds(self) -> bool:
+        return self.emit == "FINAL"
+
     def giving_old_rows(self, wanted: bool) -> LogicalAggregate:
         return replace(self, emit_old=self.emit_old or wanted)
 

@@ -19,6 +19,10 @@ class LogicalFilter(Unary):
 
     predicate: Typed
 
+    @property
+    def only_adds(self) -> bool:
+        return self.input.only_adds
+
     def wants_old_rows(self, wanted: bool) -> tuple[bool, ...]:
         return (True,)
 

@@ -55,7 +55,7 @@ def ranked_rows(
     if not isinstance(left, LogicalProject) or not isinstance(left.input, Repartition) or left.key is None:
         return None
     moved, extreme = left.input, _extreme_of(right, needed)
-    if extreme is None or left.input.key_window is not None:
+    if extreme is None:
         return None
     made = {named.name: named.expression for named in moved.key}
     by = [made.get(named.expression.column or "") for named in left.key]
@@ -89,7 +89,7 @@ def _first_ranks(
         there = exp.And(this=there, expression=condition) if number else condition
     rows = LogicalFilter(moved.input, Typed(there, BOOLEAN, total=all(typed.total for typed in by)))
     keys = tuple(Named(name, typed) for name, typed, key in zip(names, by, matched, strict=True) if key is not None)
-    grouped = replace(moved, input=rows, key=keys)
+    grouped = replace(moved, input=rows, key=keys, keeps_window=False)
     order = LogicalSortKey(value, descending=extreme.greatest, nulls_first=False)
     call = LogicalOverCall(_RANK, "RANK", (), (order,), Column(_RANK, BIGINT))
     types = {c.name: c.type for c in left.schema}

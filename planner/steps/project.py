@@ -26,6 +26,10 @@ class LogicalProject(Unary):
         key = self.input.schema.key if self.key is None else tuple(named.column("KEY") for named in self.key)
         return Schema((*key, *(named.column("VALUE") for named in self.values)))
 
+    @property
+    def only_adds(self) -> bool:
+        return self.input.only_adds
+
     def giving(self, needed: frozenset[str]) -> LogicalProject:
         return replace(self, values=tuple(named for named in self.values if named.name in needed) or self.values[:1])
 

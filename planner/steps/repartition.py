@@ -40,6 +40,10 @@ class Repartition(Unary):
         return self.input.key_window if self.keeps_window else None
 
     @property
+    def only_adds(self) -> bool:
+        return self.input.only_adds
+
+    @property
     def scattered(self) -> bool:
         return False
 

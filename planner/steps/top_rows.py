@@ -67,7 +67,9 @@ class LogicalTopRows(Unary):
         step, call = self.input.lower(lowering), self.call.lower(self.input.schema)
         # Where nobody reads the numbers, partition and rank are the key: what comes replaces what was there.
         emit_old = self.emit_old or self.numbered or bool(self.identity)
-        identity = tuple(sql_over(self.input.schema, typed) for typed in self.identity)
+        # Of rows that stay for good those beyond the bound need not be kept, nor told apart.
+        told_apart = () if self.input.only_adds and not self.call.breaks_ties else self.identity
+        identity = tuple(sql_over(self.input.schema, typed) for typed in told_apart)
         return TopRows(lowering.id("top"), step, call, self.schema, self.largest, self.numbered, emit_old, identity)
 
 
@@ -82,7 +84,8 @@ def can_rank(call: LogicalOverCall, largest: int) -> bool:
 class TopRows(Step):
     """The first rows of each partition; partitions are the keys of the input.
 
-    In:  a stream's rows, or a table's changes with their old rows; then `identity` tells its rows apart.
+    In:  rows that stay, of a stream or final results; or a table's changes with their old rows, and then `identity`
+         tells its rows apart.
     Out: the input's key and values, the rank, and where `numbered` a number that tells rows apart; of the rows with a
          rank up to `largest` those whose rank changes. What one row changes in its partition goes out under its `_seq`,
          first the rows that go, at -1, then those that come: for every row, or for all rows of a batch together. Only

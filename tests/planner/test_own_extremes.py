@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from planned import added_up, batch_answer, changes, plan_of, same_rows
 
 from millstream.executor.building import Emit
+from millstream.planner.steps.filter import Filter
 from millstream.planner.steps.row_join import RowJoin
 from millstream.planner.steps.top_rows import TopRows
 
@@ -43,6 +45,13 @@ RANKED = {
         "m AS (SELECT a, MAX(c) AS top FROM n GROUP BY a) SELECT n.a AS a, n.b AS b, n.c AS c FROM n JOIN m "
         "ON n.a = m.a AND n.c = m.top"
     ),
+    "compared with a query": (
+        "SELECT n.k AS k, n.x AS x FROM {s} n WHERE n.x >= (SELECT MAX(x) FROM {s} m WHERE n.a = m.a)"
+    ),
+    "compared the other way round": (
+        "SELECT n.k AS k, n.x AS x FROM {s} n WHERE n.b = 1 AND (SELECT MIN(x) FROM {s} m WHERE m.a = n.a) >= (n.x)"
+    ),
+    "equal to a query": "SELECT n.k AS k, n.t AS t FROM {s} n WHERE n.t = (SELECT MAX(t) FROM {s} m WHERE m.a = n.a)",
     "a condition above": f"SELECT n.k AS k, n.x AS x FROM {{s}} n {_GREATEST} WHERE m.top > 1 AND n.b = 1",
 }
 _OF_S = _GREATEST.replace("{s}", "s")
@@ -85,6 +94,55 @@ def test_the_rows_of_rank_1_are_the_batch_answers(name: str) -> None:
 def test_what_is_something_else_stays_a_join(name: str) -> None:
     plan = plan_of(f"{TABLES} CREATE TABLE o AS SELECT n.k AS k, n.x AS x FROM s n {JOINED[name]};")
     assert [step for step in plan.steps() if isinstance(step, RowJoin)]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "n.x > (SELECT MAX(x) FROM s m WHERE m.a = n.a)",
+        "n.x <= (SELECT MAX(x) FROM s m WHERE m.a = n.a)",
+        "n.x >= (SELECT MIN(x) FROM s m WHERE m.a = n.a)",
+        "n.b >= (SELECT MAX(x) FROM s m WHERE m.a = n.a)",
+        "n.x >= (SELECT MAX(x) FROM s m WHERE m.b = n.a)",
+        "n.x >= (SELECT MAX(x) FROM s m WHERE m.a = n.a AND m.b = 1)",
+        "n.x >= (SELECT MAX(x) FROM other m WHERE m.a = n.a)",
+        "n.x >= (SELECT MAX(x) FILTER (WHERE b = 1) FROM s m WHERE m.a = n.a)",
+        "n.x >= (SELECT MAX(x + 0) FROM s m WHERE m.a = n.a)",
+        "n.d >= (SELECT MAX(d) FROM s m WHERE m.a = n.a)",
+    ],
+)
+def test_a_comparison_with_anything_else_stays_one(condition: str) -> None:
+    plan = plan_of(f"{TABLES} CREATE TABLE o AS SELECT n.k AS k, n.x AS x FROM s n WHERE {condition};")
+    assert not [step for step in plan.steps() if isinstance(step, TopRows)]
+    assert [step for step in plan.steps() if isinstance(step, Filter)]
+
+
+def test_of_final_results_only_the_greatest_are_kept() -> None:
+    plans = {
+        emit: plan_of(
+            f"""
+            CREATE STREAM v (k STRING KEY, a INT, x INT) WITH (kafka_topic='v', format='JSON', partitions=1);
+            CREATE TABLE o AS WITH n AS (SELECT a, WINDOWSTART AS w, COUNT(*) AS c FROM v WINDOW HOPPING (SIZE 10
+            MILLISECONDS, ADVANCE BY 5 MILLISECONDS, GRACE PERIOD 0 SECONDS) GROUP BY a {said}),
+            m AS (SELECT w, MAX(c) AS top FROM n GROUP BY w) SELECT n.a AS a, n.c AS c FROM n JOIN m
+            ON n.w = m.w AND n.c = m.top;
+            """
+        )
+        for emit, said in (("FINAL", "EMIT FINAL"), ("CHANGES", ""))
+    }
+    tops = {emit: next(step for step in plan.steps() if isinstance(step, TopRows)) for emit, plan in plans.items()}
+    assert tops["CHANGES"].identity
+    assert not tops["FINAL"].identity  # what tells rows apart that may change
+    assert tops["FINAL"].emit_old
+    rows = sorted((row for row in random_rows(Random(3), 80) if row.get("a") is not None), key=lambda row: row["ts"])
+    counted = Counter(
+        (start, row["a"]) for row in rows for start in range(max(0, row["ts"] // 5 * 5 - 5), row["ts"] + 1, 5)
+    )
+    most = {start: max(n for (at, _), n in counted.items() if at == start) for start, _ in counted}
+    wanted = sorted((start, a, n) for (start, a), n in counted.items() if n == most[start])
+    found = changes(plans["FINAL"], [*rows, {**rows[0], "ts": 1_000}], [10, 30, 31, 60], restart_at=2)
+    left = [(row["N_WINDOWSTART"], row["A"], row["C"]) for row in added_up(found)]
+    assert sorted(left) == wanted
 
 
 @pytest.mark.parametrize(
