@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 FOLDER: Final = Path(__file__).parent / "queries"
 _SOURCES, _ANSWER, _NEXT = "-- sources:", "-- answer", "-- next"
+_FINAL: Final = "EMIT FINAL"
 _MADE: Final = re.compile(r"^CREATE (?:STREAM|TABLE) (\w+)", re.MULTILINE)
 
 
@@ -17,7 +18,8 @@ _MADE: Final = re.compile(r"^CREATE (?:STREAM|TABLE) (\w+)", re.MULTILINE)
 class NexmarkQuery:
     """`statements`: the last one makes the stream or table `name`. `sources`: the topics that they read.
 
-    `answer`: gives the columns of that stream or table, in any order, by the same names.
+    `answer`: gives the columns of that stream or table, in any order, by the same names. A comment EMIT FINAL stands
+    where its windows may be given when they close.
     """
 
     name: str
@@ -25,6 +27,12 @@ class NexmarkQuery:
     sources: tuple[str, ...]
     statements: str
     answer: str
+
+    @property
+    def as_windows_close(self) -> NexmarkQuery | None:
+        """The query that gives each window once, when it closes; None where none of its windows waits for that."""
+        statements = self.statements.replace(f"/* {_FINAL} */", _FINAL)
+        return None if statements == self.statements else replace(self, statements=statements)
 
 
 def nexmark_queries() -> Sequence[NexmarkQuery]:

@@ -3,7 +3,7 @@
 CREATE TABLE q11 AS
   SELECT bidder, COUNT(*) AS bids, window_start, window_end
   FROM TABLE(SESSION(TABLE bid PARTITION BY bidder, DESCRIPTOR(dateTime), INTERVAL '10' SECOND))
-  GROUP BY bidder, window_start, window_end;
+  GROUP BY bidder, window_start, window_end /* EMIT FINAL */;
 
 -- answer
 SELECT bidder, count(*) AS bids, window_start, window_end

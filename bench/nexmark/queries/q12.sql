@@ -3,7 +3,7 @@
 CREATE TABLE q12 AS
   SELECT bidder, COUNT(*) AS bids, WINDOWSTART AS window_start, WINDOWEND AS window_end
   FROM bid_arrivals WINDOW TUMBLING (SIZE 10 SECONDS)
-  GROUP BY bidder;
+  GROUP BY bidder /* EMIT FINAL */;
 
 -- answer
 SELECT bidder, count(*) AS bids, arrived // 10000 * 10000 AS window_start, window_start + 10000 AS window_end
