@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...compiling.loops import loop, read_only
 
@@ -224,6 +225,29 @@ def extreme_kernel(*, greatest: bool) -> Kernel:
         out, out_known = np.empty(len(events), dtype=best.dtype), np.empty(len(events), dtype=np.bool_)
         _extreme(events.group, events.add, valid(values), numbers(values), greatest, best, known, out, out_known)
         return pa.array(out, mask=~out_known), [pa.array(best, mask=~known)]
+
+    return run
+
+
+def ordered_extreme_kernel(*, greatest: bool) -> Kernel:
+    """MIN or MAX of any type that Arrow sorts (texts by their bytes, which is Python's order): the loop compares places
+    among the different values."""
+
+    def run(events: GroupEvents, arguments: Sequence[pa.Array], state: Sequence[pa.Array]) -> tuple[Any, list[Any]]:
+        groups = len(state[0])
+        encoded = pa.concat_arrays([state[0], arguments[0].cast(state[0].type)]).dictionary_encode()
+        order = pc.sort_indices(encoded.dictionary)
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order.to_numpy()] = np.arange(len(order), dtype=np.int64)
+        there = valid(encoded.indices)
+        places = np.zeros(len(encoded), dtype=np.int64)
+        places[there] = rank[numbers(encoded.indices)[there]]
+        best, known = places[:groups].copy(), there[:groups].copy()
+        out, out_known = np.empty(len(events), dtype=np.int64), np.empty(len(events), dtype=np.bool_)
+        rows = there[groups:], read_only(places[groups:])
+        _extreme(events.group, events.add, *rows, greatest, best, known, out, out_known)
+        values = encoded.dictionary.take(order)
+        return values.take(pa.array(out, mask=~out_known)), [values.take(pa.array(best, mask=~known))]
 
     return run
 

@@ -18,11 +18,12 @@ from .aggregate_kernels import (
     count_kernel,
     deviation_kernel,
     extreme_kernel,
+    ordered_extreme_kernel,
     sum_kernel,
 )
 
 _ORDERED = (INTEGER, BIGINT, DOUBLE, STRING, BYTES, DATE, TIME, TIMESTAMP)
-_COMPILED = (INTEGER, BIGINT, DOUBLE, DATE, TIME, TIMESTAMP)
+_KEPT_AS_NUMBERS = (INTEGER, BIGINT, DOUBLE, DATE, TIME, TIMESTAMP)
 _EXACT = decimal.Context(prec=80)
 
 Types = Sequence[SqlType]
@@ -165,7 +166,7 @@ def _extreme(greatest: bool) -> Callable[[Types, Sequence[Any], Properties], Fol
             add=lambda state, x: (better(state[0], x),),
             merge=lambda a, b: (better(a[0], b[0]),),
             result=lambda state: state[0],
-            kernel=extreme_kernel(greatest=greatest) if types[0] in _COMPILED else None,
+            kernel=(extreme_kernel if types[0] in _KEPT_AS_NUMBERS else ordered_extreme_kernel)(greatest=greatest),
         )
 
     return make

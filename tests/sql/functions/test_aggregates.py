@@ -20,6 +20,7 @@ from millstream.sql.functions.aggregation.aggregates import AGGREGATES, Aggregat
 from millstream.sql.types import (
     BIGINT,
     BOOLEAN,
+    BYTES,
     DATE,
     DOUBLE,
     INTEGER,
@@ -197,7 +198,9 @@ NUMBERS: dict[SqlType, st.SearchStrategy[Any]] = {
     BIGINT: st.integers(-(2**63), 2**63 - 1),
     DOUBLE: st.floats(-1e12, 1e12),
     DATE: st.integers(-1000, 1000),
-    STRING: st.sampled_from(["", "a", "b", "ß"]),
+    STRING: st.sampled_from(["", "a", "b", "ab", "a\0", "ß", "\uffff", "\U00010000"]),
+    BYTES: st.sampled_from([b"", b"\0", b"\x7f", b"\x80", b"\x80\0", b"\xff"]),
+    Decimal(38, 2): st.decimals(-(10**36) + 1, 10**36 - 1, places=2),
 }
 
 # (name, argument types): everything that has a compiled loop
@@ -206,7 +209,11 @@ KERNELS: list[tuple[str, tuple[SqlType, ...], tuple[Any, ...]]] = [
     *[("COUNT", (type_,), ()) for type_ in (INTEGER, STRING)],
     *[(name, (type_,), ()) for name in ("SUM", "AVG", "STDDEV_SAMP") for type_ in (INTEGER, BIGINT, DOUBLE)],
     ("STDDEV_SAMPLE", (DOUBLE,), ()),
-    *[(name, (type_,), ()) for name in ("MIN", "MAX") for type_ in (INTEGER, BIGINT, DOUBLE, DATE)],
+    *[
+        (name, (type_,), ())
+        for name in ("MIN", "MAX")
+        for type_ in (INTEGER, BIGINT, DOUBLE, DATE, STRING, BYTES, Decimal(38, 2))
+    ],
     ("CORRELATION", (DOUBLE, DOUBLE), ()),
     *[
         (name, (type_,), constants)
