@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from millstream.errors import TypeMismatch
 
-from .ast import span_of
+from .ast import span_of, unwrapped
 from .functions import cast_functions
 from .functions.cast_trees import PRECISION_MAX, cast_tree, plain_cast, reads_as
 from .functions.signature import BIGINT_AS_DECIMAL, INTEGER_AS_DECIMAL
@@ -41,6 +41,12 @@ from .types import (
 )
 
 Operator = Literal["+", "-", "*", "/", "%"]
+_TIME_FORMS: Mapping[SqlType, str] = {
+    DATE: "A DATE is written as '2020-12-31'; day and month may be missing.",
+    TIME: "A TIME is written as '23:59:59.999'; seconds may be missing.",
+    TIMESTAMP: "A TIMESTAMP is written as '2020-12-31T23:59:59.999'; it may end earlier, and behind the time an offset "
+    "as +02:00 may stand.",
+}
 _SCALE_KEPT = 6  # digits after the point that a result keeps even where its precision had to be cut
 
 
@@ -236,7 +242,17 @@ def decimal_of(number: PythonDecimal) -> Decimal:
 
 def _bad_literal(type_: SqlType, written: exp.Literal) -> TypeMismatch:
     name = "DECIMAL" if isinstance(type_, Decimal) else str(type_)
-    return TypeMismatch(f'invalid input syntax for type {name}: "{written.this}".', span=span_of(written))
+    return TypeMismatch(
+        f'invalid input syntax for type {name}: "{written.this}".', span=span_of(written), hint=_TIME_FORMS.get(type_)
+    )
+
+
+def check_time_text(written: exp.Expression, target: SqlType) -> None:
+    """Raises `TypeMismatch` for a text that is written where a DATE, TIME or TIMESTAMP stands, and is none."""
+    inner = unwrapped(written)
+    if target in _TIME_FORMS and isinstance(inner, exp.Literal) and inner.is_string:
+        if not reads_as(inner.this, target):
+            raise _bad_literal(target, inner)
 
 
 # ------------------------------------------------------------------ decimals

@@ -73,7 +73,8 @@ def is_in(node: exp.In, value: Typed, options: Sequence[Typed]) -> Typed:
     try:
         common = coercion.common_type([value.type, *(o.type for o in options)], [node.this, *written])
     except TypeMismatch as mismatch:
-        raise TypeMismatch(f"Invalid Predicate: {mismatch.message}", span=mismatch.span or span_of(node)) from mismatch
+        span = mismatch.span or span_of(node)
+        raise TypeMismatch(f"Invalid Predicate: {mismatch.message}", span=span, hint=mismatch.hint) from mismatch
     known = [
         (one, coerced(option, common).tree)
         for one, option in zip(node.expressions, options, strict=True)
@@ -184,4 +185,5 @@ def _epoch(side: Typed) -> Typed:
     try:
         return Typed(exp.Literal.number(str(epoch_ms(side.tree.this))), BIGINT, total=True)
     except InvalidTime as invalid:
-        raise InvalidStatement(str(invalid), hint="Write it as '2020-12-31T23:59:59.999'.") from invalid
+        hint = "Write it as '2020-12-31T23:59:59.999'."
+        raise InvalidStatement(str(invalid), span=span_of(side.tree), hint=hint) from invalid

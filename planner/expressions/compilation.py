@@ -149,7 +149,7 @@ def _compile_all(nodes: Sequence[exp.Expression], scope: Scope) -> list[Typed]:
 
 def _literal(node: exp.Literal) -> Typed:
     if node.is_string:
-        return Typed(exp.Literal.string(node.this), STRING, total=True)
+        return Typed(_text(node), STRING, total=True)
     text = node.this
     if any(mark in text for mark in "eE"):
         return Typed(cast_to(exp.Literal.number(text), DOUBLE), DOUBLE, total=True)
@@ -162,6 +162,13 @@ def _literal(node: exp.Literal) -> Typed:
         decimal = Decimal(precision, scale)
         return Typed(cast_to(exp.Literal.number(text), decimal), decimal, total=True)
     return _integer(int(text), node)
+
+
+def _text(node: exp.Literal) -> exp.Literal:
+    """The text with its place in the statement: what it becomes decides later whether it can be that."""
+    text = exp.Literal.string(node.this)
+    text.meta["span"] = span_of(node)
+    return text
 
 
 def _integer(number: int, node: exp.Expression) -> Typed:

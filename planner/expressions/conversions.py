@@ -6,16 +6,18 @@ from sqlglot import exp
 
 from ...sql import coercion
 from ...sql.functions.trees import duckdb_type
-from ...sql.types import BIGINT, DOUBLE, INTEGER, NULL, SqlType
+from ...sql.types import BIGINT, DOUBLE, INTEGER, NULL, STRING, SqlType
 from .typed import Typed
 
 _WIDTHS = (INTEGER, BIGINT, DOUBLE)  # each fits into those after it
 
 
 def coerced(value: Typed, target: SqlType) -> Typed:
-    """`value` as `target`, by implicit conversion."""
+    """`value` as `target`, by implicit conversion. Raises `TypeMismatch` for a text as written that is no such time."""
     if value.type == target:
         return value
+    if value.type == STRING:
+        coercion.check_time_text(value.tree, target)
     tree = coercion.cast_sql(value.tree, value.type, target, explicit=False)
     widens = value.type == NULL or (value.type in _WIDTHS and target in _WIDTHS[_WIDTHS.index(value.type) :])
     return Typed(tree, target, value.total and widens)

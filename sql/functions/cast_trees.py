@@ -130,7 +130,10 @@ _PYTHON_CASTS: dict[tuple[SqlType, SqlType], PythonFunction] = {
 
 
 def reads_as(text: str, target: SqlType) -> bool:
-    """Whether the text spells a BOOLEAN, or a value of a type that a Python function reads."""
+    """Whether the text spells a BOOLEAN, or a value of a type that a Python function reads.
+
+    CAST makes the last day of a month of one behind it, as Java does. Who writes it in a statement means something else.
+    """
     if target == BOOLEAN:
         text = text.strip().lower()
         return text != "" and any(word.startswith(text) for word in ("true", "false", "yes", "no"))
@@ -140,7 +143,7 @@ def reads_as(text: str, target: SqlType) -> bool:
         row((STRING,), target)(text)
     except ValueError:
         return False
-    return True
+    return target != TIMESTAMP or reads_as(text.strip().partition("T")[0], DATE)
 
 
 def _with_signed_years(format_: str) -> str:
