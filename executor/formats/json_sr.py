@@ -1,4 +1,8 @@
-"""JSON_SR: JSON behind the id of a schema. The schema says nothing that reading needs: it is read as JSON is."""
+"""JSON_SR: JSON behind the id of a schema. The schema says nothing that reading needs: it is read as JSON is.
+
+JSON has no NaN and no Infinity. The format JSON writes them as texts, which it reads again. Here a text contradicts
+"type": "number" of the schema: readers that validate refuse the record, and Kafka Connect's converter reads it as 0.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ...planner.formats.json import JSON_SR
-from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, one_array, valid_flags
+from .codec import Decoded, Decoder, Encoder, RowError, UnwritableRows, boolean_array, one_array, valid_flags
 from .coding import Coding, RecordPart, codes
 from .json_format import JsonCoding
 from .wire import HEADER_BYTES, Unreadable, blank_header, header, schema_id_of, with_header
+
+_ENDLESS = "JSON_SR holds no NaN and no Infinity: its schema says number, and JSON has no such numbers"
 
 
 class JsonSrDecoder:
@@ -42,7 +50,7 @@ def _problem(data: bytes) -> str:
 
 
 class JsonSrEncoder:
-    """Puts the header before what `inner` writes."""
+    """Puts the header before what `inner` writes. Raises `UnwritableRows` for numbers that are none to the schema."""
 
     def __init__(self, inner: Encoder, schema_id: int) -> None:
         self._inner = inner
@@ -56,7 +64,35 @@ class JsonSrEncoder:
         window_start: pa.Array | None = None,
         window_end: pa.Array | None = None,
     ) -> pa.BinaryArray:
+        endless = [found for column in columns if (found := _endless(column)) is not None]
+        rows = set[int]().union(*(np.flatnonzero(found).tolist() for found in endless))
+        if rows and null_rows is not None:
+            rows -= set(np.flatnonzero(null_rows.to_numpy(zero_copy_only=False)).tolist())
+        if rows:
+            raise UnwritableRows([RowError(row, _ENDLESS) for row in sorted(rows)])
         return with_header(self._inner.encode(columns, null_rows=null_rows), self._schema_id)
+
+
+def _endless(array: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_] | None:
+    """Which rows hold NaN or an Infinity, at any depth; None where no row does."""
+    if pa.types.is_floating(array.type):
+        found = pc.invert(pc.is_finite(array)).fill_null(False).to_numpy(zero_copy_only=False)
+    elif pa.types.is_struct(array.type):
+        members = [inside for member in array.flatten() if (inside := _endless(member)) is not None]
+        found = np.logical_or.reduce(members) if members else np.zeros(0, np.bool_)
+    elif pa.types.is_list(array.type) or pa.types.is_map(array.type):
+        lists = _entries(array) if pa.types.is_map(array.type) else array
+        inside = _endless(pc.list_flatten(lists))
+        found = np.zeros(len(array), np.bool_)
+        if inside is not None:
+            found[pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)[inside]] = True
+    else:
+        return None
+    return found if found.any() else None
+
+
+def _entries(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
 
 
 @codes(JSON_SR.name)
