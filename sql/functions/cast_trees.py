@@ -132,7 +132,7 @@ _PYTHON_CASTS: dict[tuple[SqlType, SqlType], PythonFunction] = {
 def reads_as(text: str, target: SqlType) -> bool:
     """Whether the text spells a BOOLEAN, or a value of a type that a Python function reads.
 
-    CAST makes the last day of a month of one behind it, as Java does. Who writes it in a statement means something else.
+    CAST makes the last day of a month of one behind it, as Java does. Who writes that in a statement is mistaken.
     """
     if target == BOOLEAN:
         text = text.strip().lower()

@@ -8,7 +8,8 @@ from planning import Planner
 from millstream.errors import StatementError
 from millstream.testing import Sandbox
 
-CREATE = "CREATE STREAM s (id INT KEY, t TIMESTAMP, d DATE, c TIME, v STRING) WITH (kafka_topic='s', format='json', partitions=1);\n"
+COLUMNS = "id INT KEY, t TIMESTAMP, d DATE, c TIME, v STRING"
+CREATE = f"CREATE STREAM s ({COLUMNS}) WITH (kafka_topic='s', format='json', partitions=1);\n"
 NO_TIMES = {
     "t": ("2020-13-45", "2020-02-30", "2020-02-30T10:00", "", "x", "2020-01-01 10:00", "2020-01-01T24:00:00"),
     "d": ("2020-13-45", "2020-02-30", "", "infinity", "2020-01-01T00:00:00"),

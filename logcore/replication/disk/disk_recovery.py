@@ -97,6 +97,7 @@ class _Recovery:
         self._checkpoint_lost = known is None and (CHECKPOINT in names or EARLIER in names)
         self._segments = [Segment(folder, base_offset, files) for base_offset in offsets_of(names)]
         self._durable_offset = max(noted.end_offset, known.state.end_offset if known else 0)
+        self._seen_offset = noted.seen_offset
         self._known_end_offset = known.state.end_offset if known else 0
         self._known_epochs = known.state.epochs.copy() if known else EpochCache()
         self._checkpoint = self._usable(known)
@@ -136,7 +137,7 @@ class _Recovery:
         """All that can be read, wherever it lies; what was found up to here is read again."""
         folder = self._folder
         known = None if self._rescan else _newest_checkpoint(folder)
-        noted = Extent(self._durable_offset, self._noted_start if self._is_start_known else -1)
+        noted = Extent(self._durable_offset, self._noted_start if self._is_start_known else -1, self._seen_offset)
         names = os.listdir(folder)
         found = recover_from(known, folder, names, self._files, self._now_ms, noted, durable=self._durable)
         found.state.epochs.start_at(found.log_start_offset)
