@@ -118,7 +118,8 @@ class WorkPool:
         self._size = cores + 1
         self._now: deque[Work[Any]] = deque()
         self._later: deque[Work[Any]] = deque()
-        self._changed = threading.Condition()  # guards what is waiting, and the counts
+        self._changed = threading.Lock()  # guards what is waiting, who waits, and the counts
+        self._waiting: list[threading.Condition] = []  # of the threads that nobody has woken, the last one to wait last
         self._idle = 0
         self._threads = 0
         self._later_began_s = 0.0  # when the last one of `_later` was, or had nothing before it
@@ -174,7 +175,8 @@ class WorkPool:
             wanted = min(len(self._now) + len(self._later) - self._idle, self._size - self._threads)
             for _ in range(max(0, wanted)):
                 self._start()
-            self._changed.notify(len(work))
+            for _ in range(min(len(work), len(self._waiting))):
+                self._waiting.pop().notify()
 
     def _take_back(self, work: Sequence[Work[Any]]) -> None:
         """Nobody need begin these any more."""
@@ -193,11 +195,16 @@ class WorkPool:
             del work  # what it holds must not wait for the next one
 
     def _next(self) -> Work[Any] | None:
-        """None where the thread is one too many."""
+        """None where the thread is one too many. Who waits last is woken first, so that the others are without work for
+        long enough to go: in turn a trickle would keep all of them."""
         with self._changed:
             self._idle += 1
+            woken = threading.Condition(self._changed)
             while not (self._now or self._later):
-                in_time = self._changed.wait(None if self._threads <= self._size else _RELIEF_S)
+                self._waiting.append(woken)
+                in_time = woken.wait(None if self._threads <= self._size else _RELIEF_S)
+                if woken in self._waiting:
+                    self._waiting.remove(woken)
                 if not in_time and not (self._now or self._later) and self._threads > self._size:
                     self._threads -= 1
                     self._idle -= 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from pathlib import Path
 
 import pytest
-from waiting import inside, once
+from waiting import eventually, inside, once
 
+from millstream.executor import work_pool
 from millstream.executor.work_pool import Work, WorkPool
 
 PATIENCE_S = 30.0
@@ -92,3 +94,42 @@ def test_who_divides_work_does_all_of_it_where_no_thread_is_free() -> None:
     go_on.set()
     for each in held:
         each.wait()
+
+
+def test_threads_that_were_one_too_many_go_though_a_trickle_of_work_keeps_coming(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(work_pool, "_RELIEF_S", 0.5)
+    pool = WorkPool(1)
+    held, workers = threading.Event(), set[int]()
+
+    def hold() -> None:
+        workers.add(threading.get_native_id())
+        assert held.wait(PATIENCE_S)
+
+    held_back = [pool.later(hold) for _ in range(6)]
+    for count in range(2, 7):
+        eventually(lambda count=count: len(workers) == count)
+        pool.relieve(0.0)  # nobody is free
+    held.set()
+    for work in held_back:
+        work.wait()
+
+    def left() -> int:
+        return len(workers & {int(task.name) for task in Path("/proc/self/task").iterdir()})
+
+    over = threading.Event()
+
+    def trickle() -> None:
+        """Each of them, in turn, would have some long before its time."""
+        while not over.wait(0.01):
+            pool.begin(lambda: None).wait()
+
+    trickling = threading.Thread(target=trickle)
+    trickling.start()
+    try:
+        eventually(lambda: left() == 2, 10.0)
+    finally:
+        over.set()
+        trickling.join()
+    assert pool.side_by_side([lambda: 1] * 3) == [1] * 3
