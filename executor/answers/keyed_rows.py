@@ -24,6 +24,9 @@ from .left_out import LeftOut
 from .materialization import source_step
 
 KEYS_MAX: Final = 2_000_000
+BYTES_MAX: Final = (
+    1024 * 1024 * 1024
+)  # of rows, until the replaced ones are left out; Arrow's texts end at 2 GiB
 _DEAD_ROWS_MAX: Final = 50_000  # beyond as many as live
 _BATCHES_MAX: Final = 500
 _ROW_BITS: Final = 32
@@ -46,7 +49,7 @@ class KeyedTable:
         # The batches, and the number of the batch and the row of each key. Read without the guard: a batch is there
         # before a key is in it, and both are replaced together.
         self._kept: tuple[list[pa.Table], dict[Any, int]] = ([], {})
-        self._row_count = 0  # of all batches
+        self._row_count = self._bytes = 0  # of all batches
         self._starts: Mapping[TopicPartition, int] = dict(self._topic.positions)
 
     def __len__(self) -> int:
@@ -84,7 +87,7 @@ class KeyedTable:
                 self._leave_out_dead(starts)
                 self._starts = starts  # now that nobody finds what is before them
             if len(self) > KEYS_MAX:
-                raise TooManyKeys
+                raise TooManyKeys(f"more than {KEYS_MAX} keys")
 
     def find(self, key: object, columns: tuple[str, ...]) -> tuple[Any, ...] | None:
         """The columns of the key's row; None where it has none. Waits for nobody: the row may be newer than what was
@@ -106,13 +109,17 @@ class KeyedTable:
         base = len(batches) << _ROW_BITS
         batches.append(rows)
         self._row_count += rows.num_rows
+        self._bytes += rows.nbytes
         for row, (key, gone) in enumerate(zip(rows["k0"].to_pylist(), rows["_null"].to_pylist(), strict=True)):
             if gone:
                 places.pop(key, None)
             else:
                 places[key] = base | row
-        if len(batches) > _BATCHES_MAX or self._row_count > 2 * len(places) + _DEAD_ROWS_MAX:
+        too_large = self._bytes > BYTES_MAX
+        if too_large or len(batches) > _BATCHES_MAX or self._row_count > 2 * len(places) + _DEAD_ROWS_MAX:
             self._leave_out_dead(self._starts)
+        if too_large and self._bytes > BYTES_MAX // 2:  # else what is left out would be copied again and again
+            raise TooManyKeys(f"its rows take more than {BYTES_MAX // 2} bytes")
 
     def _leave_out_dead(self, lane_starts: Mapping[TopicPartition, int]) -> None:
         """Rows that were replaced, and those of records before these offsets."""
@@ -125,6 +132,6 @@ class KeyedTable:
         starts = np.array([lane_starts[lane] for lane in sorted(lane_starts)], np.int64)
         there = living["_offset"].to_numpy() >= starts[living["_rowpartition"].to_numpy()]
         living = living.filter(pa.array(there))
-        self._row_count = living.num_rows
+        self._row_count, self._bytes = living.num_rows, living.nbytes
         keys = itertools.compress(places, there.tolist())
         self._kept = ([living], dict(zip(keys, range(living.num_rows), strict=True)))

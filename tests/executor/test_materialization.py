@@ -10,8 +10,8 @@ import duckdb
 import pytest
 from hand_plans import INPUT, JSON, KAFKA, rows
 
-from millstream.executor.answers import relation
-from millstream.executor.answers.keyed_rows import KeyedTable
+from millstream.executor.answers import keyed_rows, relation
+from millstream.executor.answers.keyed_rows import KeyedTable, TooManyKeys
 from millstream.executor.answers.materialization import Materialization
 from millstream.executor.errors import PositionLost
 from millstream.executor.sources.source_decoder import SourceDecoder
@@ -292,6 +292,21 @@ def test_rows_that_retention_has_dropped_are_not_found_by_key(client: LogClient,
     append(client, "b", 6)
     table.catch_up(table.bounds())
     assert table.find("b", ("v0",)) == (6,)
+
+
+def test_a_table_whose_rows_take_too_much_memory_is_not_kept(
+    client: LogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyed_rows, "BYTES_MAX", 20_000)
+    table = KeyedTable(source("TABLE"), client)
+    for number in range(200):  # what was replaced does not count
+        append(client, "ab"[number % 2], number)
+        table.catch_up(table.bounds())
+    assert (table.find("a", ("v0",)), table.find("b", ("v0",))) == ((198,), (199,))
+    with pytest.raises(TooManyKeys, match="more than 10000 bytes"):
+        for number in range(2_000):
+            append(client, f"k{number}", number)
+            table.catch_up(table.bounds())
 
 
 def test_the_room_of_replaced_rows_is_used_again(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:
