@@ -55,6 +55,22 @@ def partitions_share_tasks(plan: PhysicalPlan, partitions: Iterable[TopicPartiti
     return any(counts[source.topic] > source.task_count for source in plan.sources())
 
 
+def moved_keys(plan: PhysicalPlan, partitions: Iterable[TopicPartition]) -> dict[str, int]:
+    """The topics, with their partitions, whose number is no multiple of the plan's tasks: a key that producers write to
+    another partition than before does not meet its state any more."""
+    counts = Counter(at.topic for at in partitions)
+    sources = _sources_of_state(plan.root, below_state=False)
+    return {each.topic: counts[each.topic] for each in sources if counts[each.topic] % each.task_count}
+
+
+def _sources_of_state(step: Step, *, below_state: bool) -> list[Source]:
+    """Those whose partitions decide in which task the state of a key is: nothing divides their rows anew before."""
+    if isinstance(step, Source):
+        return [step] if below_state else []
+    below = (below_state or step.stateful) and not step.rekeys
+    return [source for child in step.inputs for source in _sources_of_state(child, below_state=below)]
+
+
 def changelog_partition_count(plan: PhysicalPlan) -> int:
     """Enough partitions for the tasks of every step; state of task n goes to partition n."""
     return max(step.task_count for step in plan.steps())

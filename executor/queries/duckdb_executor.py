@@ -21,6 +21,7 @@ from ..sources.shared_reading import SharedReading
 from ..spark.alignment import remove_run_topics, take_from_spark
 from ..state.databases import SharedDatabases
 from ..work_pool import work_pool
+from .known_topics import KnownTopics
 from .query import QueryRuntime
 from .query_log import changelog_topic, forget_query, safe_name, start_positions
 from .query_worker import QueryWorker
@@ -41,6 +42,7 @@ class DuckDBExecutor:
         self._data_directory = data_directory
         self._properties = dict(properties or {})
         self._workers: dict[str, QueryWorker] = {}
+        self._topics: dict[str, KnownTopics] = {}
         self._turns = Turns(client, work_pool())
         self._databases = SharedDatabases(data_directory)
         self._reading = SharedReading(client)
@@ -52,7 +54,7 @@ class DuckDBExecutor:
                 return
             self._fix_beginning(query)
             worker = QueryWorker(query.id, lambda: self._open(query), self._turns, paused=query.paused)
-            self._workers[query.id] = worker
+            self._workers[query.id], self._topics[query.id] = worker, KnownTopics(self._client, query.plan)
         worker.start()
 
     def stop(self, query_id: str) -> None:
@@ -65,7 +67,10 @@ class DuckDBExecutor:
         self._worker(query_id).pause()
 
     def resume(self, query_id: str) -> None:
-        self._worker(query_id).resume()
+        worker = self._worker(query_id)
+        if worker.status().state == "ERROR":
+            self._topics[query_id].accept()
+        worker.resume()
 
     def drop(self, query_id: str) -> None:
         self.stop(query_id)

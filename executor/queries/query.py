@@ -57,15 +57,15 @@ from ..inspection import inspected
 from ..record_error import RecordError, left_out
 from ..sink_writer import Output, SinkWriter
 from ..sources.idle import IdleTime
-from ..sources.same_topic import another_topic
 from ..sources.shared_reading import SharedReading
 from ..sources.source_reader import PARTITIONS_S, ReadBatch, SourceReader
 from ..state.changelog import changelog_records, offsets_used
 from ..state.databases import OpenDatabase, alone
 from ..state.lost_state import with_ends
 from ..state.store import StoreChanges
-from ..tasks import in_tasks, needs_time_order, partitions_share_tasks
+from ..tasks import in_tasks, moved_keys, needs_time_order, partitions_share_tasks
 from ..work_pool import Work, work_pool
+from .known_topics import KnownTopics
 from .query_log import changelog_topic, offset_group
 from .query_settings import QuerySettings
 from .recovery import RecoveredQuery, TakeOver, recover
@@ -150,7 +150,9 @@ class QueryRuntime:
         self._encoding = threading.Lock()  # the writer is for one thread at a time
         self._max_records: int | None = None  # set while a record is searched that makes a batch fail
         self._recovered: RecoveredQuery | None = None
-        self._topic_ids: dict[str, uuid.UUID] = {}  # of the topics that it has read
+        self._topics = KnownTopics(client, plan)
+        self._sink_id: uuid.UUID | None = None
+        self._moved: dict[str, int] = {}
         self._partitions_due_s = 0.0
         self._passed: dict[TopicPartition, int] = {}  # behind the committed offsets, up to here nothing is to be done
         self._gave_nothing_since_s = math.inf  # that there are batches whose offsets are not committed
@@ -196,7 +198,8 @@ class QueryRuntime:
     def has_news(self) -> bool:
         """Whether the log has more than what was fetched. To ask is much cheaper than a fetch that brings nothing.
         Raises `PositionLost` where a topic was created again."""
-        self._reader.check_topics()
+        with self._topics.said():
+            self._reader.check_topics()
         if self._has_new_partitions():
             return True
         try:
@@ -290,7 +293,6 @@ class QueryRuntime:
             self.rest()
         except Exception as error:  # what counts is in the log, and is found there
             log.warning("state not settled", query_id=self.plan.query_id, error=str(error))
-        self._topic_ids = {}  # who goes on after an error wants what is there now
         self._give_up()
 
     def _ensure_recovered(self) -> None:
@@ -299,7 +301,8 @@ class QueryRuntime:
             self._recover()
 
     def _recover(self) -> None:
-        self._check_topics()
+        self._topics.check()
+        self._sink_id = self._client.topic_id(self._sink.topic)
         recovered = recover(
             self.plan,
             self._client,
@@ -315,21 +318,17 @@ class QueryRuntime:
             recovered.state.close(error)
             raise
         self._positions, self._passed = dict(recovered.positions), {}
+        self._warn_of_moved_keys()
         self._partitions_due_s = time.monotonic() + PARTITIONS_S
         self._gave_nothing_since_s = math.inf
         self._recovered = recovered
 
-    def _check_topics(self) -> None:
-        """Raises `PositionLost` where a topic was created again since the query has read it: its place in the old one
-        is forgotten."""
-        known, self._topic_ids = self._topic_ids, {}
-        for topic in {source.topic for source in self.plan.sources()}:
-            found = self._client.topic_id(topic) or known.get(topic)
-            if found is not None:
-                self._topic_ids[topic] = found
-        for topic, found in self._topic_ids.items():
-            if known.get(topic, found) != found:
-                raise another_topic(topic)
+    def _warn_of_moved_keys(self) -> None:
+        """Once: a topic that has got partitions does not lose them."""
+        moved, self._moved = self._moved, moved_keys(self.plan, self._positions)
+        if self._moved and self._moved != moved:
+            why = "keys with records from before and after have wrong results: write the records to a new topic"
+            log.warning("keys have moved to other tasks", query_id=self.plan.query_id, partitions=self._moved, why=why)
 
     def _reader_from(self, positions: Mapping[TopicPartition, int]) -> SourceReader:
         in_time_order = needs_time_order(self.plan) or partitions_share_tasks(self.plan, positions)
@@ -338,7 +337,8 @@ class QueryRuntime:
     @contextlib.contextmanager
     def _recovery_on_failure(self):
         try:
-            yield
+            with self._topics.said():
+                yield
         except BaseException as error:
             self._give_up(error)
             raise
@@ -487,6 +487,7 @@ class QueryRuntime:
         errors: Sequence[RecordError],
     ) -> dict[int, int]:
         """Returns the offset in each changelog partition up to which the state is contained now."""
+        self._topics.check_sink(self._sink_id)
         producer = run.producer
         producer.begin()
         for partition, records in output.records:

@@ -66,6 +66,12 @@ def offset_group(query_id: str) -> str:
     return query_id
 
 
+def topics_group(query_id: str) -> str:
+    """The group whose committed offsets, of partition 0 of each topic that the query reads or writes, are what the
+    topics' ids come to (`known_topics.py`)."""
+    return f"_millstream-topics-of-{query_id}"
+
+
 def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) -> dict[TopicPartition, int]:
     """Where the query goes on. Topics that it has never read begin where `start` says, and that is committed at once:
     after a restart "latest" must not mean a later place. A partition that such a topic got later begins with its first
@@ -118,8 +124,9 @@ def begin_anew(log: LogClient, plan: PhysicalPlan) -> None:
 
 
 def empty_topic(log: LogClient, topic: str) -> None:
-    """Removes all records. Raises `UnknownTopic`."""
-    for partition in range(log.topics()[topic].partition_count):
+    """Removes all records; of a topic that is gone, too."""
+    known = log.topics().get(topic)
+    for partition in range(known.partition_count if known is not None else 0):
         log.delete_records(topic, partition, log.offsets(topic, partition).high_watermark)
 
 
@@ -127,3 +134,4 @@ def forget_query(log: LogClient, query_id: str) -> None:
     """Nothing of a dropped query is left in the log's own topics, and a query of this id begins anew."""
     log.forget_producer(query_id)
     log.forget_group(offset_group(query_id))
+    log.forget_group(topics_group(query_id))

@@ -94,7 +94,8 @@ def test_a_value_that_is_no_time_is_as_null_in_a_comparison_and_a_cast() -> None
             "CREATE STREAM s (id INT KEY, t TIMESTAMP, v STRING) WITH (kafka_topic='s', format='json', partitions=1);"
         )
         ms.execute(
-            "CREATE STREAM o AS SELECT id, t > v AS later, t IS DISTINCT FROM v AS other, CAST(v AS TIMESTAMP) AS c FROM s;"
+            "CREATE STREAM o AS SELECT id, t > v AS later, t IS DISTINCT FROM v AS other, CAST(v AS TIMESTAMP) AS c "
+            "FROM s;"
         )
         ms.execute("INSERT INTO s VALUES (1, '2020-01-01T00:00:00', '2019-02-30');")
         ms.execute("INSERT INTO s VALUES (2, '2020-01-01T00:00:00', '2019-13-45');")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import cast
 
 import httpx
@@ -41,7 +42,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def run(service: Service, statements: str) -> None:
-    httpx.post(f"http://{service.http_address}/ksql", json={"ksql": statements}, timeout=60).raise_for_status()
+    answer = httpx.post(f"http://{service.http_address}/ksql", json={"ksql": statements}, timeout=60)
+    assert answer.status_code == 200, answer.text
 
 
 def grow(service: Service, topic: str, partition_count: int) -> None:
@@ -145,3 +147,25 @@ def test_describe_tells_how_many_partitions_there_are(service: Service) -> None:
     grow(service, "g", 3)
     answer = httpx.post(f"http://{service.http_address}/ksql", json={"ksql": "DESCRIBE g EXTENDED;"}, timeout=60)
     assert answer.json()[0]["sourceDescription"]["partitions"] == 3
+
+
+def test_a_number_of_partitions_that_is_no_multiple_is_warned_of_where_state_goes_by_the_source(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[tuple[str, object]] = []
+
+    def warning(event: str, *, query_id: str, partitions: object = None, **_: object) -> None:
+        if event == "keys have moved to other tasks":
+            warned.append((query_id.rsplit("_", 1)[0], partitions))
+
+    monkeypatch.setattr(query, "log", SimpleNamespace(warning=warning))
+    by_value = "CREATE TABLE {0}_by_v AS SELECT v, COUNT(*) AS n FROM {0} GROUP BY v;"
+    run(service, DDL.format("h") + QUERIES.format("h") + by_value.format("h"))
+    grow(service, "h", 4)
+    produce(service, "h", 1)
+    assert eventually(lambda: len(rows(service, "SELECT * FROM h_counted;")) == len(KEYS))
+    assert not warned
+    grow(service, "h", 5)
+    produce(service, "h", 2)
+    assert eventually(lambda: rows(service, "SELECT * FROM h_by_v;") == [[1, len(KEYS)], [2, len(KEYS)]])
+    assert eventually(lambda: sorted(warned) == [("CTAS_H_COUNTED", {"h": 5}), ("CTAS_H_WINDOWS", {"h": 5})])
