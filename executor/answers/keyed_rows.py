@@ -24,9 +24,7 @@ from .left_out import LeftOut
 from .materialization import source_step
 
 KEYS_MAX: Final = 2_000_000
-BYTES_MAX: Final = (
-    1024 * 1024 * 1024
-)  # of rows, until the replaced ones are left out; Arrow's texts end at 2 GiB
+BYTES_MAX: Final = 1024 * 1024 * 1024  # of rows, until the replaced ones are left out; Arrow's texts end at 2 GiB
 _DEAD_ROWS_MAX: Final = 50_000  # beyond as many as live
 _BATCHES_MAX: Final = 500
 _ROW_BITS: Final = 32

@@ -4,7 +4,7 @@ runs meanwhile or comes back later; RESUME goes on with the new topic, RESET beg
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ COPY, COUNT = "CSAS_O_1", "CTAS_T_2"
 
 
 @contextmanager
-def running(folder: Path, offset_reset: str = "earliest") -> Iterator[EmbeddedEngine]:
+def running(folder: Path, offset_reset: str = "earliest") -> Generator[EmbeddedEngine]:
     with open_engine(folder, {**PROPERTIES, "auto.offset.reset": offset_reset}, sync="never") as engine:
         yield engine
 
