@@ -1,4 +1,4 @@
-"""Where a batch ends: all there is, or as many records as a batch may have.
+"""Where a batch ends: all there is, or as many records and bytes as a batch may have.
 
 Where rows of several lanes meet, a batch that is cut short must not run ahead in one lane while older records wait in
 another. Then the reader that the DuckDB executor uses finds the place, with the columns that rowtimes need and no more.
@@ -6,25 +6,31 @@ another. Then the reader that the DuckDB executor uses finds the place, with the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ...logcore.client import LogClient, TopicPartition
+from ...logcore.storage.reader import UNPACKED_TIMES
 from ...planner.physical import PhysicalPlan
 from ..sources.source_reader import SourceReader, times_only
 from ..tasks import needs_time_order
+from .batch_size import BatchSize
 from .lanes import Positions
+from .record_sizes import bytes_per_record
 
-_READ_BYTES = 64 * 1024 * 1024
+FEW = 64  # records: if each is as large as brokers take, they are as many bytes as a batch of one task may have
 
 
 class BatchEnds:
-    """State: what was fetched to find one end is kept for the next."""
+    """In: `parallelism`: how many tasks may read. State: what was fetched to find one end is kept for the next."""
 
-    def __init__(self, plan: PhysicalPlan, log: LogClient, records_max: int) -> None:
+    def __init__(
+        self, plan: PhysicalPlan, log: LogClient, size: BatchSize, parallelism: Callable[[], int] = lambda: 1
+    ) -> None:
         self._log = log
-        self._records_max = records_max
+        self._plan = plan
+        self._size = size
+        self._parallelism = parallelism
         self._sources = [times_only(source) for source in plan.sources()]
-        self._time_order = needs_time_order(plan)
         self._reader: SourceReader | None = None
         self._reader_at: Positions | None = None
 
@@ -38,21 +44,41 @@ class BatchEnds:
         Out: lanes in the order of `start`: Spark compares offsets as text.
         """
         waiting = {lane: max(0, until[lane] - offset) for lane, offset in start.items()}
-        if sum(waiting.values()) <= self._records_max:
+        most = self._most(start, waiting)
+        if most is None:
             self._reader = None
-            return {lane: offset + waiting[lane] for lane, offset in start.items()}
-        if self._time_order and len(start) > 1:
-            return self._by_time(start, until)
-        parts = shares(waiting, self._records_max)
-        return {lane: offset + parts[lane] for lane, offset in start.items()}
+            ends = {lane: offset + waiting[lane] for lane, offset in start.items()}
+        elif len(start) > 1 and needs_time_order(self._plan):
+            ends = self._by_time(start, until)
+        else:
+            ends = {lane: offset + most[lane] for lane, offset in start.items()}
+        self._size.planned(sum(ends[lane] - offset for lane, offset in start.items()))
+        return ends
+
+    def _most(self, start: Positions, waiting: Mapping[TopicPartition, int]) -> dict[TopicPartition, int] | None:
+        """How many records of each lane may come at most; None where all may."""
+        total, records_max = sum(waiting.values()), self._size.records
+        if total <= min(FEW, records_max):
+            return None
+        parts = shares(waiting, records_max)
+        sizes = bytes_per_record(self._log, start, parts)
+        byte_counts = {lane: int(parts[lane] * size) for lane, size in sizes.items()}
+        bytes_max = self._size.bytes_max(self._parallelism())
+        if sum(byte_counts.values()) > bytes_max:
+            room = shares(byte_counts, bytes_max)
+            for lane, size in sizes.items():
+                if room[lane] < byte_counts[lane]:
+                    parts[lane] = max(1, int(room[lane] / size))
+        return None if parts == waiting else parts
 
     def _by_time(self, start: Positions, until: Positions) -> Positions:
         reader = self._reader
         if reader is None or self._reader_at != start:
             reader = SourceReader(self._log, self._sources, start)
+        fetched_max = self._size.bytes_max(self._parallelism()) // UNPACKED_TIMES
         while True:
             before = reader.fetch_positions
-            batch = reader.read(_READ_BYTES, until, max_records=self._records_max)
+            batch = reader.read(fetched_max, until, max_records=self._size.records)
             if batch is not None:
                 self._reader, self._reader_at = reader, batch.positions
                 return {lane: batch.positions[lane] for lane in start}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...logcore.client import LogClient
 from .batch_ends import BatchEnds
+from .batch_size import BatchSize
 from .lanes import LaneRange, Positions
 from .markers import NOTHING_SENT, BatchId, SentRange
 from .stages import Stages, Subplan
@@ -32,9 +33,9 @@ class Round:
 class BatchPlanner:
     """Finds the end of one batch after the other, in the process that drives Spark."""
 
-    def __init__(self, stages: Stages, log: LogClient, records_max: int) -> None:
+    def __init__(self, stages: Stages, log: LogClient, size: BatchSize, parallelism: Callable[[], int]) -> None:
         self._log = log
-        self._ends = BatchEnds(stages.plan, log, records_max)
+        self._ends = BatchEnds(stages.plan, log, size, parallelism)
 
     def next(self, start: Positions, until: Positions | None = None) -> Positions | None:
         """The end of the batch that begins at `start`; None where nothing is there to read.

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -24,7 +25,7 @@ from .. import processing_log
 from ..batch import ChangeBatch
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline, calls_python
-from ..queries.query import DATA_ERRORS
+from ..queries.query import DATA_ERRORS, SIZE_ERRORS
 from ..queries.query_log import changelog_topic, marker_topic
 from ..queries.query_settings import QuerySettings
 from ..queries.recovery import replay_changelog
@@ -35,6 +36,7 @@ from ..state.databases import alone, of_this_process
 from ..state.lost_state import check_ends, whole_state
 from ..state.state_file import StateFile, open_state
 from ..state.store import StoreChanges
+from .batch_parts import parts_of, record_count
 from .causes import behind_all, causes_of, with_causes
 from .failing_records import first_failing, rows_with, without
 from .markers import NOTHING_SENT, BatchId, SentRange, StateMarker, check_run
@@ -263,20 +265,37 @@ class BucketRuntime:
         return SentRange(start, end)
 
     def _compute(self, batch: BucketBatch) -> tuple[_Output, Sequence[StoreChanges], list[RecordError]]:
-        """Leaves out the records that make the rest fail, and says which."""
+        """Leaves out the records that make the rest fail, and says which. Where memory does not suffice, the records
+        are done in ever more parts."""
         failed: list[RecordError] = []
-        inputs = batch.inputs
+        inputs, parts = batch.inputs, 1
         while True:
             try:
-                return *self._run(inputs, batch), failed
-            except DATA_ERRORS as error:
-                log.warning("batch failed", query_id=self._query_id, bucket=self._bucket, error=str(error))
+                return *self._run(inputs, batch, parts), failed
+            except SIZE_ERRORS as error:
+                if parts >= record_count(inputs):
+                    raise
                 self._start_again()
-                sequence, cause = first_failing(inputs, error, lambda part: self._try(part, batch))
+                parts *= 2
+                self._log_failure("batch in parts", error)
+            except DATA_ERRORS as error:
+                self._log_failure("batch failed", error)
+                self._start_again()
+                sequence, cause = first_failing(inputs, error, partial(self._try, batch, parts))
                 failed.append(failed_record(batch, rows_with(inputs, sequence), cause))
                 inputs = without(inputs, sequence)
 
-    def _run(self, inputs: Mapping[str, ChangeBatch], batch: BucketBatch) -> tuple[_Output, Sequence[StoreChanges]]:
+    def _log_failure(self, event: str, error: Exception) -> None:
+        log.warning(event, query_id=self._query_id, bucket=self._bucket, error=str(error))
+
+    def _run(
+        self, inputs: Mapping[str, ChangeBatch], batch: BucketBatch, parts: int
+    ) -> tuple[_Output, Sequence[StoreChanges]]:
+        assert self._pipeline is not None
+        outputs = [self._run_part(part, batch) for part in parts_of(inputs, parts)]
+        return _joined(outputs), self._pipeline.take_changes()
+
+    def _run_part(self, inputs: Mapping[str, ChangeBatch], batch: BucketBatch) -> _Output:
         assert self._pipeline is not None
         changes = self._pipeline.process(inputs)
         if self._lane is None:
@@ -285,7 +304,7 @@ class BucketRuntime:
         else:
             output = _Output((), self._sent_rows(changes, batch))
         output.errors.extend(self._pipeline.take_failures())
-        return output, self._pipeline.take_changes()
+        return output
 
     def _sent_rows(self, changes: ChangeBatch, batch: BucketBatch) -> pa.Table:
         length, every_change = self._subplan.path_length, self._settings.emit == "every"
@@ -293,10 +312,10 @@ class BucketRuntime:
             return behind_all(changes, length)
         return with_causes(changes, causes_of(batch.ordered, length), batch.headers)
 
-    def _try(self, inputs: Mapping[str, ChangeBatch], batch: BucketBatch) -> None:
+    def _try(self, batch: BucketBatch, parts: int, inputs: Mapping[str, ChangeBatch]) -> None:
         """Raises one of DATA_ERRORS where the rows fail; the state stays as it was."""
         try:
-            self._run(inputs, batch)
+            self._run(inputs, batch, parts)
         finally:
             self._start_again()
 
@@ -307,3 +326,17 @@ class BucketRuntime:
             self._state.connection.execute("ROLLBACK")
             self._pipeline = self._new_pipeline(self._state)
             self._state.connection.execute("BEGIN")
+
+
+def _joined(outputs: Sequence[_Output]) -> _Output:
+    """What the parts of a batch gave, one after the other."""
+    if len(outputs) == 1:
+        return outputs[0]
+    tables = [output.rows for output in outputs if output.rows is not None]
+    return _Output(
+        records=[each for output in outputs for each in output.records],
+        rows=pa.concat_tables(tables, promote_options="default") if tables else None,
+        record_count=sum(output.record_count for output in outputs),
+        cause_count=sum(output.cause_count for output in outputs),
+        errors=[error for output in outputs for error in output.errors],
+    )

@@ -32,6 +32,7 @@ from ..errors import QueryFailed
 from ..executor import QueryMetrics, QueryState, QueryStatus
 from ..queries.query_log import offset_group
 from ..queries.query_settings import QuerySettings
+from .batch_size import BatchSize
 from .bucket import Report
 from .lanes import Positions
 from .spark_jobs import Jobs, MakeJobs, SparkJobs, TaskCounts
@@ -79,6 +80,7 @@ class SparkQuery:
         self._directory = directory
         self._properties = dict(properties)
         self._make_jobs = jobs
+        self._size = BatchSize(SparkSettings.of(self._properties).batch_records_max)
         self._changed = threading.Condition()
         self._wanted: Literal["run", "rest", "end"] = "rest" if paused else "run"
         self._wanted_since = time.monotonic()
@@ -207,7 +209,10 @@ class SparkQuery:
                     continue  # its job was cancelled
                 failures = 1 if self.metrics.batches > batches else failures + 1
                 trouble = trouble_of(error, self.query_id)
-                if trouble.kind == "over" or (trouble.kind == "failure" and failures >= FAILURES_MAX):
+                if trouble.is_size and self._size.shrink():
+                    failures = 1  # a smaller batch is another one
+                    self._wait_out(trouble.followed_by(self._size.records), failures)
+                elif trouble.kind == "over" or (trouble.kind == "failure" and failures >= FAILURES_MAX):
                     self._fail(trouble)
                 else:
                     self._wait_out(trouble, failures)
@@ -230,6 +235,7 @@ class SparkQuery:
                 self._recovered()
                 if reports is not None:
                     self._count(reports)
+                    self._size.done()
 
     def _wait_out(self, trouble: QueryTrouble, failures: int) -> None:
         log.warning("query waits", query_id=self.query_id, failures=failures, kind=trouble.kind, error=trouble.text)
@@ -265,8 +271,8 @@ class SparkQuery:
                 raise QueryFailed("the query was told to stop before it had begun")
             self._jobs = jobs
         try:
-            records_max = SparkSettings.of(self._properties).batch_records_max
-            yield SparkRun(self._plan, self._client, spec, jobs.run, lambda: jobs.parallelism, records_max)
+            self._size.planned(0)
+            yield SparkRun(self._plan, self._client, spec, jobs.run, lambda: jobs.parallelism, self._size)
         finally:
             with self._changed:
                 self._jobs = self._job_since = None

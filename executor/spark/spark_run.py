@@ -13,6 +13,7 @@ from ...planner.physical import PhysicalPlan
 from ..queries.query_log import marker_topic, offset_group
 from .alignment import align, batch_partition
 from .batch_records import BatchRecord, forget_batches
+from .batch_size import BatchSize
 from .batches import BatchPlanner, Round, ranges_of_subplan, ranges_of_tasks
 from .bucket import Report
 from .lanes import Positions, ranges_between
@@ -37,13 +38,13 @@ class SparkRun:
         spec: RunSpec,
         run_round: Callable[[Round], Sequence[Report]],
         parallelism: Callable[[], int],
-        records_max: int,
+        size: BatchSize,
     ) -> None:
         self._spec = spec
         self._client = client
         self._run_round = run_round
         self._parallelism = parallelism
-        self._planner = BatchPlanner(spec.stages, client, records_max)
+        self._planner = BatchPlanner(spec.stages, client, size, parallelism)
         self._producer = client.transactional_producer(plan.query_id)
         aligned = align(plan, client, spec.properties, spec.run, self._producer)
         self._at = aligned.positions

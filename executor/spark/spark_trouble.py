@@ -12,11 +12,13 @@ An outage is known by what is missing: Spark reports it in Java's words, and no 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...logcore.errors import LogClosed, NotNow, ProducerFenced
+from ...planner.insight.stall import counted
 from ..errors import SparkUnavailable
+from ..queries.query import SIZE_ERRORS
 from ..queries.query_worker import OUTAGES
 from ..state.lost_state import LOST, how_to_rebuild, what_to_do
 from .markers import StaleRun
@@ -33,16 +35,24 @@ _ERROR = re.compile(
     r": (.+)$",
     re.M,
 )
+_SIZE_NAMES = frozenset(kind.__name__ for kind in SIZE_ERRORS)
+_LOST_WORKER = re.compile(r"OutOfMemoryError|ExecutorLostFailure|worker exited unexpectedly|Size exceeds Integer.MAX")
 _JVM = ("java.", "javax.", "org.", "scala.", "io.", "py4j.", "pyspark.errors.exceptions.captured.")
 _JAVA_ERROR = re.compile(r"^: (.+)$", re.M)
 
 
 @dataclass(frozen=True, slots=True)
 class QueryTrouble:
-    """`text`: for people."""
+    """`text`: for people. `is_size`: a smaller batch may do: memory did not suffice, or an executor or a worker was
+    lost, which is how a machine without memory ends them."""
 
     kind: Kind
     text: str
+    is_size: bool = False
+
+    def followed_by(self, records_max: int) -> QueryTrouble:
+        """With how it goes on."""
+        return replace(self, text=f"{self.text}; the next batch has at most {counted(records_max, 'record')}")
 
 
 def trouble_of(error: Exception, query_id: str) -> QueryTrouble:
@@ -50,13 +60,14 @@ def trouble_of(error: Exception, query_id: str) -> QueryTrouble:
     if isinstance(error, _OVER):
         return QueryTrouble("over", what_to_do(error))
     if isinstance(error, _OUTAGES):
-        return QueryTrouble("outage", what_to_do(error))
+        return QueryTrouble("outage", what_to_do(error), isinstance(error, SIZE_ERRORS))
     text, name = cause_of(error), _python_error(error)[0]
     if name in _OVER_NAMES:
         return QueryTrouble("over", f"{text}. {how_to_rebuild(query_id)}" if name in _LOST_NAMES else text)
-    if name in _OUTAGE_NAMES or (name is None and _is_sparks(error)):
-        return QueryTrouble("outage", text)
-    return QueryTrouble("failure", text)
+    no_memory = name is not None and name.endswith("MemoryError")  # numpy and pyarrow have their own
+    is_outage = name in _OUTAGE_NAMES or no_memory or (name is None and _is_sparks(error))
+    is_size = name in _SIZE_NAMES or no_memory or (name is None and _LOST_WORKER.search(str(error)) is not None)
+    return QueryTrouble("outage" if is_outage else "failure", text, is_size)
 
 
 def cause_of(error: BaseException) -> str:

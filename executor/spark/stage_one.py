@@ -15,7 +15,7 @@ from ..batch import ChangeBatch
 from ..operators.columns import Ints, ints, with_columns
 from ..partitioning import RekeyPartitioner, split_by_partition
 from ..pipeline import Pipeline, calls_python
-from ..queries.query import DATA_ERRORS
+from ..queries.query import DATA_ERRORS, SIZE_ERRORS
 from ..record_error import RecordError
 from ..sources.source_reader import ReadBatch, SourceReader, times_only
 from ..sources.time_order import BEFORE_ALL, running_maximum, tables_first
@@ -122,14 +122,16 @@ class StageOne:
         return split
 
     def _run(self, chain: Chain, read: ChangeBatch, batch: ReadBatch) -> tuple[ChangeBatch, list[RecordError]]:
-        """Where a record makes the rest fail, the halves are run, until it is alone."""
+        """Where a record makes the rest fail, or memory does not suffice, the halves are run, until a row is alone."""
         pipeline = self._pipelines.get(chain.source.id)
         if pipeline is None:
             return read, []
         try:
             return pipeline.process({chain.source.id: read}), pipeline.take_failures()
-        except DATA_ERRORS as error:
+        except (*DATA_ERRORS, *SIZE_ERRORS) as error:
             if read.rows.num_rows <= 1:
+                if isinstance(error, SIZE_ERRORS):  # memory may be there later
+                    raise
                 nothing = pipeline.process({chain.source.id: ChangeBatch(read.rows.slice(0, 0), read.stream_time_ms)})
                 return nothing, [failed_record(batch, read.rows, error)]
             middle = read.rows.num_rows // 2

@@ -27,12 +27,14 @@ class JavaError(Exception):
 @dataclass
 class DriverInProcess:
     """State: `failures` are raised by the next jobs, one each; while `hangs` is set, a job does nothing until it is
-    cancelled, or for ever where `deaf` is set as well."""
+    cancelled, or for ever where `deaf` is set as well. `room`: jobs with more records run out of memory."""
 
     client: LogClient
     failures: list[Exception] = field(default_factory=list)
     hangs: threading.Event = field(default_factory=threading.Event)
     deaf: bool = False
+    room: int = 10**9
+    record_counts: list[int] = field(default_factory=list)
     job_began: threading.Event = field(default_factory=threading.Event)
     counts: TaskCounts = field(default_factory=lambda: TaskCounts(1, 0))
 
@@ -59,6 +61,9 @@ class JobsInProcess:
         self._driver.job_began.set()
         if self._driver.failures:
             raise self._driver.failures.pop(0)
+        self._driver.record_counts.append(round_.record_count)
+        if round_.record_count > self._driver.room:
+            raise JavaError("Traceback\nMemoryError: Unable to allocate 3 GiB")
         while self._driver.hangs.is_set():
             if self._cancelled.wait(0.01) and not self._driver.deaf:
                 raise JavaError("Job 0 cancelled part of cancelled job group")

@@ -15,6 +15,7 @@ from millstream.executor.queries.query_log import marker_topic
 from millstream.executor.spark.alignment import align, batch_partition
 from millstream.executor.spark.batch_ends import BatchEnds
 from millstream.executor.spark.batch_records import BatchRecord
+from millstream.executor.spark.batch_size import BatchSize
 from millstream.executor.spark.batches import ranges_of_subplan
 from millstream.executor.spark.bucket import BucketRuntime, Report
 from millstream.executor.spark.lanes import Positions, ranges_between
@@ -43,7 +44,7 @@ class StagedRun:
         aligned = align(plan, client, {}, run, client.transactional_producer(plan.query_id))
         self.at: Positions = aligned.positions
         self.last = NO_BATCH if aligned.last is None else aligned.last.id
-        self.ends = BatchEnds(plan, client, records_max)
+        self.ends = BatchEnds(plan, client, BatchSize(records_max))
         self.buckets: dict[int, BucketRuntime] = {}
 
     def step(self, only: set[int] | None = None) -> list[Report]:

@@ -15,6 +15,7 @@ from spark_stages import OnDuckDB, StagedRun, contents, create_topics, plan_of, 
 from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.spark import alignment
 from millstream.executor.spark.alignment import take_from_spark
+from millstream.executor.spark.batch_size import BatchSize
 from millstream.executor.spark.bucket import BucketRuntime, bucket_id
 from millstream.executor.spark.markers import StaleRun
 from millstream.executor.spark.spark_run import SparkRun
@@ -64,7 +65,7 @@ def spark_run(plan: PhysicalPlan, client: LogClient, run: str) -> SparkRun:
     """As a SparkQuery runs it, with jobs in this process."""
     spec = RunSpec(plan_to_json(plan), "nowhere", run)
     jobs = DriverInProcess(client).jobs(None, spec)
-    return SparkRun(plan, client, spec, jobs.run, lambda: 2, 10**6)
+    return SparkRun(plan, client, spec, jobs.run, lambda: 2, BatchSize(10**6))
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ def test_errors_of_this_process(error: Exception, kind: str) -> None:
         ("Traceback\nmillstream.logcore.errors.NotNow: the leader moves", "outage", "NotNow: the leader moves"),
         ("Traceback\nConnectionResetError: [Errno 104]", "outage", "ConnectionResetError: [Errno 104]"),
         ("Traceback\nMemoryError: 3 GB", "outage", "MemoryError: 3 GB"),
+        ("Traceback\nnumpy._core._exceptions._ArrayMemoryError: 3 GB", "outage", "_ArrayMemoryError: 3 GB"),
         ("Traceback\n_duckdb.IOException: IO Error: no room", "outage", "IOException: IO Error: no room"),
         (f"{JAVA}\nTraceback\nKeyError: 'k0'\n", "failure", "KeyError: 'k0'"),
         ("Traceback\nmillstream.logcore.errors.UnknownTopic: no topic x", "failure", "UnknownTopic: no topic x"),
@@ -55,6 +56,26 @@ def test_errors_of_this_process(error: Exception, kind: str) -> None:
 def test_errors_that_come_through_spark(text: str, kind: str, shown: str) -> None:
     found = trouble_of(JavaError(text), "Q")
     assert (found.kind, found.text) == (kind, shown)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_size"),
+    [
+        (MemoryError("3 GB"), True),
+        (duckdb.OutOfMemoryException("no memory"), True),
+        (LogUnavailable("no answer"), False),
+        (JavaError("Traceback\nMemoryError: 3 GB"), True),
+        (JavaError("Traceback\nnumpy.core._exceptions._ArrayMemoryError: Unable to allocate 3 GiB"), True),
+        (JavaError("Traceback\npyarrow.lib.ArrowCapacityError: array cannot contain more than 2147483646 bytes"), True),
+        (JavaError("java.lang.OutOfMemoryError: Java heap space"), True),
+        (JavaError(f"{JAVA}: ExecutorLostFailure (executor 1 exited) Reason: exit code 137 (SIGKILL)"), True),
+        (JavaError("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"), True),
+        (JavaError(f"{JAVA}: Python worker failed to connect back"), False),
+        (JavaError("Traceback\nKeyError: 'OutOfMemoryError'"), False),
+    ],
+)  # fmt: skip
+def test_what_a_smaller_batch_may_mend(error: Exception, is_size: bool) -> None:
+    assert trouble_of(error, "Q").is_size == is_size
 
 
 def test_lost_state_says_what_rebuilds_it() -> None:
