@@ -12,7 +12,7 @@ from ...logcore.client import LogClient, TopicPartition
 from ...logcore.storage.reader import UNPACKED_TIMES
 from ...planner.physical import PhysicalPlan
 from ..sources.source_reader import SourceReader, times_only
-from ..tasks import needs_time_order
+from ..tasks import needs_time_order, partitions_share_tasks
 from .batch_size import BatchSize
 from .lanes import Positions
 from .record_sizes import bytes_per_record
@@ -48,7 +48,7 @@ class BatchEnds:
         if most is None:
             self._reader = None
             ends = {lane: offset + waiting[lane] for lane, offset in start.items()}
-        elif len(start) > 1 and needs_time_order(self._plan):
+        elif len(start) > 1 and (needs_time_order(self._plan) or partitions_share_tasks(self._plan, start)):
             ends = self._by_time(start, until)
         else:
             ends = {lane: offset + most[lane] for lane, offset in start.items()}

@@ -228,7 +228,7 @@ class SparkQuery:
     def _run_once(self) -> None:
         """One run: until the query should stop, or fails."""
         with self._begun() as run:
-            while self._wanted == "run":
+            while self._wanted == "run" and not run.has_grown():
                 self._job_since = time.monotonic()
                 reports = run.step()
                 self._job_since = None

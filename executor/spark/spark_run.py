@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from ...logcore.client import LogClient, TopicPartition
@@ -11,6 +12,7 @@ from ...logcore.errors import LogError
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
 from ..queries.query_log import marker_topic, offset_group
+from ..sources.source_reader import PARTITIONS_S
 from .alignment import align, batch_partition
 from .batch_records import BatchRecord, forget_batches
 from .batch_size import BatchSize
@@ -52,6 +54,7 @@ class SparkRun:
         self._run_before = None if aligned.last is None or aligned.last.run == spec.run else aligned.last.run
         self._read: dict[int, int] = {}  # by bucket, up to where its rows in the repartition topic were read
         self._purged_at = time.monotonic()
+        self._partitions_due_s = time.monotonic() + PARTITIONS_S
 
     def step(self, until: Positions | None = None) -> Sequence[Report] | None:
         """Does the next batch; None where nothing came for a moment, or nothing is left before `until`."""
@@ -74,6 +77,17 @@ class SparkRun:
     def available(self) -> Positions:
         """Up to where each lane can be read now."""
         return self._planner.available(self._at)
+
+    def has_grown(self) -> bool:
+        """Whether a topic has partitions that this run does not read: the next one does. Nobody announces them, so the
+        log is asked now and then."""
+        if time.monotonic() < self._partitions_due_s:
+            return False
+        self._partitions_due_s = time.monotonic() + PARTITIONS_S
+        with contextlib.suppress(LogError):  # a topic that is gone: who reads it finds out
+            read = Counter(lane.topic for lane in self._at)
+            return any(self._client.partition_count(topic) > count for topic, count in read.items())
+        return False
 
     def _rounds(self, batch: BatchRecord) -> list[Report]:
         """One subplan after the other: what one sends, the next reads."""
