@@ -27,13 +27,15 @@ class JavaError(Exception):
 @dataclass
 class DriverInProcess:
     """State: `failures` are raised by the next jobs, one each; while `hangs` is set, a job does nothing until it is
-    cancelled, or for ever where `deaf` is set as well. `room`: jobs with more records run out of memory."""
+    cancelled, or for ever where `deaf` is set as well. `room`: jobs with more records run out of memory.
+    `buckets_left`: once so many have done their share, the driver is gone, in the middle of a batch."""
 
     client: LogClient
     failures: list[Exception] = field(default_factory=list)
     hangs: threading.Event = field(default_factory=threading.Event)
     deaf: bool = False
     room: int = 10**9
+    buckets_left: int | None = None
     record_counts: list[int] = field(default_factory=list)
     job_began: threading.Event = field(default_factory=threading.Event)
     counts: TaskCounts = field(default_factory=lambda: TaskCounts(1, 0))
@@ -87,6 +89,10 @@ class JobsInProcess:
 
     def _apply(self, bucket: int, pieces: list[Piece], batch: BatchId) -> Report:
         spec = self._spec
+        if self._driver.buckets_left is not None:
+            if not self._driver.buckets_left:
+                raise ConnectionRefusedError("[Errno 111] Connection refused")
+            self._driver.buckets_left -= 1
         runtime = BucketRuntime(spec.stages, bucket, spec.run, self._driver.client, spec.properties)
         try:
             return runtime.apply(pieces, batch)
