@@ -44,7 +44,8 @@ EndSession = Callable[[], None]
 LOOK_S = 5.0  # how often it is asked whether jobs wait for executors
 REGISTER_S = 60.0  # without executors for so long, the application registers anew; doubles until a batch is done
 REGISTER_MAX_S = 1_800.0
-END_S = 3.0  # how long Spark may take to end when the executor closes
+CLOSE_S = 4.5  # how long queries and then Spark may take to end when the executor closes, whatever they do
+END_S = 0.5  # so long at least it is waited for Spark: queries may have taken all the time
 
 
 class SparkExecutor:
@@ -143,6 +144,7 @@ class SparkExecutor:
         with self._guard:
             queries, self._queries = list(self._queries.values()), {}
         self._closing.set()
+        since = time.monotonic()
         for query in queries:  # they end side by side: it takes as long as the slowest one
             query.ask_to_stop()
         for query in queries:
@@ -150,7 +152,8 @@ class SparkExecutor:
         if not self._settings.is_local:
             ending = threading.Thread(target=self._end, name="spark-end", daemon=True)
             ending.start()
-            ending.join(END_S)  # a driver that hangs does not answer, and nobody can make it
+            # A driver that hangs does not answer, and nobody can make it.
+            ending.join(left_to_end_s(time.monotonic() - since))
         if self._server is not None:
             self._server.stop()
             self._server = None
@@ -219,3 +222,12 @@ class SparkExecutor:
         if query is None:
             raise UnknownQuery(f"query {query_id} does not run here", hint="SHOW QUERIES lists the queries.")
         return query
+
+
+def left_to_end_s(taken_s: float) -> float:
+    """How long Spark may take to end once queries have taken so long.
+
+    >>> left_to_end_s(0.5), left_to_end_s(4.25), left_to_end_s(9.0)
+    (4.0, 0.5, 0.5)
+    """
+    return max(END_S, CLOSE_S - taken_s)
