@@ -17,7 +17,9 @@ from .batch_size import BatchSize
 from .lanes import Positions
 from .record_sizes import bytes_per_record
 
-FEW = 64  # records: if each is as large as brokers take, they are as many bytes as a batch of one task may have
+FEW = 64  # records: if each is as large as brokers take, they are as many bytes as a batch may have
+SMALL = 1_000  # records: of such batches not all are looked at, if the last records were small by far
+_BY_FAR = 16
 
 
 class BatchEnds:
@@ -33,6 +35,7 @@ class BatchEnds:
         self._sources = [times_only(source) for source in plan.sources()]
         self._reader: SourceReader | None = None
         self._reader_at: Positions | None = None
+        self._record_bytes: float | None = None  # of the largest kind, as it was seen last
 
     def available(self, lanes: Mapping[TopicPartition, int]) -> Positions:
         """Up to where each lane can be read now."""
@@ -58,18 +61,26 @@ class BatchEnds:
     def _most(self, start: Positions, waiting: Mapping[TopicPartition, int]) -> dict[TopicPartition, int] | None:
         """How many records of each lane may come at most; None where all may."""
         total, records_max = sum(waiting.values()), self._size.records
-        if total <= min(FEW, records_max):
+        bytes_max = self._size.bytes_max(self._parallelism())
+        if total <= records_max and self._is_small(total, bytes_max):
             return None
         parts = shares(waiting, records_max)
         sizes = bytes_per_record(self._log, start, parts)
+        self._record_bytes = max(sizes.values())
         byte_counts = {lane: int(parts[lane] * size) for lane, size in sizes.items()}
-        bytes_max = self._size.bytes_max(self._parallelism())
         if sum(byte_counts.values()) > bytes_max:
             room = shares(byte_counts, bytes_max)
             for lane, size in sizes.items():
                 if room[lane] < byte_counts[lane]:
                     parts[lane] = max(1, int(room[lane] / size))
         return None if parts == waiting else parts
+
+    def _is_small(self, record_count: int, bytes_max: int) -> bool:
+        """Without a look, which costs a millisecond for each lane."""
+        if record_count <= FEW:
+            return True
+        known = self._record_bytes
+        return known is not None and record_count <= SMALL and _BY_FAR * record_count * known <= bytes_max
 
     def _by_time(self, start: Positions, until: Positions) -> Positions:
         reader = self._reader

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ...logcore.client import FetchedRows, LogClient, TopicPartition
 from ...logcore.errors import LogError
 
-SAMPLE_BYTES = 64 * 1024
+SAMPLE_BYTES = 16 * 1024
 LANES_MAX = 8  # of which samples are taken: those in which most is waiting
 _LONG = 1_000  # records; of a longer stretch more than the beginning is looked at
 

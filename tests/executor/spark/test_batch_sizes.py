@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hand_plans import rows
@@ -14,11 +15,11 @@ from waiting import eventually
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.pipeline import Pipeline
 from millstream.executor.spark import batch_ends, spark_query
-from millstream.executor.spark.batch_ends import FEW, BatchEnds
+from millstream.executor.spark.batch_ends import FEW, SMALL, BatchEnds
 from millstream.executor.spark.batch_size import GROWS_AFTER, BatchSize
 from millstream.executor.spark.lanes import Positions
 from millstream.executor.spark.spark_query import SparkQuery
-from millstream.logcore.client import TopicPartition
+from millstream.logcore.client import Fetched, TopicPartition
 from millstream.logcore.log import Log, open_log
 
 PARTED = (
@@ -93,6 +94,29 @@ def test_a_few_records_are_not_looked_at(client: Log, monkeypatch: pytest.Monkey
     available = ends.available(lanes("clicks"))
     monkeypatch.setattr(client, "fetch", lambda *_args, **_kwargs: pytest.fail("it was read"))
     assert ends.next(lanes("clicks"), available) == available
+
+
+def test_of_small_batches_of_small_records_the_first_is_looked_at(client: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = BatchEnds(plan_of("group by the key", "SPARK"), client, BatchSize(10**6))
+    large_records(client, "clicks", SMALL // 3, size=10)
+    start = ends.available(lanes("clicks"))
+    assert ends.next(lanes("clicks"), start) == start
+    large_records(client, "clicks", SMALL // 3, size=10)
+    end = ends.available(start)
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "fetch", lambda *_args, **_kwargs: pytest.fail("it was read"))
+        assert ends.next(start, end) == end
+    large_records(client, "clicks", SMALL, size=10)
+    looked: list[TopicPartition] = []
+    fetch = client.fetch
+
+    def note(topic: str, partition: int, *arguments: int, **others: Any) -> Fetched:
+        looked.append(TopicPartition(topic, partition))
+        return fetch(topic, partition, *arguments, **others)
+
+    monkeypatch.setattr(client, "fetch", note)
+    ends.next(end, ends.available(end))
+    assert set(looked) == lanes("clicks").keys()
 
 
 def test_what_is_planned_halves_until_a_record_is_alone() -> None:
