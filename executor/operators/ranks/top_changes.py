@@ -108,7 +108,8 @@ class TopChangesOperator(Operator):
         if self._ordered is None or self._at != (self._rows.version, self._rows.numbering):
             self._ordered = ordered = OrderedRows(self._step.call.function, self._step.largest)
             self._partitions = KeyIndex()
-            for slots, rows in self._rows.pieces([*self._keys, *self._sort.names, ARRIVAL]):
+            names = dict.fromkeys([*self._keys, *self._sort.names, ARRIVAL])  # a column may be looked at twice
+            for slots, rows in self._rows.pieces(list(names)):
                 numbered = self._partitions.number(key_hashes([flat(rows, name) for name in self._keys]))
                 ordered.load(slots, slots_of(numbered), self._sort_bytes(rows))
             self._at = (self._rows.version, self._rows.numbering)

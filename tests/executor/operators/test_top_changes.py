@@ -104,6 +104,16 @@ def test_after_each_batch_the_first_rows_are_the_batch_answers(function: str, or
         same_rows(found, batch_answer(left_after(rows[:end]), reference, COLUMNS))
 
 
+@pytest.mark.parametrize("order", ["x DESC, k", "x, a", "x, t, x DESC"])
+def test_rows_that_are_sorted_twice_by_a_column_are_found_again_after_a_restart(order: str) -> None:
+    """`k` comes behind every order anyway, and `a` is what parts them."""
+    plan = top_plan("ROW_NUMBER", f"PARTITION BY a ORDER BY {order}", "r <= 2")
+    rows = random_rows(Random(order), 40)
+    stays, starts = (added_up(changes(plan, rows, [10, 20, 30], restart_at=at)) for at in (None, 1))
+    assert stays
+    same_rows(starts, stays)
+
+
 def test_of_a_batch_only_what_it_changes_in_all_goes_out() -> None:
     plan = top_plan("RANK", "PARTITION BY a ORDER BY x DESC", "r <= 2")
     (source,) = plan.sources()

@@ -12,6 +12,7 @@ from millstream.executor.errors import QueryFailed, UnknownQuery
 from millstream.executor.spark.spark_session import spark_session
 from millstream.executor.spark.spark_settings import SparkSettings
 from millstream.logcore.client import LogClient
+from millstream.logcore.log import Log
 from millstream.planner.catalog import PersistentQuery
 from millstream.planner.physical import PhysicalPlan
 
@@ -84,6 +85,41 @@ def test_tasks_that_die_are_run_again_without_a_trace(
     finally:
         del environment["MILLSTREAM_FP"]
     assert contents(log, "SPARK") == contents(log, "DUCK") != {}
+
+
+@pytest.mark.soak
+def test_a_running_query_reads_the_partitions_that_its_topic_gets(log: Log, make_executor: MakeSparkExecutor) -> None:
+    executor, plan = make_executor(), plan_of("group by another column", "SPARK")
+    produce(log, 0, 50)
+    executor.start(query(plan))
+    eventually(lambda: executor.status(plan.query_id).metrics.rows_in == 50)
+    log.add_partitions("clicks", 6)
+    produce(log, 50, 150)
+    eventually(lambda: executor.status(plan.query_id).metrics.rows_in == 150)
+    assert executor.status(plan.query_id).metrics.restarts == 0
+    assert_same_in_the_end(log, plan)
+
+
+@pytest.mark.soak
+def test_a_batch_with_which_workers_die_gets_smaller(log: Log, make_executor: MakeSparkExecutor) -> None:
+    executor, plan = make_executor(), plan_of("group by another column", "SPARK")
+    produce(log, 0, 100)
+    environment = spark_session(SparkSettings.of({})).sparkContext.environment
+    environment["MILLSTREAM_FP"] = "spark.bucket_processed:1:kill9"
+    try:
+        executor.start(query(plan))
+        eventually(lambda: "the next batch has at most 50 records" in str(executor.status(plan.query_id).error))
+    finally:
+        del environment["MILLSTREAM_FP"]
+    eventually(lambda: executor.status(plan.query_id).metrics.rows_in == 100)
+    assert executor.status(plan.query_id).metrics.batches > 1
+    assert_same_in_the_end(log, plan)
+
+
+def assert_same_in_the_end(log: Log, plan: PhysicalPlan) -> None:
+    OnDuckDB(plan_of("group by another column", "DUCK"), log).drain()
+    last = [{key: records[-1] for key, records in contents(log, topic).items()} for topic in ("SPARK", "DUCK")]
+    assert last[0] == last[1] != {}
 
 
 def test_a_query_that_cannot_run_says_why(log: LogClient, make_executor: MakeSparkExecutor) -> None:
