@@ -22,6 +22,7 @@ from ..errors import SparkUnavailable
 from ..formats.compiled.warm_up import warm_up
 from ..state.temporary_folders import TemporaryFolder
 from . import unpacking
+from .ending import end_at_exit
 from .spark_settings import SparkSettings
 from .spark_trouble import first_line
 
@@ -97,13 +98,21 @@ def _open_session(settings: SparkSettings) -> SparkSession:
     compiling.join()
     if session.sparkContext is not before:
         _own[:] = [session.sparkContext]
-    atexit.register(session.stop)
+    end_at_exit(session.stop, functools.partial(_kill_driver, session))
     session.sparkContext.setLogLevel(settings.log_level)
     for name, value in _SESSION_SETTINGS.items():
         session.conf.set(name, value)
     if not local:
         session.sparkContext.addPyFile(str(package_archive()))
     return session
+
+
+def _kill_driver(session: SparkSession) -> None:
+    """The JVM, if this process has started it."""
+    context: Any = session.sparkContext
+    driver = getattr(context._gateway, "proc", None)
+    if driver is not None:
+        driver.kill()
 
 
 def _with_retries(master: str) -> str:
