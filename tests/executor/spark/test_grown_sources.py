@@ -44,7 +44,7 @@ def has_read_all(log: Log, query: SparkQuery, *topics: str) -> bool:
     def has_read() -> bool:
         status = query.status()
         assert status.state == "RUNNING", status.error
-        return status.lag.keys() == lanes and not any(status.lag.values())
+        return set(status.lag) == lanes and not any(status.lag.values())
 
     return eventually(has_read, 60)
 
