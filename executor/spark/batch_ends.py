@@ -13,9 +13,8 @@ from ...logcore.storage.reader import UNPACKED_TIMES
 from ...planner.physical import PhysicalPlan
 from ..sources.source_reader import SourceReader, times_only
 from ..tasks import needs_time_order, partitions_share_tasks
-from .batch_size import BatchSize
+from .batch_size import BatchSize, bytes_per_record
 from .lanes import Positions
-from .record_sizes import bytes_per_record
 
 FEW = 64  # records: if each is as large as brokers take, they are as many bytes as a batch may have
 SMALL = 1_000  # records: of such batches not all are looked at, if the last records were small by far

@@ -36,9 +36,8 @@ from ..state.databases import alone, of_this_process
 from ..state.lost_state import check_ends, whole_state
 from ..state.state_file import StateFile, open_state
 from ..state.store import StoreChanges
-from .batch_parts import parts_of, record_count
 from .causes import behind_all, causes_of, with_causes
-from .failing_records import first_failing, rows_with, without
+from .failing_records import first_failing, parts_of, record_count, rows_with, without
 from .markers import NOTHING_SENT, BatchId, SentRange, StateMarker, check_run
 from .merging import BucketBatch, merge
 from .pieces import Piece

@@ -1,13 +1,15 @@
-"""Which record makes a bucket's batch fail: the first one with which the rows up to it fail."""
+"""What a bucket does with a batch that fails: it finds the first record with which the rows up to it fail; and it goes
+through the records in parts, where memory does not suffice for all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from ..batch import ChangeBatch
+from ..operators.columns import Ints, ints
 from ..queries.query import DATA_ERRORS
 
 Inputs = Mapping[str, ChangeBatch]
@@ -53,3 +55,36 @@ def without(inputs: Inputs, sequence: int) -> dict[str, ChangeBatch]:
 def rows_with(inputs: Inputs, sequence: int) -> pa.Table:
     tables = [changes.rows.filter(pa.array(changes.rows["_seq"].to_numpy() == sequence)) for changes in inputs.values()]
     return next(table for table in tables if table.num_rows)
+
+
+def record_count(inputs: Inputs) -> int:
+    """Of those that have rows."""
+    return len(_numbers(inputs))
+
+
+def parts_of(inputs: Inputs, count: int) -> Iterator[Inputs]:
+    """So many stretches of the records, in their order; rows of one record stay together. For a bucket without room for
+    its share of a batch that others have done: it is the same batch, in one transaction.
+
+    Records that left no rows have moved stream time as well, nobody knows where: that is done behind the last part.
+    """
+    if count == 1:
+        yield inputs
+        return
+    numbers = _numbers(inputs)
+    ends = [int(part[-1]) for part in np.array_split(numbers, count) if len(part)]
+    begin = -1
+    for end in ends:
+        yield {name: _between(batch, begin, end, is_last=end == ends[-1]) for name, batch in inputs.items()}
+        begin = end
+
+
+def _numbers(inputs: Inputs) -> Ints:
+    numbers = [ints(batch.rows, "_seq") for batch in inputs.values()]
+    return np.unique(np.concatenate(numbers)) if numbers else np.empty(0, np.int64)
+
+
+def _between(batch: ChangeBatch, begin: int, end: int, *, is_last: bool) -> ChangeBatch:
+    """The rows after `begin`, up to `end`."""
+    first, after = np.searchsorted(ints(batch.rows, "_seq"), [begin, end], side="right").tolist()
+    return ChangeBatch(batch.rows.slice(first, after - first), batch.stream_time_ms if is_last else {})

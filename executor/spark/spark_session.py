@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,6 @@ from ..errors import SparkUnavailable
 from ..formats.compiled.warm_up import warm_up
 from ..state.temporary_folders import TemporaryFolder
 from . import unpacking
-from .ending import end_at_exit
 from .spark_settings import SparkSettings
 from .spark_trouble import first_line
 
@@ -35,6 +35,8 @@ _guard = threading.Lock()
 _sessions: dict[str, SparkSession] = {}
 _own: list[Any] = []
 """The context that was made here, if one was."""
+
+EXIT_S = 2.0  # how long Spark may take to end with the process that drives it
 
 
 def require_spark() -> None:
@@ -105,6 +107,29 @@ def _open_session(settings: SparkSettings) -> SparkSession:
     if not local:
         session.sparkContext.addPyFile(str(package_archive()))
     return session
+
+
+def end_at_exit(stop: Callable[[], object], kill: Callable[[], object]) -> Callable[[], None]:
+    """Registers what ends Spark, and gives it: `stop`, and `kill` where that takes longer than EXIT_S.
+
+    The thread that stops is there from the beginning: at its exit a process begins none.
+    """
+    asked, stopped = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        asked.wait()
+        with contextlib.suppress(Exception):  # it has ended
+            stop()
+        stopped.set()
+
+    def end() -> None:
+        asked.set()
+        if not stopped.wait(EXIT_S):
+            kill()
+
+    threading.Thread(target=wait, name="spark-exit", daemon=True).start()
+    atexit.register(end)
+    return end
 
 
 def _kill_driver(session: SparkSession) -> None:

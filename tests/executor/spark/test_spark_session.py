@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from millstream.executor.spark import ending
-from millstream.executor.spark.ending import end_at_exit
+from millstream.executor.spark import spark_session
+from millstream.executor.spark.spark_session import end_at_exit
 
 
 def test_a_spark_that_answers_is_stopped_and_not_killed() -> None:
@@ -29,7 +29,7 @@ def test_a_spark_that_has_ended_is_left_alone() -> None:
 
 
 def test_a_spark_that_does_not_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(spark_session, "EXIT_S", 0.01)
     answers, killed = threading.Event(), list[str]()
     end_at_exit(answers.wait, lambda: killed.append("killed"))()
     assert killed == ["killed"]
