@@ -19,6 +19,7 @@ from costs import measured
 from hang import ended_if_it_hangs, prepare, time_limit
 from hypothesis import settings
 from kept_constants import KeptConstants
+from of_folder import end_others
 from scheduling import OneSpark, runs_spark
 from xdist.remote import Producer
 
@@ -77,8 +78,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """After the last test of a file, when all its fixtures are over."""
+    """After the last test of a file, when all its fixtures are over, and of a folder."""
     done = yield
+    end_others(nextitem and nextitem.path.parent)
     if nextitem is None or nextitem.path != item.path:
         kept = item.config.stash[_KEPT]
         assert (changed := kept.changed()) == [], f"{item.path.name} leaves constants changed: {changed}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -29,6 +31,26 @@ def test_a_file_gets_the_cpu_seconds_of_a_test_and_of_its_children(
     assert own.own >= 0.15 and own.children == 0
     assert child.children >= 0.25 > child.own
     assert child.wall > 0
+
+
+def test_a_child_that_outlives_its_test_costs_each_test_what_it_does_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(costs.VARIABLE, str(tmp_path / "costs"))
+    busy = (
+        "import subprocess, sys, time\n"
+        "grandchild = 'import time\\nwhile time.process_time() < 0.3: pass\\nprint(flush=True)\\ntime.sleep(60)'\n"
+        "subprocess.run([sys.executable, '-c', grandchild])"
+    )
+    with measured("tests/test_a.py::test_first"):
+        child = subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE, start_new_session=True)
+        assert child.stdout is not None and child.stdout.readline() == b"\n"
+    with measured("tests/test_a.py::test_last"):
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+    first, last = (Cost(*json.loads(line)) for line in (tmp_path / "costs").read_text().splitlines())
+    assert first.children >= 0.25
+    assert 0.0 <= last.children < 0.25
 
 
 def test_without_the_variable_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

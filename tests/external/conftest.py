@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from of_folder import of_folder
 from running_server import service_in
 
 from bench.apache_kafka import ApacheKafka, Unavailable
@@ -56,15 +57,17 @@ class GuardedKafka(ApacheKafka):
         return f"127.0.0.1:{self.side_port}"
 
 
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
+@pytest.fixture
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> GuardedKafka:
     pytest.importorskip("confluent_kafka")
-    try:
-        running = GuardedKafka(tmp_path_factory.mktemp("kafka"), java_options=_JAVA, settings=_SETTINGS)
-    except Unavailable as reason:
-        pytest.skip(f"Apache Kafka: {reason}")
-    with running:
-        yield running
+
+    def start() -> GuardedKafka:
+        try:
+            return GuardedKafka(tmp_path_factory.mktemp("kafka"), java_options=_JAVA, settings=_SETTINGS)
+        except Unavailable as reason:
+            pytest.skip(f"Apache Kafka: {reason}")
+
+    return of_folder(Path(__file__).parent, "kafka", start)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
-"""What each test costs: CPU seconds of its process and of the child processes that ended during it.
+"""What each test costs: CPU seconds of its process and of its child processes, and of theirs.
 
-On a shared machine only CPU seconds can be compared. A file given in TEST_COSTS gets one line of JSON for
+Those that outlive the test are looked at while they run: a broker or a browser for many tests costs each of them what it
+did meanwhile, not all of it the last one. On a shared machine only CPU seconds can be compared. A file given in TEST_COSTS gets one line of JSON for
 each test; all workers of pytest-xdist append to it.
 
     TEST_COSTS=build/costs.jsonl make test
@@ -16,7 +17,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -44,16 +45,40 @@ def measured(test: str) -> Generator[None]:
     if not path:
         yield
         return
-    before, began = os.times(), time.monotonic()
+    children, own, began = _children_s(), time.process_time(), time.monotonic()
     try:
         yield
     finally:
-        after = os.times()
-        own = after.user + after.system - before.user - before.system
-        children = after.children_user + after.children_system - before.children_user - before.children_system
+        own = time.process_time() - own
+        children = max(_children_s() - children, 0.0)  # less, where one was killed before its own children had ended
         cost = Cost(test, round(own, 2), round(children, 2), round(time.monotonic() - began, 2))
         with Path(path).open("a", encoding="utf-8") as lines:  # one write: the lines of processes do not mix
             lines.write(json.dumps(cost) + "\n")
+
+
+def _children_s() -> float:
+    """CPU seconds of all processes that this one has started, directly or not; elsewhere than on Linux, of those that
+    have ended."""
+    ended = os.times()
+    return ended.children_user + ended.children_system + sum(map(_seconds_of, _children(os.getpid())))
+
+
+def _seconds_of(process: int) -> float:
+    """What it has used, those that it started and that have ended, and those that still run."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:  # it has gone
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + sum(map(_seconds_of, _children(process)))
+
+
+def _children(process: int) -> Sequence[int]:
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with suppress(OSError):
+                found += map(int, Path(f"/proc/{process}/task/{thread}/children").read_text(encoding="ascii").split())
+    return found
 
 
 def by_file(costs: Iterable[Cost]) -> Sequence[Cost]:

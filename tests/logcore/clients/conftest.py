@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from of_folder import of_folder
 
 from bench.apache_kafka import ApacheKafka, Unavailable
 from millstream.logcore.log import Log, open_log
@@ -16,6 +17,7 @@ from .asking import Asking
 from .brokers import Broker, KafkaBroker, MillstreamBroker
 from .outside import create_topic, unique
 
+HERE = Path(__file__).parent
 _KAFKA_SETTINGS = {
     "log.cleaner.backoff.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "200",
@@ -23,14 +25,15 @@ _KAFKA_SETTINGS = {
 }
 
 
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    try:
-        running = ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=_KAFKA_SETTINGS)
-    except Unavailable as reason:
-        pytest.skip(f"Apache Kafka: {reason}")
-    with running:
-        yield running
+@pytest.fixture
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> ApacheKafka:
+    def start() -> ApacheKafka:
+        try:
+            return ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=_KAFKA_SETTINGS)
+        except Unavailable as reason:
+            pytest.skip(f"Apache Kafka: {reason}")
+
+    return of_folder(HERE, "kafka", start)
 
 
 @pytest.fixture
@@ -69,11 +72,10 @@ def group() -> str:
     return unique("g")
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """One of ours, with one node: what needs several is tested in `tests/logcore/cluster`."""
-    with Cluster(tmp_path_factory.mktemp("cluster"), 1) as started:
-        yield started
+    return of_folder(HERE, "cluster", lambda: Cluster(tmp_path_factory.mktemp("cluster"), 1))
 
 
 @pytest.fixture(params=["one node", "cluster", pytest.param("kafka", marks=pytest.mark.timeout(240))])
