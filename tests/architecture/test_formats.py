@@ -37,8 +37,8 @@ CHOSEN = {  # where somebody who named no format gets one
 def named(folder: str) -> Iterator[tuple[str, str]]:
     """(file, format) of all texts in a package that are the name of a format."""
     for path in sorted((REPOSITORY / folder).rglob("*.py")):
-        file = path.relative_to(REPOSITORY).as_posix()
-        for node in ast.walk(ast.parse(path.read_text())):
+        file, text = path.relative_to(REPOSITORY).as_posix(), path.read_text()
+        for node in ast.walk(ast.parse(text)) if any(name in text for name in FORMATS) else ():
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in FORMATS:
                 yield file, node.value
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator, Mapping
-from functools import cache
 
+import pytest
 from repository import REPOSITORY, source_files
 
 from millstream.sql.settings import property_table
@@ -27,14 +28,21 @@ CHECKS = {  # WITH (EXECUTOR = …) and SET EXECUTOR = … become a property of 
 }
 
 
-@cache
-def trees() -> Mapping[str, ast.Module]:
-    """Read when a test asks: each worker imports all tests, and this takes two seconds."""
-    return {
+Trees = Mapping[str, ast.Module]
+
+
+@pytest.fixture(scope="module")
+def trees() -> Iterator[Trees]:
+    """Millions of nodes, none of them garbage: Python does not look for any meanwhile, and they go with these tests."""
+    gc.disable()
+    found = {
         source: ast.parse((REPOSITORY / source).read_text(encoding="utf-8"), source)
         for source in SOURCES
         if not source.startswith("logcore/")
     }
+    yield found
+    found.clear()
+    gc.enable()
 
 
 def attribute_calls(tree: ast.AST, *methods: str) -> Iterator[tuple[ast.Call, ast.expr]]:
@@ -66,10 +74,10 @@ def in_records(tree: ast.AST) -> set[ast.AST]:
     }
 
 
-def test_names_of_properties_stand_in_their_table() -> None:
+def test_names_of_properties_stand_in_their_table(trees: Trees) -> None:
     written = [
         (source, node.lineno, node.value)
-        for source, tree in trees().items()
+        for source, tree in trees.items()
         if source != TABLE
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in NAMES - FOREIGN_NAMES.get(source, set())
@@ -77,9 +85,9 @@ def test_names_of_properties_stand_in_their_table() -> None:
     assert written == [], f"import the entry from {TABLE}; its name is `.name`"
 
 
-def test_properties_are_read_by_records() -> None:
+def test_properties_are_read_by_records(trees: Trees) -> None:
     read: list[tuple[str, int, str]] = []
-    for source, tree in trees().items():
+    for source, tree in trees.items():
         allowed = in_records(tree)
         for call, receiver in attribute_calls(tree, "of", "given", "check"):
             entry = receiver.id if isinstance(receiver, ast.Name) else ""
@@ -88,20 +96,20 @@ def test_properties_are_read_by_records() -> None:
     assert read == [], "a field of the part's settings record, read in its `of`"
 
 
-def test_nobody_asks_a_mapping_of_properties_for_an_entry() -> None:
+def test_nobody_asks_a_mapping_of_properties_for_an_entry(trees: Trees) -> None:
     asked = [
         (source, call.lineno)
-        for source, tree in trees().items()
+        for source, tree in trees.items()
         for call, _ in attribute_calls(tree, "get")
         if any(is_name_of_entry(argument) for argument in call.args)
     ]
     assert asked == [], "ask the record"
 
 
-def test_no_truth_is_a_text() -> None:
+def test_no_truth_is_a_text(trees: Trees) -> None:
     compared = [
         (source, node.lineno)
-        for source, tree in trees().items()
+        for source, tree in trees.items()
         if source != "sql/settings/property.py"
         for node in ast.walk(tree)
         if isinstance(node, ast.Compare)
@@ -111,10 +119,10 @@ def test_no_truth_is_a_text() -> None:
     assert compared == [], "`says_true` reads what people write"
 
 
-def test_every_property_that_does_something_is_read() -> None:
+def test_every_property_that_does_something_is_read(trees: Trees) -> None:
     read = {
         node.id
-        for source, tree in trees().items()
+        for source, tree in trees.items()
         if source != TABLE
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and node.id in ENTRIES

@@ -37,7 +37,8 @@ def steps_of(base: type) -> set[str]:
 def imported(folder: str) -> Iterator[tuple[Path, str]]:
     """(file, name) of all that files of this folder import from `planner/steps/`."""
     for path in sorted((REPOSITORY / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if "steps" in text else ():
             if isinstance(node, ast.ImportFrom) and ".steps." in f".{node.module}." and "steps" in str(node.module):
                 for alias in node.names:
                     yield path.relative_to(REPOSITORY), alias.name

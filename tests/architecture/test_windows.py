@@ -25,8 +25,8 @@ OTHER_MEANINGS = {
 def named(folder: str) -> Iterator[tuple[str, str]]:
     """(file, type) of all texts in a package that are the name of a type of window."""
     for path in sorted((REPOSITORY / folder).rglob("*.py")):
-        file = path.relative_to(REPOSITORY).as_posix()
-        for node in ast.walk(ast.parse(path.read_text())):
+        file, text = path.relative_to(REPOSITORY).as_posix(), path.read_text()
+        for node in ast.walk(ast.parse(text)) if any(kind in text for kind in WINDOW_TYPES) else ():
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in WINDOW_TYPES:
                 yield file, node.value
 

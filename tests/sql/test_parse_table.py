@@ -26,6 +26,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     parser.lark.cache_clear()
 
 
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
+    """What is kept, and where below the folder: computing it takes a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        made = tmp_path_factory.mktemp("made")
+        patch.setattr(sys, "pycache_prefix", str(made))
+        patch.setattr(sys, "dont_write_bytecode", False)
+        parser.lark.cache_clear()
+        parse_one(SQL)
+        return _table(made).relative_to(made), _table(made).read_bytes()
+
+
 def _table(folder: Path) -> Path:
     [file] = folder.rglob("*.lark")
     return file
@@ -46,12 +58,13 @@ def test_the_next_process_reads_the_table_and_computes_nothing() -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 10, 10_000, -1])
-def test_a_damaged_table_is_computed_anew(folder: Path, kept: int) -> None:
+def test_a_damaged_table_is_computed_anew(table: tuple[Path, bytes], folder: Path, kept: int) -> None:
+    place, whole = folder / table[0], table[1]
+    place.parent.mkdir(parents=True)
+    place.write_bytes(whole[:kept])
     statement = parse_one(SQL)
-    whole = _table(folder).read_bytes()
-    _table(folder).write_bytes(whole[:kept])
-    parser.lark.cache_clear()
-    assert parse_one(SQL) == statement == _parsed_by_the_next_process()
+    assert _table(folder) == place
+    assert statement == _parsed_by_the_next_process()
 
 
 def test_the_table_of_another_grammar_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,7 @@
-"""What the tests of one folder share, a broker or a cluster: made when it is asked for first, ended with the last test of
-the folder, not with the session. An idle broker of Apache Kafka takes 4 % of a core, two minutes of CPU in a run of all
-tests.
+"""What the tests of one folder share, a broker or a cluster: made when it is asked for first, ended with the last of
+these tests, not with the session. An idle broker of Apache Kafka takes 4 % of a core: two minutes in all.
 
-A fixture of pytest's lives as long as a class, a file, a package or the session; a folder without an `__init__.py` is no
+Pytest's fixtures live as long as a class, a file, a package or the session, and a folder without an `__init__.py` is no
 package.
 """
 
