@@ -6,7 +6,6 @@ started again; then the topics are compared with a model. Per-record changes are
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import shutil
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import crash_workload
 import pytest
+from forked import forking
 
 START_S = 60
 
@@ -44,12 +44,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run_process() -> Run:
-    """Runs the workload in a process of its own and returns its exit code; the modules are loaded once for all."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["millstream.executor.queries.query"])  # what it can import before it knows sys.path
+    """Runs the workload in a process of its own and returns its exit code."""
 
     def run(directory: Path, failpoints: str = "", *, together: bool = False) -> int:
-        process = context.Process(target=crash_workload.run_and_exit, args=(str(directory), failpoints, together))
+        process = forking().Process(target=crash_workload.run_and_exit, args=(str(directory), failpoints, together))
         process.start()
         process.join(START_S)
         assert process.exitcode is not None, "the process hangs"

@@ -1,13 +1,14 @@
-"""Processes that tests kill. They are forked from one that has the log imported already, so they start at once."""
+"""Processes that tests kill and that run a program of their own."""
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
+
+from forked import forking
 
 _PROGRAM: Final = """
 import os, runpy, sys
@@ -19,9 +20,6 @@ failpoints.arm(failpoint)
 sys.argv[:] = arguments
 runpy.run_path(arguments[0], run_name="__main__")
 """
-_context = multiprocessing.get_context("forkserver")
-# pyarrow imports pandas where there is one.
-_context.set_forkserver_preload(["millstream.logcore.log", "millstream.logcore.server", "pandas", "runpy"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +58,6 @@ def start(program: Path, arguments: Sequence[str], output: Path, failpoint: str 
     """In: `output`: a file that is not there yet, or may go."""
     output.unlink(missing_ok=True)
     names = {"arguments": [str(program), *arguments], "output": str(output), "failpoint": failpoint}
-    process = _context.Process(target=exec, args=(_PROGRAM, names), daemon=True)
+    process = forking().Process(target=exec, args=(_PROGRAM, names), daemon=True)
     process.start()
     return Killable(process, output)

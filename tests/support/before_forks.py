@@ -1,0 +1,18 @@
+"""What the process that `forked.py` forks from has imported and used. It must not have any thread."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+
+import millstream.executor.queries.query
+import millstream.logcore.server  # noqa: F401
+from millstream.executor.formats import warm_up
+
+for _name in ("pandas", "runpy", "hand_plans"):
+    with contextlib.suppress(ImportError):  # pyarrow imports pandas where there is one
+        importlib.import_module(_name)
+warm_up()
+gc.collect()
+gc.freeze()
