@@ -305,11 +305,19 @@ def _engine_on_brokers(data: Path, kafka: Mapping[str, str]) -> EmbeddedEngine:
 
 def _quiet_logs() -> None:
     """Warnings to standard error, and nothing else, unless the program has said what it wants of structlog. Where that
-    is, each line asks anew: notebooks and tests put another file in its place, and close it."""
+    is, each line asks anew: notebooks and tests put another file in its place, and close it. An error comes without the
+    values of variables: rows and passwords may be among them, and where rich is installed, showing them takes a second.
+    """
     import structlog
 
     if not structlog.is_configured():
         structlog.configure(
+            processors=[
+                *structlog.get_config()["processors"][:-1],
+                structlog.dev.ConsoleRenderer(
+                    colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+                ),
+            ],
             wrapper_class=structlog.make_filtering_bound_logger("warning"),
             logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         )

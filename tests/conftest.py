@@ -15,7 +15,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import structlog
 from costs import measured
+from drawn import drawn
 from hang import ended_if_it_hangs, prepare, time_limit
 from hypothesis import settings
 from kept_constants import KeptConstants
@@ -31,7 +33,7 @@ SPARK_TIMEOUT_SECONDS = 300  # a Spark session starts in 4 to 10 s, and its firs
 _KEPT = pytest.StashKey[KeptConstants]()
 
 # Examples share the machine with other work, so their duration says nothing. A failure prints how to repeat it.
-settings.register_profile("millstream", deadline=None, print_blob=True)
+settings.register_profile("millstream", deadline=None, print_blob=True, max_examples=drawn(50))
 settings.load_profile("millstream")
 
 
@@ -57,6 +59,11 @@ def case_runner(shared: Path) -> ModuleType:
 
 def pytest_configure(config: pytest.Config) -> None:
     prepare(config)
+    # As the command logs them. Where rich is installed, structlog's own choice shows all variables of all frames, which
+    # takes a second of CPU for each error.
+    renderer = structlog.get_config()["processors"][-1]
+    assert isinstance(renderer, structlog.dev.ConsoleRenderer)
+    renderer.exception_formatter = structlog.dev.plain_traceback
 
 
 @pytest.hookimpl(wrapper=True)

@@ -50,7 +50,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     monkeypatch.setattr(query_worker, "BACKOFF_S", 0.001)
-    monkeypatch.setattr(query_worker, "BACKOFF_MAX_S", 0.01)
+    monkeypatch.setattr(query_worker, "BACKOFF_MAX_S", 0.05)
     return Disk(monkeypatch)
 
 
@@ -83,7 +83,10 @@ def counts(client: LogClient) -> list[int]:
     return [record["value"]["N"] for record in read_all(client, "counts")]
 
 
-def test_a_query_waits_for_room_and_goes_on(client: LogClient, executor: DuckDBExecutor, disk: Disk) -> None:
+def test_a_query_waits_for_room_and_goes_on(
+    client: LogClient, executor: DuckDBExecutor, monkeypatch: pytest.MonkeyPatch, disk: Disk
+) -> None:
+    monkeypatch.setattr(query_worker, "FAILURES_MAX", 2)
     append(client, 3)
     executor.start(query(count_plan()))
     eventually(lambda: counts(client) == [1, 2, 3])
@@ -105,7 +108,7 @@ def test_a_query_waits_for_room_to_lay_rows_aside(
     client: LogClient, executor: DuckDBExecutor, monkeypatch: pytest.MonkeyPatch, disk: Disk
 ) -> None:
     """Memory has room for one row, and the log has a disk of its own."""
-    monkeypatch.setattr(query_worker, "FAILURES_MAX", 2)  # each is logged with all that was under way
+    monkeypatch.setattr(query_worker, "FAILURES_MAX", 2)
     monkeypatch.setattr(store, "ROOM_BYTES", 0)
     monkeypatch.setattr(cached_rows, "_FEWEST", 1)
     write, full, refused = os.pwrite, threading.Event(), []
@@ -190,6 +193,7 @@ def test_a_state_file_that_cannot_grow_is_rebuilt_from_the_log(
 FILES_TOO_LARGE = """
 import json, resource, signal, sys, time
 from pathlib import Path
+import structlog
 from hand_plans import count_plan, read_all, rows
 from millstream.executor.queries import query_worker
 from millstream.executor.queries.duckdb_executor import DuckDBExecutor
@@ -198,6 +202,7 @@ from millstream.logcore.log import open_log
 from millstream.planner.catalog import PersistentQuery
 
 query_worker.BACKOFF_MAX_S = 0.05
+structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 folder = Path(sys.argv[1])
 client = open_log(folder / "log")

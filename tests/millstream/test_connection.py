@@ -274,22 +274,43 @@ def test_a_folder_keeps_what_was_made(tmp_path: Any) -> None:
         assert second.table("clicks").fetchall() == [("ada", 1)]
 
 
-def test_warnings_go_to_the_standard_error_of_now() -> None:
-    """Notebooks and tests put another file in its place, and close it."""
+@pytest.fixture
+def unconfigured() -> Iterator[None]:
+    """structlog, as in a program that says nothing about it."""
     before, was_configured = structlog.get_config(), structlog.is_configured()
     structlog.reset_defaults()
-    try:
-        closed, now = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stderr(closed):
-            connection._quiet_logs()
-        closed.close()
-        with contextlib.redirect_stderr(now):
-            structlog.get_logger("millstream.server").warning("the disk is full")
-        assert "the disk is full" in now.getvalue()
-    finally:
-        structlog.reset_defaults()
-        if was_configured:
-            structlog.configure(**before)
+    yield
+    structlog.reset_defaults()
+    if was_configured:
+        structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_warnings_go_to_the_standard_error_of_now() -> None:
+    """Notebooks and tests put another file in its place, and close it."""
+    closed, now = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stderr(closed):
+        connection._quiet_logs()
+    closed.close()
+    with contextlib.redirect_stderr(now):
+        structlog.get_logger("millstream.server").warning("the disk is full")
+    assert "the disk is full" in now.getvalue()
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_an_error_that_is_logged_shows_no_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    renderer = structlog.get_config()["processors"][-1]
+    monkeypatch.setattr(renderer, "exception_formatter", structlog.dev.RichTracebackFormatter(show_locals=True))
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        connection._quiet_logs()
+        try:
+            password = "open sesame" + "!"
+            raise ValueError(f"{len(password)} letters are too few")
+        except ValueError:
+            structlog.get_logger("millstream.server").warning("refused", exc_info=True)
+    assert "ValueError: 12 letters are too few" in said.getvalue()
+    assert "sesame!" not in said.getvalue()
 
 
 def test_an_engine_in_process_says_nothing_on_standard_output() -> None:
