@@ -7,7 +7,6 @@ That counts objects and not their bytes, and a server's collector runs seldom, b
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,11 @@ import pytest
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("psycopg")
 from cyclic_garbage import SHAPES, left_for_the_collector
+from forked import forking
 
 
 @pytest.mark.timeout(400)  # a new process with a server and clients: on a very busy machine 180 were not enough
 def test_requests_and_connections_leave_no_cycles(tmp_path: Path) -> None:
-    with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+    with ProcessPoolExecutor(1, forking()) as alone:
         left = alone.submit(left_for_the_collector, tmp_path).result()
     assert left == {shape: {} for shape in SHAPES}

@@ -24,3 +24,12 @@ def forking() -> ForkServerContext:
         patch.setenv("OPENBLAS_NUM_THREADS", "1")
         forkserver.ensure_running()
     return context
+
+
+def run_forked(program: str, **names: str) -> int:
+    """Runs the text of a program, which finds these names. Gives its exit code, below zero the signal that ended it."""
+    process = forking().Process(target=exec, args=(program, names), daemon=True)
+    process.start()
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode

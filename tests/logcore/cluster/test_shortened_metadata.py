@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
+from forked import run_forked
 from waiting import eventually
 
 from millstream.logcore.cluster.node_log import NodeLog
@@ -22,16 +22,16 @@ from ..log_records import rows, values_of
 from .nodes import Cluster
 
 _LIFE: Final = """
-import os, sys
+import os
 from millstream.logcore.log import open_log
 from tests.logcore.log_records import rows
 for life in range(2):
-    log = open_log(sys.argv[1])
+    log = open_log(folder)
     for number in range(4):
         log.create_topic(f"t{life}{number}", 1)
         log.append(f"t{life}{number}", 0, rows(b"%d" % number))
     log.delete_topic(f"t{life}0")
-    if life and sys.argv[2] == "killed":
+    if life and end == "killed":
         os.kill(os.getpid(), 9)
     log.close()
 """
@@ -39,7 +39,7 @@ _TOPICS: Final = {"t01", "t02", "t03", "t11", "t12", "t13"}
 
 
 def _live(folder: Path, end: str) -> None:
-    subprocess.run([sys.executable, "-c", _LIFE, str(folder), end], check=end == "closed", timeout=120)
+    assert run_forked(_LIFE, folder=str(folder), end=end) == (-signal.SIGKILL if end == "killed" else 0)
 
 
 def _content(folder: Path) -> Mapping[str, bytes]:

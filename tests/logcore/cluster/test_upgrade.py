@@ -14,14 +14,13 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+from forked import run_forked
 
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
@@ -138,12 +137,17 @@ def test_a_start_that_ends_in_between_is_gone_on_with(directory: Path, step: str
         check_all_is_there(log)
 
 
+_KILLED: Final = """
+from millstream.logcore import failpoints
+from millstream.logcore.log import open_log
+failpoints.arm(failpoint)
+open_log(folder)
+"""
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_a_start_that_is_killed_is_gone_on_with(directory: Path, step: str) -> None:
-    code = f"from millstream.logcore.log import open_log; open_log({str(directory)!r})"
-    environment = {"MILLSTREAM_FP": f"upgrade.{step}:1:kill9"}
-    killed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=120)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert run_forked(_KILLED, folder=str(directory), failpoint=f"upgrade.{step}:1:kill9") == -signal.SIGKILL
     with opened(directory) as log:
         check_all_is_there(log)
 
