@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from .apache_kafka import QUICK_TO_START, classpath, free_ports
 
@@ -25,6 +25,9 @@ _ENDS_WITHIN_S: Final = 20.0
 _COORDINATORS_PARTITIONS: Final = 8
 
 Command = Sequence[str]
+OpenProcess = Callable[..., subprocess.Popen[Any]]
+"""Starts a command, as `subprocess.Popen` does."""
+
 Wrap = Callable[[int, Command], Command]
 """Makes the command for a node from the plain one: in a namespace, for example."""
 
@@ -48,12 +51,18 @@ class Cluster:
     """State: one process per node, or none. What a process says goes to `node<n>.txt` in `folder`."""
 
     def __init__(
-        self, places: Mapping[int, Place], commands: Mapping[int, Command], folder: Path, wrap: Wrap | None = None
+        self,
+        places: Mapping[int, Place],
+        commands: Mapping[int, Command],
+        folder: Path,
+        wrap: Wrap | None = None,
+        open_process: OpenProcess = subprocess.Popen,
     ) -> None:
         self.places = dict(places)
         self._commands = {node: command if wrap is None else wrap(node, command) for node, command in commands.items()}
         self._folder = folder
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, subprocess.Popen[Any]] = {}
+        self._open_process = open_process
         self._outputs: dict[int, IO[bytes]] = {}
 
     @property
@@ -72,7 +81,7 @@ class Cluster:
             self._outputs[node] = (self._folder / f"node{node}.txt").open("ab")
         output = self._outputs[node]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")}
-        self._processes[node] = subprocess.Popen(
+        self._processes[node] = self._open_process(
             self._commands[node], env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
 
@@ -155,6 +164,7 @@ def millstream(
     proxies: Callable[[int, int], int] | None = None,
     executor: str = "duckdb",
     properties: Mapping[str, str] | None = None,
+    open_process: OpenProcess = subprocess.Popen,
 ) -> Cluster:
     """Three, or however many, times `millstream server`.
 
@@ -180,7 +190,7 @@ def millstream(
             "--node", str(node), "--cluster", members, "--kafka", place.address, "--http", f"{place.host}:{place.http}",
             "--executor", executor,
         ]  # fmt: skip
-    return Cluster(places, commands, folder, wrap)
+    return Cluster(places, commands, folder, wrap, open_process)
 
 
 def apache_kafka(

@@ -21,13 +21,14 @@ from typing import Any, Final
 
 import httpx
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from warm_command import WarmPopen
 
 from bench.clusters import Wrap, local_places, millstream
 
 WINDOW_MS: Final = 10_000
 _KEYS: Final = 20
 _PARTITIONS: Final = 3
-_RATE: Final = 400  # records per second
+RATE: Final = 400  # records per second
 _AWAY_S: Final = (0.2, 4.0)  # how long a killed node stays away
 _BETWEEN_S: Final = (1.0, 5.0)  # from one node's return to the next kill
 _READY_S: Final = 180.0
@@ -59,12 +60,24 @@ class EngineRun:
     """Three processes, one of which runs the query. In: `kills`: how many nodes are killed, one after the other."""
 
     def __init__(
-        self, folder: Path, *, seed: int, kills: int, session_ms: int = 2_000, wrap: Wrap | None = None
+        self,
+        folder: Path,
+        *,
+        seed: int,
+        kills: int,
+        rate: int = RATE,
+        session_ms: int = 2_000,
+        wrap: Wrap | None = None,
     ) -> None:
         self._chance = random.Random(seed)
         self._kills = kills
+        self._rate = rate
         self._cluster = millstream(
-            local_places(3, folder / "data"), folder / "output", session_ms=session_ms, wrap=wrap
+            local_places(3, folder / "data"),
+            folder / "output",
+            session_ms=session_ms,
+            wrap=wrap,
+            open_process=WarmPopen,
         )
         self._sent: list[tuple[str, int, int]] = []  # key, time, value
         self._refused: list[str] = []
@@ -118,7 +131,7 @@ class EngineRun:
     def _send_for(self, producer: Producer, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            for _ in range(_RATE // 20):
+            for _ in range(self._rate // 20):
                 self._send(producer)
             producer.poll(0.05)
 

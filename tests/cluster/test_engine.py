@@ -40,7 +40,7 @@ def test_what_is_lost_or_written_twice_is_not_the_batch_answer() -> None:
 
 @pytest.mark.timeout(300)
 def test_a_windowed_aggregate_is_right_after_its_engine_was_killed(tmp_path: Path) -> None:
-    result = EngineRun(tmp_path, seed=_SEED, kills=2).execute()
+    result = EngineRun(tmp_path, seed=_SEED, kills=2, rate=100).execute()
     assert list(result.wrong) == []
 
 
