@@ -11,6 +11,7 @@ import itertools
 import json
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -21,9 +22,8 @@ from typing import Any, Final
 
 import httpx
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from warm_command import WarmPopen
 
-from bench.clusters import Wrap, local_places, millstream
+from bench.clusters import OpenProcess, Wrap, local_places, millstream
 
 WINDOW_MS: Final = 10_000
 _KEYS: Final = 20
@@ -68,6 +68,7 @@ class EngineRun:
         rate: int = RATE,
         session_ms: int = 2_000,
         wrap: Wrap | None = None,
+        open_process: OpenProcess = subprocess.Popen,
     ) -> None:
         self._chance = random.Random(seed)
         self._kills = kills
@@ -77,7 +78,7 @@ class EngineRun:
             folder / "output",
             session_ms=session_ms,
             wrap=wrap,
-            open_process=WarmPopen,
+            open_process=open_process,
         )
         self._sent: list[tuple[str, int, int]] = []  # key, time, value
         self._refused: list[str] = []

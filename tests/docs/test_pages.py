@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import warm_command
 from repository import REPOSITORY
 from running_server import service_in
 from waiting import eventually
@@ -133,9 +134,7 @@ def typed_and_said(session: str) -> tuple[list[str], list[str]]:
 
 def shell(service: Service, statements: list[str], code: int = 0) -> str:
     command = [sys.executable, "-m", "millstream", "sql", f"http://{service.http_address}"]
-    done = subprocess.run(
-        command, input="\n".join(statements), capture_output=True, text=True, timeout=100, check=False
-    )
+    done = warm_command.run(command, input="\n".join(statements), timeout=100)
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
 
@@ -158,9 +157,7 @@ def test_the_commands_of_migrations_print_what_stands_there(tmp_path: Path) -> N
                     folder /= command.removeprefix("cd ")
                     continue
                 words = shlex.split(command.replace("127.0.0.1:8088", str(service.http_address)))
-                done = subprocess.run(
-                    [sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, timeout=100, check=False
-                )
+                done = warm_command.run([sys.executable, "-m", *words], cwd=folder, timeout=100)
                 printed = (done.stdout + done.stderr).rstrip("\n").splitlines()
                 expected = shown.rstrip("\n").splitlines()
                 assert len(printed) == len(expected), (command, printed)
