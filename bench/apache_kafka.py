@@ -12,7 +12,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from .maven import Unavailable, jars
 
@@ -86,7 +86,7 @@ class ApacheKafka:
             self._process.wait()
         self._output.close()
 
-    def __enter__(self) -> ApacheKafka:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,11 +6,9 @@ import contextlib
 import gc
 import importlib
 
-import millstream.executor.queries.query
-import millstream.logcore.server  # noqa: F401
 from millstream.executor.formats import warm_up
 
-for _name in ("pandas", "runpy", "hand_plans"):
+for _name in ("millstream.executor.queries.query", "millstream.logcore.server", "pandas", "runpy", "hand_plans"):
     with contextlib.suppress(ImportError):  # pyarrow imports pandas where there is one
         importlib.import_module(_name)
 warm_up()

@@ -1,7 +1,9 @@
 """What each test costs: CPU seconds of its process and of its child processes, and of theirs.
 
-Those that outlive the test are looked at while they run: a broker or a browser for many tests costs each of them what it
-did meanwhile, not all of it the last one. On a shared machine only CPU seconds can be compared. A file given in TEST_COSTS gets one line of JSON for
+Those that outlive a test are looked at while they run: a broker or a browser costs each of its tests what it did
+meanwhile.
+
+On a shared machine only CPU seconds can be compared. A file given in TEST_COSTS gets one line of JSON for
 each test; all workers of pytest-xdist append to it.
 
     TEST_COSTS=build/costs.jsonl make test
