@@ -88,7 +88,7 @@ check: $(installed)
 
 soak: $(installed) java-note
 	@$(VENV)/bin/pytest -m soak $(ARGS); long=$$?; \
-	MILLSTREAM_DRAWN_TIMES=5 $(VENV)/bin/pytest $$(grep -rl --include='test_*.py' 'import drawn' tests); exit $$((long | $$?))
+	MILLSTREAM_DRAWN_TIMES=5 $(VENV)/bin/pytest $$(grep -rlE --include='test_*.py' 'import (drawn|given)' tests); exit $$((long | $$?))
 
 mutants: $(installed)
 	@MILLSTREAM_DRAWN_TIMES=2 $(RUN) -m scripts.mutants $(ARGS)

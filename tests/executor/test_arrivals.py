@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from drawn import drawn
 from hand_plans import rows, stream_source
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -54,7 +55,7 @@ def test_a_row_that_would_go_before_an_earlier_one_comes_after_a_stop(log: Log) 
     assert count(log, [(STREAM, 5), (TABLE, 6), (STREAM, 1), (TABLE, 7)]) == 2
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=drawn(30))
 @given(st.lists(st.tuples(st.sampled_from([STREAM, TABLE]), st.integers(0, 4)), max_size=8))
 def test_a_reader_that_stops_there_gives_the_script(log: Log, script: list[tuple[TopicPartition, int]]) -> None:
     start, places = insert(log, script)

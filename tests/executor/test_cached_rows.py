@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -404,7 +405,7 @@ actions = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(actions, st.integers(1, 6), st.sampled_from([0, 300, 3_000]))
 def test_a_cache_is_a_dict(doings: list[tuple[str, list[int], int]], fewest: int, room: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

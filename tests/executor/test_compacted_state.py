@@ -102,13 +102,13 @@ def test_queries_that_share_an_instance_do_not_fail_each_other(monkeypatch: pyte
     store = StateStore(state.connection, "a", {"_part": INTEGER, "k0": STRING, "_ws": BIGINT}, {"n": BIGINT})
     with closing(state):
         try:
-            for step in range(8 * STEPS):
+            for step in range(3 * STEPS):
                 write_window(state, store, step, KEYS)
         finally:
             ends.set()
             for other in others:
                 other.join()
-        for step in range(8 * STEPS, 9 * STEPS):
+        for step in range(3 * STEPS, 4 * STEPS):
             write_window(state, store, step, KEYS)
         assert len(store) == KEYS
         assert in_table(state) <= 2 * (DEAD_MAX + 2 * KEYS)

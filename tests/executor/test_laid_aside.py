@@ -22,7 +22,7 @@ from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
 from millstream.planner.source_info import SourceInfo
 
-STEPS = 400
+STEPS = 120
 NOTES_MAX = 500  # 300, those of 8 steps more, and some
 
 

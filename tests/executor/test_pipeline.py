@@ -93,7 +93,7 @@ def drawn_ends(data: st.DataObject, count: int) -> list[int]:
 
 @pytest.mark.parametrize("name", PLANS)
 @given(rows=RECORDS, data=st.data())
-@settings(max_examples=drawn(10))
+@settings(max_examples=drawn(5))
 def test_where_a_batch_ends_changes_nothing(name: str, rows: list[dict[str, Any]], data: st.DataObject) -> None:
     ends = drawn_ends(data, len(rows))
     assert per_task(run(PLANS[name], rows, ends)) == per_task(run(PLANS[name], rows))
@@ -101,7 +101,7 @@ def test_where_a_batch_ends_changes_nothing(name: str, rows: list[dict[str, Any]
 
 @pytest.mark.parametrize("name", PLANS)
 @given(rows=RECORDS, data=st.data())
-@settings(max_examples=drawn(5))
+@settings(max_examples=drawn(3))
 def test_a_pipeline_restored_from_its_changes_goes_on_as_if_nothing_had_happened(
     name: str, rows: list[dict[str, Any]], data: st.DataObject
 ) -> None:
@@ -120,7 +120,7 @@ def test_a_pipeline_restored_from_its_changes_goes_on_as_if_nothing_had_happened
 
 @pytest.mark.parametrize("emit", ["every", "last"])
 @given(rows=st.lists(RECORD, min_size=1, max_size=30), data=st.data())
-@settings(max_examples=drawn(10))
+@settings(max_examples=drawn(5))
 def test_without_late_records_the_last_changes_are_the_batch_query_s_answer(
     emit: Any, rows: list[dict[str, Any]], data: st.DataObject
 ) -> None:
@@ -148,7 +148,7 @@ def test_without_late_records_the_last_changes_are_the_batch_query_s_answer(
     ),
     data=st.data(),
 )
-@settings(max_examples=drawn(15))
+@settings(max_examples=drawn(8))
 def test_the_groups_of_a_table_are_those_of_its_rows_as_they_are_now(
     rows: list[dict[str, Any]], data: st.DataObject
 ) -> None:
@@ -164,7 +164,7 @@ def test_the_groups_of_a_table_are_those_of_its_rows_as_they_are_now(
 
 
 @given(rows=RECORDS, data=st.data())
-@settings(max_examples=drawn(10))
+@settings(max_examples=drawn(5))
 def test_old_and_new_results_add_up_to_the_current_ones(rows: list[dict[str, Any]], data: st.DataObject) -> None:
     for emit in ("every", "last"):
         total: dict[Any, int] = {}

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -113,7 +114,7 @@ OPERATION = st.tuples(st.sampled_from("abc"), st.integers(0, 2), st.none() | st.
 
 
 @given(batches=st.lists(st.lists(OPERATION, max_size=6), max_size=8), again=st.integers(0, 8))
-@settings(max_examples=25)
+@settings(max_examples=drawn(12))
 @pytest.mark.parametrize("compact_from", [20_000, 3, 0])
 def test_its_changes_rebuild_a_store_however_often_they_are_replayed(
     batches: list[list[tuple[str, int, int | None]]], again: int, compact_from: int

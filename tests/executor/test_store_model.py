@@ -40,7 +40,7 @@ def replayed(target: StateStore, changes: list[pa.Table]) -> StateStore:
 
 
 @pytest.mark.usefixtures("little_room")
-@settings(max_examples=drawn(20), deadline=None)
+@settings(max_examples=drawn(10), deadline=None)
 @given(listed_actions=st.lists(actions, max_size=12), again=st.integers(0, 5))
 def test_a_store_is_a_dict(listed_actions: list[tuple[str, Any]], again: int) -> None:
     connection = duckdb.connect()

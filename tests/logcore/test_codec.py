@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,7 +83,7 @@ def stored(batches: list[EncodedBatch]) -> list[StoredBatch]:
 
 
 @given(RECORDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 def test_both_codecs_write_the_same_bytes_and_read_them_back(records: Records):
     table = table_of(records)
     plain, compiled = (codec.encode_rows(columns_of(table), NOBODY) for codec in (small, bulk))
@@ -96,7 +97,7 @@ def test_both_codecs_write_the_same_bytes_and_read_them_back(records: Records):
 
 
 @given(RECORDS, st.integers(0, 30))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(15), deadline=None)
 def test_rows_below_the_asked_offset_are_cut_off(records: Records, start: int):
     batches = stored(small.encode_rows(columns_of(table_of(records)), NOBODY))
     for codec in (small, bulk):
@@ -104,7 +105,7 @@ def test_rows_below_the_asked_offset_are_cut_off(records: Records, start: int):
 
 
 @given(RECORDS, st.integers(0, 10_000), st.integers(0, 255))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=drawn(50), deadline=None)
 def test_garbage_is_an_error_and_never_a_crash(records: Records, at: int, byte: int):
     (batch,) = small.encode_rows(columns_of(table_of(records)), NOBODY)
     data = bytearray(whole(batch))
@@ -167,7 +168,7 @@ def test_a_table_of_another_shape_is_refused(table: pa.Table) -> None:
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=50), st.integers(0, 2**41))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(15), deadline=None)
 def test_a_columnar_batch_survives_in_its_envelope(numbers: list[int], timestamp: int) -> None:
     batch = pa.record_batch({"n": pa.array(numbers), "s": pa.array([str(n) for n in numbers])})
     (encoded,) = encode(ColumnarRecords(batch, timestamp))

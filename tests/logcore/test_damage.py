@@ -25,7 +25,7 @@ def index_of_every_segment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("end", ENDS)
 def test_damage_loses_what_it_hit_and_is_reported(memory_folder: Path, end: End) -> None:
-    damage_often(memory_folder, end, range(60))
+    damage_often(memory_folder, end, range(30))
 
 
 @pytest.mark.soak

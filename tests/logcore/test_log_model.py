@@ -10,7 +10,7 @@ from .log_model import run_model
 from .soak import count_of
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(2))
 def test_a_log_holds_what_a_list_would_hold(memory_folder: Path, block: int) -> None:
     for seed in range(block * 10, block * 10 + 10):
         run_model(memory_folder / str(seed), seed, steps=60)

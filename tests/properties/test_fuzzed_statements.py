@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from damaged import Statement, damaged, planned, varied
+from drawn import drawn
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from laws.budget import Budget
@@ -54,7 +55,7 @@ def _check(statement: Statement, act: Callable[[], object]) -> None:
     assert message != "", statement.text
 
 
-@settings(max_examples=1000, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=drawn(500), derandomize=True, phases=[Phase.generate])
 @given(seed=SEEDS)
 def test_a_damaged_statement_is_planned_or_refused_with_an_error_of_ours(seed: int) -> None:
     BUDGET.run(check_planned, seed)

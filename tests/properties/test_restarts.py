@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from drawn import drawn
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from laws.budget import Budget
@@ -108,7 +109,7 @@ class _States:
             shutil.copytree(last, self._older)
 
 
-@settings(max_examples=60, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=drawn(30), derandomize=True, phases=[Phase.generate])
 @given(seed=SEEDS)
 def test_killing_and_restarting_changes_nothing(seed: int) -> None:
     BUDGET.run(check, seed)

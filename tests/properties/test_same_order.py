@@ -11,6 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from drawn import drawn
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from laws.budget import Budget
@@ -87,7 +88,7 @@ def by_key(records: Iterable[tuple[object, object, Any]]) -> dict[str, list[Any]
     return found
 
 
-@settings(max_examples=60, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=drawn(30), derandomize=True, phases=[Phase.generate])
 @given(seed=SEEDS)
 def test_executors_that_catch_up_take_records_in_one_order(seed: int) -> None:
     CATCHING_UP.run(catch_up, seed)
@@ -130,7 +131,7 @@ def _contents(case: Case, sandbox: Sandbox, topic: str) -> dict[str, list[Any]]:
     return {key: [records[-1][0]] for key, records in found.items()} if case.net and case.kind == "TABLE" else found
 
 
-@settings(max_examples=60, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=drawn(30), derandomize=True, phases=[Phase.generate])
 @given(seed=SEEDS)
 def test_a_script_gives_the_same_rows_in_a_sandbox_on_each_executor(seed: int) -> None:
     SCRIPTS.run(play, seed)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from drawn import drawn
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from laws.answers import rows_expected, rows_pulled, rows_written
@@ -43,7 +44,7 @@ def _run_with_restarts(it: World, plan: PhysicalPlan, rng: Random) -> None:
             runtime.close()
 
 
-@settings(max_examples=200, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=drawn(100), derandomize=True, phases=[Phase.generate])
 @given(seed=SEEDS)
 def test_persistent_query_pull_query_and_batch_query_agree(seed: int) -> None:
     BUDGET.run(check, seed)

@@ -29,7 +29,7 @@ def in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 @pytest.mark.parametrize("end", get_args(End))
 def test_damage_gives_no_wrong_answer_without_an_error(in_memory: Path, end: End) -> None:
-    damage_often(in_memory, end, range(9))
+    damage_often(in_memory, end, range(5))
 
 
 @pytest.mark.soak

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running_server import service_in
@@ -112,7 +113,7 @@ def test_what_is_less_simple_goes_the_long_way(http: httpx.Client, looked_up: li
     assert looked_up == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(30))
 @given(
     st.sampled_from(["SELECT n FROM by_name WHERE name = {}", "SELECT/* 'a' 1 */n FROM by_name WHERE name={}-- 'x'"]),
     st.sampled_from(NAMES) | st.integers(0, 10**20) | st.text("a'1 -;${}", max_size=4),

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 import requests
 import schemathesis
+from drawn import drawn
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
@@ -106,8 +107,8 @@ def check(case: Case[Any], url: str, session: requests.Session) -> None:
 
 @pytest.mark.timeout(400)
 def test_every_operation_answers_as_the_document_says(service: Service) -> None:
-    sent = send_many(service, 3)  # the soak test sends 270 times as many
-    assert sent > 300, sent
+    sent = send_many(service, drawn(1))  # the soak test sends 800 times as many
+    assert sent > 100, sent
 
 
 @pytest.mark.soak

@@ -6,6 +6,7 @@ import re
 import sys
 
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,7 +115,7 @@ _PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=drawn(150))
 @given(st.lists(_PIECES, max_size=40).map(" ".join) | st.text(max_size=60))
 def test_any_text_gives_statements_or_a_syntax_error(text: str) -> None:
     split_statements(text)
@@ -125,7 +126,7 @@ def test_any_text_gives_statements_or_a_syntax_error(text: str) -> None:
             error.render()
 
 
-@settings(max_examples=200)
+@settings(max_examples=drawn(100))
 @given(st.data())
 def test_a_damaged_statement_gives_statements_or_a_syntax_error(data: st.DataObject) -> None:
     words: list[str] = list(

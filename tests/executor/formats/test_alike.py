@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,7 +50,7 @@ def _result(decoded: Decoded) -> tuple[list[list[object]], list[object], list[tu
     return [column.to_pylist() for column in decoded.columns], decoded.null_rows.to_pylist(), errors
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(documents())
 def test_rows_of_one_shape_are_read_as_each_alone(rows: list[bytes]) -> None:
     together = _result(decoder(JSON, COLUMNS).decode(pa.array(rows, pa.binary())))

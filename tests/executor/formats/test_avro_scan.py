@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,13 +70,13 @@ def both_ways(rows: list[bytes | None], columns: tuple[Column, ...] = COLUMNS, s
     return found[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(st.lists(st.none() | VALUES, min_size=1, max_size=6))
 def test_records_are_read_alike(values: list[dict[str, Any] | None]) -> None:
     both_ways([None if value is None else avro_codec(SCHEMA).write(value) for value in values])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=drawn(50), deadline=None)
 @given(VALUES, st.integers(0, 60), st.binary(min_size=0, max_size=3))
 def test_damaged_records_are_read_alike(value: dict[str, Any], at: int, bytes_: bytes) -> None:
     good = avro_codec(SCHEMA).write(value)

@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgpack
 import pyarrow as pa
 import pytest
+from drawn import drawn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -45,7 +46,7 @@ from .test_two_ways_agree import columns, plain_values, tables, types
 
 MSGPACK = FormatSpec("MSGPACK")
 BARE = FormatSpec("MSGPACK", wrap_single=False)
-PATIENT = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+PATIENT = settings(deadline=None, max_examples=drawn(30), suppress_health_check=[HealthCheck.too_slow])
 LATE = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_000, datetime.UTC)
 
 

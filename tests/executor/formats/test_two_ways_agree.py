@@ -9,6 +9,7 @@ from decimal import Decimal as Number
 from typing import Any
 
 import pyarrow as pa
+from drawn import drawn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +38,7 @@ from millstream.sql.types import (
 )
 
 JSON = FormatSpec("JSON")
-EXAMPLES = 150
+EXAMPLES = drawn(60)
 BARE = FormatSpec("JSON", wrap_single=False)
 PATIENT = settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
 

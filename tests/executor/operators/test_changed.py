@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import JSON, expression, open_pipeline, plan, rows_of, run, schema, shown, stream
@@ -63,7 +64,7 @@ def expected(records: Sequence[Record]) -> list[int]:
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["as read", "moved"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(20), deadline=None)
 @given(records=RECORDS, ends=st.sets(st.integers(0, 25), max_size=5))
 def test_the_rows_given_differ_from_the_previous_one(moved: bool, records: list[Record], ends: set[int]) -> None:
     if moved:  # one task

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import JSON, expression, open_pipeline, plan, rows_of, run, schema, shown, stream
@@ -58,7 +59,7 @@ def positions(out: Sequence[Record]) -> list[int]:
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["as read", "moved"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(20), deadline=None)
 @given(
     records=st.lists(NUMBERED, max_size=25),
     within=st.integers(1, 15),

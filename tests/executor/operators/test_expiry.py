@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import (
@@ -95,7 +96,7 @@ def splits(data: st.DataObject, count: int) -> list[int]:
 
 
 @given(rows=st.lists(ROW | TOMBSTONE, max_size=30), data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=drawn(12), deadline=None)
 def test_rows_of_a_declared_table_go_when_their_time_is_over(rows: list[Record], data: st.DataObject) -> None:
     records = mostly_in_order(rows)
     source = table(values=(BIGINT,), ttl_ms=TTL, partition_count=2)
@@ -104,7 +105,7 @@ def test_rows_of_a_declared_table_go_when_their_time_is_over(rows: list[Record],
 
 
 @given(rows=st.lists(ROW, max_size=30), data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=drawn(12), deadline=None)
 def test_groups_are_forgotten_and_begin_anew(rows: list[Record], data: st.DataObject) -> None:
     records = mostly_in_order(rows)
     counted = [call("COUNT"), call("SUM", expression("v0", BIGINT))]
@@ -124,7 +125,7 @@ def final(rows: Sequence[Record]) -> dict[Any, Any]:
 
 
 @given(rows=st.lists(ROW, max_size=30), data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=drawn(8), deadline=None)
 def test_with_the_last_change_of_a_batch_only_the_end_is_the_same(rows: list[Record], data: st.DataObject) -> None:
     records = mostly_in_order(rows)
     counted = [call("COUNT"), call("SUM", expression("v0", BIGINT))]
@@ -134,7 +135,7 @@ def test_with_the_last_change_of_a_batch_only_the_end_is_the_same(rows: list[Rec
 
 
 @given(rows=st.lists(ROW | TOMBSTONE, max_size=30), data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=drawn(8), deadline=None)
 def test_rows_of_a_table_made_by_a_query_go_wherever_batches_end(rows: list[Record], data: st.DataObject) -> None:
     records = mostly_in_order(rows)
     step: Step = with_ttl(table(values=(BIGINT,), materialized=False, partition_count=2), TTL)
@@ -143,7 +144,7 @@ def test_rows_of_a_table_made_by_a_query_go_wherever_batches_end(rows: list[Reco
 
 
 @given(rows=st.lists(ROW, max_size=30), data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=drawn(8), deadline=None)
 def test_state_that_is_restored_forgets_the_same_rows(rows: list[Record], data: st.DataObject) -> None:
     records = mostly_in_order(rows)
     source = stream(values=(BIGINT,), partition_count=2)

@@ -6,6 +6,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import aggregate, call, expression, plan, rows_of, shown, stream, tumbling
@@ -49,7 +50,7 @@ def outputs(pipeline: Pipeline, batches: list[list[dict[str, Any]]], first: int 
     return out
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(20), deadline=None)
 @given(st.lists(records, min_size=1, max_size=4), st.integers(0, 3), st.booleans())
 def test_states_may_be_forgotten_and_restored_at_any_time(
     batches: list[list[dict[str, Any]]], stop: int, windowed: bool

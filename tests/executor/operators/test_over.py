@@ -188,7 +188,7 @@ def test_over_a_stream_the_changes_add_up_to_the_batch_answer(name: str) -> None
     written, reference = CALLS[name]
     plan = plan_of(f"{STREAM} CREATE TABLE t AS SELECT k AS k, a, x, {written} AS result FROM s;")
     rng = Random(name)
-    for _ in range(drawn(2)):
+    for _ in range(drawn(1)):
         rows = random_rows(rng, rng.randrange(40))
         ends = random_ends(rng, len(rows))
         found = added_up(changes(plan, rows, ends, restart_at=rng.choice((None, len(ends)))))
@@ -201,7 +201,7 @@ def test_over_a_table_replaced_and_deleted_rows_are_taken_back(name: str) -> Non
     written, reference = CALLS[name]
     plan = plan_of(f"{TABLE} CREATE TABLE t AS SELECT k, a, x, {written} AS result FROM s;")
     rng = Random(name)
-    for _ in range(drawn(2)):
+    for _ in range(drawn(1)):
         rows = random_rows(rng, rng.randrange(40))
         for row in rows:
             row["part"] = 0
@@ -263,7 +263,7 @@ def test_the_first_rows_of_each_partition_are_the_batch_answers(rank: str, condi
     ties = ", n" if rank == "ROW_NUMBER" else ""
     reference = f"{rank}() OVER (PARTITION BY a ORDER BY x DESC NULLS LAST{ties})"
     rng = Random(rank + condition)
-    for _ in range(drawn(2)):
+    for _ in range(drawn(1)):
         rows = random_rows(rng, rng.randrange(60))
         found = table_of(plan, changes(plan, rows, random_ends(rng, len(rows))))
         wanted = batch_answer(
@@ -276,7 +276,7 @@ def test_the_first_rows_of_each_partition_are_the_batch_answers(rank: str, condi
 def test_select_distinct_has_each_different_row_once(source: str) -> None:
     plan = plan_of(f"{source} CREATE TABLE t AS SELECT DISTINCT a, x % 2 AS odd FROM s WHERE a IS NOT NULL;")
     rng = Random(source)
-    for _ in range(drawn(2)):
+    for _ in range(drawn(1)):
         rows = random_rows(rng, rng.randrange(60))
         if source == TABLE:
             for row in rows:
@@ -299,7 +299,7 @@ def test_functions_over_partitions_come_after_group_by() -> None:
         "GROUP BY a HAVING COUNT(*) > 1 QUALIFY r <= 2;"
     )
     rng = Random(1)
-    for _ in range(drawn(2)):
+    for _ in range(drawn(1)):
         rows = random_rows(rng, 40)
         found = added_up(changes(plan, rows, random_ends(rng, len(rows))))
         reference = (
@@ -357,7 +357,7 @@ def test_rows_later_than_the_grace_period_are_not_there_and_nothing_else_changes
     frame = "order by ts range between 6 preceding and 2 following"
     reference = f"cast(sum(x) over ({frame}) as bigint) as total, first_value(k order by ts, n) over ({frame}) as f"
     rng = Random(5)
-    for _ in range(drawn(3)):
+    for _ in range(drawn(2)):
         rows = random_rows(rng, rng.randrange(60))
         for i, row in enumerate(rows):
             row["ts"], row["part"] = row["ts"] // 2 + i, 0

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import expression, open_pipeline, plan, rekey, rows_of, schema, shown, stream, table
@@ -146,14 +147,14 @@ some_rows = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(20), deadline=None)
 @given(some_rows, st.data())
 def test_where_a_batch_ends_changes_nothing(rows: list[Row], data: st.DataObject) -> None:
     ends = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=4)))
     assert run(rows, ends) == run(rows, range(1, len(rows)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(some_rows, st.sampled_from(["every", "last"]), st.integers(0, 24))
 def test_the_changes_add_up_to_the_batch_join(rows: list[Row], emit: str, end: int) -> None:
     held: dict[str, dict[str, Row]] = {"left": {}, "right": {}}
@@ -174,7 +175,7 @@ def test_the_changes_add_up_to_the_batch_join(rows: list[Row], emit: str, end: i
     assert set(weights.values()) <= {0, 1}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=drawn(8), deadline=None)
 @given(some_rows, st.data())
 def test_state_that_is_restored_is_state_that_was_kept(rows: list[Row], data: st.DataObject) -> None:
     end = data.draw(st.integers(0, len(rows)))

@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import open_pipeline, plan, rows_of, schema, shown, stream
@@ -207,7 +208,7 @@ some_rows = st.lists(
 kinds = st.sampled_from(["INNER", "LEFT", "RIGHT", "FULL"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(20), deadline=None)
 @given(some_rows, kinds, st.integers(0, 12), st.integers(0, 12), st.none() | st.integers(0, 9), st.data())
 def test_every_record_gives_what_it_gives_alone_wherever_batches_end(
     rows: list[Row], kind: str, before: int, after: int, grace: int | None, data: st.DataObject
@@ -216,7 +217,7 @@ def test_every_record_gives_what_it_gives_alone_wherever_batches_end(
     assert run(rows, kind, before, after, grace, ends) == one_by_one(rows, kind, before, after, grace)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(15), deadline=None)
 @given(some_rows, st.integers(0, 12), st.integers(0, 12))
 def test_without_late_rows_the_inner_join_is_the_batch_join(rows: list[Row], before: int, after: int) -> None:
     ordered = sorted(rows, key=lambda row: row["ts"])
@@ -230,7 +231,7 @@ def test_without_late_rows_the_inner_join_is_the_batch_join(rows: list[Row], bef
     assert Counter(run(ordered, "INNER", before, after, 5)) == expected
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=drawn(10), deadline=None)
 @given(some_rows, kinds, st.lists(st.integers(0, 25), max_size=2).map(sorted))
 def test_each_task_has_its_own_stream_time(rows: list[Row], kind: str, ends: list[int]) -> None:
     spread = [{**row, "part": 0 if row["k0"] == "a" else 1} for row in rows]
@@ -241,7 +242,7 @@ def test_each_task_has_its_own_stream_time(rows: list[Row], kind: str, ends: lis
 
 
 @pytest.mark.parametrize("replays", [1, 2])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=drawn(10), deadline=None)
 @given(rows=some_rows, kind=kinds, cut=st.integers(0, 25))
 def test_a_join_goes_on_from_its_changelog(replays: int, rows: list[Row], kind: str, cut: int) -> None:
     physical = joined(kind, 8, 4, 3)

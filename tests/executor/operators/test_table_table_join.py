@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import open_pipeline, plan, rows_of, schema, shown, table
@@ -101,14 +102,14 @@ some_rows = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=drawn(12), deadline=None)
 @given(some_rows, kinds, st.booleans(), st.data())
 def test_where_a_batch_ends_changes_nothing(rows: list[Row], kind: str, emit_old: bool, data: st.DataObject) -> None:
     ends = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=4)))
     assert run(rows, kind, ends, emit_old=emit_old) == run(rows, kind, range(1, len(rows)), emit_old=emit_old)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=drawn(12), deadline=None)
 @given(some_rows, kinds)
 def test_the_changes_add_up_to_the_batch_join(rows: list[Row], kind: str) -> None:
     last: dict[str, dict[str, int]] = {"left": {}, "right": {}}
@@ -131,7 +132,7 @@ def test_the_changes_add_up_to_the_batch_join(rows: list[Row], kind: str) -> Non
     assert held == expected
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=drawn(10), deadline=None)
 @given(some_rows, kinds, st.integers(0, 20))
 def test_a_join_goes_on_from_its_changelog(rows: list[Row], kind: str, cut: int) -> None:
     physical = joined(kind)

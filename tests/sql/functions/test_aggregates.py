@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -225,7 +226,7 @@ KERNELS: list[tuple[str, tuple[SqlType, ...], tuple[Any, ...]]] = [
 
 
 @given(data=st.data(), case=st.sampled_from(KERNELS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(75), deadline=None)
 def test_the_compiled_loop_and_the_python_fold_agree_bit_by_bit(
     data: st.DataObject, case: tuple[str, tuple[SqlType, ...], tuple[Any, ...]]
 ) -> None:
@@ -280,7 +281,7 @@ VALUES = {
 
 
 @given(data=st.data(), case=st.sampled_from(LAST_ONLY))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 def test_asked_for_the_last_results_only_a_fold_gives_the_same_ones_and_the_same_states(
     data: st.DataObject, case: tuple[str, tuple[SqlType, ...], tuple[Any, ...]]
 ) -> None:
@@ -325,7 +326,7 @@ def test_many_values_are_absorbed_as_they_are_added(name: str) -> None:
 
 
 @given(left=st.lists(st.none() | st.integers(0, 5)), right=st.lists(st.none() | st.integers(0, 5)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @pytest.mark.parametrize("name", sorted(set(AGGREGATES) - {"SUM_LIST", "HISTOGRAM", "CORRELATION"}))
 def test_merging_two_sessions_gives_what_one_session_gives(
     name: str, left: list[int | None], right: list[int | None]
@@ -363,7 +364,7 @@ def test_offsets_of_a_session_that_an_earlier_version_stored_count_as_the_first_
 
 
 @given(values=st.lists(st.none() | st.integers(0, 5)), more=st.lists(st.none() | st.integers(0, 5), max_size=5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @pytest.mark.parametrize("name", sorted(n for n, e in AGGREGATES.items() if e.supports_undo and n in (
     "ATTR", "AVG", "COUNT", "SUM", "STDDEV_SAMP", "COLLECT_LIST")))  # fmt: skip
 def test_what_is_added_and_taken_back_leaves_no_trace(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +67,7 @@ def changes(draw: st.DrawFn) -> list[Step]:
 
 
 @pytest.mark.parametrize("name", ["MIN", "MAX"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(changes(), st.integers(0, 25))
 def test_the_extreme_is_that_of_what_is_there(name: str, steps: list[Step], cut: int) -> None:
     assert results(name, BIGINT, steps, min(cut, len(steps))) == expected(name, steps)
