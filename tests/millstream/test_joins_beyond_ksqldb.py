@@ -110,15 +110,15 @@ CACHED = {"by all key columns, FULL", "of three", "under an aggregate", "with ro
 )
 def test_a_join_of_tables_follows_their_changes(name: str, cache: str) -> None:
     statement, batch = JOINS[name]
-    changes = {"a": shelf_changes(1, 120), "b": shelf_changes(2, 120)}
+    changes = {"a": shelf_changes(1, 64), "b": shelf_changes(2, 64)}
     with sandbox(**{"ksql.streams.cache.max.bytes.buffering": cache}) as opened:
         opened.execute(SHELVES + "CREATE TABLE r WITH (KEY_FORMAT='JSON') AS " + statement)
         rng = random.Random(3)
-        for i in range(120):
+        for i in range(64):
             for topic in rng.sample(["a", "b"], 2):
                 key, value = changes[topic][i]
                 opened.produce(topic, upper(key), upper(value), i * 10)
-            if i % 30 == 29:
+            if i % 16 == 15:
                 opened.drain()
         found = final_rows(opened, "R")
     expected = batch_rows(batch, a=last_rows(changes["a"]), b=last_rows(changes["b"]))
@@ -175,7 +175,7 @@ OF_WINDOWS = {
 @pytest.mark.parametrize("name", list(OF_WINDOWS))
 def test_a_windowed_table_is_grouped_again(name: str) -> None:
     statement, batch = OF_WINDOWS[name]
-    rows = bids(5, 160)
+    rows = bids(5, 100)
     with sandbox() as opened:
         opened.execute(WINDOWED + "CREATE TABLE r AS " + statement)
         feed_in_batches(opened, rows)
@@ -185,7 +185,7 @@ def test_a_windowed_table_is_grouped_again(name: str) -> None:
 
 
 def test_two_windowed_tables_are_joined_by_their_windows_for_good() -> None:
-    rows = bids(6, 160)
+    rows = bids(6, 80)
     with sandbox() as opened:
         opened.execute(
             WINDOWED
@@ -202,6 +202,6 @@ def test_two_windowed_tables_are_joined_by_their_windows_for_good() -> None:
 
 
 def feed_in_batches(opened: Sandbox, rows: list[dict[str, int]]) -> None:
-    for start in range(0, len(rows), 50):
-        feed(opened, "bid", rows[start : start + 50])
+    for start in range(0, len(rows), 30):
+        feed(opened, "bid", rows[start : start + 30])
         opened.drain()
