@@ -13,7 +13,7 @@ from staged_sandbox import StagedSandbox
 
 from millstream.testing import Sandbox
 
-SAMPLE, PARTS, FEW = 240, 8, 4  # in a run of all tests a few of the parts; `make soak` runs the others
+SAMPLE, PARTS, FEW = 240, 8, 2  # in a run of all tests a few of the parts; `make soak` runs the others
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ SHAPES = (
     "the first of each user",
 )
 COUNTS = "group by another column"
-MANY_PARTITIONS = (COUNTS, "average of maxima", "join with a table")
+MANY_PARTITIONS = (COUNTS, "join with a table")
 MOVED = {(query, 1 + number % 2) for number, query in enumerate(SHAPES)} | {(query, 6) for query in MANY_PARTITIONS}
 """Each shape moves with one partition or with two, some with more partitions than tasks; `make soak`: all with all."""
 

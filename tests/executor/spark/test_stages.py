@@ -49,7 +49,7 @@ def client(tmp_path: Path) -> Iterator[LogClient]:
 @pytest.mark.parametrize("query", QUERIES)
 def test_both_executors_write_the_same_records(query: str, client: LogClient, tmp_path: Path) -> None:
     duck, run = OnDuckDB(plan_of(query, "DUCK"), client), StagedRun(plan_of(query, "SPARK"), client, "run", tmp_path)
-    for begin in range(0, 300, 100):
+    for begin in range(0, 200, 100):
         produce(client, begin, begin + 100)
         duck.drain()
         run.drain()
@@ -63,9 +63,9 @@ def test_each_subplan_has_a_bucket_per_task() -> None:
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_small_batches_give_the_same_records(query: str, client: LogClient) -> None:
-    produce(client, 0, 100)
+    produce(client, 0, 80)
     OnDuckDB(plan_of(query, "DUCK"), client).drain()
-    run = StagedRun(plan_of(query, "SPARK"), client, "run", records_max=23)  # six batches
+    run = StagedRun(plan_of(query, "SPARK"), client, "run", records_max=23)  # several batches
     run.drain()
     assert contents(client, "SPARK") == contents(client, "DUCK") != {}
 
