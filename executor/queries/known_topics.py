@@ -14,6 +14,8 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...logcore.client import LogClient, TopicPartition
+from ...logcore.errors import UnknownTopic
+from ...planner.insight.stall import counted
 from ...planner.physical import PhysicalPlan
 from ...planner.steps.sink import Sink
 from ..errors import PositionLost
@@ -32,11 +34,12 @@ class KnownTopics:
     plan: PhysicalPlan
 
     def check(self) -> None:
-        """Notes the topics of a query that has none noted. Raises `PositionLost` where one is gone, or another one."""
+        """Notes the topics of a query that has none noted. Raises `PositionLost` where one that was there is gone or
+        is another one, `UnknownTopic` where it may be that a broker does not know yet of a topic that is new."""
         noted, found = self._noted(), self._found()
         for topic, id in found.items():
             if id is None:
-                raise self._gone(topic)
+                raise self._gone(topic) if noted else self._not_there(topic)
             if noted and noted.get(topic) != id:
                 raise self._another(topic)
         if not noted:
@@ -111,12 +114,16 @@ class KnownTopics:
     # What to say
 
     def _gone(self, topic: str) -> PositionLost:
-        counts = {source.topic: source.partition_count for source in self.plan.sources()}
-        count = counts.get(topic, self._root.partition_count)
-        again = (
-            f"Create it again with {count} {'partition' if count == 1 else 'partitions'}. Then {self._choice(topic)}"
+        return PositionLost(
+            f"{self._role(topic)}, was deleted", hint=f"{self._create(topic)} again. Then {self._choice(topic)}"
         )
-        return PositionLost(f"{self._role(topic)}, was deleted", hint=again)
+
+    def _not_there(self, topic: str) -> UnknownTopic:
+        return UnknownTopic(f"{self._role(topic)}, is not there. {self._create(topic)}")
+
+    def _create(self, topic: str) -> str:
+        counts = {source.topic: source.partition_count for source in self.plan.sources()}
+        return f"Create it with {counted(counts.get(topic, self._root.partition_count), 'partition')}"
 
     def _another(self, topic: str) -> PositionLost:
         return PositionLost(f"{self._role(topic)}, was deleted and created again", hint=self._choice(topic))

@@ -129,6 +129,17 @@ def test_a_start_that_fails_after_the_state_was_opened_leaves_it_to_the_next_one
     assert values(client, "counts") == [{"N": 1, "S": 1}, {"N": 2, "S": 6}]
 
 
+def test_a_topic_that_is_not_there_yet_is_waited_for(client: LogClient, tmp_path: Path) -> None:
+    """As on a cluster whose other brokers have created it, and the one that is asked does not know of it."""
+    client.delete_topic("filtered")
+    client.append("input", 0, rows([("a", value(5), 1_000)]))
+    with pytest.raises(UnknownTopic, match="is not there. Create it with 1 partition"):
+        run(filter_plan(), client, tmp_path / "state")
+    client.create_topic("filtered", 1)
+    run(filter_plan(), client, tmp_path / "state")
+    assert len(read_all(client, "filtered")) == 1
+
+
 def test_a_topic_that_was_away_and_came_again_is_another_one(client: LogClient, tmp_path: Path) -> None:
     client.append("input", 0, rows([("a", value(1), 10), ("a", value(2), 11)]))
     runtime = QueryRuntime(filter_plan(), client, tmp_path / "state")
