@@ -133,7 +133,7 @@ def test_a_topic_that_is_not_there_yet_is_waited_for(client: LogClient, tmp_path
     """As on a cluster whose other brokers have created it, and the one that is asked does not know of it."""
     client.delete_topic("filtered")
     client.append("input", 0, rows([("a", value(5), 1_000)]))
-    with pytest.raises(UnknownTopic, match="is not there. Create it with 1 partition"):
+    with pytest.raises(UnknownTopic, match=r"is not there\. Create it with 1 partition"):
         run(filter_plan(), client, tmp_path / "state")
     client.create_topic("filtered", 1)
     run(filter_plan(), client, tmp_path / "state")
