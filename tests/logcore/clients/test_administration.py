@@ -25,6 +25,7 @@ from confluent_kafka.admin import (  # noqa: E402
     NewPartitions,
     OffsetSpec,
 )
+from waiting import eventually  # noqa: E402
 
 from . import outside  # noqa: E402
 from .brokers import Broker  # noqa: E402
@@ -114,8 +115,13 @@ def test_the_offsets_of_a_group_are_read_and_moved(
 ) -> None:
     append(address, topic, 0, b"a", b"b")
     moved = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 1, metadata="a note", leader_epoch=0)])
-    one(admin.alter_consumer_group_offsets([moved]))
-    (found,) = one(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])).topic_partitions
+
+    def kept() -> list[TopicPartition]:
+        """A Kafka that has had no groups yet refuses the first offsets, per partition: its coordinator only begins."""
+        one(admin.alter_consumer_group_offsets([moved]))
+        return one(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])).topic_partitions
+
+    (found,) = eventually(kept)
     assert (found.topic, found.partition, found.offset, found.metadata) == (topic, 0, 1, "a note")
     assert found.leader_epoch == 0
     reader = join("first")
