@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from ...logcore.client import LogClient, Offsets, TopicPartition
+from ...logcore.topic_rules import NOTES
 from ...planner.physical import PhysicalPlan
 from ..errors import PositionLost
 from .start_offsets import StartSettings, first_offset
@@ -69,7 +70,7 @@ def offset_group(query_id: str) -> str:
 def topics_group(query_id: str) -> str:
     """The group whose committed offsets, of partition 0 of each topic that the query reads or writes, are what the
     topics' ids come to (`known_topics.py`)."""
-    return f"_millstream-topics-of-{query_id}"
+    return f"{NOTES}{query_id}"
 
 
 def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) -> dict[TopicPartition, int]:

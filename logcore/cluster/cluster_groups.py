@@ -45,7 +45,7 @@ from ..replication.shards.shard_group_requests import (
     ListGroups,
     OffsetsDeleted,
 )
-from ..topic_rules import GROUPS_TOPIC
+from ..topic_rules import GROUPS_TOPIC, NOTES
 from .cluster_node import ClusterNode
 from .refusals import given, listed
 
@@ -113,7 +113,8 @@ class ClusterGroups:
         return listed(self._asked(ForEveryShard(GROUPS_TOPIC, ListGroups())), GroupDescription)
 
     def names(self) -> list[str]:
-        return [description.group for description in self.described()]
+        """Without those whose offsets are none."""
+        return [each.group for each in self.described() if not each.group.startswith(NOTES)]
 
     def delete(self, group: str) -> GroupFault:
         return self._ask(group, DeleteGroup(), GroupAnswer).fault

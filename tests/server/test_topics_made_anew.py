@@ -7,13 +7,14 @@ import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from waiting import eventually
 
+from millstream.executor.queries.query_log import topics_group
 from millstream.logcore.client import FetchedRows
-from millstream.logcore.log import open_log
+from millstream.logcore.log import Log, open_log
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
 from millstream.server.engine.session import Session
 
@@ -137,6 +138,15 @@ def sinks_were_made_anew(engine: EmbeddedEngine) -> None:
     resume(engine, COPY, COUNT)
     insert(engine, 1)
     eventually(lambda: written(engine) == ([1, 1], [5, 6]))
+
+
+def test_the_notes_are_not_among_the_groups_that_are_listed(tmp_path: Path) -> None:
+    with running(tmp_path) as engine:
+        begin(engine, 1)
+        assert {at.topic for at in engine.log.committed_offsets(topics_group(COPY))} == {"s", "O"}
+        listed = cast(Log, engine.log).served.groups.names()
+    assert COPY in listed
+    assert topics_group(COPY) not in listed
 
 
 def test_a_topic_that_is_gone_is_missed_until_it_is_there_again(tmp_path: Path) -> None:
