@@ -15,7 +15,7 @@ SAMPLE_BYTES = 16 * 1024
 LANES_MAX = 8  # of which samples are taken: those in which most is waiting
 _LONG = 1_000  # records; of a longer stretch more than the beginning is looked at
 
-GROWS_AFTER = 16
+GROWS_AFTER = 8
 """So many batches of one size are done before a larger one is tried: if that is too large, executors are lost again."""
 
 
@@ -36,11 +36,11 @@ class BatchSize:
         """The next batch has so many records; 0: there is none yet."""
         self._planned = record_count
 
-    def shrink(self) -> bool:
-        """The batch that was planned last was too large. False where no smaller one can help."""
-        if self._planned <= 1 or self.records <= 1:
+    def shrink(self, smallest: int) -> bool:
+        """The batch that was planned last was too large. False where it was as small as one may get."""
+        if self._planned <= smallest or self.records <= smallest:
             return False
-        self.records, self._done = max(1, min(self.records, self._planned) // 2), 0
+        self.records, self._done = max(smallest, min(self.records, self._planned) // 2), 0
         return True
 
     def done(self) -> None:

@@ -209,7 +209,7 @@ class SparkQuery:
                     continue  # its job was cancelled
                 failures = 1 if self.metrics.batches > batches else failures + 1
                 trouble = trouble_of(error, self.query_id)
-                if trouble.is_size and self._size.shrink():
+                if trouble.smallest and self._size.shrink(trouble.smallest):
                     failures = 1  # a smaller batch is another one
                     self._wait_out(trouble.followed_by(self._size.records), failures)
                 elif trouble.kind == "over" or (trouble.kind == "failure" and failures >= FAILURES_MAX):

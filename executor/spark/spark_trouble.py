@@ -36,6 +36,9 @@ _ERROR = re.compile(
     re.M,
 )
 _SIZE_NAMES = frozenset(kind.__name__ for kind in SIZE_ERRORS)
+LOST_MIN = 1_000
+"""Records. Most executors are lost for other reasons, one after the other where machines are in trouble, and so many
+records need little memory: a batch is bounded by its bytes, too."""
 _LOST_WORKER = re.compile(r"OutOfMemoryError|ExecutorLostFailure|worker exited unexpectedly|Size exceeds Integer.MAX")
 _JVM = ("java.", "javax.", "org.", "scala.", "io.", "py4j.", "pyspark.errors.exceptions.captured.")
 _JAVA_ERROR = re.compile(r"^: (.+)$", re.M)
@@ -43,12 +46,12 @@ _JAVA_ERROR = re.compile(r"^: (.+)$", re.M)
 
 @dataclass(frozen=True, slots=True)
 class QueryTrouble:
-    """`text`: for people. `is_size`: a smaller batch may do: memory did not suffice, or an executor or a worker was
-    lost, which is how a machine without memory ends them."""
+    """`text`: for people. `smallest`: a batch of no less than so many records may do: memory did not suffice, or an
+    executor or a worker was lost, which is how a machine without memory ends them; 0 where size is not the trouble."""
 
     kind: Kind
     text: str
-    is_size: bool = False
+    smallest: int = 0
 
     def followed_by(self, records_max: int) -> QueryTrouble:
         """With how it goes on."""
@@ -60,14 +63,16 @@ def trouble_of(error: Exception, query_id: str) -> QueryTrouble:
     if isinstance(error, _OVER):
         return QueryTrouble("over", what_to_do(error))
     if isinstance(error, _OUTAGES):
-        return QueryTrouble("outage", what_to_do(error), isinstance(error, SIZE_ERRORS))
+        return QueryTrouble("outage", what_to_do(error), int(isinstance(error, SIZE_ERRORS)))
     text, name = cause_of(error), _python_error(error)[0]
     if name in _OVER_NAMES:
         return QueryTrouble("over", f"{text}. {how_to_rebuild(query_id)}" if name in _LOST_NAMES else text)
     no_memory = name is not None and name.endswith("MemoryError")  # numpy and pyarrow have their own
     is_outage = name in _OUTAGE_NAMES or no_memory or (name is None and _is_sparks(error))
-    is_size = name in _SIZE_NAMES or no_memory or (name is None and _LOST_WORKER.search(str(error)) is not None)
-    return QueryTrouble("outage" if is_outage else "failure", text, is_size)
+    smallest = int(name in _SIZE_NAMES or no_memory)
+    if name is None and _LOST_WORKER.search(str(error)):
+        smallest = LOST_MIN
+    return QueryTrouble("outage" if is_outage else "failure", text, smallest)
 
 
 def cause_of(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from waiting import eventually
 
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.pipeline import Pipeline
-from millstream.executor.spark import batch_ends, spark_query
+from millstream.executor.spark import batch_ends, spark_query, spark_trouble
 from millstream.executor.spark.batch_ends import FEW, SMALL, BatchEnds
 from millstream.executor.spark.batch_size import GROWS_AFTER, BatchSize
 from millstream.executor.spark.lanes import Positions
@@ -121,19 +121,30 @@ def test_of_small_batches_of_small_records_the_first_is_looked_at(client: Log, m
 
 def test_what_is_planned_halves_until_a_record_is_alone() -> None:
     size = BatchSize(1_000)
-    assert not size.shrink(), "no batch is known"
+    assert not size.shrink(1), "no batch is known"
     size.planned(300)
     records: list[int] = []
-    while size.shrink():
+    while size.shrink(1):
         records.append(size.records)
         size.planned(min(300, size.records))
     assert records == [150, 75, 37, 18, 9, 4, 2, 1]
 
 
+def test_it_gets_no_smaller_than_is_said() -> None:
+    size = BatchSize(1_000)
+    size.planned(300)
+    assert size.shrink(100)
+    size.planned(150)
+    assert size.shrink(100)
+    assert size.records == 100
+    size.planned(100)
+    assert not size.shrink(100)
+
+
 def test_it_grows_again_when_many_batches_were_done() -> None:
     size = BatchSize(1_000)
     size.planned(700)
-    size.shrink()
+    size.shrink(1)
     for _ in range(GROWS_AFTER - 1):
         size.done()
     assert size.records == 350
@@ -242,7 +253,10 @@ def test_a_batch_that_does_not_fit_is_tried_again_smaller(
     assert_right(log)
 
 
-def test_a_lost_executor_makes_the_next_batch_smaller(log: Log, driver: DriverInProcess, query: SparkQuery) -> None:
+def test_a_lost_executor_makes_the_next_batch_smaller(
+    log: Log, driver: DriverInProcess, query: SparkQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_trouble, "LOST_MIN", 10)
     for begin in range(0, 300, 100):
         produce(log, begin, begin + 100)
     lost = "org.apache.spark.SparkException: Job aborted: ExecutorLostFailure (executor 1 exited) Reason: code 137"

@@ -9,6 +9,7 @@ import pytest
 from spark_stages import MakeSparkExecutor, OnDuckDB, contents, plan_of, produce
 
 from millstream.executor.errors import QueryFailed, UnknownQuery
+from millstream.executor.spark import spark_trouble
 from millstream.executor.spark.spark_session import spark_session
 from millstream.executor.spark.spark_settings import SparkSettings
 from millstream.logcore.client import LogClient
@@ -101,7 +102,10 @@ def test_a_running_query_reads_the_partitions_that_its_topic_gets(log: Log, make
 
 
 @pytest.mark.soak
-def test_a_batch_with_which_workers_die_gets_smaller(log: Log, make_executor: MakeSparkExecutor) -> None:
+def test_a_batch_with_which_workers_die_gets_smaller(
+    log: Log, make_executor: MakeSparkExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_trouble, "LOST_MIN", 10)
     executor, plan = make_executor(), plan_of("group by another column", "SPARK")
     produce(log, 0, 100)
     environment = spark_session(SparkSettings.of({})).sparkContext.environment

@@ -8,7 +8,7 @@ from jobs_in_process import JavaError
 
 from millstream.executor.errors import SparkUnavailable, StateLost
 from millstream.executor.spark.markers import StaleRun
-from millstream.executor.spark.spark_trouble import trouble_of
+from millstream.executor.spark.spark_trouble import LOST_MIN, trouble_of
 from millstream.logcore.errors import LogClosed, LogFull, LogUnavailable, ProducerFenced, UnknownTopic
 
 JAVA = "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 4 times"
@@ -59,23 +59,23 @@ def test_errors_that_come_through_spark(text: str, kind: str, shown: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("error", "is_size"),
+    ("error", "smallest"),
     [
-        (MemoryError("3 GB"), True),
-        (duckdb.OutOfMemoryException("no memory"), True),
-        (LogUnavailable("no answer"), False),
-        (JavaError("Traceback\nMemoryError: 3 GB"), True),
-        (JavaError("Traceback\nnumpy.core._exceptions._ArrayMemoryError: Unable to allocate 3 GiB"), True),
-        (JavaError("Traceback\npyarrow.lib.ArrowCapacityError: array cannot contain more than 2147483646 bytes"), True),
-        (JavaError("java.lang.OutOfMemoryError: Java heap space"), True),
-        (JavaError(f"{JAVA}: ExecutorLostFailure (executor 1 exited) Reason: exit code 137 (SIGKILL)"), True),
-        (JavaError("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"), True),
-        (JavaError(f"{JAVA}: Python worker failed to connect back"), False),
-        (JavaError("Traceback\nKeyError: 'OutOfMemoryError'"), False),
+        (MemoryError("3 GB"), 1),
+        (duckdb.OutOfMemoryException("no memory"), 1),
+        (LogUnavailable("no answer"), 0),
+        (JavaError("Traceback\nMemoryError: 3 GB"), 1),
+        (JavaError("Traceback\nnumpy.core._exceptions._ArrayMemoryError: Unable to allocate 3 GiB"), 1),
+        (JavaError("Traceback\npyarrow.lib.ArrowCapacityError: array cannot contain more than 2147483646 bytes"), 1),
+        (JavaError("java.lang.OutOfMemoryError: Java heap space"), LOST_MIN),
+        (JavaError(f"{JAVA}: ExecutorLostFailure (executor 1 exited) Reason: exit code 137 (SIGKILL)"), LOST_MIN),
+        (JavaError("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"), LOST_MIN),
+        (JavaError(f"{JAVA}: Python worker failed to connect back"), 0),
+        (JavaError("Traceback\nKeyError: 'OutOfMemoryError'"), 0),
     ],
 )  # fmt: skip
-def test_what_a_smaller_batch_may_mend(error: Exception, is_size: bool) -> None:
-    assert trouble_of(error, "Q").is_size == is_size
+def test_what_a_smaller_batch_may_mend(error: Exception, smallest: int) -> None:
+    assert trouble_of(error, "Q").smallest == smallest
 
 
 def test_lost_state_says_what_rebuilds_it() -> None:
