@@ -60,6 +60,7 @@ class DuckDBExecutor:
     def stop(self, query_id: str) -> None:
         with self._guard:
             worker = self._workers.pop(query_id, None)
+            self._topics.pop(query_id, None)
         if worker is not None:
             worker.stop()
 
@@ -91,6 +92,7 @@ class DuckDBExecutor:
     def close(self) -> None:
         with self._guard:
             workers, self._workers = list(self._workers.values()), {}
+            self._topics.clear()
         for worker in workers:  # they end side by side: it takes as long as the slowest one
             worker.ask_to_stop()
         for worker in workers:
