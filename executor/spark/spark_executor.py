@@ -44,7 +44,7 @@ EndSession = Callable[[], None]
 LOOK_S = 5.0  # how often it is asked whether jobs wait for executors
 REGISTER_S = 60.0  # without executors for so long, the application registers anew; doubles until a batch is done
 REGISTER_MAX_S = 1_800.0
-CLOSE_S = 4.5  # how long queries and then Spark may take to end when the executor closes, whatever they do
+CLOSE_S = 3.5  # how long queries and then Spark may take to end when the executor closes, whatever they do
 END_S = 0.5  # so long at least it is waited for Spark: queries may have taken all the time
 
 
@@ -228,6 +228,6 @@ def left_to_end_s(taken_s: float) -> float:
     """How long Spark may take to end once queries have taken so long.
 
     >>> left_to_end_s(0.5), left_to_end_s(4.25), left_to_end_s(9.0)
-    (4.0, 0.5, 0.5)
+    (3.0, 0.5, 0.5)
     """
     return max(END_S, CLOSE_S - taken_s)

@@ -50,7 +50,7 @@ FAILURES_MAX = 6  # in a row, of those that may be the query's own fault
 BACKOFF_S = 0.5  # after the first failure; doubles with each
 BACKOFF_MAX_S = 15.0
 PATIENCE_S = 2.0  # how long a batch may go on when the query should rest
-STOP_S = 2.0  # how long a cancelled job may take to end, before nobody waits for it any more
+STOP_S = 1.0  # how long a cancelled job may take to end, before nobody waits for it any more
 IDLE_S = 10.0  # a job of which no task runs, and none ends, for so long has no executor
 
 

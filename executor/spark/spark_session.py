@@ -36,7 +36,7 @@ _sessions: dict[str, SparkSession] = {}
 _own: list[Any] = []
 """The context that was made here, if one was."""
 
-EXIT_S = 2.0  # how long Spark may take to end with the process that drives it
+EXIT_S = 1.0  # how long Spark may take to end with the process that drives it
 
 
 def require_spark() -> None:
