@@ -20,6 +20,9 @@ from .test_nexmark import VARIATIONS, Stage
 EVENTS, RECORDS_MAX = 3_000, 1_000
 PATIENCE_S = 120
 QUICK = ("q3", "q5", "q8", "q20")
+BY_BATCHES = ("latest_by_bidder",)
+"""Aggregates of a table: a group that has lost its rows stays, with a COUNT of 0, as in ksqlDB, and whether one came to
+be depends on where batches end."""
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +45,7 @@ def stage(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[S
     [
         pytest.param(query, id=query.name, marks=() if query.name in QUICK else pytest.mark.soak)
         for query in [*nexmark_queries(), *VARIATIONS]
+        if query.name not in BY_BATCHES
     ],
 )
 def test_a_query_gives_the_batch_querys_answer(stage: Stage, query: NexmarkQuery) -> None:
