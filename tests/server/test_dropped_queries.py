@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
 from running_server import service_in
 from waiting import eventually
 
-from millstream.logcore.cluster.cluster_groups import ClusterGroups
 from millstream.logcore.log import Log
 from millstream.server.client import connect
 
@@ -28,7 +26,7 @@ def kept(log: Log) -> dict[str, list[str]]:
     """What the log knows of producers, groups and topics."""
     return {
         "producers": sorted(found.identity.transactional_id for found in log.served.transactions()),
-        "groups": sorted(each.group for each in cast(ClusterGroups, log.served.groups).described()),
+        "groups": sorted(each.group for each in log.served.groups.described()),
         "topics": sorted(log.topics()),
         "replicas": sorted(map(str, log.node.logs.stored())),
     }
