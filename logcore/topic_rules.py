@@ -14,7 +14,7 @@ GROUPS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 COORDINATORS: Final = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
 """The log's own topics, internal as Kafka means it. Topics of queries are not: kafka-python reads no internal topic."""
-NOTES: Final = "_millstream-topics-of-"
+NOTES: Final = "_millstream-notes-"
 """How groups begin that hold notes in place of offsets: who lists groups, or counts lag, passes over them."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _NAME_LENGTH_MAX: Final = 249

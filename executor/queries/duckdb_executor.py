@@ -42,7 +42,6 @@ class DuckDBExecutor:
         self._data_directory = data_directory
         self._properties = dict(properties or {})
         self._workers: dict[str, QueryWorker] = {}
-        self._topics: dict[str, KnownTopics] = {}
         self._turns = Turns(client, work_pool())
         self._databases = SharedDatabases(data_directory)
         self._reading = SharedReading(client)
@@ -53,14 +52,16 @@ class DuckDBExecutor:
             if query.id in self._workers:
                 return
             self._fix_beginning(query)
-            worker = QueryWorker(query.id, lambda: self._open(query), self._turns, paused=query.paused)
-            self._workers[query.id], self._topics[query.id] = worker, KnownTopics(self._client, query.plan)
+            topics = KnownTopics(self._client, query.plan)
+            worker = QueryWorker(
+                query.id, lambda: self._open(query), self._turns, paused=query.paused, before_retry=topics.accept
+            )
+            self._workers[query.id] = worker
         worker.start()
 
     def stop(self, query_id: str) -> None:
         with self._guard:
             worker = self._workers.pop(query_id, None)
-            self._topics.pop(query_id, None)
         if worker is not None:
             worker.stop()
 
@@ -68,10 +69,7 @@ class DuckDBExecutor:
         self._worker(query_id).pause()
 
     def resume(self, query_id: str) -> None:
-        worker = self._worker(query_id)
-        if worker.status().state == "ERROR":
-            self._topics[query_id].accept()
-        worker.resume()
+        self._worker(query_id).resume()
 
     def drop(self, query_id: str) -> None:
         self.stop(query_id)
@@ -92,7 +90,6 @@ class DuckDBExecutor:
     def close(self) -> None:
         with self._guard:
             workers, self._workers = list(self._workers.values()), {}
-            self._topics.clear()
         for worker in workers:  # they end side by side: it takes as long as the slowest one
             worker.ask_to_stop()
         for worker in workers:

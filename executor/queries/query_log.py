@@ -70,7 +70,7 @@ def offset_group(query_id: str) -> str:
 def topics_group(query_id: str) -> str:
     """The group whose committed offsets, of partition 0 of each topic that the query reads or writes, are what the
     topics' ids come to (`known_topics.py`)."""
-    return f"{NOTES}{query_id}"
+    return f"{NOTES}topics-of-{query_id}"
 
 
 def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) -> dict[TopicPartition, int]:

@@ -43,14 +43,22 @@ _ENDED = (WorkerState.FAILED, WorkerState.STOPPED)
 class QueryWorker:
     """Runs a query in the turns that it gets. Its states are those of `worker_states.py`.
 
-    In: `open_runtime` may raise; it is tried again like a failed batch.
+    In: `open_runtime` may raise; it is tried again like a failed batch. `before_retry`: what RESUME after an error does
+    first.
     """
 
     def __init__(
-        self, query_id: str, open_runtime: Callable[[], QueryRuntime], turns: Turns, *, paused: bool = False
+        self,
+        query_id: str,
+        open_runtime: Callable[[], QueryRuntime],
+        turns: Turns,
+        *,
+        paused: bool = False,
+        before_retry: Callable[[], None] = lambda: None,
     ) -> None:
         self.query_id = query_id
         self._open_runtime = open_runtime
+        self._before_retry = before_retry
         self._runtime: QueryRuntime | None = None
         self._error: str | None = None
         self._turns = turns
@@ -78,6 +86,8 @@ class QueryWorker:
     def resume(self) -> None:
         """Also after an error: the query tries again."""
         self._states.wait(lambda state: state is not WorkerState.FAILING)
+        if self._states.state is WorkerState.FAILED:
+            self._before_retry()
         with self._changed:
             failed = self._states.state is WorkerState.FAILED
             if self._states.move(WorkerEvent.RESUME) and failed:

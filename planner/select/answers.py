@@ -25,7 +25,7 @@ from ...sql.ast import Query, conjuncts, span_of, unwrapped
 from ..planning import PlanningContext
 from ..source_info import SourceInfo
 from .aggregation import contains_aggregate
-from .naming import answer
+from .naming import answer, bare_name
 
 VALUE = "SUBQUERY_VALUE"
 _SAME = answer("same")
@@ -69,7 +69,7 @@ class Answers:
         """Only the rows that have a partner among `values`, or for which `where` is true. `lies_by`: under which key
         they lie afterwards, where that matters."""
         self._join(values, pairs, more, kind, where=where)
-        if lies_by is not None and {_name(p) for p, _ in pairs} != {_name(p) for p in lies_by}:
+        if lies_by is not None and {bare_name(p) for p, _ in pairs} != {bare_name(p) for p in lies_by}:
             star = ast.SelectStar(span=values.span)
             by = lies_by or (exp.Null(),)
             rows = Query(items=(star,), source=self.source, partition_by=by, span=values.span, text="")
@@ -299,11 +299,6 @@ def _asking(node: exp.Expression) -> Iterator[exp.Expression]:
         return
     for child in node.iter_expressions():
         yield from _asking(child)
-
-
-def _name(node: exp.Expression) -> str | None:
-    inner = unwrapped(node)
-    return inner.name if isinstance(inner, exp.Column) else None
 
 
 def _names(node: exp.Expression, source: str) -> bool:

@@ -5,6 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from sqlglot import exp
+
+from ...sql.ast import unwrapped
+
 
 def joined(names: Sequence[str], word: str = "and") -> str:
     """The names as people list them.
@@ -13,6 +17,12 @@ def joined(names: Sequence[str], word: str = "and") -> str:
     ('A', 'A, B and C', 'A or B')
     """
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
+
+
+def bare_name(node: exp.Expression) -> str | None:
+    """The name of a column that stands alone, in parentheses or without; None of any other expression."""
+    inner = unwrapped(node)
+    return inner.name if isinstance(inner, exp.Column) else None
 
 
 _ANSWER = "#(SELECT) "

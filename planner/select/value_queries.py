@@ -36,6 +36,7 @@ from .answers import (
     only_value,
     over_nothing,
 )
+from .naming import bare_name
 from .origin import Plan
 from .relation import Target
 from .relations import origin_of
@@ -160,13 +161,8 @@ def _is_extreme_of(query: Query, function: str, column: str, source: ast.SourceN
     (argument,) = call.expressions
     keys, rest = correlated(query, source)
     pairs = [(argument, exp.column(column)), *keys]
-    named_alike = all(_name(own) is not None and _name(own) == _name(outer) for own, outer in pairs)
+    named_alike = all(bare_name(own) is not None and bare_name(own) == bare_name(outer) for own, outer in pairs)
     return named_alike and not rest
-
-
-def _name(node: exp.Expression) -> str | None:
-    inner = unwrapped(node)
-    return inner.name if isinstance(inner, exp.Column) else None
 
 
 def _is_plain(node: exp.Expression) -> bool:

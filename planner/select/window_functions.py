@@ -32,17 +32,33 @@ from ..steps.explode import LogicalExplode
 from ..steps.filter import LogicalFilter
 from ..steps.project import LogicalProject
 from ..steps.source import Scan
+from .naming import bare_name
 from .origin import Origin
 from .relation import PlannedRelation
 from .table_functions import TableFunction, find_table_function
 
 START, END = "WINDOW_START", "WINDOW_END"
 _ELEMENT = "#window"
-_SESSION = SessionWindow.name
 _WINDOWS_PER_ROW_MAX = 100_000
 
 
-class _WindowFunction(TableFunction):
+class _OfGroups(TableFunction):
+    """Its windows may be those of GROUP BY, as in a WINDOW clause."""
+
+    def clause(self, call: ast.TableFunctionCall) -> ast.WindowExpression:
+        """The same windows as a WINDOW clause has them."""
+        raise AssertionError(f"{type(self).__name__} has no windows")
+
+    def check_grouping(self, query: Query, call: ast.TableFunctionCall) -> None:
+        """Raises `InvalidStatement` where `query` does not group by the windows."""
+        raise AssertionError(f"{type(self).__name__} has no groups")
+
+    def ends_later_ms(self, call: ast.TableFunctionCall) -> int:
+        """How much later its windows end than those of the clause."""
+        return 0
+
+
+class _WindowFunction(_OfGroups):
     """Gives `origin` the columns WINDOW_START and WINDOW_END."""
 
     def over(self, call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Origin:
@@ -70,9 +86,8 @@ class _WindowFunction(TableFunction):
         """The rows, once for each of their windows, and where that begins."""
         raise AssertionError(f"{type(self).__name__} has no windows")
 
-    def clause(self, call: ast.TableFunctionCall) -> ast.WindowExpression:
-        """The same windows as a WINDOW clause has them."""
-        raise AssertionError(f"{type(self).__name__} has no windows")
+    def check_grouping(self, query: Query, call: ast.TableFunctionCall) -> None:
+        _check_closing(query, call)
 
 
 class Tumble(_WindowFunction):
@@ -192,7 +207,7 @@ def _is_argument(part: exp.Expression) -> bool:
 # ------------------------------------------------------------------ as WINDOW …
 
 
-class SessionFunction(TableFunction):
+class SessionFunction(_OfGroups):
     """The rows as they are; GROUP BY over it becomes WINDOW SESSION, see `with_window_clause`."""
 
     name = SessionWindow.name
@@ -201,6 +216,15 @@ class SessionFunction(TableFunction):
 
     def over(self, call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Origin:
         return _by_descriptor(call, origin, _descriptor(call, origin, context))
+
+    def clause(self, call: ast.TableFunctionCall) -> ast.WindowExpression:
+        return ast.WindowExpression(kind=SessionWindow.name, size_ms=call.intervals_ms[0], span=call.span)
+
+    def check_grouping(self, query: Query, call: ast.TableFunctionCall) -> None:
+        _check_session(query, call)
+
+    def ends_later_ms(self, call: ast.TableFunctionCall) -> int:
+        return call.intervals_ms[0]
 
 
 def _by_descriptor(function: ast.TableFunctionCall, origin: Origin, time: Typed) -> Origin:
@@ -238,31 +262,28 @@ def with_window_clause(query: Query, relation: PlannedRelation) -> Query:
     WINDOW_START of a session is the time of its first row, WINDOW_END a gap after its last one.
     """
     function = query.source
-    if not isinstance(function, ast.TableFunctionCall) or not (function.as_clause or function.name == _SESSION):
-        _refuse_in_joins(query.source)
+    if not isinstance(function, ast.TableFunctionCall):
+        _refuse_in_joins(function)
+        return query
+    found = find_table_function(function)
+    if not isinstance(found, _OfGroups) or not (function.as_clause or isinstance(found, SessionFunction)):
         return query
     if query.window is not None:
         raise InvalidStatement(f"WINDOW cannot stand beside {function.name}(…)", span=query.window.span)
-    found = find_table_function(function)
-    if isinstance(found, _WindowFunction):
-        _check_closing(query, function)
-        window, beyond_ms = found.clause(function), 0
-    else:
-        _check_session(query, function)
-        window = ast.WindowExpression(kind=_SESSION, size_ms=function.intervals_ms[0], span=function.span)
-        beyond_ms = window.size_ms
-    bounds = _bounds(beyond_ms, compile_expression(function.descriptors[0], relation.scope).type)
+    found.check_grouping(query, function)
+    keys = tuple(node for node in query.group_by if bare_name(node) not in (START, END))
+    bounds = _bounds(found.ends_later_ms(function), compile_expression(function.descriptors[0], relation.scope).type)
     return replace(
         query,
         items=tuple(_item(item, bounds) for item in query.items),
-        window=window,
-        group_by=tuple(node for node in query.group_by if _bare(node) not in (START, END)) or (exp.Literal.number(0),),
+        window=found.clause(function),
+        group_by=keys or (exp.Literal.number(0),),
         having=None if query.having is None else bounds(query.having),
     )
 
 
 def _check_closing(query: Query, function: ast.TableFunctionCall) -> None:
-    if not {START, END} & {_bare(node) for node in query.group_by}:
+    if not {START, END} & {bare_name(node) for node in query.group_by}:
         raise InvalidStatement(
             f"EMIT FINAL gives what a window holds when it closes, and GROUP BY does not name that of {function.name}",
             span=span_of(query.group_by[0]) if query.group_by else query.span,
@@ -279,13 +300,13 @@ def _check_closing(query: Query, function: ast.TableFunctionCall) -> None:
 
 def _check_session(query: Query, function: ast.TableFunctionCall) -> None:
     grouped = [print_expression(unwrapped(node)) for node in query.group_by]
-    names = [_bare(node) for node in query.group_by]
-    missing = [print_expression(key) for key in function.partition_by if _bare(key) not in names]
+    names = [bare_name(node) for node in query.group_by]
+    missing = [print_expression(key) for key in function.partition_by if bare_name(key) not in names]
     missing += [name for name in (START, END) if name not in names]
     extra = [
         text
         for text, name in zip(grouped, names, strict=True)
-        if name not in (START, END, *(_bare(key) for key in function.partition_by))
+        if name not in (START, END, *(bare_name(key) for key in function.partition_by))
     ]
     if missing or extra:
         listed = ", ".join([*(print_expression(key) for key in function.partition_by), "window_start", "window_end"])
@@ -299,7 +320,7 @@ def _check_session(query: Query, function: ast.TableFunctionCall) -> None:
 def _refuse_in_joins(relation: ast.Relation) -> None:
     members = [relation.left, relation.right] if isinstance(relation, ast.Join) else []
     for member in members:
-        if isinstance(member, ast.TableFunctionCall) and member.name == _SESSION:
+        if isinstance(member, ast.TableFunctionCall) and member.name == SessionFunction.name:
             raise InvalidStatement(
                 "SESSION(…) stands alone in FROM, under GROUP BY",
                 span=member.span,
@@ -308,26 +329,21 @@ def _refuse_in_joins(relation: ast.Relation) -> None:
         _refuse_in_joins(member)
 
 
-def _bare(node: exp.Expression) -> str | None:
-    inner = unwrapped(node)
-    return inner.name if isinstance(inner, exp.Column) else None
-
-
 def _item(item: ast.SelectItem, rewrite: Callable[[exp.Expression], exp.Expression]) -> ast.SelectItem:
     if not isinstance(item, SelectColumn):
         return item
-    name = _bare(item.expression)
+    name = bare_name(item.expression)
     alias = name if item.alias is None and name in (START, END) else item.alias
     return replace(item, expression=rewrite(item.expression), alias=alias)
 
 
-def _bounds(beyond_ms: int, type_: SqlType) -> Callable[[exp.Expression], exp.Expression]:
+def _bounds(later_ms: int, type_: SqlType) -> Callable[[exp.Expression], exp.Expression]:
     """Puts the bounds of the WINDOW clause for those of the function, whose windows end so much later; as a TIMESTAMP
     where the column is one."""
     start = exp.Column(this=exp.Identifier(this="WINDOWSTART", quoted=True))
     end: exp.Expression = exp.Column(this=exp.Identifier(this="WINDOWEND", quoted=True))
-    if beyond_ms:
-        end = exp.Paren(this=exp.Add(this=end, expression=exp.Literal.number(beyond_ms)))
+    if later_ms:
+        end = exp.Paren(this=exp.Add(this=end, expression=exp.Literal.number(later_ms)))
     bounds: dict[str, exp.Expression] = {START: start, END: end}
     if type_ == TIMESTAMP:
         bounds = {name: exp.Anonymous(this="FROM_UNIXTIME", expressions=[ms]) for name, ms in bounds.items()}

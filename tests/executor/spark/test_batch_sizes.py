@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hand_plans import rows
 from jobs_in_process import DriverInProcess, JavaError
-from spark_stages import OnDuckDB, StagedRun, contents, create_topics, plan_of, produce
+from spark_stages import OnDuckDB, StagedRun, contents, plan_of, produce
 from waiting import eventually
 
 from millstream.executor.batch import ChangeBatch
@@ -20,7 +20,7 @@ from millstream.executor.spark.batch_size import GROWS_AFTER, BatchSize
 from millstream.executor.spark.lanes import Positions
 from millstream.executor.spark.spark_query import SparkQuery
 from millstream.logcore.client import Fetched, TopicPartition
-from millstream.logcore.log import Log, open_log
+from millstream.logcore.log import Log
 
 PARTED = (
     *("partition by", "group by another column", "final results", "session window by another column"),
@@ -31,23 +31,15 @@ ROOM = 100_000
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[Log]:
-    client = open_log(tmp_path / "log", sync="never")
-    create_topics(client, "DUCK", "SPARK")
-    yield client
-    client.close()
-
-
-@pytest.fixture
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BatchSize, "bytes_max", lambda _self, _parallelism: ROOM)
     monkeypatch.setattr(batch_ends, "FEW", 3)
 
 
-def large_records(client: Log, topic: str, count: int, *, begin: int = 0, size: int = RECORD) -> None:
+def large_records(log: Log, topic: str, count: int, *, begin: int = 0, size: int = RECORD) -> None:
     for partition in range(3):
         records = [(f"u{i}", {"PAGE": "p" * size}, i) for i in range(begin, begin + count)]
-        client.append(topic, partition, rows(records))
+        log.append(topic, partition, rows(records))
 
 
 def batches(ends: BatchEnds, start: Positions) -> list[Positions]:
@@ -69,52 +61,52 @@ def lanes(*topics: str) -> Positions:
     ("group by another column", ("clicks",)),  # by time
     ("join with a table", ("clicks", "users")),
 ])  # fmt: skip
-def test_a_batch_ends_where_its_bytes_are_as_many_as_fit(client: Log, query: str, topics: tuple[str, ...]) -> None:
+def test_a_batch_ends_where_its_bytes_are_as_many_as_fit(log: Log, query: str, topics: tuple[str, ...]) -> None:
     for _ in range(10):
-        large_records(client, "clicks", 10)
-    found = batches(BatchEnds(plan_of(query, "SPARK"), client, BatchSize(10**6)), lanes(*topics))
+        large_records(log, "clicks", 10)
+    found = batches(BatchEnds(plan_of(query, "SPARK"), log, BatchSize(10**6)), lanes(*topics))
     assert sum(sum(batch.values()) for batch in found) == 300
     # An append is read as a whole, here 100 kB of each of three lanes where they are merged by time.
     assert max(sum(batch.values()) for batch in found) * RECORD <= (1 if query == "group by the key" else 3) * ROOM
 
 
 @pytest.mark.usefixtures("little_room")
-def test_records_that_get_larger_in_the_middle_are_noticed(client: Log) -> None:
+def test_records_that_get_larger_in_the_middle_are_noticed(log: Log) -> None:
     for number in range(30):
-        large_records(client, "clicks", 100, begin=100 * number, size=1 if number < 12 else 1_000)
+        large_records(log, "clicks", 100, begin=100 * number, size=1 if number < 12 else 1_000)
     start = lanes("clicks")
-    ends = BatchEnds(plan_of("group by the key", "SPARK"), client, BatchSize(10**6))
+    ends = BatchEnds(plan_of("group by the key", "SPARK"), log, BatchSize(10**6))
     end = ends.next(start, ends.available(start))
     assert 0 < sum(end.values()) <= ROOM / 1_000
 
 
-def test_a_few_records_are_not_looked_at(client: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    large_records(client, "clicks", FEW // 3)
-    ends = BatchEnds(plan_of("group by the key", "SPARK"), client, BatchSize(10**6))
+def test_a_few_records_are_not_looked_at(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    large_records(log, "clicks", FEW // 3)
+    ends = BatchEnds(plan_of("group by the key", "SPARK"), log, BatchSize(10**6))
     available = ends.available(lanes("clicks"))
-    monkeypatch.setattr(client, "fetch", lambda *_args, **_kwargs: pytest.fail("it was read"))
+    monkeypatch.setattr(log, "fetch", lambda *_args, **_kwargs: pytest.fail("it was read"))
     assert ends.next(lanes("clicks"), available) == available
 
 
-def test_of_small_batches_of_small_records_the_first_is_looked_at(client: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = BatchEnds(plan_of("group by the key", "SPARK"), client, BatchSize(10**6))
-    large_records(client, "clicks", SMALL // 3, size=10)
+def test_of_small_batches_of_small_records_the_first_is_looked_at(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = BatchEnds(plan_of("group by the key", "SPARK"), log, BatchSize(10**6))
+    large_records(log, "clicks", SMALL // 3, size=10)
     start = ends.available(lanes("clicks"))
     assert ends.next(lanes("clicks"), start) == start
-    large_records(client, "clicks", SMALL // 3, size=10)
+    large_records(log, "clicks", SMALL // 3, size=10)
     end = ends.available(start)
     with monkeypatch.context() as patch:
-        patch.setattr(client, "fetch", lambda *_args, **_kwargs: pytest.fail("it was read"))
+        patch.setattr(log, "fetch", lambda *_args, **_kwargs: pytest.fail("it was read"))
         assert ends.next(start, end) == end
-    large_records(client, "clicks", SMALL, size=10)
+    large_records(log, "clicks", SMALL, size=10)
     looked: list[TopicPartition] = []
-    fetch = client.fetch
+    fetch = log.fetch
 
     def note(topic: str, partition: int, *arguments: int, **others: Any) -> Fetched:
         looked.append(TopicPartition(topic, partition))
         return fetch(topic, partition, *arguments, **others)
 
-    monkeypatch.setattr(client, "fetch", note)
+    monkeypatch.setattr(log, "fetch", note)
     ends.next(end, ends.available(end))
     assert set(looked) == lanes("clicks").keys()
 
@@ -157,18 +149,18 @@ def test_it_grows_again_when_many_batches_were_done() -> None:
 
 @pytest.mark.parametrize("query", PARTED)
 def test_a_bucket_without_room_for_its_share_does_it_in_parts(
-    query: str, client: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    query: str, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    duck, run = OnDuckDB(plan_of(query, "DUCK"), client), StagedRun(plan_of(query, "SPARK"), client, "run", tmp_path)
+    duck, run = OnDuckDB(plan_of(query, "DUCK"), log), StagedRun(plan_of(query, "SPARK"), log, "run", tmp_path)
     refused = []
     for begin in (0, 60):
-        produce(client, begin, begin + 60)
+        produce(log, begin, begin + 60)
         duck.drain()
         with monkeypatch.context() as patch:
             patch.setattr(Pipeline, "process", with_room_for(9, refused))
             run.drain()
     assert refused
-    assert contents(client, "SPARK") == contents(client, "DUCK") != {}
+    assert contents(log, "SPARK") == contents(log, "DUCK") != {}
 
 
 def with_room_for(row_count: int, refused: list[int]) -> Callable[..., ChangeBatch]:
@@ -187,18 +179,18 @@ def with_room_for(row_count: int, refused: list[int]) -> Callable[..., ChangeBat
 
 
 def test_a_record_for_which_there_is_no_room_alone_ends_the_attempt(
-    client: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = StagedRun(plan_of("group by the key", "SPARK"), client, "run", tmp_path)
-    produce(client, 0, 20)
+    run = StagedRun(plan_of("group by the key", "SPARK"), log, "run", tmp_path)
+    produce(log, 0, 20)
     with monkeypatch.context() as patch:
         patch.setattr(Pipeline, "process", with_room_for(0, []))
         with pytest.raises(MemoryError, match="1 records"):
             run.step()
-    duck = OnDuckDB(plan_of("group by the key", "DUCK"), client)
+    duck = OnDuckDB(plan_of("group by the key", "DUCK"), log)
     duck.drain()
     run.drain()
-    assert contents(client, "SPARK") == contents(client, "DUCK") != {}
+    assert contents(log, "SPARK") == contents(log, "DUCK") != {}
 
 
 # ------------------------------------------------------------------ a query
