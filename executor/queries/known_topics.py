@@ -78,6 +78,12 @@ class KnownTopics:
             self.log.commit_offsets(offset_group(self.plan.query_id), positions)
         self._note({topic: id for topic, id in found.items() if id is not None})
 
+    def accept_sink(self) -> None:
+        """Takes the topic that it writes to for its own, whichever was."""
+        noted = self._noted()
+        if noted:
+            self._note({**noted, self._sink: self._digest(self._sink)})
+
     def _noted(self) -> Mapping[str, int]:
         committed = self.log.committed_offsets(topics_group(self.plan.query_id))
         return {at.topic: offset for at, offset in committed.items() if offset != FORGOTTEN}

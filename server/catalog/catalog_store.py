@@ -19,6 +19,7 @@ from ...executor.connect.connector_secrets import secrets_of
 from ...executor.connect.connectors import Connectors
 from ...executor.connect.mirrors import Mirrors
 from ...executor.executor import Executor
+from ...executor.queries.known_topics import KnownTopics
 from ...executor.queries.query_log import begin_anew, empty_topic
 from ...logcore.client import LogClient
 from ...logcore.errors import InvalidReplicationFactor, LogClosed, LogFull, LogUnavailable, TopicExists
@@ -151,7 +152,7 @@ class CatalogStore:
             case PutSource():
                 self._create_topic(command.topic)
             case StartQuery():
-                self._create_topic(command.topic)
+                self._create_sink(command)
                 if command.query.id in before.queries:
                     self._replace(command.query)
                 else:
@@ -250,9 +251,12 @@ class CatalogStore:
         """The effects that outlive a process: the topics that the catalog asks for are there, and what it has not is
         gone. In: `tried`: in an earlier life, which may have done it: a topic that is there now may be anybody's."""
         match command:
-            case PutSource(topic=topic) | StartQuery(topic=topic):
+            case PutSource(topic=topic):
                 if topic is not None and self._is_asked_for(topic):
                     self._create_topic(topic)
+            case StartQuery(topic=topic):
+                if topic is not None and self._is_asked_for(topic):
+                    self._create_sink(command)
             case RemoveSource():
                 self._drop_query(command.terminate)
                 if not tried and all(source.topic != command.delete_topic for source in self.catalog.sources.values()):
@@ -298,19 +302,27 @@ class CatalogStore:
         if topic is not None and self._log.topic(topic.name) is None:
             check_topic(topic.name, topic.partition_count, topic.config)
 
-    def _create_topic(self, topic: NewTopic | None) -> None:
-        """A connector or a client may create it meanwhile: then it is there, as one that was there before.
+    def _create_sink(self, command: StartQuery) -> None:
+        """A query that is replaced may have written to a topic that others deleted: the new one is as good for it."""
+        if self._create_topic(command.topic):
+            KnownTopics(self._log, command.query.plan).accept_sink()
+
+    def _create_topic(self, topic: NewTopic | None) -> bool:
+        """Whether it was not there. A connector or a client may create it meanwhile: then it is there, as one that was
+        there before.
 
         The same statements serve a laptop and a cluster: where there are fewer nodes than REPLICAS, the topic has as
         many replicas as topics have that do not name a number."""
         if topic is None or self._log.topic(topic.name) is not None:
-            return
+            return False
         with contextlib.suppress(TopicExists):
             try:
                 self._log.create_topic(topic.name, topic.partition_count, topic.config, topic.replicas)
             except InvalidReplicationFactor as refused:
                 _log.warning("default number of replicas", topic=topic.name, replicas=topic.replicas, why=str(refused))
                 self._log.create_topic(topic.name, topic.partition_count, topic.config)
+            return True
+        return False
 
     def _delete_topic(self, name: str | None) -> None:
         if name is not None and self._log.topic(name) is not None:

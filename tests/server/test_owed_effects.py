@@ -171,6 +171,19 @@ def test_a_query_that_replaces_another_late_takes_its_place(tmp_path: Path, disk
         assert values(engine, "C") == [b'{"V":9}']
 
 
+def test_a_query_that_is_replaced_takes_the_topic_that_the_statement_makes(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        engine.execute(f"{STREAM} {COPY} INSERT INTO s (id, v) VALUES (1, 7);", Session())
+        eventually(lambda: values(engine, "C"))
+        engine.log.delete_topic("C")
+        engine.execute(COPY.replace("CREATE", "CREATE OR REPLACE").replace("v > 0", "v > 5"), Session())
+        engine.execute("INSERT INTO s (id, v) VALUES (1, 3); INSERT INTO s (id, v) VALUES (1, 9);", Session())
+        eventually(lambda: values(engine, "C") == [b'{"V":9}'])
+    with opened(tmp_path) as engine:
+        engine.execute("INSERT INTO s (id, v) VALUES (1, 8);", Session())
+        eventually(lambda: values(engine, "C") == [b'{"V":9}', b'{"V":8}'])
+
+
 def test_no_stream_is_made_on_a_topic_that_is_still_to_be_deleted(tmp_path: Path, disk: Disk) -> None:
     with opened(tmp_path) as engine:
         engine.execute(f"{STREAM} INSERT INTO s (id, v) VALUES (1, 7);", Session())
