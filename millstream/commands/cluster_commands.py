@@ -51,24 +51,26 @@ def status(
         bool, typer.Option("--partitions", help="Print all partitions, not only unhealthy ones.")
     ] = False,
     wait: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Wait until all nodes are up and all replicas in sync.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="Wait until all nodes are up and in sync, and the engine runs."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print the nodes, the controller and the unhealthy partitions.
 
-    With --wait it returns when all nodes are up and all replicas in sync, or after that time with exit code 1.
+    With --wait it returns when all nodes are up, all replicas in sync, and a node runs the engine, or after that time
+    with exit code 1.
     """
     with one_sentence_errors():
-        from millstream.repl.text.cluster_text import is_well, status_lines
+        from millstream.repl.text.cluster_text import status_lines
 
         client = _client(server)
-        found = client.cluster() if wait is None else _status_when_well(client, wait)
+        found, well = (client.cluster(), True) if wait is None else _status_when_well(client, wait)
         if json:
             typer.echo(json_module.dumps(found, indent=2))
         else:
             typer.echo("\n".join(status_lines(found, every_partition=partitions)))
-    if wait is not None and not is_well(found):
+    if not well:
         raise typer.Exit(1)
 
 
@@ -330,18 +332,30 @@ def _status_if_any(client: HttpClient) -> dict[str, Any] | None:
         return None
 
 
-def _status_when_well(client: HttpClient, seconds: float) -> dict[str, Any]:
-    """Returns as soon as all is well, or the status after `seconds`. Raises if no node has answered by then."""
+def _status_when_well(client: HttpClient, seconds: float) -> tuple[dict[str, Any], bool]:
+    """Returns as soon as all is well, or the status after `seconds`, and whether all is. Raises if no node has answered
+    by then."""
     from millstream.repl.text.cluster_text import is_well
 
     deadline = time.monotonic() + seconds
     while True:
         found = _status_if_any(client)
-        if found is not None and is_well(found):
-            return found
+        if found is not None and is_well(found) and _has_engine(client):
+            return found, True
         if time.monotonic() >= deadline:
-            return client.cluster() if found is None else found
+            return (client.cluster() if found is None else found), False
         time.sleep(_POLL_S)
+
+
+def _has_engine(client: HttpClient) -> bool:
+    """Any node answers for all but the engine, which may take a while to start where it was started anew."""
+    from millstream.server.client import RemoteError, ServerUnreachable
+
+    try:
+        client.info()
+    except (RemoteError, ServerUnreachable):
+        return False
+    return True
 
 
 def _refuse(*given: object, hint: str) -> None:

@@ -21,6 +21,7 @@ from millstream.server import client as server_client
 from millstream.server.client import HttpClient, RemoteError
 from millstream.server.cluster.admin import cluster_routes
 from millstream.server.http.context import Workers
+from millstream.server.http.errors import NO_ENGINE
 from tests.logcore.cluster.hand_cluster import HandCluster
 
 Run = Callable[..., Result]
@@ -31,6 +32,14 @@ class HandClient(HttpClient):
 
     hand: HandCluster
     asgi: AsgiClient
+    starts: int = 0
+    """How often the engine is asked for before it answers."""
+
+    def info(self) -> dict[str, object]:
+        HandClient.starts -= 1
+        if HandClient.starts >= 0:
+            raise RemoteError("no node of the cluster runs the engine", NO_ENGINE)
+        return {}
 
     def cluster(self, action: str | None = None, body: object = None) -> dict[str, object]:
         self.hand.pass_time(200)
@@ -44,6 +53,7 @@ class HandClient(HttpClient):
 def hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[HandCluster]:
     cluster, workers = HandCluster(racks=("a", "b", "c")), Workers()
     cluster.create_topic("clicks", 2)
+    monkeypatch.setattr(HandClient, "starts", 0)
     monkeypatch.setattr(HandClient, "hand", cluster, raising=False)
     routes = cluster_routes(Operations(cluster.port(), "test"), workers, 1 << 20)
     monkeypatch.setattr(HandClient, "asgi", AsgiClient(Starlette(routes=routes)), raising=False)
@@ -96,6 +106,16 @@ def test_status_waits_until_all_is_well_and_says_by_its_exit_code_whether_it_is(
     assert run("status", "--wait", 0.1).exit_code == 1
     hand.start(3)
     assert run("status", "--wait", 20).exit_code == 0
+
+
+def test_status_waits_for_the_engine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HandClient, "starts", 3)
+    assert run("status", "--wait", 20).exit_code == 0
+    assert HandClient.starts == -1
+    monkeypatch.setattr(HandClient, "starts", 1_000_000)
+    late = run("status", "--wait", 0.1)
+    assert late.exit_code == 1
+    assert late.stdout.startswith("cluster test: node ")
 
 
 def test_status_for_programs_has_what_follows_from_the_replicas(run: Run) -> None:
