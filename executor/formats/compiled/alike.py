@@ -14,13 +14,10 @@ import numpy as np
 
 from ....sql.compiling.loops import loop
 from .json_values import INTEGER_NUMBER, NULL, OK, QUOTE, TEXT, scan_one, skip_number
-from .words import Vector, first_special, load_word, trailing_zeros
+from .words import HIGH_BITS, NO_DIGITS, ZEROS, Vector, first_special, load_word, trailing_zeros
 
 LOOKAHEAD = 16  # bytes behind any position that are read at once
 
-_ZEROS = np.uint64(0x3030303030303030)
-_CARRY = np.uint64(0x7676767676767676)
-_HIGH_BITS = np.uint64(0x8080808080808080)
 _EIGHT = np.uint64(8)
 _SHIFT = np.uint64(3)
 _NONE = np.uint64(0)
@@ -93,8 +90,8 @@ def read_alike(
                 first = i
                 digits = np.int64(8)
                 while digits == 8 and i <= limit:
-                    word = load_word(data, i) ^ _ZEROS
-                    others = (word + _CARRY | word) & _HIGH_BITS
+                    word = load_word(data, i) ^ ZEROS
+                    others = (word + NO_DIGITS | word) & HIGH_BITS
                     if others != _NONE:
                         digits = np.int64(trailing_zeros(others) >> _SHIFT)
                     i += digits

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....sql.compiling.loops import inlined_loop, loop
-from .words import Vector, load_word, trailing_zeros
+from .words import BACKSLASHES, HIGH_BITS, ONES, QUOTES, SPACES, Vector, load_word, trailing_zeros
 
 # What a span of bytes is. A missing field is a null. For a string, the span is between the quotes.
 NULL, TEXT, ESCAPED_TEXT, INTEGER_NUMBER, REAL_NUMBER, TRUE, FALSE, OBJECT, ARRAY = range(9)
@@ -29,12 +29,6 @@ _CLASS[:32] = 3
 _CLASS[QUOTE] = 1
 _CLASS[BACKSLASH] = 2
 _CLASS[128:] = 4
-
-_ONES = np.uint64(0x0101010101010101)
-_SPACES = np.uint64(0x2020202020202020)
-_QUOTES = np.uint64(0x2222222222222222)
-_BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
-_HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 @inlined_loop
@@ -58,11 +52,11 @@ def skip_string(data: Vector, i: int, end: int):
     while i < end:
         if i + 8 <= end:  # eight plain bytes at once: a byte's high bit is set where it is not plain
             word = load_word(data, i)
-            quote = word ^ _QUOTES
-            backslash = word ^ _BACKSLASHES
-            special = word | (word - _SPACES) & ~word
-            special |= (quote - _ONES) & ~quote | (backslash - _ONES) & ~backslash
-            special &= _HIGH_BITS
+            quote = word ^ QUOTES
+            backslash = word ^ BACKSLASHES
+            special = word | (word - SPACES) & ~word
+            special |= (quote - ONES) & ~quote | (backslash - ONES) & ~backslash
+            special &= HIGH_BITS
             if special == 0:
                 i += 8
                 continue

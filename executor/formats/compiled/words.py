@@ -14,6 +14,17 @@ from ....sql.compiling.loops import intrinsic
 
 Vector = NDArray[Any]  # an argument of a compiled loop
 
+# Eight digits at once, as a word: exclusive or with ZEROS gives their values, and adding NO_DIGITS sets the high bit of
+# each byte that is more than 9.
+ZEROS = np.uint64(0x3030303030303030)
+NO_DIGITS = np.uint64(0x7676767676767676)
+HIGH_BITS = np.uint64(0x8080808080808080)
+
+ONES = np.uint64(0x0101010101010101)
+SPACES = np.uint64(0x2020202020202020)
+QUOTES = np.uint64(0x2222222222222222)
+BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
+
 
 @intrinsic
 def _load_word(typing_context: Any, data: Any, position: Any):  # pyright: ignore[reportUnusedParameter]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....sql.compiling.loops import loop
-from .words import Vector, load_word, store_word
+from .words import BACKSLASHES, HIGH_BITS, ONES, QUOTES, SPACES, Vector, load_word, store_word
 
 WORD = 8  # bytes
 
@@ -23,6 +23,7 @@ _JSON_ESCAPE[:32] = 117
 for _byte, _letter in ((8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r"), (34, '"'), (92, "\\")):
     _JSON_ESCAPE[_byte] = ord(_letter)
 
+
 _NAN = np.frombuffer(b"NaN", np.uint8)
 _INFINITY = np.frombuffer(b"Infinity", np.uint8)
 _DOUBLE_LENGTH_MAX = 32
@@ -30,45 +31,60 @@ _PLAIN_DIGITS_MAX = 48  # of a decimal: sign, point, leading zero, 38 digits
 
 
 @loop
+def escaped(word: np.uint64):
+    """The high bit of the first of eight bytes that JSON escapes is set; of those behind it, it may be."""
+    quote = word ^ QUOTES
+    backslash = word ^ BACKSLASHES
+    return (word - SPACES & ~word | quote - ONES & ~quote | backslash - ONES & ~backslash) & HIGH_BITS
+
+
+@loop
 def quote_json(offsets: Vector, data: Vector, valid: Vector):
     """Each text as a JSON string."""
     count = valid.shape[0]
     out_offsets = np.zeros(count + 1, np.int64)
-    total = 0
-    for row in range(count):
-        if valid[row]:
-            total += 2 + offsets[row + 1] - offsets[row]
-            for i in range(offsets[row], offsets[row + 1]):
-                escape = _JSON_ESCAPE[data[np.uintp(i)]]
-                if escape:
-                    total += 5 if escape == 117 else 1
-        out_offsets[row + 1] = total
-    out = np.empty(total, np.uint8)
+    escapes = 0
+    for i in range(offsets[0], offsets[count]):
+        c = data[np.uintp(i)]
+        escapes += (c == 34) | (c == 92) | (c < 32)
+    out = np.empty(offsets[count] - offsets[0] + 5 * escapes + 2 * count + WORD, np.uint8)
     at = 0
     for row in range(count):
-        if not valid[row]:
-            continue
-        out[at] = 34
-        at += 1
-        for i in range(offsets[row], offsets[row + 1]):
-            c = data[np.uintp(i)]
-            escape = _JSON_ESCAPE[c]
-            if escape:
-                out[at] = 92
-                out[at + 1] = escape
-                at += 2
-                if escape == 117:
-                    out[at] = 48
-                    out[at + 1] = 48
-                    out[at + 2] = _HEX[c >> 4]
-                    out[at + 3] = _HEX[c & 15]
-                    at += 4
-            else:
-                out[at] = c
-                at += 1
-        out[at] = 34
-        at += 1
-    return out_offsets, out
+        if valid[row]:
+            out[at] = 34
+            at += 1
+            i = offsets[row]
+            end = offsets[row + 1]
+            while i < end:
+                stop = min(i + WORD, end)
+                if i + WORD <= data.shape[0]:
+                    word = load_word(data, i)
+                    if escaped(word) & (HIGH_BITS >> np.uint64(8 * (i + WORD - stop))) == np.uint64(0):
+                        store_word(out, at, word)
+                        at += stop - i
+                        i = stop
+                        continue
+                while i < stop:
+                    c = data[np.uintp(i)]
+                    i += 1
+                    escape = _JSON_ESCAPE[c]
+                    if escape:
+                        out[at] = 92
+                        out[at + 1] = escape
+                        at += 2
+                        if escape == 117:
+                            out[at] = 48
+                            out[at + 1] = 48
+                            out[at + 2] = _HEX[c >> 4]
+                            out[at + 3] = _HEX[c & 15]
+                            at += 4
+                    else:
+                        out[at] = c
+                        at += 1
+            out[at] = 34
+            at += 1
+        out_offsets[row + 1] = at
+    return out_offsets, out[:at]
 
 
 @loop
