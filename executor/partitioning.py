@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from .state.key_index import KeyIndex, Numbered
 _SAMPLE_ROWS: Final = 4_096
 
 Partitions = npt.NDArray[np.int32]
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 _FEW = 24  # partitions: looking for each of them takes less than sorting
 
 
@@ -91,17 +93,40 @@ def sink_partitions(
     return np.where(partitions < 0, tasks.to_numpy(zero_copy_only=False) % partition_count, partitions).astype(np.int32)
 
 
-def split_by_partition(partitions: Partitions) -> list[tuple[int, pa.Array | None]]:
-    """(partition, its rows in order) of each partition that occurs; None stands for all rows."""
+@dataclass(frozen=True, slots=True)
+class PartitionRows:
+    """The rows of a batch that belong to one partition, by their numbers, in order."""
+
+    partition: int
+    numbers: range | npt.NDArray[np.int64]
+
+    def of(self, rows: _Rows) -> _Rows:
+        """Them. Those that stand together, as the rows of a source's partition do, are not copied."""
+        if isinstance(self.numbers, range):
+            return rows.slice(self.numbers.start, len(self.numbers)) if len(self.numbers) < len(rows) else rows
+        return rows.take(pa.array(self.numbers))
+
+    def without(self, numbers: Sequence[int]) -> PartitionRows:
+        found = np.asarray(self.numbers)
+        return PartitionRows(self.partition, found[~np.isin(found, numbers)])
+
+
+def split_by_partition(partitions: Partitions) -> list[PartitionRows]:
+    """Of each partition that occurs."""
     if len(partitions) == 0:
         return []
     first = int(partitions[0])
     if bool((partitions == first).all()):
-        return [(first, None)]
+        return [PartitionRows(first, range(len(partitions)))]
     there = np.flatnonzero(np.bincount(partitions))
     if len(there) <= _FEW:
-        return [(partition, pa.array(np.flatnonzero(partitions == partition))) for partition in there.tolist()]
+        return [_rows_of(partition, np.flatnonzero(partitions == partition)) for partition in there.tolist()]
     small = partitions.astype(np.uint16) if int(there[-1]) < 1 << 16 else partitions  # these are sorted by their digits
     order = np.argsort(small, kind="stable")
     bounds = np.flatnonzero(np.diff(partitions[order])) + 1
-    return [(int(partitions[part[0]]), pa.array(part)) for part in np.split(order, bounds)]
+    return [_rows_of(int(partitions[part[0]]), part) for part in np.split(order, bounds)]
+
+
+def _rows_of(partition: int, numbers: npt.NDArray[np.int64]) -> PartitionRows:
+    begin, end = int(numbers[0]), int(numbers[-1]) + 1
+    return PartitionRows(partition, range(begin, end) if end - begin == len(numbers) else numbers)

@@ -19,7 +19,7 @@ from .columnar import ARROW, columnar_batch
 from .formats.codec import Encoder, RowError, encode_writable
 from .formats.registry import encoder
 from .operators.statement import readable
-from .partitioning import Partitions, byte_format, sink_partitions, split_by_partition
+from .partitioning import PartitionRows, Partitions, byte_format, sink_partitions, split_by_partition
 from .record_error import RecordError
 from .sources.source_reader import ReadBatch, RecordHeaders
 from .state.databases import ExpressionConnection
@@ -82,7 +82,7 @@ class SinkWriter:
         if not rows.num_rows:
             return Output(errors=errors)
         if self._value_encoder is None and self._sink.partition_count == 1:  # then nobody needs keys as bytes
-            records = self._columnar(rows, self._null_rows(rows), [(0, None)])
+            records = self._columnar(rows, self._null_rows(rows), [PartitionRows(0, range(len(rows)))])
             return Output(records, rows.num_rows, _cause_count(rows, failed), errors)
         keys, refused = self._keys(rows)
         unwritten: list[_Unwritten] = []
@@ -182,7 +182,7 @@ class SinkWriter:
         keys: pa.Array,
         null_rows: pa.BooleanArray,
         headers: RecordHeaders | None,
-        parts: Sequence[tuple[int, pa.Array | None]],
+        parts: Sequence[PartitionRows],
     ) -> tuple[list[tuple[int, RowRecords]], Sequence[_Unwritten]]:
         """Of a large batch each partition's rows are encoded by themselves, side by side. Else all are encoded and then
         divided: an encoder has its price, however few the rows are."""
@@ -196,16 +196,13 @@ class SinkWriter:
             unwritten = _unwritten(table, "v", refused)
             whole = _with_bytes(table, encoded)
             if refused:
-                parts = [(partition, _still_there(chosen, refused, table.num_rows)) for partition, chosen in parts]
-            records = [(partition, RowRecords(_chosen(whole, chosen))) for partition, chosen in parts]
-            return _that_are_some(records), unwritten
-        calls = [partial(self._part, table, chosen) for _, chosen in parts]
-        found = work_pool().side_by_side(calls)
-        records = [(partition, RowRecords(part)) for (partition, _), (part, _) in zip(parts, found, strict=True)]
+                parts = [part.without([error.row for error in refused]) for part in parts]
+            return _that_are_some([(part.partition, RowRecords(part.of(whole))) for part in parts]), unwritten
+        found = work_pool().side_by_side([partial(self._part, part.of(table)) for part in parts])
+        records = [(part.partition, RowRecords(own)) for part, (own, _) in zip(parts, found, strict=True)]
         return _that_are_some(records), [row for _, rows in found for row in rows]
 
-    def _part(self, table: pa.Table, chosen: pa.Array | None) -> tuple[pa.Table, Sequence[_Unwritten]]:
-        table = _chosen(table, chosen)
+    def _part(self, table: pa.Table) -> tuple[pa.Table, Sequence[_Unwritten]]:
         encoded, refused = self._values(table)
         return _without(_with_bytes(table, encoded), refused), _unwritten(table, "v", refused)
 
@@ -215,7 +212,7 @@ class SinkWriter:
         return _encoded(self._value_encoder, values, _array(table, "_null"))
 
     def _columnar(
-        self, rows: pa.Table, null_rows: pa.BooleanArray, parts: Sequence[tuple[int, pa.Array | None]]
+        self, rows: pa.Table, null_rows: pa.BooleanArray, parts: Sequence[PartitionRows]
     ) -> list[tuple[int, RowRecords | ColumnarRecords]]:
         schema = self._sink.schema
         meta = {"_ts": _array(rows, "_ts"), "_null": null_rows}
@@ -226,18 +223,13 @@ class SinkWriter:
         arrays += [_array(rows, f"v{index}") for index, _ in self._encoded]
         whole = columnar_batch([*schema.key, *(column for _, column in self._encoded)], arrays, meta)
 
-        def records(partition: int, chosen: pa.Array | None) -> tuple[int, ColumnarRecords]:
-            batch = whole if chosen is None else whole.take(chosen)
-            return partition, ColumnarRecords(batch, pc.max(batch["_ts"]).as_py())
+        def records(part: PartitionRows) -> tuple[int, ColumnarRecords]:
+            batch = part.of(whole)
+            return part.partition, ColumnarRecords(batch, pc.max(batch["_ts"]).as_py())
 
-        calls = [partial(records, *part) for part in parts]
+        calls = [partial(records, part) for part in parts]
         large = rows.num_rows >= PART_ROWS * len(parts)
         return list(work_pool().side_by_side(calls) if large else [call() for call in calls])
-
-
-def _chosen(table: pa.Table, rows: pa.Array | None) -> pa.Table:
-    """Those rows; None stands for all."""
-    return table if rows is None else table.take(rows)
 
 
 def _with_bytes(table: pa.Table, values: pa.Array) -> pa.Table:
@@ -284,12 +276,6 @@ def _writable(count: int, refused: Sequence[RowError]) -> pa.BooleanArray:
     flags = np.ones(count, np.bool_)
     flags[[error.row for error in refused]] = False
     return pa.array(flags)
-
-
-def _still_there(chosen: pa.Array | None, refused: Sequence[RowError], count: int) -> pa.Array:
-    """The numbers of a partition's rows without those that cannot be written. In: None stands for all `count`."""
-    rows = np.arange(count) if chosen is None else chosen.to_numpy()
-    return pa.array(rows[~np.isin(rows, [error.row for error in refused])])
 
 
 def _encoded(

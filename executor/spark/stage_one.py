@@ -161,9 +161,8 @@ class _Split:
         """Each row to the bucket of its task."""
         if rows.num_rows:
             tasks = ints(rows, "_part").astype(np.int32) % subplan.bucket_count
-            for task, chosen in split_by_partition(tasks):
-                own = rows if chosen is None else rows.take(chosen)
-                self.bucket(subplan.bucket_of(task)).rows[source_id] = own
+            for part in split_by_partition(tasks):
+                self.bucket(subplan.bucket_of(part.partition)).rows[source_id] = part.of(rows)
 
     def pieces(self, lane: TopicPartition, end: int) -> Iterator[tuple[int, Piece]]:
         for number, bucket in self.buckets.items():

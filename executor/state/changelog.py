@@ -34,8 +34,7 @@ def changelog_records(
         table = table.replace_schema_metadata(metadata)
         for batch in table.combine_chunks().to_batches(max_chunksize=_ROWS_MAX):
             tasks = batch["_part"].to_numpy(zero_copy_only=False).astype(np.int32) % partition_count
-            for partition, chosen in split_by_partition(tasks):
-                records.append((partition, ColumnarRecords(batch if chosen is None else batch.take(chosen), 0)))
+            records += [(part.partition, ColumnarRecords(part.of(batch), 0)) for part in split_by_partition(tasks)]
     return records
 
 

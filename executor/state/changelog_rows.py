@@ -39,8 +39,7 @@ def row_records(changes: Sequence[StoreChanges], partition_count: int) -> list[t
         table = pa.concat_tables([change.rows.replace_schema_metadata() for change in own])
         encoded = _encoded(store, own[0].key, table)
         tasks = flat(table, "_part").to_numpy(zero_copy_only=False).astype(np.int32) % partition_count
-        for partition, chosen in split_by_partition(tasks):
-            records.append((partition, RowRecords(encoded if chosen is None else encoded.take(chosen))))
+        records += [(part.partition, RowRecords(part.of(encoded))) for part in split_by_partition(tasks)]
     return records
 
 

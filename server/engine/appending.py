@@ -176,10 +176,10 @@ def _records(
     if source.value_format.name == ARROW:
         meta = {"_ts": rowtimes, "_null": _all(gone, count)}
         batch = columnar_batch((*source.schema.key, *held), [*keys, *values], meta)
-        return [(partition, _columnar(batch if rows is None else batch.take(rows))) for partition, rows in parts]
+        return [(part.partition, _columnar(part.of(batch))) for part in parts]
     value_bytes = _encoded(source, encoder(source.value_format, held), values, _all(gone or not values, count), "value")
     table = pa.table({"timestamp": rowtimes, "key": key_bytes, "value": value_bytes})
-    return [(partition, RowRecords(table if rows is None else table.take(rows))) for partition, rows in parts]
+    return [(part.partition, RowRecords(part.of(table))) for part in parts]
 
 
 def _encoded(
