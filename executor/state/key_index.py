@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...sql.compiling.loops import loop, read_only
+from ...sql.compiling.loops import AHEAD, inlined_loop, loop, prefetch, read_only
 from ..operators.columns import Ints
 from .key_hash import Hashes, Vector
 
@@ -177,6 +177,13 @@ def slots_of(numbered: Numbered) -> Ints:
     return numbered.slot if len(numbered) == len(numbered.group) else numbered.slot[numbered.group]
 
 
+@inlined_loop
+def _ask_for(later: int, soon: int, hashes: Vector, buckets: Vector, mask: int):
+    """Brings the bucket of the key that comes later, and the hashes of the one that comes soon."""
+    prefetch(buckets, np.int64(later & mask))
+    prefetch(hashes, 2 * np.int64(buckets[soon & mask]))
+
+
 @loop
 def _number(
     asked: Vector,
@@ -196,7 +203,9 @@ def _number(
     where a group noted per key is far away in an index that does not fit the processor's cache.
     """
     mask, group_mask = np.uint64(len(buckets) - 1), len(groups) - 1
+    last = asked.shape[1] - 1
     for i in range(row, asked.shape[1]):
+        _ask_for(asked[1, min(i + 2 * AHEAD, last)], asked[1, min(i + AHEAD, last)], hashes, buckets, mask)
         high, low = asked[0, i], asked[1, i]
         place = low & mask
         slot = np.int64(buckets[place])
@@ -228,8 +237,10 @@ def _number(
 @loop  # looks as `_number` does, written out: a call costs more than the look
 def _find(asked: Vector, hashes: Vector, buckets: Vector):
     mask = np.uint64(len(buckets) - 1)
+    last = asked.shape[1] - 1
     found = np.empty(asked.shape[1], np.int64)
     for i in range(asked.shape[1]):
+        _ask_for(asked[1, min(i + 2 * AHEAD, last)], asked[1, min(i + AHEAD, last)], hashes, buckets, mask)
         high, low = asked[0, i], asked[1, i]
         place = low & mask
         slot = np.int64(buckets[place])
