@@ -18,11 +18,10 @@ from .batch import ChangeBatch
 from .columnar import ARROW, columnar_batch
 from .formats.codec import Encoder, RowError, encode_writable
 from .formats.registry import encoder
-from .operators.statement import readable
 from .partitioning import PartitionRows, Partitions, byte_format, sink_partitions, split_by_partition
 from .record_error import RecordError
+from .row_times import row_times
 from .sources.source_reader import ReadBatch, RecordHeaders
-from .state.databases import ExpressionConnection
 from .updates import settle
 from .work_pool import slices, work_pool
 
@@ -307,17 +306,12 @@ class _Timestamps:
 
     def __init__(self, sink: Sink) -> None:
         assert sink.timestamp is not None
-        self._sink = sink
-        self._connection = ExpressionConnection(sink.timestamp)
-        self._sql = f"SELECT CAST(({sink.timestamp.sql}) AS BIGINT) AS t FROM batch"
+        self._times = row_times(sink.timestamp)
 
     def apply(self, rows: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:
         """Rows without a usable timestamp are left out; which input records they come from (each once). A deletion and
         a row without value keep theirs."""
-        with self._connection.in_use() as connection:
-            connection.register("batch", readable(rows))
-            computed = connection.sql(self._sql).to_arrow_table()["t"].combine_chunks()
-            connection.unregister("batch")
+        computed = self._times.of(rows)
         keep = pc.or_(_array(rows, "_null"), pc.less(_array(rows, "_weight"), 0))
         times = pc.if_else(keep, _array(rows, "_ts"), pc.coalesce(computed, -1))
         rows = rows.set_column(rows.column_names.index("_ts"), "_ts", times)

@@ -5,28 +5,23 @@ Which records, in which order, is `topic_feed.py`'s and `source_reader.py`'s bus
 
 from __future__ import annotations
 
-import re
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...planner.schema import Column
-from ...planner.specs import FormatSpec, SqlExpression
+from ...planner.specs import FormatSpec
 from ...planner.steps.source import Source
 from ..columnar import ARROW, split_columnar
 from ..formats.codec import Decoder
 from ..formats.registry import decoder
 from ..formats.wire import SchemaLookup, no_schemas
-from ..operators.columns import conform, flat
-from ..operators.statement import BatchStatement
 from ..record_error import RecordError
-from ..state.databases import ExpressionConnection
+from ..row_times import row_times
 
 Offsets = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -101,7 +96,7 @@ class SourceDecoder:
         self._listed = [(f"v{i}", i, column, self._is_needed(column)) for i, column in enumerate(schema.value)]
         self._key_decoder = self._decoder_of_key()
         self._value_decoder = self._decoder_of_value()
-        self._timestamp = _TimestampExpression(source.timestamp) if source.timestamp else None
+        self._timestamp = row_times(source.timestamp) if source.timestamp else None
 
     @property
     def needs_headers(self) -> bool:
@@ -191,7 +186,7 @@ class SourceDecoder:
         self, records: Records, table: pa.Table, times: npt.NDArray[np.int64], ok: Mask, errors: list[RecordError]
     ) -> DecodedRecords:
         if self._timestamp is not None:
-            computed = self._timestamp.evaluate(table.append_column("_ts", pa.array(times)))
+            computed = self._timestamp.of(table.append_column("_ts", pa.array(times)))
             null_rows = table["_null"].combine_chunks()
             times = _int64s(pc.coalesce(pc.if_else(null_rows, pa.array(times), computed), -1))
         unusable = np.flatnonzero(ok & (times < 0)).tolist()
@@ -230,29 +225,6 @@ class SourceDecoder:
         errors = _errors_of(source.topic, records, [(row, message, False) for row in range(count)])
         times, ok = np.full(count, -1, np.int64), np.zeros(count, np.bool_)
         return self._decoded(records, pa.table(names), times, ok, errors)
-
-
-class _TimestampExpression:
-    """Computes rowtimes by DuckDB. What it cannot compute is NULL: the planner wraps what can fail in TRY."""
-
-    def __init__(self, expression: SqlExpression) -> None:
-        self._connection = ExpressionConnection(expression)
-        self._in_use = threading.Lock()
-        self._sql = expression.sql
-        self._schema = pa.schema([])  # of the columns that it reads
-        self._prepared: tuple[duckdb.DuckDBPyConnection, BatchStatement] | None = None
-
-    def evaluate(self, table: pa.Table) -> pa.Array:
-        with self._in_use, self._connection.in_use() as connection:
-            if self._prepared is None or self._prepared[0] is not connection:
-                self._prepared = connection, self._prepare(connection, table.schema)
-            return flat(self._prepared[1].run(batch=conform(table, self._schema)), "t")
-
-    def _prepare(self, connection: duckdb.DuckDBPyConnection, schema: pa.Schema) -> BatchStatement:
-        read = set(re.findall(r"\w+", self._sql))
-        self._schema = pa.schema([field for field in schema if field.name in {*read, "_ts"}])
-        sql = f"SELECT CAST(({self._sql}) AS BIGINT) AS t FROM {{batch}}"
-        return BatchStatement(connection, sql, {"batch": self._schema})
 
 
 def _header_column(column: Column, headers: pa.ChunkedArray | None, rows: int) -> pa.Array:

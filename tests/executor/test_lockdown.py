@@ -18,11 +18,10 @@ import pytest
 from hand_plans import count_plan, rows
 
 from millstream.errors import MillstreamError
-from millstream.executor import sink_writer
+from millstream.executor import row_times
 from millstream.executor.answers.materialization import Materialization
 from millstream.executor.answers.push_query import PushQuery
 from millstream.executor.queries.query import QueryRuntime
-from millstream.executor.sources import source_decoder
 from millstream.executor.state.connection import MEMORY, EngineSettings, lock, open_connection
 from millstream.executor.state.databases import SharedDatabases
 from millstream.logcore.log import open_log
@@ -120,8 +119,7 @@ CONNECTIONS = (
     "push",
     "pull",
     "constants",
-    "source timestamps",
-    "sink timestamps",
+    "timestamps",
 )
 
 
@@ -176,12 +174,9 @@ def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[duckd
             constants.evaluate([SqlExpression("1", BIGINT)])
             found = constants._connection
             assert found is not None
-        case "source timestamps":
-            held = source_decoder._TimestampExpression(expression)._connection
-            found = opened.enter_context(held.in_use())
         case _:
-            writer = sink_writer._Timestamps(replace(plan.root, timestamp=expression))  # type: ignore[type-var]
-            found = opened.enter_context(writer._connection.in_use())
+            held = row_times._Computed(expression)._connection
+            found = opened.enter_context(held.in_use())
     yield found
     opened.close()
     log.close()
