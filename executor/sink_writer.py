@@ -197,18 +197,18 @@ class SinkWriter:
             if refused:
                 parts = [part.without([error.row for error in refused]) for part in parts]
             return _that_are_some([(part.partition, RowRecords(part.of(whole))) for part in parts]), unwritten
-        found = work_pool().side_by_side([partial(self._part, part.of(table)) for part in parts])
+        found = work_pool().side_by_side([partial(self._part, part.of(table), len(parts)) for part in parts])
         records = [(part.partition, RowRecords(own)) for part, (own, _) in zip(parts, found, strict=True)]
         return _that_are_some(records), [row for _, rows in found for row in rows]
 
-    def _part(self, table: pa.Table) -> tuple[pa.Table, Sequence[_Unwritten]]:
-        encoded, refused = self._values(table)
+    def _part(self, table: pa.Table, beside: int) -> tuple[pa.Table, Sequence[_Unwritten]]:
+        encoded, refused = self._values(table, beside)
         return _without(_with_bytes(table, encoded), refused), _unwritten(table, "v", refused)
 
-    def _values(self, table: pa.Table) -> tuple[pa.Array, Sequence[RowError]]:
+    def _values(self, table: pa.Table, beside: int = 1) -> tuple[pa.Array, Sequence[RowError]]:
         assert self._value_encoder is not None
         values = [_array(table, f"v{index}") for index, _ in self._encoded]
-        return _encoded(self._value_encoder, values, _array(table, "_null"))
+        return _encoded(self._value_encoder, values, _array(table, "_null"), beside=beside)
 
     def _columnar(
         self, rows: pa.Table, null_rows: pa.BooleanArray, parts: Sequence[PartitionRows]
@@ -283,9 +283,11 @@ def _encoded(
     null_rows: pa.BooleanArray | None,
     window_start: pa.Array | None = None,
     window_end: pa.Array | None = None,
+    *,
+    beside: int = 1,
 ) -> tuple[pa.Array, Sequence[RowError]]:
     """What the encoder makes of them, and which rows it cannot write: these are null. The rows of a large batch are
-    divided, and encoded side by side."""
+    divided, and encoded side by side; not where as many batches as there are cores are encoded `beside` each other."""
     given = [*columns, null_rows, window_start, window_end]
     rows = next((len(array) for array in given if array is not None), 0)
 
@@ -294,7 +296,7 @@ def _encoded(
         encoded, refused = encode_writable(encoder, values, nulls, starts, ends)
         return encoded, [RowError(begin + error.row, error.message) for error in refused]
 
-    parts = slices(rows)
+    parts = slices(rows, beside=beside)
     if len(parts) < 2:
         return encode_writable(encoder, columns, null_rows, window_start, window_end)
     found = work_pool().side_by_side([partial(part, *bounds) for bounds in parts])

@@ -33,9 +33,10 @@ def cores() -> int:
 SLICE_ROWS = 10_000  # at least, for a thread: fewer are done sooner than another one is woken
 
 
-def slices(rows: int) -> list[tuple[int, int]]:
-    """Begin and end of the parts of so many rows that are worth a thread each: one for each core at most."""
-    parts = max(1, min(work_pool().cores, rows // SLICE_ROWS))
+def slices(rows: int, *, beside: int = 1) -> list[tuple[int, int]]:
+    """Begin and end of the parts of so many rows that are worth a thread each: one for each core at most. In: `beside`:
+    how many batches of rows are divided at the same time, and share the cores."""
+    parts = max(1, min(-(-work_pool().cores // beside), rows // SLICE_ROWS))
     bounds = [rows * part // parts for part in range(parts + 1)]
     return list(pairwise(bounds))
 

@@ -133,3 +133,18 @@ def test_threads_that_were_one_too_many_go_though_a_trickle_of_work_keeps_coming
         over.set()
         trickling.join()
     assert pool.side_by_side([lambda: 1] * 3) == [1] * 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "cores", "beside", "parts"),
+    [(19_999, 4, 1, 1), (20_000, 4, 1, 2), (90_000, 4, 1, 4), (90_000, 4, 2, 2), (90_000, 4, 3, 2), (90_000, 4, 9, 1)],
+)
+def test_batches_that_are_divided_beside_each_other_share_the_cores(
+    monkeypatch: pytest.MonkeyPatch, rows: int, cores: int, beside: int, parts: int
+) -> None:
+    pool = WorkPool(cores)
+    monkeypatch.setattr(work_pool, "work_pool", lambda: pool)
+    bounds = work_pool.slices(rows, beside=beside)
+    assert len(bounds) == parts
+    assert [begin for begin, _ in bounds] == [0, *(end for _, end in bounds[:-1])]
+    assert bounds[-1][1] == rows

@@ -162,7 +162,9 @@ def parse_doubles(
 ):
     """Doubles, where digits and exponent are small enough for one exact operation; the others are marked `slow`."""
     slow_count = 0
+    last = starts.shape[0] - 1
     for row in range(starts.shape[0]):
+        prefetch(data, starts[min(row + AHEAD, last)])
         kind = kinds[row]
         out[row] = 0.0
         valid[row] = 0
