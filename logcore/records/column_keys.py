@@ -8,6 +8,7 @@ of different families are different; and `millstream.expires`, where the batch s
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -81,10 +82,10 @@ def column_keys(columns: pa.RecordBatch) -> ColumnKeys | None:
     if not arrays:
         return None
     types = ",".join(str(array.type) for array in arrays).encode()
-    parts = [_as_bytes(array) for array in arrays]
-    keys = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
     return ColumnKeys(
-        b"columns/" + metadata.get(FAMILY, b"") + b"/" + types, keys, _tombstones(columns, metadata.get(DELETED))
+        b"columns/" + metadata.get(FAMILY, b"") + b"/" + types,
+        _side_by_side(arrays),
+        _tombstones(columns, metadata.get(DELETED)),
     )
 
 
@@ -93,6 +94,41 @@ def _tombstones(columns: pa.RecordBatch, name: bytes | None) -> npt.NDArray[np.b
     if index < 0 or not pa.types.is_boolean(columns.column(index).type):
         return np.zeros(columns.num_rows, np.bool_)
     return columns.column(index).fill_null(False).to_numpy(zero_copy_only=False)
+
+
+def _side_by_side(arrays: Sequence[pa.Array]) -> pa.BinaryArray:
+    """The key of each row: first the values whose bytes are as many in every row, then the others."""
+    fixed = [array for array in arrays if _has_fixed_bytes(array.type)]
+    others = [_as_bytes(array) for array in arrays if not _has_fixed_bytes(array.type)]
+    parts = [_rows_of(np.concatenate([_fixed_bytes(array) for array in fixed], axis=1)), *others] if fixed else others
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
+
+
+def _has_fixed_bytes(type_: pa.DataType) -> bool:
+    """Floats have not: numbers that are equal may have other bytes, and the text of NaN is one."""
+    types = pa.types
+    whole = types.is_integer(type_) or types.is_boolean(type_)
+    return whole or types.is_timestamp(type_) or types.is_date(type_) or types.is_time(type_)
+
+
+def _fixed_bytes(array: pa.Array) -> npt.NDArray[np.uint8]:
+    """Per value a byte that is 0 for NULL, and its own."""
+    if pa.types.is_boolean(array.type):
+        array = array.cast(pa.uint8())
+    elif not pa.types.is_integer(array.type):
+        array = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
+    values = array.fill_null(0).to_numpy(zero_copy_only=False)
+    found = np.empty((len(array), 1 + values.itemsize), np.uint8)
+    found[:, 0] = array.is_valid().to_numpy(zero_copy_only=False)
+    found[:, 1:] = values.view(np.uint8).reshape(len(array), values.itemsize)
+    return found
+
+
+def _rows_of(matrix: npt.NDArray[np.uint8]) -> pa.BinaryArray:
+    """Each row as bytes."""
+    rows, width = matrix.shape
+    offsets = np.arange(0, (rows + 1) * width, width, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(matrix)])
 
 
 def _as_bytes(array: pa.Array) -> pa.BinaryArray:
