@@ -13,7 +13,7 @@ from ...sql.compiling.loops import read_only
 from ...sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
 from .codec import byte_view, valid_flags
 from .compiled import write
-from .compiled.write_numbers import write_integers
+from .compiled.write_numbers import SCALE_MAX, write_fixed_point, write_integers
 from .json_text import quote
 
 _NULL = read_only(np.frombuffer(b"null", np.uint8))
@@ -57,6 +57,11 @@ def to_text(type_: SqlType, array: pa.Array, *, json: bool) -> TextColumn:
         case Primitive():
             return _integers(wire_array(type_, array))
         case Decimal():
+            small = _small_decimals(array)
+            if small is not None and type_.scale <= SCALE_MAX:
+                valid = read_only(valid_flags(array))
+                offsets, data = write_fixed_point(read_only(small), valid, type_.scale)
+                return TextColumn(read_only(offsets), read_only(data), valid)
             column = TextColumn.of(array.cast(pa.string()))
             if type_.scale <= _PLAIN_SCALE_MAX:
                 return column
@@ -77,6 +82,13 @@ def to_text(type_: SqlType, array: pa.Array, *, json: bool) -> TextColumn:
             return _members(array, join([b"", b":", b""], [keys, values], _PADDED_NULL, keys.valid), b"{}")
         case _:
             raise AssertionError(f"no format holds {type_}")
+
+
+def _small_decimals(array: pa.Array) -> NDArray[np.int64] | None:
+    """The digits of decimals as whole numbers; None where one has too many for that. NULL is anything."""
+    words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
+    low, high = words[0::2], words[1::2]
+    return np.ascontiguousarray(low) if bool((high == low >> 63).all()) else None
 
 
 def _integers(array: pa.Array) -> TextColumn:

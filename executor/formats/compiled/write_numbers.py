@@ -1,13 +1,14 @@
-"""Compiled writing of whole numbers as text: twice as fast as Arrow's cast, in the form that `join_fields` takes."""
+"""Compiled writing of numbers as text: twice as fast as Arrow's cast, in the form that `join_fields` takes."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ....sql.compiling.loops import loop
+from ....sql.compiling.loops import inlined_loop, loop
 from .words import Vector, load_word, store_word
 
-_LENGTH_MAX = 24  # of a number's text, in whole words
+SCALE_MAX = 18
+_LENGTH_MAX = 24  # of a number's text, in whole words: 19 digits, or one more than the scale, with sign and point
 _TENS = np.frombuffer("".join(str(n // 10) for n in range(100)).encode(), np.uint8)
 _ONES = np.frombuffer("".join(str(n % 10) for n in range(100)).encode(), np.uint8)
 _TEN, _HUNDRED = np.uint64(10), np.uint64(100)
@@ -16,6 +17,17 @@ _TEN, _HUNDRED = np.uint64(10), np.uint64(100)
 @loop
 def write_integers(values: Vector, valid: Vector):
     """The text of each int64; nothing where it is not valid."""
+    return _write(values, valid, 0)
+
+
+@loop
+def write_fixed_point(values: Vector, valid: Vector, scale: int):
+    """As `write_integers`, with a point before the last `scale` digits and a digit before the point."""
+    return _write(values, valid, scale)
+
+
+@inlined_loop
+def _write(values: Vector, valid: Vector, scale: int):
     count = values.shape[0]
     offsets = np.zeros(count + 1, np.int64)
     out = np.empty((count + 1) * _LENGTH_MAX, np.uint8)
@@ -27,6 +39,14 @@ def write_integers(values: Vector, valid: Vector):
             negative = value < 0
             left = np.uint64(0) - np.uint64(value) if negative else np.uint64(value)
             i = _LENGTH_MAX
+            for _ in range(scale):
+                rest = left // _TEN
+                i -= 1
+                text[i] = np.int64(left - rest * _TEN) + 48
+                left = rest
+            if scale:
+                i -= 1
+                text[i] = 46
             while left >= _HUNDRED:
                 rest = left // _HUNDRED
                 pair = np.int64(left - rest * _HUNDRED)
