@@ -13,6 +13,7 @@ from ....sql.compiling.loops import loop
 from .words import BACKSLASHES, HIGH_BITS, ONES, QUOTES, SPACES, Vector, load_word, store_word
 
 WORD = 8  # bytes
+_BACKSLASH = 92
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
@@ -31,11 +32,27 @@ _PLAIN_DIGITS_MAX = 48  # of a decimal: sign, point, leading zero, 38 digits
 
 
 @loop
-def escaped(word: np.uint64):
+def _escaped(word: np.uint64):
     """The high bit of the first of eight bytes that JSON escapes is set; of those behind it, it may be."""
     quote = word ^ QUOTES
     backslash = word ^ BACKSLASHES
     return (word - SPACES & ~word | quote - ONES & ~quote | backslash - ONES & ~backslash) & HIGH_BITS
+
+
+@loop
+def _put_in_json(c: int, out: Vector, at: int):
+    escape = _JSON_ESCAPE[c]
+    if escape == 0:
+        out[at] = c
+        return at + 1
+    out[at] = _BACKSLASH
+    out[at + 1] = escape
+    if escape != 117:
+        return at + 2
+    out[at + 2] = out[at + 3] = 48
+    out[at + 4] = _HEX[c >> 4]
+    out[at + 5] = _HEX[c & 15]
+    return at + 6
 
 
 @loop
@@ -57,30 +74,14 @@ def quote_json(offsets: Vector, data: Vector, valid: Vector):
             end = offsets[row + 1]
             while i < end:
                 stop = min(i + WORD, end)
-                if i + WORD <= data.shape[0]:
-                    word = load_word(data, i)
-                    if escaped(word) & (HIGH_BITS >> np.uint64(8 * (i + WORD - stop))) == np.uint64(0):
-                        store_word(out, at, word)
-                        at += stop - i
-                        i = stop
-                        continue
-                while i < stop:
-                    c = data[np.uintp(i)]
-                    i += 1
-                    escape = _JSON_ESCAPE[c]
-                    if escape:
-                        out[at] = 92
-                        out[at + 1] = escape
-                        at += 2
-                        if escape == 117:
-                            out[at] = 48
-                            out[at + 1] = 48
-                            out[at + 2] = _HEX[c >> 4]
-                            out[at + 3] = _HEX[c & 15]
-                            at += 4
-                    else:
-                        out[at] = c
-                        at += 1
+                word = load_word(data, i) if i + WORD <= data.shape[0] else QUOTES
+                if _escaped(word) & (HIGH_BITS >> np.uint64(8 * (i + WORD - stop))) == np.uint64(0):
+                    store_word(out, at, word)
+                    at += stop - i
+                else:
+                    for j in range(i, stop):
+                        at = _put_in_json(data[np.uintp(j)], out, at)
+                i = stop
             out[at] = 34
             at += 1
         out_offsets[row + 1] = at
