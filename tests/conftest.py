@@ -22,6 +22,7 @@ from hang import ended_if_it_hangs, prepare, time_limit
 from hypothesis import settings
 from kept_constants import KeptConstants
 from of_folder import end_others
+from one_tls_context import share_tls_context
 from scheduling import OneSpark, runs_spark
 from xdist.remote import Producer
 
@@ -59,6 +60,7 @@ def case_runner(shared: Path) -> ModuleType:
 
 def pytest_configure(config: pytest.Config) -> None:
     prepare(config)
+    share_tls_context()
     # As the command logs them. Where rich is installed, structlog's own choice shows all variables of all frames, which
     # takes a second of CPU for each error.
     renderer = structlog.get_config()["processors"][-1]
