@@ -23,6 +23,10 @@ PAGES = (
     "groups", "connectors", "connectors/DEMO_ORDERS", "mirrors", "mirrors/DEMO_MIRROR", "registry",
     "registry/contracts-value", "cluster", "log", "settings",
 )  # fmt: skip
+AXE = {  # what the scheme changes are colours
+    "light": "{ resultTypes: ['violations'] }",
+    "dark": "{ resultTypes: ['violations'], runOnly: ['color-contrast', 'link-in-text-block'] }",
+}
 PASSWORD = "open sesame"
 ACCESS = {
     "users": {
@@ -275,16 +279,17 @@ def test_the_docs_have_a_picture_of_each_page_light_and_dark() -> None:
 def test_axe_finds_nothing_serious_light_or_dark(lab: ConsoleLab, axe: str, path: str, tmp_path: Path) -> None:
     """With a picture of each page, into MILLSTREAM_CONSOLE_SHOTS where it is set: docs/images/pages has them."""
     folder = Path(os.environ.get("MILLSTREAM_CONSOLE_SHOTS", tmp_path))
-    with lab.console(bypass_csp=True, reduced_motion="reduce") as console:
+    with lab.shared_console(bypass_csp=True, reduced_motion="reduce") as console:
         page = console.open(path)
         page.wait_for_timeout(500)
-        page.evaluate(axe + "; undefined")
+        if not page.evaluate("'axe' in window"):
+            page.evaluate(axe + "; undefined")
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
             (folder / scheme).mkdir(exist_ok=True)
             shot = page.screenshot(path=folder / scheme / _picture(path))
             assert len(shot) > 8_000
-            found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+            found = page.evaluate(f"axe.run(document, {AXE[scheme]})")["violations"]
             told = [(each["id"], each["impact"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found]
             assert [each for each in told if each[1] in ("serious", "critical")] == [], scheme
 
@@ -402,7 +407,7 @@ def test_the_first_view_with_a_hundred_topics_is_there_soon(lab: ConsoleLab, lim
     for number in range(100):
         crowded.engine.log.create_topic(f"topic-{number:03}", 1)
     took: list[float] = []
-    for _ in range(3):
+    while len(took) < 3 and min(took, default=limit_ms) >= limit_ms:
         with lab.console(f"http://{crowded.http_address}") as console:
             page = console.open("topics")
             expect(page.locator(".bar [role=status]")).to_have_text(re.compile(r"^1\d\d of 1\d\d$"))

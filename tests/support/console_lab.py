@@ -153,15 +153,16 @@ class ConsoleLab:
         self.url = f"http://{self.service.http_address}"
         self.http = self._parts.enter_context(httpx.Client(base_url=self.url, timeout=60))
         self._fill()
-        self._shared: Console | None = None
+        self._shared: dict[str, Console] = {}
 
     @contextlib.contextmanager
-    def shared_console(self) -> Generator[Console]:
-        """One page for many tests, until one of them fails."""
-        console, self._shared = self._shared or Console(self.browser, self.url), None
+    def shared_console(self, **context: Any) -> Generator[Console]:
+        """One page for many tests that want the same context, until one of them fails."""
+        wanted = repr(sorted(context.items()))
+        console = self._shared.pop(wanted, None) or Console(self.browser, self.url, **context)
         yield console
         console.check()
-        self._shared = console
+        self._shared[wanted] = console
 
     def serve(self, **flags: Any) -> Service:
         """Another server, empty."""
