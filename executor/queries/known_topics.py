@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...logcore.client import LogClient, TopicPartition
@@ -44,6 +44,10 @@ class KnownTopics:
                 raise self._another(topic)
         if not noted:
             self._note(found)
+
+    def ids(self) -> Mapping[str, int]:
+        """What is noted of the topics that are there. Out: by topic, what its id comes to."""
+        return {topic: id for topic, id in self._found().items() if id is not None}
 
     def check_sink(self, topic_id: uuid.UUID | None) -> None:
         """While the query runs. In: the id that the topic had. Raises `PositionLost`."""
@@ -82,7 +86,7 @@ class KnownTopics:
         """Takes the topic that it writes to for its own, whichever was."""
         noted = self._noted()
         if noted:
-            self._note({**noted, self._sink: self._digest(self._sink)})
+            self._note({**noted, self._sink: digest_of(self.log, self._sink)})
 
     def _noted(self) -> Mapping[str, int]:
         committed = self.log.committed_offsets(topics_group(self.plan.query_id))
@@ -96,13 +100,12 @@ class KnownTopics:
 
     def _found(self) -> dict[str, int | None]:
         """None of a topic that is not there."""
-        return {topic: self._digest(topic) for topic in (*self._sources, self._sink)}
+        return {topic: digest_of(self.log, topic) for topic in self.names}
 
-    def _digest(self, topic: str) -> int | None:
-        id = self.log.topic_id(topic)
-        if id is None:
-            return _WITHOUT_ID if topic in self.log.topics() else None
-        return id.int % (1 << _DIGEST_BITS)
+    @property
+    def names(self) -> Sequence[str]:
+        """What it reads, and then what it writes."""
+        return *self._sources, self._sink
 
     @property
     def _sources(self) -> Iterable[str]:
@@ -149,3 +152,11 @@ class KnownTopics:
             f"RESUME {id}; lets the query go on: {goes_on}{state}. "
             f"RESET {id}; computes everything anew from what its sources hold."
         )
+
+
+def digest_of(log: LogClient, topic: str) -> int | None:
+    """What the topic's id comes to, as a number that a committed offset may be; None of a topic that is not there."""
+    id = log.topic_id(topic)
+    if id is None:
+        return _WITHOUT_ID if topic in log.topics() else None
+    return id.int % (1 << _DIGEST_BITS)

@@ -28,6 +28,7 @@ from ...logcore.errors import ProducerFenced, TopicExists, UnknownTopic
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
 from .. import processing_log
+from ..queries.known_topics import digest_of
 from ..queries.query_log import (
     FORGOTTEN,
     REPARTITION_CONFIG,
@@ -208,10 +209,12 @@ def _target(
     client: LogClient, query_id: str, known: Mapping[TopicPartition, int], committed: Positions, last: BatchRecord
 ) -> Positions:
     """Where all buckets will stand: at the end of the batch, or where another executor has gone on to. Raises
-    `PositionLost`. A topic that was made anew is not known to the query's group, and is read anew."""
+    `PositionLost`. A topic that was made anew since the batch is read anew; its group may know it again already."""
     target = dict(committed)
+    anew = {topic for topic, id in last.topics.items() if digest_of(client, topic) != id}
     for lane, end in last.ends.items():
-        if known.get(lane, FORGOTTEN) != FORGOTTEN and end > committed.get(lane, end):
+        is_known = lane.topic not in anew and known.get(lane, FORGOTTEN) != FORGOTTEN
+        if is_known and end > committed.get(lane, end):
             check_position(query_id, lane, end, client.offsets(*lane))
             target[lane] = end
     return target

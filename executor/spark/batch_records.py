@@ -1,4 +1,5 @@
-"""What a batch is: up to where its lanes are read. One record for all buckets, in the last partition of the markers.
+"""What a batch is: up to where its lanes are read, of which topics. One record for all buckets, in the last partition of
+the markers.
 
 It is durable before any bucket does the batch, so whoever finds a marker of the batch finds its record, and knows what
 the other buckets have to do. Of a run that is over a record may still arrive: nobody looks for it, since no marker
@@ -8,7 +9,8 @@ names its batch.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ...logcore.client import LogClient
 from ..state.lost_state import state_lost
@@ -18,21 +20,25 @@ from .markers import BatchId, json_record, last_value
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """`run`: that planned it. `ends`: of the lanes in which there is something to read."""
+    """`run`: that planned it. `ends`: of the lanes in which there is something to read. `topics`: what the ids of their
+    topics come to (`known_topics.py`); earlier versions noted none."""
 
     id: BatchId
     run: str
     ends: Positions
+    topics: Mapping[str, int] = field(default_factory=dict)
 
     @staticmethod
-    def following(last: BatchId, run: str, start: Positions, ends: Positions) -> BatchRecord:
+    def following(last: BatchId, run: str, start: Positions, ends: Positions, topics: Mapping[str, int]) -> BatchRecord:
         changed = {lane: end for lane, end in ends.items() if end != start.get(lane)}
-        return BatchRecord(BatchId(last.number + 1, uuid.uuid4().hex), run, changed)
+        read = {lane.topic for lane in changed}
+        of_batch = {topic: id for topic, id in topics.items() if topic in read}
+        return BatchRecord(BatchId(last.number + 1, uuid.uuid4().hex), run, changed, of_batch)
 
     def write(self, log: LogClient, topic: str, partition: int) -> None:
         """Durable on return. Its key is the run, so compaction keeps the last one of each."""
         ends = positions_to_json(self.ends)
-        value = {"number": self.id.number, "name": self.id.name, "run": self.run, "ends": ends}
+        value = {"number": self.id.number, "name": self.id.name, "run": self.run, "ends": ends, "topics": self.topics}
         log.append(topic, partition, json_record(self.run.encode(), value))
 
 
@@ -46,4 +52,4 @@ def read_batch(log: LogClient, query_id: str, topic: str, partition: int, id_: B
     found = last_value(log, topic, partition, id_.name)
     if found is None:
         raise state_lost(query_id, f'batch {id_.number} is done in part, and topic "{topic}" does not say what it is')
-    return BatchRecord(id_, found["run"], positions_from_json(found["ends"]))
+    return BatchRecord(id_, found["run"], positions_from_json(found["ends"]), found.get("topics", {}))

@@ -28,8 +28,9 @@ from ...logcore.client import LogClient, TopicPartition
 from ...logcore.errors import LogClosed
 from ...planner.physical import PhysicalPlan
 from ...planner.serde import plan_to_json
-from ..errors import QueryFailed
+from ..errors import PositionLost, QueryFailed
 from ..executor import QueryMetrics, QueryState, QueryStatus
+from ..queries.known_topics import KnownTopics
 from ..queries.query_log import offset_group
 from ..queries.query_settings import QuerySettings
 from .batch_size import BatchSize
@@ -80,6 +81,7 @@ class SparkQuery:
         self._directory = directory
         self._properties = dict(properties)
         self._make_jobs = jobs
+        self._topics = KnownTopics(client, plan)
         self._size = BatchSize(SparkSettings.of(self._properties).batch_records_max)
         self._changed = threading.Condition()
         self._wanted: Literal["run", "rest", "end"] = "rest" if paused else "run"
@@ -104,7 +106,9 @@ class SparkQuery:
         self._await_rest()
 
     def resume(self) -> None:
-        """Also after an error: the query tries again."""
+        """Also after an error: the query tries again, with the topics that there are."""
+        if self._state == "ERROR":
+            self._topics.accept()
         with self._changed:
             if self._state not in ("PAUSED", "ERROR"):
                 return
@@ -208,7 +212,7 @@ class SparkQuery:
                 if self._wanted != "run":
                     continue  # its job was cancelled
                 failures = 1 if self.metrics.batches > batches else failures + 1
-                trouble = trouble_of(error, self.query_id)
+                trouble = trouble_of(self._topic_lost(error), self.query_id)
                 if trouble.smallest and self._size.shrink(trouble.smallest):
                     failures = 1  # a smaller batch is another one
                     self._wait_out(trouble.followed_by(self._size.records), failures)
@@ -216,6 +220,17 @@ class SparkQuery:
                     self._fail(trouble)
                 else:
                     self._wait_out(trouble, failures)
+
+    def _topic_lost(self, error: Exception) -> Exception:
+        """A topic that is gone or another one explains whatever went wrong. A task that finds out knows neither what
+        the query does with it nor what to do, and of its error Spark passes on no more than the text."""
+        try:
+            self._topics.check()
+        except PositionLost as lost:
+            return lost
+        except Exception:  # the log does not answer either
+            return error
+        return error
 
     def _may_run(self) -> bool:
         """Waits while the query should rest; False when it should end."""

@@ -11,7 +11,9 @@ from ...logcore.client import LogClient, TopicPartition
 from ...logcore.errors import LogError
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
+from ..queries.known_topics import KnownTopics
 from ..queries.query_log import marker_topic, offset_group
+from ..sources.same_topic import SameTopic
 from ..sources.source_reader import PARTITIONS_S
 from .alignment import align, batch_partition
 from .batch_records import BatchRecord, forget_batches
@@ -30,7 +32,8 @@ class SparkRun:
 
     In: `run_round` does a subplan's part of a batch and gives what its buckets did; the part is done, or any of it is.
     A run is over after an exception: the next one brings all buckets to one place. Raises `StaleRun` once another has
-    begun, and what the log raises. `parallelism`: how many tasks may read.
+    begun, `PositionLost` once a topic of the query is gone or another one, and what the log raises. `parallelism`: how
+    many tasks may read.
     """
 
     def __init__(
@@ -47,6 +50,10 @@ class SparkRun:
         self._run_round = run_round
         self._parallelism = parallelism
         self._planner = BatchPlanner(spec.stages, client, size, parallelism)
+        self._topics = KnownTopics(client, plan)
+        self._same = [SameTopic(client, topic) for topic in self._topics.names]
+        self._topics.check()  # after the look at the ids: what is another topic since then is found before a batch
+        self._topic_ids = self._topics.ids()
         self._producer = client.transactional_producer(plan.query_id)
         aligned = align(plan, client, spec.properties, spec.run, self._producer)
         self._at = aligned.positions
@@ -54,15 +61,16 @@ class SparkRun:
         self._run_before = None if aligned.last is None or aligned.last.run == spec.run else aligned.last.run
         self._read: dict[int, int] = {}  # by bucket, up to where its rows in the repartition topic were read
         self._purged_at = time.monotonic()
-        self._partitions_due_s = time.monotonic() + PARTITIONS_S
+        self._partitions_due_s = self._topics_due_s = time.monotonic() + PARTITIONS_S
 
     def step(self, until: Positions | None = None) -> Sequence[Report] | None:
         """Does the next batch; None where nothing came for a moment, or nothing is left before `until`."""
         ends = self._planner.next(self._at, until)
+        self._check_topics(at_once=ends is not None)
         if ends is None:
             return None
         topic, partition = marker_topic(self._spec.query_id), batch_partition(self._spec.stages)
-        batch = BatchRecord.following(self._last, self._spec.run, self._at, ends)
+        batch = BatchRecord.following(self._last, self._spec.run, self._at, ends, self._topic_ids)
         batch.write(self._client, topic, partition)
         fp("spark.before_batch")
         reports = self._rounds(batch)
@@ -88,6 +96,15 @@ class SparkRun:
             read = Counter(lane.topic for lane in self._at)
             return any(self._client.partition_count(topic) > count for topic, count in read.items())
         return False
+
+    def _check_topics(self, *, at_once: bool) -> None:
+        """After the look at where they end, and before anybody reads them or writes: of a topic that was made anew
+        records would be passed over. Else now and then: a query that waits says it as well. Raises `PositionLost`."""
+        if at_once or time.monotonic() >= self._topics_due_s:
+            self._topics_due_s = time.monotonic() + PARTITIONS_S
+            with self._topics.said():
+                for topic in self._same:
+                    topic.check()
 
     def _rounds(self, batch: BatchRecord) -> list[Report]:
         """One subplan after the other: what one sends, the next reads."""

@@ -17,6 +17,7 @@ from ..partitioning import RekeyPartitioner, split_by_partition
 from ..pipeline import Pipeline, calls_python
 from ..queries.query import DATA_ERRORS, SIZE_ERRORS
 from ..record_error import RecordError
+from ..sources.same_topic import another_topic
 from ..sources.source_reader import ReadBatch, SourceReader, times_only
 from ..sources.time_order import BEFORE_ALL, running_maximum, tables_first
 from ..state.connection import MEMORY, EngineSettings, lock
@@ -53,7 +54,8 @@ class StageOne:
         self._database.close()
 
     def read(self, ranges: Sequence[LaneRange]) -> Iterator[tuple[int, Piece]]:
-        """The pieces of these ranges, each with its bucket; a lane's in offset order. The log's errors pass through."""
+        """The pieces of these ranges, each with its bucket; a lane's in offset order. Raises `PositionLost`; the
+        log's errors pass through."""
         for lane_range in ranges:
             if lane_range.lane.topic == self._stages.repartition_topic:
                 yield from self._read_rows(lane_range)
@@ -75,14 +77,24 @@ class StageOne:
         before = read_before(self._stages, self._subplan, lane.topic)
         reader = self._reader([chain.source for chain in chains], lane_range)
         lane_time = int(BEFORE_ALL)
-        while (start := reader.fetch_positions[lane]) < lane_range.end:
-            batch = reader.read(READ_BYTES, {lane: lane_range.end})
+        for start, batch in self._batches(reader, lane_range):
             if batch is not None:
                 if before:
                     batch = self._not_counted_again(batch, before, LaneRange(lane, start, batch.positions[lane]))
                 split = self._split(chains, batch, lane, lane_time)
                 lane_time = max(lane_time, int(batch.times.max()))
                 yield from split.pieces(lane, batch.positions[lane])
+
+    def _batches(self, reader: SourceReader, lane_range: LaneRange) -> Iterator[tuple[int, ReadBatch | None]]:
+        """What it reads up to the range's end, each with the offset where it began. Raises `PositionLost` where the
+        lane ends before: all of the range was there when the batch was planned."""
+        lane, end = lane_range.lane, lane_range.end
+        while (start := reader.fetch_positions[lane]) < end:
+            batch = reader.read(READ_BYTES, {lane: end})
+            stands = batch is None and reader.fetch_positions[lane] == start
+            if stands and self._log.offsets(*lane).last_stable_offset < end:
+                raise another_topic(lane.topic)
+            yield start, batch
 
     def _reader(self, sources: Sequence[Source], lane_range: LaneRange) -> SourceReader:
         """Of several sources that read a topic the first one's times decide about the order, wherever it is read."""
@@ -97,8 +109,7 @@ class StageOne:
         known: set[int] = set()
         if batch.errors:
             reader = self._reader(before, lane_range)
-            while reader.fetch_positions[lane_range.lane] < lane_range.end:
-                read = reader.read(READ_BYTES, {lane_range.lane: lane_range.end})
+            for _, read in self._batches(reader, lane_range):
                 known.update(error.offset for error in (read.errors if read is not None else ()))
         errors = [error for error in batch.errors if error.offset not in known]
         return replace(batch, errors=errors, record_count=0, byte_count=0)

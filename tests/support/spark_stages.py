@@ -10,6 +10,7 @@ import pyarrow as pa
 from hand_plans import read_all, rows
 from planning import Planner
 
+from millstream.executor.queries.known_topics import KnownTopics
 from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.queries.query_log import marker_topic
 from millstream.executor.spark.alignment import align, batch_partition
@@ -41,6 +42,7 @@ class StagedRun:
         self.client = client
         self.run = run
         self.directory = directory
+        self.topics = KnownTopics(client, plan).ids()
         aligned = align(plan, client, {}, run, client.transactional_producer(plan.query_id))
         self.at: Positions = aligned.positions
         self.last = NO_BATCH if aligned.last is None else aligned.last.id
@@ -52,7 +54,7 @@ class StagedRun:
         end = self.ends.next(self.at, self.ends.available(self.at))
         if end == self.at:
             return []
-        batch = BatchRecord.following(self.last, self.run, self.at, end)
+        batch = BatchRecord.following(self.last, self.run, self.at, end, self.topics)
         batch.write(self.client, marker_topic(self.stages.plan.query_id), batch_partition(self.stages))
         reports = self.apply(batch.id, self.at, end, only)
         if only is None:
