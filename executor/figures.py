@@ -3,10 +3,12 @@ seconds. Written by the query's thread, batch by batch and never row by row; rea
 
 from __future__ import annotations
 
+import operator
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -15,6 +17,18 @@ from ..logcore.client import TopicPartition
 _WINDOW_S = 10.0  # rates are of so long
 _SAMPLE_S = 1.0
 _EXACT_EVERY = 16  # batches
+
+
+class OperatorCounts(NamedTuple):
+    """What an operator has done in some batches; fields as in `OperatorMeter`."""
+
+    covers: tuple[str, ...]
+    batches: int
+    rows_in: int
+    rows_out: int
+    bytes_out: int
+    late_rows: int
+    busy_ns: int
 
 
 @dataclass(slots=True)
@@ -51,13 +65,20 @@ class OperatorMeter:
         """Rows in, rows out, bytes out."""
         return self.rows_in, self.rows_out, self.bytes_out
 
+    def all_counts(self) -> tuple[int, ...]:
+        """As `OperatorCounts` has them."""
+        return self.batches, self.rows_in, self.rows_out, self.bytes_out, self.late_rows, self.busy_ns
+
 
 class Meters:
-    """The meters of a query by the id of the step whose rows they count; they outlive its pipelines."""
+    """The meters of a query by the id of the step whose rows they count; they outlive its pipelines. In: `steadily`:
+    samples are taken while nothing comes, too; so a batch that takes longer than rates look back has a rate."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, steadily: bool = False) -> None:
         self._by_step: dict[str, OperatorMeter] = {}
         self._clock = clock
+        self._steadily = steadily
+        self._taken: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._samples: deque[tuple[float, dict[str, tuple[int, int, int]]]] = deque([(clock(), {})])
 
     def of(self, covers: tuple[str, ...]) -> OperatorMeter:
@@ -66,6 +87,26 @@ class Meters:
         if meter is None or meter.covers != covers:
             meter = self._by_step[covers[-1]] = OperatorMeter(covers)
         return meter
+
+    def take(self) -> list[OperatorCounts]:
+        """What was counted since the last call, for `add` elsewhere."""
+        found: list[OperatorCounts] = []
+        for meter in self:
+            counts, before = meter.all_counts(), self._taken.get(meter.covers)
+            if counts != before:
+                self._taken[meter.covers] = counts
+                found.append(OperatorCounts(meter.covers, *map(operator.sub, counts, before or (0,) * len(counts))))
+        return found
+
+    def add(self, counts: OperatorCounts) -> None:
+        """What an operator of the query has counted elsewhere."""
+        meter = self.of(counts.covers)
+        meter.batches += counts.batches
+        meter.rows_in += counts.rows_in
+        meter.rows_out += counts.rows_out
+        meter.bytes_out += counts.bytes_out
+        meter.late_rows += counts.late_rows
+        meter.busy_ns += counts.busy_ns
 
     def sample(self) -> None:
         """Before each batch; does something once a second."""
@@ -78,10 +119,9 @@ class Meters:
 
     def rates(self) -> dict[str, tuple[float, float, float]]:
         """Rows in, rows out and bytes out per second, over the last ten seconds or what there is of them."""
-        now = self._clock()
-        then, before = next(
-            (sample for sample in tuple(self._samples) if now - sample[0] <= _WINDOW_S), (now - _WINDOW_S, None)
-        )
+        now, samples = self._clock(), tuple(self._samples)
+        none = samples[-1] if self._steadily else (now - _WINDOW_S, None)
+        then, before = next((sample for sample in samples if now - sample[0] <= _WINDOW_S), none)
         elapsed = max(now - then, 1e-3)
         found: dict[str, tuple[float, float, float]] = {}
         for step, meter in tuple(self._by_step.items()):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,23 +16,42 @@ from .pipeline import Pipeline
 from .windows.placing import placing_of
 
 
+@dataclass(frozen=True, slots=True)
+class StateSeen:
+    """What lies in the state. `stores`: rows, and about how many bytes, by store."""
+
+    stores: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    windows: tuple[OpenWindows, ...] = ()
+
+    @staticmethod
+    def of(pipeline: Pipeline) -> StateSeen:
+        stores = {name: store.measure() for name, store in pipeline.stores.items()}
+        return StateSeen(stores, _open_windows(pipeline.plan, pipeline))
+
+    @staticmethod
+    def together(parts: Iterable[StateSeen]) -> StateSeen:
+        """Of the state whose parts these are."""
+        stores: dict[str, tuple[int, int]] = {}
+        windows: list[OpenWindows] = []
+        for part in parts:
+            windows += part.windows
+            for name, (rows, size) in part.stores.items():
+                known_rows, known_size = stores.get(name, (0, 0))
+                stores[name] = known_rows + rows, known_size + size
+        return StateSeen(stores, tuple(windows))
+
+
 def inspected(
-    plan: PhysicalPlan,
-    meters: Meters,
-    times: Mapping[TopicPartition, PartitionTimes],
-    pipeline: Pipeline | None,
-    *,
-    writing: bool,
+    meters: Meters, times: Mapping[TopicPartition, PartitionTimes], state: StateSeen | None, *, writing: bool
 ) -> QueryFigures:
-    """In: `pipeline`: None where nobody may look into the state now."""
-    stores = {} if pipeline is None else {name: store.measure() for name, store in pipeline.stores.items()}
-    rates = meters.rates()
+    """In: `state`: None where nobody may look into it now."""
+    seen, rates = state or StateSeen(), meters.rates()
     return QueryFigures(
-        operators=tuple(_operator(meter, rates, None if pipeline is None else stores) for meter in meters),
+        operators=tuple(_operator(meter, rates, None if state is None else seen.stores) for meter in meters),
         partitions=dict(times),
-        windows=() if pipeline is None else _open_windows(plan, pipeline),
-        store_rows={name: rows for name, (rows, _) in stores.items()},
-        state_known=pipeline is not None,
+        windows=seen.windows,
+        store_rows={name: rows for name, (rows, _) in seen.stores.items()},
+        state_known=state is not None,
         writing=writing,
     )
 

@@ -53,7 +53,7 @@ from .. import processing_log
 from ..batch import ChangeBatch
 from ..executor import QueryMetrics
 from ..figures import Meters, PartitionTimes, QueryFigures
-from ..inspection import inspected
+from ..inspection import StateSeen, inspected
 from ..record_error import RecordError, left_out
 from ..sink_writer import Output, SinkWriter
 from ..sources.idle import IdleTime
@@ -175,8 +175,9 @@ class QueryRuntime:
         nothing under way."""
         if with_state and self._recovered is not None:
             self.rest()
-        pipeline = self._recovered.pipeline if with_state and self._recovered is not None else None
-        return inspected(self.plan, self._meters, self._times, pipeline, writing=bool(self._writing))
+        run = self._recovered if with_state else None
+        state = None if run is None else StateSeen.of(run.pipeline)
+        return inspected(self._meters, self._times, state, writing=bool(self._writing))
 
     @property
     def fetch_positions(self) -> dict[TopicPartition, int]:

@@ -28,7 +28,7 @@ from ..columnar import ARROW
 from ..errors import QueryFailed, UnknownQuery
 from ..executor import QueryMetrics, QueryStatus
 from ..figures import Meters, QueryFigures
-from ..inspection import inspected
+from ..inspection import StateSeen, inspected
 from ..partitioning import RekeyPartitioner, sink_partitions
 from ..pipeline import Pipeline, calls_python
 from ..record_error import left_out
@@ -87,7 +87,7 @@ class StepwisePlan:
 
     def figures(self) -> QueryFigures:
         """What it measures, and what lies in its state."""
-        return inspected(self.plan, self._meters, {}, self._open()[0], writing=False)
+        return inspected(self._meters, {}, StateSeen.of(self._open()[0]), writing=False)
 
     def advance(self, script_end: int | None = None) -> Iterator[Computed]:
         """Reads what has come since the last time: first what the script has inserted, then what queries have written.

@@ -28,6 +28,7 @@ from ...logcore.errors import ProducerFenced, TopicExists, UnknownTopic
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
 from .. import processing_log
+from ..inspection import StateSeen
 from ..queries.known_topics import digest_of
 from ..queries.query_log import (
     FORGOTTEN,
@@ -41,15 +42,15 @@ from ..queries.query_log import (
     start_positions,
 )
 from ..queries.start_offsets import StartSettings
-from ..state.lost_state import forget_ends
+from ..state.lost_state import committed_ends, forget_ends
 from ..tasks import changelog_partition_count
-from .batch_records import BatchRecord, read_batch
+from .batch_records import BatchRecord, adopted, read_batch
 from .batches import ranges_of_subplan
 from .bucket import BucketRuntime, bucket_id
-from .earlier_markers import adopted
 from .lanes import LaneRange, Positions, ranges_between
 from .markers import NO_BATCH, BatchId, SentRange, StaleRun, StateMarker, last_marker
 from .pieces import Piece
+from .spark_figures import BucketFigures
 from .stage_one import StageOne
 from .stages import Stages, split
 
@@ -66,10 +67,11 @@ _THREADS = 16  # buckets are begun side by side: each waits for the log, which s
 @dataclass(frozen=True, slots=True)
 class AlignedBuckets:
     """Where all buckets stand: `positions` are the query's committed offsets. `last`: the batch before; None where no
-    batch was ever done."""
+    batch was ever done. `seen`: what lies in the state of each bucket that has one; None where nobody knows."""
 
     positions: Positions
     last: BatchRecord | None
+    seen: Mapping[int, StateSeen | None]
 
 
 def take_from_spark(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> TransactionalProducer:
@@ -99,15 +101,18 @@ def align(
     committed = start_positions(client, plan, StartSettings.of(settings))
     topic = marker_topic(plan.query_id)
     before = _side_by_side(partial(last_marker, client, topic), range(stages.bucket_count))
+    is_new = not committed_ends(client, plan.query_id)  # another executor has not had a state
     if run != NO_RUN or any(last is not None and last.run != NO_RUN for last in before):
         forget_ends(client, plan.query_id)  # the markers note them now, or the next batch on DuckDB does
-    markers = _begin_run(stages, run, client, owner)
+    markers = _begin_run(stages, run, client, owner, StateSeen() if is_new else None)
     fp("spark.aligning")
     last, markers = _last_batch(stages, client, run, markers)
     target = committed if last is None else _target(client, plan.query_id, known, committed, last)
+    seen = {bucket: markers[bucket].seen for each in stages.subplans if each.stateful for bucket in each.buckets}
     if last is not None and target != committed:
         read = ranges_between(committed, target)
-        _finish(stages, client, settings, run, markers, last.id, read, owner)
+        finished = _finish(stages, client, settings, run, markers, last.id, read, owner)
+        seen |= {bucket: state for bucket, state in finished.items() if bucket in seen}
     moved = {lane: offset for lane, offset in target.items() if committed[lane] != offset}
     if moved:
         owner.begin()
@@ -116,7 +121,7 @@ def align(
     else:
         _check_owner(owner)
     fp("spark.aligned")
-    return AlignedBuckets(target, last)
+    return AlignedBuckets(target, last, seen)
 
 
 def _check_owner(owner: TransactionalProducer) -> None:
@@ -165,8 +170,10 @@ def _create_topics(stages: Stages, client: LogClient) -> None:
             cast(LogAdmin, client).add_partitions(topic, partition_count)
 
 
-def _begin_run(stages: Stages, run: str, client: LogClient, owner: TransactionalProducer) -> list[StateMarker]:
-    """Writes the markers that make the buckets this run's, and gives them."""
+def _begin_run(
+    stages: Stages, run: str, client: LogClient, owner: TransactionalProducer, seen: StateSeen | None
+) -> list[StateMarker]:
+    """Writes the markers that make the buckets this run's, and gives them. In: `seen`: of a bucket's first marker."""
     topic = marker_topic(stages.plan.query_id)
     guard = threading.Lock()  # a producer is for one thread at a time
 
@@ -174,9 +181,9 @@ def _begin_run(stages: Stages, run: str, client: LogClient, owner: Transactional
         producer = client.transactional_producer(bucket_id(stages.plan.query_id, bucket))
         last = last_marker(client, topic, bucket)
         if last is None:
-            marker = StateMarker(run)
+            marker = StateMarker(run, seen=seen)
         elif last.run == NO_RUN:  # another executor has had the state
-            marker = replace(last, run=run, ends={}, token=uuid.uuid4().hex)
+            marker = replace(last, run=run, ends={}, token=uuid.uuid4().hex, seen=None)
         else:
             marker = replace(last, run=run)
         producer.begin()
@@ -229,8 +236,9 @@ def _finish(
     last: BatchId,
     read: Sequence[LaneRange],
     owner: TransactionalProducer,
-) -> None:
-    """Does the batch in the buckets that have not, in process."""
+) -> dict[int, StateSeen | None]:
+    """Does the batch in the buckets that have not, in process. Out: what lies in their states now."""
+    finished: dict[int, StateSeen | None] = {}
     sent = {bucket: marker.sent for bucket, marker in enumerate(markers) if marker.batch == last}
     for subplan in stages.subplans:
         behind = [bucket for bucket in subplan.buckets if markers[bucket].batch != last]
@@ -249,6 +257,8 @@ def _finish(
                 report = _undisturbed(partial(_check_owner, owner), partial(runtime.apply, own, last))
                 runtime.close()
                 sent[bucket] = SentRange(report.sent_start, report.sent_end)
+                finished[bucket] = BucketFigures.from_json(report.figures).state if report.figures else None
+    return finished
 
 
 def remove_run_topics(client: LogClient, query_id: str) -> None:

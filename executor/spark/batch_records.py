@@ -1,5 +1,5 @@
-"""What a batch is: up to where its lanes are read, of which topics. One record for all buckets, in the last partition of
-the markers.
+"""What a batch is: up to where its lanes are read, of which topics. One record for all buckets, in the last partition
+of the markers.
 
 It is durable before any bucket does the batch, so whoever finds a marker of the batch finds its record, and knows what
 the other buckets have to do. Of a run that is over a record may still arrive: nobody looks for it, since no marker
@@ -9,13 +9,15 @@ names its batch.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ...logcore.client import LogClient
 from ..state.lost_state import state_lost
 from .lanes import Positions, positions_from_json, positions_to_json
-from .markers import BatchId, json_record, last_value
+from .markers import NO_BATCH, BatchId, StateMarker, json_record, last_value
+
+EARLIER = BatchId(1, "earlier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +55,20 @@ def read_batch(log: LogClient, query_id: str, topic: str, partition: int, id_: B
     if found is None:
         raise state_lost(query_id, f'batch {id_.number} is done in part, and topic "{topic}" does not say what it is')
     return BatchRecord(id_, found["run"], positions_from_json(found["ends"]), found.get("topics", {}))
+
+
+def adopted(run: str, markers: Sequence[StateMarker]) -> tuple[BatchRecord | None, list[StateMarker]]:
+    """The batch that markers of versions that named no batches are of, None where there are none or a newer batch was
+    done since; and the markers, those of buckets that have done it with its name.
+
+    Each said up to where its bucket had read every lane. They count as one batch, which ends where the bucket that is
+    furthest stands: one that stands there has done it. Plans whose rows change their task behind state had one bucket
+    in those versions: what it has done is done.
+    """
+    positions = [marker.earlier for marker in markers if marker.earlier is not None]
+    newest = max(marker.batch for marker in markers)
+    if not positions or newest not in (NO_BATCH, EARLIER):
+        return None, list(markers)
+    ends: Positions = {lane: max(each.get(lane, 0) for each in positions) for each in positions for lane in each}
+    done = [replace(marker, batch=EARLIER) if marker.earlier in (None, ends) else marker for marker in markers]
+    return BatchRecord(EARLIER, run, ends), done

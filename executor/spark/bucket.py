@@ -23,6 +23,8 @@ from ...logcore.errors import ProducerFenced
 from ...logcore.failpoints import fp
 from .. import processing_log
 from ..batch import ChangeBatch
+from ..figures import Meters, OperatorCounts
+from ..inspection import StateSeen
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline, calls_python
 from ..queries.query import DATA_ERRORS, SIZE_ERRORS
@@ -42,6 +44,7 @@ from .markers import NOTHING_SENT, BatchId, SentRange, StateMarker, check_run
 from .merging import BucketBatch, merge
 from .pieces import Piece
 from .repartition import records_of
+from .spark_figures import BucketFigures, StateLooks
 from .stage_one import failed_record
 from .stages import Stages
 
@@ -65,6 +68,7 @@ class Report:
     bytes_in: int = 0
     sent_start: int = 0  # what it wrote to the repartition topic lies between these offsets of its partition
     sent_end: int = 0
+    figures: str = ""  # `BucketFigures` as JSON; empty where it had done its share before
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,8 @@ class BucketRuntime:
         self._own_partitions = self._subplan.changelog_partitions(bucket)
         self._lane = None if self._subplan is stages.subplans[-1] else stages.lane_of(bucket)
         self._writer = SinkWriter(stages.sink)
+        self._meters = Meters()
+        self._looks = StateLooks()
         self._producer: TransactionalProducer | None = None
         self._marker: StateMarker | None = None
         self._state: StateFile | None = None
@@ -190,6 +196,7 @@ class BucketRuntime:
             emit=self._settings.emit,
             partitioner=RekeyPartitioner(),
             repartitioned=self._subplan.repartitioned,
+            meters=self._meters,
             names_expired=not self._client.capabilities.columnar,
         )
 
@@ -204,6 +211,8 @@ class BucketRuntime:
         output, changes, failed = self._compute(batch)
         fp("spark.bucket_processed")
         errors = [*batch.errors, *output.errors, *failed]
+        seen = self._look()
+        after = after if seen is None else replace(after, seen=seen)
         after, applied = self._write(producer, output, changes, errors, after)
         if self._subplan.stateful:
             self._state.commit(applied, sum(each.rows.num_rows for each in changes))
@@ -217,8 +226,23 @@ class BucketRuntime:
             bytes_in=batch.byte_count,
             sent_start=after.sent.start,
             sent_end=after.sent.end,
+            figures=BucketFigures([*batch.counted, *self._counted()], batch.largest_ms, seen).to_json(),
         )
         return report, after
+
+    def _counted(self) -> list[OperatorCounts]:
+        """Without the leaves whose rows another stage has counted already, under the same ids."""
+        elsewhere = self._subplan.counted_elsewhere
+        return [counts for counts in self._meters.take() if counts.covers[-1] not in elsewhere]
+
+    def _look(self) -> StateSeen | None:
+        """What lies in the state; None where it has none, or to look now would take too much of the batch's time."""
+        if not self._subplan.stateful or not self._looks.is_due or self._pipeline is None:
+            return None
+        since = time.monotonic()
+        seen = StateSeen.of(self._pipeline)
+        self._looks.took(time.monotonic() - since)
+        return seen
 
     def _write(
         self,
@@ -298,7 +322,10 @@ class BucketRuntime:
         assert self._pipeline is not None
         changes = self._pipeline.process(inputs)
         if self._lane is None:
+            since = time.perf_counter_ns()
             encoded = self._writer.encode(changes, batch)
+            meter = self._meters.of((self._stages.sink.id,))
+            meter.count(changes.rows.num_rows, encoded.record_count, encoded.byte_count, since)
             output = _Output(encoded.records, None, encoded.record_count, encoded.cause_count, encoded.errors)
         else:
             output = _Output((), self._sent_rows(changes, batch))

@@ -26,10 +26,11 @@ from .stage_one import StageOne
 from .unpacking import compiled_once
 
 PIECE_SCHEMA = "bucket INT, seq BIGINT, batch BINARY"
-REPORT_SCHEMA = ", ".join(f"{field.name} BIGINT" for field in fields(Report))
+_TYPES = {"int": ("BIGINT", pa.int64()), "str": ("STRING", pa.string())}
+REPORT_SCHEMA = ", ".join(f"{field.name} {_TYPES[str(field.type)][0]}" for field in fields(Report))
 
 _PIECES = pa.schema([("bucket", pa.int32()), ("seq", pa.int64()), ("batch", pa.binary())])
-_REPORTS = pa.schema([(field.name, pa.int64()) for field in fields(Report)])
+_REPORTS = pa.schema([(field.name, _TYPES[str(field.type)][1]) for field in fields(Report)])
 
 _STAGES_MAX = 16
 _BUCKETS_MAX = 64

@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from ...logcore.client import FetchedRows, LogClient, RowRecords
 from ..errors import QueryFailed
+from ..inspection import StateSeen
 from .lanes import Positions, positions_from_json, positions_to_json
+from .spark_figures import state_from_json, state_to_json
 
 _LOOK_BACK = 8  # offsets; a marker is followed by the control record of its transaction
 
@@ -56,8 +58,9 @@ class StateMarker:
 
     `state` is made with the bucket's first marker and stays: another log, or a query that was made anew under the same
     name, has another, so a cache that names it belongs to this bucket. `ends`: by partition of the changelog, the end
-    of the state after this batch (`lost_state.py`). `earlier`: up to where the bucket had read each lane, in markers
-    of versions that named no batches.
+    of the state after this batch (`lost_state.py`). `seen`: what lies in the state, as it was seen last; None where
+    nobody has looked. `earlier`: up to where the bucket had read each lane, in markers of versions that named no
+    batches.
     """
 
     run: str
@@ -66,6 +69,7 @@ class StateMarker:
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     state: str = field(default_factory=lambda: uuid.uuid4().hex)
     ends: dict[int, int] = field(default_factory=dict)
+    seen: StateSeen | None = None
     earlier: Positions | None = None
 
     def as_records(self) -> RowRecords:
@@ -77,6 +81,8 @@ class StateMarker:
             "sent": self.sent,
             "ends": {str(partition): end for partition, end in self.ends.items()},
         }
+        if self.seen is not None:
+            value["seen"] = state_to_json(self.seen)
         if self.earlier is not None:
             value["positions"] = positions_to_json(self.earlier)
         return json_record(b"marker", value)
@@ -141,5 +147,6 @@ def _marker(found: dict[str, Any]) -> StateMarker:
         token=found["token"],
         state=found.get("state") or uuid.uuid4().hex,  # earlier versions had none: their caches are made anew
         ends={int(partition): end for partition, end in found.get("ends", {}).items()},  # earlier versions noted none
+        seen=state_from_json(found["seen"]) if "seen" in found else None,
         earlier=positions_from_json(found["positions"]) if "positions" in found else None,
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
+from ...logcore.client import TopicPartition
 from ..batch import ChangeBatch
+from ..figures import OperatorCounts
 from ..operators.columns import Ints, ints, number_within, with_columns
 from ..sources.source_reader import ReadBatch, RecordHeaders, empty_rows
 from ..sources.time_order import tables_first, topics_in_order
@@ -21,10 +23,13 @@ _PARTITIONS = 2**32
 
 @dataclass(frozen=True, slots=True)
 class BucketBatch(ReadBatch):
-    """`ordered`: the rows of each leaf, with what their order was made of, for `causes_of`; None where it has none."""
+    """`ordered`: the rows of each leaf, with what their order was made of, for `causes_of`; None where it has none.
+    `counted`, `largest_ms`: what the stage that read the records says of itself and of their lanes."""
 
     ordered: Sequence[pa.Table | None] = ()
     topic_of_origin: Sequence[str] = ()
+    counted: Sequence[OperatorCounts] = ()
+    largest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def origin(self, sequence: int) -> tuple[str, int, int]:
         """Topic, partition and offset of the record that the row with this `_seq` comes from."""
@@ -57,7 +62,17 @@ def merge(stages: Stages, subplan: Subplan, pieces: Sequence[Piece]) -> BucketBa
         headers=_headers(list(ordered.values())),
         ordered=[ordered.get(leaf.id) for leaf in subplan.rest.sources()],
         topic_of_origin=topics,
+        counted=[counts for piece in pieces for counts in piece.head.operators],
+        largest_ms=_largest_ms(pieces),
     )
+
+
+def _largest_ms(pieces: Sequence[Piece]) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for head in (piece.head for piece in pieces):
+        if head.largest_ms is not None:
+            found[head.lane] = max(head.largest_ms, found.get(head.lane, head.largest_ms))
+    return found
 
 
 def _tables(subplan: Subplan, pieces: Sequence[Piece], numbers: Mapping[str, int]) -> dict[str, pa.Table]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from ...logcore.client import TopicPartition
+from ..figures import OperatorCounts
 from ..record_error import RecordError
 
 ORDER = "_order"  # column of a piece: the largest time of the lane in the batch, up to the row's record
@@ -29,7 +30,8 @@ def path_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PieceHead:
-    """`end`: up to where the piece was read. `times`: by source id, as in `ChangeBatch.stream_time_ms`.
+    """`end`: up to where the piece was read. `times`: by source id, as in `ChangeBatch.stream_time_ms`. `operators`:
+    what the stage that read it has counted; `largest_ms`: the largest rowtime of the lane's records.
 
     Counts and errors of a lane's records are in the pieces of one bucket only, so that they add up.
     """
@@ -40,6 +42,8 @@ class PieceHead:
     record_count: int = 0
     byte_count: int = 0
     errors: tuple[RecordError, ...] = ()
+    operators: tuple[OperatorCounts, ...] = ()
+    largest_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

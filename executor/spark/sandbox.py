@@ -115,8 +115,7 @@ class SparkSandboxExecutor:
         return QueryStatus(query_id, "PAUSED" if query.paused else "RUNNING", query.spark.metrics, executor="spark")
 
     def figures(self, query_id: str) -> QueryFigures | None:
-        self._query(query_id)
-        return None
+        return self._query(query_id).spark.figures()
 
     def close(self) -> None:
         self._queries.clear()

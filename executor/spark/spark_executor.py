@@ -136,9 +136,7 @@ class SparkExecutor:
         return self._query(query_id).status()
 
     def figures(self, query_id: str) -> QueryFigures | None:
-        """None: the operators run in Spark's tasks, which keep no counts per operator."""
-        self._query(query_id)
-        return None
+        return self._query(query_id).figures()
 
     def close(self) -> None:
         with self._guard:

@@ -30,12 +30,14 @@ from ...planner.physical import PhysicalPlan
 from ...planner.serde import plan_to_json
 from ..errors import PositionLost, QueryFailed
 from ..executor import QueryMetrics, QueryState, QueryStatus
+from ..figures import QueryFigures
 from ..queries.known_topics import KnownTopics
 from ..queries.query_log import offset_group
 from ..queries.query_settings import QuerySettings
 from .batch_size import BatchSize
 from .bucket import Report
 from .lanes import Positions
+from .spark_figures import SparkFigures
 from .spark_jobs import Jobs, MakeJobs, SparkJobs, TaskCounts
 from .spark_run import SparkRun
 from .spark_settings import SparkSettings
@@ -82,6 +84,7 @@ class SparkQuery:
         self._properties = dict(properties)
         self._make_jobs = jobs
         self._topics = KnownTopics(client, plan)
+        self._figures = SparkFigures(plan)
         self._size = BatchSize(SparkSettings.of(self._properties).batch_records_max)
         self._changed = threading.Condition()
         self._wanted: Literal["run", "rest", "end"] = "rest" if paused else "run"
@@ -144,6 +147,10 @@ class SparkQuery:
                 for lane, offset in positions.items()
             }
         return QueryStatus(self.query_id, self._state, self.metrics, positions, lag, self._error, "spark")
+
+    def figures(self) -> QueryFigures:
+        """What its operators have done since it was started here, and what lies in its state."""
+        return self._figures.figures()
 
     def look(self) -> float | None:
         """Says in the status whether the batch waits for executors. Call it every few seconds; it asks Spark, so it may
@@ -245,6 +252,7 @@ class SparkQuery:
         with self._begun() as run:
             while self._wanted == "run" and not run.has_grown():
                 self._job_since = time.monotonic()
+                self._figures.sample()
                 reports = run.step()
                 self._job_since = None
                 self._recovered()
@@ -276,9 +284,9 @@ class SparkQuery:
     @contextlib.contextmanager
     def _begun(self) -> Generator[SparkRun]:
         session = self._session()  # it may take minutes, in which nothing of the query is under way
-        run = uuid.uuid4().hex
+        name = uuid.uuid4().hex
         spec = RunSpec(
-            plan_to_json(self._plan), self._bootstrap(), run, self._properties, self._cache(_master(session))
+            plan_to_json(self._plan), self._bootstrap(), name, self._properties, self._cache(_master(session))
         )
         jobs = self._make_jobs(session, spec)
         with self._changed:
@@ -287,7 +295,9 @@ class SparkQuery:
             self._jobs = jobs
         try:
             self._size.planned(0)
-            yield SparkRun(self._plan, self._client, spec, jobs.run, lambda: jobs.parallelism, self._size)
+            run = SparkRun(self._plan, self._client, spec, jobs.run, lambda: jobs.parallelism, self._size)
+            self._figures.begin(run.seen)
+            yield run
         finally:
             with self._changed:
                 self._jobs = self._job_since = None
@@ -304,6 +314,7 @@ class SparkQuery:
     def _count(self, reports: Sequence[Report]) -> None:
         rows_in, rows_failed = (sum(getattr(each, name) for each in reports) for name in ("rows_in", "rows_failed"))
         used = min(sum(report.rows_used for report in reports), rows_in - rows_failed)
+        self._figures.add((report.bucket, report.figures) for report in reports if report.figures)
         old = self.metrics
         self.metrics = replace(
             old,

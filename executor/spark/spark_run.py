@@ -33,7 +33,7 @@ class SparkRun:
     In: `run_round` does a subplan's part of a batch and gives what its buckets did; the part is done, or any of it is.
     A run is over after an exception: the next one brings all buckets to one place. Raises `StaleRun` once another has
     begun, `PositionLost` once a topic of the query is gone or another one, and what the log raises. `parallelism`: how
-    many tasks may read.
+    many tasks may read. `seen`: what lay in the state when it began (`alignment.py`).
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class SparkRun:
         self._producer = client.transactional_producer(plan.query_id)
         aligned = align(plan, client, spec.properties, spec.run, self._producer)
         self._at = aligned.positions
+        self.seen = aligned.seen
         self._last = NO_BATCH if aligned.last is None else aligned.last.id
         self._run_before = None if aligned.last is None or aligned.last.run == spec.run else aligned.last.run
         self._read: dict[int, int] = {}  # by bucket, up to where its rows in the repartition topic were read

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow as pa
 from ...logcore.client import LogClient, TopicPartition
 from ...planner.steps.source import Source
 from ..batch import ChangeBatch
+from ..figures import Meters, OperatorCounts
 from ..operators.columns import Ints, ints, with_columns
 from ..partitioning import RekeyPartitioner, split_by_partition
 from ..pipeline import Pipeline, calls_python
@@ -38,12 +40,15 @@ class StageOne:
         self._stages = stages
         self._subplan = subplan
         self._log = log
+        self._meters = Meters()
         functions = any(chain.plan is not None and calls_python(chain.plan) for chain in subplan.chains)
         self._database = (alone if functions else of_this_process().open)(MEMORY, EngineSettings(threads=1))
         self._connection = self._database.connection
         with self._database.closed_on_error():
             self._pipelines = {
-                chain.source.id: Pipeline(chain.plan, self._connection, partitioner=RekeyPartitioner())
+                chain.source.id: Pipeline(
+                    chain.plan, self._connection, partitioner=RekeyPartitioner(), meters=self._meters
+                )
                 for chain in subplan.chains
                 if chain.plan is not None
             }
@@ -130,6 +135,10 @@ class StageOne:
         if batch.record_count or errors:
             home = split.bucket(self._subplan.bucket_of(lane.partition))
             home.record_count, home.byte_count, home.errors = batch.record_count, batch.byte_count, errors
+        for first in islice(split.buckets.values(), 1):  # whichever: they add up. Without any, the next batch tells
+            first.operators = tuple(self._meters.take())
+            times = [batch.inputs[chain.source.id].stream_time_ms for chain in chains]
+            first.largest_ms = max((time for each in times for time in each.values()), default=None)
         return split
 
     def _run(self, chain: Chain, read: ChangeBatch, batch: ReadBatch) -> tuple[ChangeBatch, list[RecordError]]:
@@ -159,6 +168,8 @@ class _Bucket:
     record_count: int = 0
     byte_count: int = 0
     errors: list[RecordError] = field(default_factory=list)
+    operators: tuple[OperatorCounts, ...] = ()
+    largest_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -184,6 +195,8 @@ class _Split:
                 record_count=bucket.record_count,
                 byte_count=bucket.byte_count,
                 errors=tuple(bucket.errors),
+                operators=bucket.operators,
+                largest_ms=bucket.largest_ms,
             )
             yield number, Piece(head, bucket.rows)
 

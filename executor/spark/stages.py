@@ -79,6 +79,12 @@ class Subplan:
         return frozenset(own | {feeder.name for feeder in self.feeders})
 
     @property
+    def counted_elsewhere(self) -> frozenset[str]:
+        """The sources of `rest` whose rows another stage gives, which counts them under the same ids."""
+        own = {chain.source.id for chain in self.chains if chain.plan is not None}
+        return frozenset(own | {feeder.name for feeder in self.feeders})
+
+    @property
     def stateful(self) -> bool:
         return is_stateful(self.rest)
 
