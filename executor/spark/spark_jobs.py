@@ -1,7 +1,11 @@
-"""A subplan's part of a batch as one ordinary Spark job, in a pool of the query's own.
+"""A subplan's part of a batch as one ordinary Spark job.
 
 Structured Streaming would plan the batches in a process for each query, and write down offsets that nobody believes:
 positions live in the log. So a job is nothing but DataFrame operations, and Spark knows nothing of streams.
+
+All queries share one pool of Spark's scheduler, in which the job that was submitted first comes first. A query has one
+job at a time, so queries take turns, whatever waits for each: a batch goes on before later ones begin. With a pool for
+each, those without a running task are served by their *names*, and while cores are scarce the last ones get none.
 """
 
 from __future__ import annotations
@@ -19,6 +23,9 @@ from .spec import RunSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+POOL = "millstream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +61,7 @@ MakeJobs = Callable[["SparkSession", RunSpec], Jobs]
 
 
 class SparkJobs:
-    """Runs a run's batches as jobs. They are a group by the run's name, and share a pool by the query's: a backlog of
-    one query does not keep the others from the executors."""
+    """Runs a run's batches as jobs. They are a group by the run's name."""
 
     def __init__(self, session: SparkSession, spec: RunSpec) -> None:
         self._session = session
@@ -111,7 +117,7 @@ class SparkJobs:
     @contextlib.contextmanager
     def _described(self, text: str) -> Generator[None]:
         """Spark keeps these by thread, and a query has a thread of its own only in a server."""
-        self._context.setLocalProperty("spark.scheduler.pool", self._spec.query_id)
+        self._context.setLocalProperty("spark.scheduler.pool", POOL)
         self._context.setJobGroup(self._group, text)
         try:
             yield

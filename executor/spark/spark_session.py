@@ -149,7 +149,7 @@ def _with_retries(master: str) -> str:
 def _defaults(local: bool) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
-        "spark.scheduler.mode": "FAIR",  # between the pools of the queries
+        "spark.scheduler.mode": "FAIR",  # between our queries and whoever else uses the session
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "millstream-spark-warehouse")),
         "spark.executorEnv.PYSPARK_PYTHON": os.environ["PYSPARK_PYTHON"],
