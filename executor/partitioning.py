@@ -94,7 +94,7 @@ def sink_partitions(
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRows:
+class RowsOfPartition:
     """The rows of a batch that belong to one partition, by their numbers, in order."""
 
     partition: int
@@ -106,18 +106,18 @@ class PartitionRows:
             return rows.slice(self.numbers.start, len(self.numbers)) if len(self.numbers) < len(rows) else rows
         return rows.take(pa.array(self.numbers))
 
-    def without(self, numbers: Sequence[int]) -> PartitionRows:
+    def without(self, numbers: Sequence[int]) -> RowsOfPartition:
         found = np.asarray(self.numbers)
-        return PartitionRows(self.partition, found[~np.isin(found, numbers)])
+        return RowsOfPartition(self.partition, found[~np.isin(found, numbers)])
 
 
-def split_by_partition(partitions: Partitions) -> list[PartitionRows]:
+def split_by_partition(partitions: Partitions) -> list[RowsOfPartition]:
     """Of each partition that occurs."""
     if len(partitions) == 0:
         return []
     first = int(partitions[0])
     if bool((partitions == first).all()):
-        return [PartitionRows(first, range(len(partitions)))]
+        return [RowsOfPartition(first, range(len(partitions)))]
     there = np.flatnonzero(np.bincount(partitions))
     if len(there) <= _FEW:
         return [_rows_of(partition, np.flatnonzero(partitions == partition)) for partition in there.tolist()]
@@ -127,6 +127,6 @@ def split_by_partition(partitions: Partitions) -> list[PartitionRows]:
     return [_rows_of(int(partitions[part[0]]), part) for part in np.split(order, bounds)]
 
 
-def _rows_of(partition: int, numbers: npt.NDArray[np.int64]) -> PartitionRows:
+def _rows_of(partition: int, numbers: npt.NDArray[np.int64]) -> RowsOfPartition:
     begin, end = int(numbers[0]), int(numbers[-1]) + 1
-    return PartitionRows(partition, range(begin, end) if end - begin == len(numbers) else numbers)
+    return RowsOfPartition(partition, range(begin, end) if end - begin == len(numbers) else numbers)

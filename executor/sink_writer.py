@@ -18,7 +18,7 @@ from .batch import ChangeBatch
 from .columnar import ARROW, columnar_batch
 from .formats.codec import Encoder, RowError, encode_writable
 from .formats.registry import encoder
-from .partitioning import PartitionRows, Partitions, byte_format, sink_partitions, split_by_partition
+from .partitioning import Partitions, RowsOfPartition, byte_format, sink_partitions, split_by_partition
 from .record_error import RecordError
 from .row_times import row_times
 from .sources.source_reader import ReadBatch, RecordHeaders
@@ -81,7 +81,7 @@ class SinkWriter:
         if not rows.num_rows:
             return Output(errors=errors)
         if self._value_encoder is None and self._sink.partition_count == 1:  # then nobody needs keys as bytes
-            records = self._columnar(rows, self._null_rows(rows), [PartitionRows(0, range(len(rows)))])
+            records = self._columnar(rows, self._null_rows(rows), [RowsOfPartition(0, range(len(rows)))])
             return Output(records, rows.num_rows, _cause_count(rows, failed), errors)
         keys, refused = self._keys(rows)
         unwritten: list[_Unwritten] = []
@@ -181,7 +181,7 @@ class SinkWriter:
         keys: pa.Array,
         null_rows: pa.BooleanArray,
         headers: RecordHeaders | None,
-        parts: Sequence[PartitionRows],
+        parts: Sequence[RowsOfPartition],
     ) -> tuple[list[tuple[int, RowRecords]], Sequence[_Unwritten]]:
         """Of a large batch each partition's rows are encoded by themselves, side by side. Else all are encoded and then
         divided: an encoder has its price, however few the rows are."""
@@ -211,7 +211,7 @@ class SinkWriter:
         return _encoded(self._value_encoder, values, _array(table, "_null"), beside=beside)
 
     def _columnar(
-        self, rows: pa.Table, null_rows: pa.BooleanArray, parts: Sequence[PartitionRows]
+        self, rows: pa.Table, null_rows: pa.BooleanArray, parts: Sequence[RowsOfPartition]
     ) -> list[tuple[int, RowRecords | ColumnarRecords]]:
         schema = self._sink.schema
         meta = {"_ts": _array(rows, "_ts"), "_null": null_rows}
@@ -222,7 +222,7 @@ class SinkWriter:
         arrays += [_array(rows, f"v{index}") for index, _ in self._encoded]
         whole = columnar_batch([*schema.key, *(column for _, column in self._encoded)], arrays, meta)
 
-        def records(part: PartitionRows) -> tuple[int, ColumnarRecords]:
+        def records(part: RowsOfPartition) -> tuple[int, ColumnarRecords]:
             batch = part.of(whole)
             return part.partition, ColumnarRecords(batch, pc.max(batch["_ts"]).as_py())
 

@@ -38,8 +38,9 @@ _FLAT: dict[str, tuple[SqlType, object]] = {
     "F": (BYTES, b"a"),
     "G": (TIMESTAMP, 1000),
     "H": (Decimal(10, 8), 1),
+    "L": (Decimal(38, 8), 10**25),  # more than 64 bits
 }
-_SCANNED = {name: typed for name, typed in _FLAT.items() if name != "H"}  # decimals are not read by the scan
+_SCANNED = {name: typed for name, typed in _FLAT.items() if name not in "HL"}  # decimals are not read by the scan
 _NESTED: dict[str, tuple[SqlType, object]] = {
     "I": (Array(INTEGER), [1]),
     "J": (Map(STRING, INTEGER), [("a", 1)]),

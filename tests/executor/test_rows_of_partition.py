@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.executor.partitioning import PartitionRows, split_by_partition
+from millstream.executor.partitioning import RowsOfPartition, split_by_partition
 
 ROWS = pa.table({"n": pa.array(range(6))})
 
 
-def split(partitions: list[int]) -> list[PartitionRows]:
+def split(partitions: list[int]) -> list[RowsOfPartition]:
     return split_by_partition(np.array(partitions, np.int32))
 
 
