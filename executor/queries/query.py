@@ -73,6 +73,7 @@ from .recovery import RecoveredQuery, TakeOver, recover
 log = structlog.get_logger()
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
+ALONE_BATCH_BYTES = 2 * MAX_BATCH_BYTES  # with half the calls per row: a sixth less CPU, a third less time with the GIL
 READ_AHEAD_RECORDS = 2_000  # smaller batches are done sooner than another thread is woken
 OFFSETS_S = 2.0  # how long offsets wait for others where batches give nothing: reading them again gives nothing again
 WRITES = 2  # batches at most that are left to other threads: one to encode, one to write
@@ -209,13 +210,16 @@ class QueryRuntime:
         except LogError:  # `step` finds out why
             return True
 
-    def step(self, max_bytes: int = MAX_BATCH_BYTES) -> bool:
+    def step(self, max_bytes: int | None = None) -> bool:
         """Processes one batch; False if there was nothing to read. Where more is waiting, the batch may not be written
         yet: what then goes wrong, the next call raises.
 
         After an exception the next call begins by recovering from the log. Raises `ProducerFenced` when another
-        runtime has taken the query over: this one must not go on.
+        runtime has taken the query over: this one must not go on. In: `max_bytes`: None leaves it to the query, which
+        takes less where other queries wait for their turn.
         """
+        if max_bytes is None:
+            max_bytes = MAX_BATCH_BYTES if work_pool().others_wait else ALONE_BATCH_BYTES
         self._ensure_recovered()
         with self._recovery_on_failure():
             if self._has_new_partitions():

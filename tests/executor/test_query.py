@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -17,11 +18,14 @@ from millstream.executor import processing_log
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.errors import ForeignState, PositionLost
 from millstream.executor.pipeline import Pipeline
+from millstream.executor.queries import query
 from millstream.executor.queries.known_topics import KnownTopics
 from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.queries.query_log import offset_group
+from millstream.executor.sources.source_reader import ReadBatch, SourceReader
 from millstream.executor.state import state_commits
 from millstream.executor.state.state_commits import StateCommits
+from millstream.executor.work_pool import WorkPool
 from millstream.logcore.client import ColumnarRecords, FetchedColumns, LogClient, TopicPartition
 from millstream.logcore.errors import LogUnavailable, ProducerFenced, UnknownTopic
 from millstream.logcore.failpoints import FailpointHit, arm
@@ -457,3 +461,23 @@ def test_a_state_that_changed_little_is_committed_later(
     runtime.rest()
     assert runtime.rest_due_s == 0
     runtime.close()
+
+
+@pytest.mark.parametrize(("others_wait", "wanted"), [(True, query.MAX_BATCH_BYTES), (False, query.ALONE_BATCH_BYTES)])
+def test_a_batch_is_smaller_where_other_queries_wait_for_their_turn(
+    client: LogClient, monkeypatch: pytest.MonkeyPatch, others_wait: bool, wanted: int
+) -> None:
+    monkeypatch.setattr(WorkPool, "others_wait", others_wait)
+    asked: list[int] = []
+    read = SourceReader.read
+
+    def noted(reader: SourceReader, max_bytes: int, *rest: Any, **named: Any) -> ReadBatch | None:
+        asked.append(max_bytes)
+        return read(reader, max_bytes, *rest, **named)
+
+    monkeypatch.setattr(SourceReader, "read", noted)
+    client.append("input", 0, rows([("a", value(5), 1_000)]))
+    runtime = QueryRuntime(filter_plan(), client, None)
+    assert runtime.step()
+    runtime.close()
+    assert asked[0] == wanted
