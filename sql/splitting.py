@@ -8,6 +8,8 @@ from millstream.errors import Span
 
 from .tokens import token_span, tokenize
 
+_ASSERT = "ASSERT"
+
 
 def split_statements(text: str) -> list[str]:
     """The statements of the text, as written and without `;`. An unfinished one at the end counts.
@@ -46,3 +48,12 @@ def split_tokens(tokens: list[Token]) -> list[list[Token]]:
         else:
             groups[-1].append(token)
     return [group for group in groups if group]
+
+
+def waits_for_others(text: str) -> bool:
+    """Whether a statement of the text may wait, as long as it likes, for what others do.
+
+    >>> waits_for_others("SHOW TOPICS; assert TOPIC t TIMEOUT 9 DAYS;"), waits_for_others("SELECT 'ASSERT' FROM s;")
+    (True, False)
+    """
+    return _ASSERT in text.upper() and any(group[0].upper() == _ASSERT for group in split_tokens(tokenize(text)))

@@ -129,9 +129,15 @@ class PullClient:
 _client: ContextVar[PullClient | None] = ContextVar("client", default=None)
 
 
+def client_is_gone() -> bool:
+    """Whether nobody waits any more for what this context does."""
+    client = _client.get()
+    return client is not None and client.is_gone
+
+
 @contextlib.contextmanager
 def serving(client: PullClient) -> Generator[None]:
-    """Pull queries that begin meanwhile in this context end when the client is gone."""
+    """Pull queries and assertions that begin meanwhile in this context end when the client is gone."""
     token = _client.set(client)
     try:
         yield

@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 from millstream.errors import ServerError
 
+from ...executor.answers.pull_limits import client_is_gone
 from ...sql.ast import AssertSchema, AssertTopic
 from ..engine.entities import AssertedSchema, AssertedTopic, Entity
 from ..engine.request import Request
 
 TIMEOUT_MS = 1000
 _PAUSE_S = 0.05
+_PAUSE_S_MAX = 0.5  # many may wait, for days
 _KNOWN = ("PARTITIONS", "REPLICAS")
 
 
@@ -36,17 +38,20 @@ def assert_schema(statement: AssertSchema, request: Request) -> list[Entity]:
 
 
 def _wait(statement: AssertTopic | AssertSchema, problem: Callable[[], str | None]) -> None:
-    """Until there is no problem any more. Raises `AssertionFailed`."""
+    """Until there is no problem any more, or nobody who would hear of it. Raises `AssertionFailed`."""
     timeout_ms = TIMEOUT_MS if statement.timeout_ms is None else statement.timeout_ms
     deadline = time.monotonic() + timeout_ms / 1000
+    pause_s = _PAUSE_S
     while (found := problem()) is not None:
-        if time.monotonic() >= deadline:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0 or client_is_gone():
             raise AssertionFailed(found, span=statement.span)
-        time.sleep(_PAUSE_S)
+        time.sleep(min(pause_s, left_s))
+        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
 
 def _problem_of_topic(statement: AssertTopic, request: Request) -> str | None:
-    topic = request.log.topics().get(statement.topic)
+    topic = request.log.topic(statement.topic)
     if not statement.exists:
         return None if topic is None else f"Topic {statement.topic} exists"
     if topic is None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Literal, Protocol, TypeVar
 from weakref import WeakSet
 
 from prometheus_client.registry import Collector
+from starlette.types import Receive
 
 from millstream.errors import did_you_mean
 
+from ...executor.answers.pull_limits import PullClient, serving
 from ...logcore.backup.snapshots import Snapshots
 from ...logcore.cluster.operations import Operations
 from ...planner.catalog import PersistentQuery
 from ...sql.settings.property_table import PUSH_QUERIES
+from ...sql.splitting import waits_for_others
 from ..engine.engine import Engine
 from ..engine.query_limits import PullGate
 from ..engine.shared_feeds import SharedFeeds
@@ -38,6 +42,8 @@ T = TypeVar("T")
 
 WORKERS: Final = 16
 WAITING_MAX: Final = 256
+PATIENT: Final = 16
+PATIENT_WAITING_MAX: Final = 64
 PULL_QUERIES_MAX: Final = 64
 INSERT_STREAMS_MAX: Final = 200
 _COMMAND_POLL_S: Final = 0.02
@@ -85,6 +91,63 @@ class Workers:
     def close(self) -> None:
         self._closed = True
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class StatementWorkers:
+    """Runs texts of statements. Those that wait for others (ASSERT) have threads of their own: however many wait, other
+    texts are run. They wait until their client leaves, or until `close`."""
+
+    def __init__(self, workers: Workers) -> None:
+        """In: `workers`: for all other texts; who made them closes them."""
+        self._workers = workers
+        self._patient = Workers(PATIENT, PATIENT_WAITING_MAX, name="millstream-patient")
+        self._clients: set[PullClient] = set()
+        self._closed = False
+
+    async def run(self, text: str, call: Callable[[], T], client: PullClient) -> T:
+        """Raises as `Workers.run`. Who is cancelled has left."""
+        if not waits_for_others(text):
+            return await self._workers.run(call)
+        self._clients.add(client)
+        if self._closed:
+            client.leave()
+        try:
+            return await self._patient.run(lambda: _serve(client, call))
+        finally:
+            client.leave()
+            self._clients.discard(client)
+
+    def close(self) -> None:
+        self._closed = True
+        for client in tuple(self._clients):
+            client.leave()
+        self._patient.close()
+
+
+def _serve(client: PullClient, call: Callable[[], T]) -> T:
+    with serving(client):
+        return call()
+
+
+@contextlib.asynccontextmanager
+async def leaving(client: PullClient, goodbye: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
+    """Tells the work for a client that it has gone away. In: `goodbye`: waits until it has."""
+
+    async def watch() -> None:
+        await goodbye()
+        client.leave()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
+async def disconnected(receive: Receive) -> None:
+    """For when the request was read to its end."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 class Slots:
@@ -204,6 +267,7 @@ class HttpContext:
         self.cluster_id = cluster_id
         self.body_bytes_max = body_bytes_max
         self.workers = Workers()
+        self.statements = StatementWorkers(self.workers)
         self.settings = engine.settings
         self.open_queries = OpenQueries(self.settings.push_queries_max)
         self.insert_streams = Slots(INSERT_STREAMS_MAX, "streams of inserts")
@@ -231,6 +295,7 @@ class HttpContext:
         self.open_queries.close()
         for end in self.closing:
             end()
+        self.statements.close()
         self.workers.close()
         # Where Python ends while a thread is inside DuckDB, the process is aborted.
         self.open_queries.join()

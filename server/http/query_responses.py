@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -28,7 +28,7 @@ from ..engine.shared_feeds import Share
 from ..engine.shared_stream import SharedStream
 from .arrow_rows import arrow_stream
 from .connections import TRANSPORT
-from .context import HttpContext, rights_of
+from .context import HttpContext, disconnected, leaving, rights_of
 from .lookups import LookedUp
 from .requests import (
     StatementRequest,
@@ -114,40 +114,21 @@ class QueryRoute:
                 return
             format = self._encoding(accept)
             client = PullClient()
-            async with leaving(client, receive):
+            async with leaving(client, lambda: disconnected(receive)):
                 rows = await self._context.workers.run(lambda: start_rows(self._context, asked, format, client))
-            stream = rows.open()
-            admitted = contextlib.ExitStack()
-            try:
-                if rows.kind == "PULL":
-                    admitted.enter_context(self._context.pulls.admitted())
-                if isinstance(stream, SharedStream):
-                    stream.write_through = _connection(scope)
-                    await self._context.workers.run(stream.begin)
-                self._context.open_queries.add(rows.query_id, rows.kind, stream, asked.session.rights.name)
-            except BaseException:
-                admitted.close()
-                stream.close()
-                raise
+            opened = await OpenedRows.of(rows, self._context, asked.session.rights.name, _connection(scope))
         except Exception as error:
             await error_response(error, text)(scope, receive, send)
             return
-        telling = asyncio.create_task(_tell_progress(stream, rows.progress, self._context))
-        ending = _end_in_time(rows, stream, self._context.settings.push_seconds_max)
+        telling = asyncio.create_task(_tell_progress(opened.stream, rows.progress, self._context))
         try:
-            stream.start()
-            sent = await _send_all(stream, rows.media_type, receive, send)
-            if rows.kind == "PULL":
-                self._context.pulls.sent(sent)
+            opened.start()
+            opened.sent(await _send_all(opened.stream, rows.media_type, receive, send))
         except TimeoutError:
             _log.warning("client takes no rows", query_id=rows.query_id)  # returning closes its connection
         finally:
-            if ending is not None:
-                ending.cancel()
             telling.cancel()
-            stream.close()
-            admitted.close()
-            self._context.open_queries.remove(rows.query_id)
+            opened.close()
 
     def _encoding(self, accept: str) -> Encoding:
         format = self._format(accept)
@@ -189,19 +170,54 @@ def query_stream_route(context: HttpContext) -> QueryRoute:
     return QueryRoute(context, DELIMITED_TYPE)
 
 
-@contextlib.asynccontextmanager
-async def leaving(client: PullClient, receive: Receive) -> AsyncGenerator[None]:
-    """Tells the query of a client that has gone away. For when its request was read to the end."""
+class OpenedRows:
+    """Rows on their way to a client, within the server's limits; counted among the open queries until `close`."""
 
-    async def watch() -> None:
-        await _disconnected(receive)
-        client.leave()
+    def __init__(
+        self, rows: StartedRows, stream: RowStream | SharedStream, admitted: contextlib.ExitStack, context: HttpContext
+    ) -> None:
+        """In: `admitted`: what ends with them."""
+        self.stream = stream
+        self._rows = rows
+        self._context = context
+        self._admitted = admitted
+        self._ending = _end_in_time(rows, stream, context.settings.push_seconds_max)
 
-    watching = asyncio.create_task(watch())
-    try:
-        yield
-    finally:
-        watching.cancel()
+    @staticmethod
+    async def of(
+        rows: StartedRows, context: HttpContext, user: str | None, connection: asyncio.WriteTransport | None = None
+    ) -> OpenedRows:
+        """In: `connection`: where chunks of a response can be written past what is above it. Raises `RequestRefused`
+        beyond a limit."""
+        stream = rows.open()
+        admitted = contextlib.ExitStack()
+        try:
+            if rows.kind == "PULL":
+                admitted.enter_context(context.pulls.admitted())
+            if isinstance(stream, SharedStream):
+                stream.write_through = connection
+                await context.workers.run(stream.begin)
+            context.open_queries.add(rows.query_id, rows.kind, stream, user)
+            admitted.callback(context.open_queries.remove, rows.query_id)
+        except BaseException:
+            admitted.close()
+            stream.close()
+            raise
+        return OpenedRows(rows, stream, admitted, context)
+
+    def start(self) -> None:
+        self.stream.start()
+
+    def sent(self, count: int) -> None:
+        """Bytes of their answer."""
+        if self._rows.kind == "PULL":
+            self._context.pulls.sent(count)
+
+    def close(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        self.stream.close()
+        self._admitted.close()
 
 
 def start_rows(
@@ -276,7 +292,7 @@ async def _tell_progress(
 async def _send_all(stream: RowStream | SharedStream, media_type: str, receive: Receive, send: Send) -> int:
     """How many bytes of a body left; rows of shared feeds do not count."""
     sent = 0
-    gone = asyncio.create_task(_disconnected(receive))
+    gone = asyncio.create_task(disconnected(receive))
     try:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", media_type.encode())]})
         while True:
@@ -293,8 +309,3 @@ async def _send_all(stream: RowStream | SharedStream, media_type: str, receive: 
                 return sent
     finally:
         gone.cancel()
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

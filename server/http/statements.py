@@ -8,10 +8,11 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...executor.answers.pull_limits import PullClient
 from ...sql.splitting import split_tokens
 from ...sql.tokens import ROWS_STATEMENTS, token_span, tokenize
 from ..engine.entities import Entity
-from .context import HttpContext, rights_of
+from .context import HttpContext, disconnected, leaving, rights_of
 from .errors import (
     BAD_REQUEST,
     BAD_STATEMENT,
@@ -50,7 +51,9 @@ class StatementRoutes:
             if refused is not None:
                 return json_response(refused, USE_QUERY // 100)
             await self._context.await_command(awaited_command(body))
-            await self._context.workers.run(lambda: self._execute(asked, done))
+            client = PullClient()
+            async with leaving(client, lambda: disconnected(request.receive)):
+                await self._context.statements.run(text, lambda: self._execute(asked, done), client)
             return json_response([entity.as_json() for entity in done], 200, media_type)
         except Exception as error:
             return error_response(error, text, done)

@@ -14,11 +14,12 @@ import structlog
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from ...executor.answers.pull_limits import PullClient
 from ..engine.row_stream import RowStream
 from ..engine.shared_stream import SharedStream
-from .context import HttpContext, rights_of
+from .context import HttpContext, leaving, rights_of
 from .errors import BAD_REQUEST, COMMAND_TIMEOUT, RequestRefused, error_code_of, message_of
-from .query_responses import Encoding, StartedRows, start_rows
+from .query_responses import Encoding, OpenedRows, StartedRows, start_rows
 from .requests import StatementRequest, awaited_command, refuse_foreign, statement_request
 from .row_formats import JSON_TYPE, SocketRows, encoded
 
@@ -48,27 +49,24 @@ class SocketRoute:
             return
         await socket.accept()
         try:
-            rows = await self._started(socket)
-            stream = rows.open()
-            try:
-                self._context.open_queries.add(rows.query_id, rows.kind, stream, rights_of(scope).name)
-            except BaseException:
-                stream.close()
-                raise
+            client = PullClient()
+            async with leaving(client, lambda: _disconnected(socket)):
+                rows = await self._started(socket, client)
+            opened = await OpenedRows.of(rows, self._context, rights_of(scope).name)
         except Exception as error:
             code = _LATER if error_code_of(error) == COMMAND_TIMEOUT else _REFUSED
             await socket.close(code, _reason(error))
             return
         try:
-            stream.start()
-            await _send_all(socket, stream)
+            if not client.is_gone:
+                opened.start()
+                opened.sent(await _send_all(socket, opened.stream))
         except TimeoutError:
             _log.warning("client takes no rows", query_id=rows.query_id)
         finally:
-            stream.close()
-            self._context.open_queries.remove(rows.query_id)
+            opened.close()
 
-    async def _started(self, socket: WebSocket) -> StartedRows:
+    async def _started(self, socket: WebSocket, client: PullClient) -> StartedRows:
         try:
             body = orjson.loads(socket.query_params.get("request", ""))
         except ValueError:
@@ -79,10 +77,12 @@ class SocketRoute:
         asked: StatementRequest = statement_request(body, rights_of(socket.scope), self._context.engine.settings.denied)
         await self._context.await_command(awaited_command(body))
         format = Encoding(JSON_TYPE, lambda result: encoded(result, SocketRows()))
-        return await self._context.workers.run(lambda: start_rows(self._context, asked, format))
+        return await self._context.workers.run(lambda: start_rows(self._context, asked, format, client))
 
 
-async def _send_all(socket: WebSocket, stream: RowStream | SharedStream) -> None:
+async def _send_all(socket: WebSocket, stream: RowStream | SharedStream) -> int:
+    """How many bytes of rows left."""
+    sent = 0
     gone = asyncio.create_task(_disconnected(socket))
     code, reason, rest = _DONE, "done", b""
     try:
@@ -91,8 +91,9 @@ async def _send_all(socket: WebSocket, stream: RowStream | SharedStream) -> None
             await asyncio.wait({taking, gone}, return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
                 taking.cancel()
-                return
+                return sent
             data = taking.result()
+            sent += len(data)
             if not data:
                 break
             *lines, rest = (rest + data).split(b"\n")
@@ -102,6 +103,7 @@ async def _send_all(socket: WebSocket, stream: RowStream | SharedStream) -> None
             if lines and lines[-1].startswith(_ERROR_LINE):
                 code, reason = _FAILED, str(orjson.loads(lines[-1])["errorMessage"]["message"])
         await socket.close(code, _short(reason))
+        return sent
     finally:
         gone.cancel()
 

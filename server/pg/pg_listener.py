@@ -15,7 +15,7 @@ from ...logcore.protocol.security.users import Users
 from ..config.configuration import ListenAddress
 from ..engine.engine import Engine
 from ..engine.query_limits import PullGate
-from ..http.context import HttpContext, OpenQueries, Workers
+from ..http.context import HttpContext, OpenQueries, StatementWorkers, Workers
 from ..http.listener import cannot_listen
 from ..http.lookups import LookedUp
 from ..security.tls import TlsSettings
@@ -38,10 +38,12 @@ class PgShared:
         self.open_queries: OpenQueries = http.open_queries
         self.pulls: PullGate = http.pulls
         self.workers = Workers()
+        self.statements = StatementWorkers(self.workers)
         self.looked_up = LookedUp(self)
         self.catalogs = SystemCatalogs()
 
     def close(self) -> None:
+        self.statements.close()
         self.workers.close()
         self.catalogs.close()
 

@@ -25,7 +25,7 @@ from ..engine.entities import Entity
 from ..engine.pull_lookups import Lookup
 from ..engine.queries import TOMBSTONE, PushLimitExceeded, QueryResult
 from ..engine.session import Session
-from ..http.context import OpenQueries, Workers
+from ..http.context import OpenQueries, StatementWorkers, Workers
 from ..http.lookups import LookedUp
 from ..security.rights import Rights
 from .backend import TransactionStatus
@@ -72,6 +72,9 @@ class PgContext(Protocol):
 
     @property
     def workers(self) -> Workers: ...
+
+    @property
+    def statements(self) -> StatementWorkers: ...
 
     @property
     def looked_up(self) -> LookedUp: ...
@@ -429,7 +432,8 @@ class PgSession:
         return {}
 
     async def _run_ours(self, text: str) -> list[Entity]:
-        return await self._context.workers.run(lambda: self._context.engine.execute(text, self.session))
+        engine, client = self._context.engine, self._client
+        return await self._context.statements.run(text, lambda: engine.execute(text, self.session), client)
 
     def _show(self, statement: PgStatement) -> PgAnswer:
         name = shown_setting(statement.tokens)

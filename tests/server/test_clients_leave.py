@@ -8,12 +8,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
+from urllib.parse import quote
 
 import h2.config
 import h2.connection
 import pytest
 from running_server import service_in
 from waiting import eventually
+from web_socket import WebSocketClient
 
 from millstream.server.client import connect
 from millstream.server.config.configuration import ListenAddress
@@ -107,8 +109,14 @@ def leaves_http2(address: ListenAddress, query: str) -> Callable[[], object]:
     return reset
 
 
+def leaves_socket(address: ListenAddress, query: str) -> Callable[[], object]:
+    request = quote(json.dumps({"ksql": query}))
+    opened = WebSocketClient(address.host, address.port, f"/ws/query?request={request}", {})
+    return lambda: opened.__exit__(None, None, None)
+
+
 @pytest.mark.parametrize("place", ENDLESS)
-@pytest.mark.parametrize("ask", [leaves_http1, leaves_http2], ids=["HTTP/1.1", "HTTP/2"])
+@pytest.mark.parametrize("ask", [leaves_http1, leaves_http2, leaves_socket], ids=["HTTP/1.1", "HTTP/2", "web socket"])
 def test_a_pull_query_ends_when_its_client_goes(
     service: Service, ask: Callable[[ListenAddress, str], Callable[[], object]], place: str
 ) -> None:

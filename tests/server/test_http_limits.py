@@ -8,11 +8,13 @@ import socket
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
 from running_server import service_in
 from waiting import eventually
+from web_socket import WebSocketClient
 
 from millstream.server.config.server_settings import PullGateSettings
 from millstream.server.engine.query_limits import PullGate
@@ -75,6 +77,50 @@ def test_pull_queries_have_a_rate(folder: Path, sql: str) -> None:
     with service_in(folder, properties=properties) as service, client_of(service) as client:
         refused = client.post("/query-stream", json={"sql": sql})
     assert (refused.status_code, refused.json()["error_code"]) == (429, 42900)
+
+
+def goodbye(service: Service, sql: str) -> tuple[list[Any], int, str]:
+    """What comes over a web socket, and the code and the reason of its end."""
+    request = quote(json.dumps({"ksql": sql, "streamsProperties": PUSH["properties"]}))
+    address = service.http_address
+    with WebSocketClient(address.host, address.port, f"/ws/query?request={request}", {}) as opened:
+        *messages, code = list(opened.messages())
+    return [json.loads(str(each)) for each in messages], int(code), opened.reason
+
+
+def test_a_push_query_over_a_web_socket_ends_after_its_time(folder: Path) -> None:
+    properties = {"millstream.query.push.max.seconds": "0.5"}
+    with service_in(folder, properties=properties) as service, client_of(service) as client:
+        messages, code, reason = goodbye(service, str(PUSH["sql"]))
+        eventually(lambda: 'client_queries{kind="push"} 0.0' in client.get("/metrics").text)
+    assert [each["row"]["columns"] for each in messages[1:-1]] == [[1, 10], [2, 20], [1, 30]]
+    assert code == 1011
+    assert "0.5 seconds" in reason
+
+
+def test_a_pull_query_over_a_web_socket_has_a_rate(folder: Path) -> None:
+    properties = {"ksql.query.pull.max.qps": "0"}
+    with service_in(folder, properties=properties) as service, client_of(service):
+        messages, code, reason = goodbye(service, "SELECT * FROM s;")
+    assert (messages, code) == ([], 1003)
+    assert "within a second" in reason
+
+
+def test_what_a_web_socket_takes_counts_for_the_hour(folder: Path) -> None:
+    properties = {"ksql.query.pull.max.hourly.bandwidth.megabytes": "1"}
+    with service_in(folder, properties=properties) as service, client_of(service) as client:
+        client.post(
+            "/ksql",
+            json={"ksql": "CREATE STREAM w (v STRING) WITH (kafka_topic='w', value_format='JSON', partitions=1);"},
+        )
+        client.post(
+            "/ksql",
+            json={"ksql": f"INSERT INTO w VALUES ('{'x' * 600_000}'); INSERT INTO w VALUES ('{'x' * 400_000}');"},
+        )
+        messages, code, _ = goodbye(service, "SELECT * FROM w;")
+        assert (len(messages), code) == (4, 1000)
+        refused = client.post("/query-stream", json={"sql": "SELECT * FROM s;"})
+    assert refused.status_code == 429
 
 
 def test_pull_queries_have_seconds_hours_and_a_number_at_a_time() -> None:

@@ -25,6 +25,7 @@ class WebSocketClient:
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
         self._file = self._socket.makefile("rb")
+        self.reason = ""
         status = self._file.readline().decode()
         while self._file.readline().strip():
             pass
@@ -33,7 +34,7 @@ class WebSocketClient:
             raise ConnectionError(status)
 
     def messages(self) -> Iterator[str | int]:
-        """Texts, and at the end the code of the closing frame."""
+        """Texts, and at the end the code of the closing frame, whose text is `reason` then."""
         while True:
             first, length = self._file.read(2)
             if length == 126:
@@ -42,6 +43,7 @@ class WebSocketClient:
                 (length,) = struct.unpack("!Q", self._file.read(8))
             data = self._file.read(length)
             if first & 15 == 8:
+                self.reason = data[2:].decode()
                 yield struct.unpack("!H", data[:2])[0]
                 return
             yield data.decode()
