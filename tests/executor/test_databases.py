@@ -20,7 +20,7 @@ import pytest
 from hand_plans import INPUT, JSON, KAFKA, count_plan, read_all, rows, sink_of, stream_source
 
 from millstream.errors import InvalidStatement
-from millstream.executor import sink_writer
+from millstream.executor import row_times
 from millstream.executor.answers import materialization, pull_query
 from millstream.executor.answers.materialization import Materialization
 from millstream.executor.answers.pull_limits import PullLimits
@@ -28,7 +28,6 @@ from millstream.executor.answers.pull_query import PullQuery
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.sink_writer import SinkWriter
-from millstream.executor.sources import source_decoder
 from millstream.executor.sources.source_decoder import Records, SourceDecoder
 from millstream.executor.sources.source_reader import ReadBatch
 from millstream.executor.state import databases
@@ -248,9 +247,9 @@ def test_times_of_records_are_computed_again_after_their_instance_broke(
     broken: type[duckdb.Error], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader and a writer outlive what broke: the query goes on with them."""
-    source = replace(stream_source(), timestamp=SqlExpression("v0", BIGINT))
+    source = replace(stream_source(), timestamp=SqlExpression("v0 + 1", BIGINT))
     decoder = SourceDecoder(source)
-    writer = SinkWriter(replace(sink_of(source, "out", INPUT), timestamp=SqlExpression("v0", BIGINT)))
+    writer = SinkWriter(replace(sink_of(source, "out", INPUT), timestamp=SqlExpression("v0 + 1", BIGINT)))
     zero = np.zeros(1, np.int64)
     records = Records(zero.astype(np.int32), zero, pa.table(rows([("a", {"V": 77, "W": "w"}, 1)]).table))
     row = {"_seq": 0, "_sub": 0, "_part": 0, "_ts": 1, "_weight": 1, "_null": False, "k0": "a", "v0": 77, "v1": "w"}
@@ -261,16 +260,20 @@ def test_times_of_records_are_computed_again_after_their_instance_broke(
         assert isinstance(written, RowRecords)
         return decoder.decode(records).times.tolist(), pa.table(written.table)["timestamp"].to_pylist()
 
-    assert times() == ([77], [77])
-    assert decoder._timestamp is not None and writer._timestamps is not None
-    before = [decoder._timestamp._connection._connection, writer._timestamps._connection._connection]
+    def connections() -> list[duckdb.DuckDBPyConnection | None]:
+        assert writer._timestamps is not None
+        held = [decoder._timestamp, writer._timestamps._times]
+        return [each._connection._connection for each in held if isinstance(each, row_times._Computed)]
+
+    assert times() == ([78], [78])
+    before = connections()
+    assert len(before) == 2
 
     def breaks(*_: object, **__: object) -> Any:
         raise broken("database has been invalidated because of a previous fatal error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(source_decoder.BatchStatement, "run", breaks)
-        patched.setattr(sink_writer, "readable", breaks)
+        patched.setattr(row_times.BatchStatement, "run", breaks)
         with pytest.raises(broken):
             decoder.decode(records)
         with pytest.raises(broken):
@@ -279,7 +282,7 @@ def test_times_of_records_are_computed_again_after_their_instance_broke(
         assert connection is not None
         with pytest.raises(duckdb.ConnectionException):
             connection.execute("SELECT 1")
-    assert times() == ([77], [77])
+    assert times() == ([78], [78])
 
 
 def test_what_fails_to_begin_leaves_no_database_behind(
