@@ -56,7 +56,7 @@ def _prefetch(typing_context: Any, array: Any, position: Any):  # pyright: ignor
     return numba.types.void(array, position), generate
 
 
-prefetch: Callable[[NDArray[Any], int], None] = _prefetch  # pyright: ignore[reportAssignmentType]
+prefetch: Callable[[NDArray[Any], Any], None] = _prefetch  # pyright: ignore[reportAssignmentType]
 AHEAD: Final = 16
 """How many rows before they are used `prefetch` asks for them. Where a batch is larger than the nearest caches, a look
 at one place of each row waits for memory most of the time, and much longer where others use the machine: parsing whole
