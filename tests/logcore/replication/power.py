@@ -14,6 +14,7 @@ import os
 import shutil
 import stat
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,7 @@ class Power:
         self._contents: dict[int, bytes] = {}
         self._names: dict[Path, dict[str, int]] = {}
         self._held: dict[int, int] = {}  # an inode that is held is not given out again
+        weakref.finalize(self, _let_go, self._held)
         for name in ("fsync", "fdatasync"):
             patch.setattr(os, name, self._watched(getattr(os, name)))
         patch.setattr(os, "sync", self._note_all)
@@ -98,9 +100,7 @@ class Power:
 
     def close(self) -> None:
         """Lets go of the files that it holds. Nothing more is to be asked of it."""
-        for descriptor in self._held.values():
-            os.close(descriptor)
-        self._held.clear()
+        _let_go(self._held)
 
     def become(self, disk: Disk) -> None:
         """Makes the folder so. All that is in it is safe then."""
@@ -136,6 +136,12 @@ class Power:
         descriptor = self._held[inode]
         status = os.fstat(descriptor)
         return None if stat.S_ISDIR(status.st_mode) else os.pread(descriptor, status.st_size, 0)
+
+
+def _let_go(held: dict[int, int]) -> None:
+    for descriptor in held.values():
+        os.close(descriptor)
+    held.clear()
 
 
 def _at_one_moment(look: Callable[[], T]) -> T:

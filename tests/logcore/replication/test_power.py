@@ -58,6 +58,21 @@ def test_a_file_may_be_renamed_while_a_folder_is_synced_and_while_it_is_seen_wha
                 assert names <= power.possible(Random(seed))[Path()].keys()
 
 
+def test_what_is_held_of_files_goes_with_the_disk(memory_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of descriptors that were left kept other tests of the process from waiting by `select`."""
+    (memory_folder / "kept").write_bytes(b"old")
+
+    def held() -> int:
+        there = [Path(f"/proc/self/fd/{descriptor}") for descriptor in os.listdir("/proc/self/fd")]
+        return sum(str(memory_folder) in os.readlink(each) for each in there if each.is_symlink())
+
+    with monkeypatch.context() as patch:
+        power = Power(memory_folder, patch)
+        assert held() == 1
+        del power
+    assert held() == 0
+
+
 def test_the_syncs_of_another_log_are_its_own(
     memory_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
