@@ -130,12 +130,12 @@ def _serve(client: PullClient, call: Callable[[], T]) -> T:
 
 
 @contextlib.asynccontextmanager
-async def leaving(client: PullClient, goodbye: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
-    """Tells the work for a client that it has gone away. In: `goodbye`: waits until it has."""
+async def leaving(tell: Callable[[], None], goodbye: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
+    """Tells the work for a client that it has gone away, by `tell`. In: `goodbye`: waits until it has."""
 
     async def watch() -> None:
         await goodbye()
-        client.leave()
+        tell()
 
     watching = asyncio.create_task(watch())
     try:

@@ -114,7 +114,7 @@ class QueryRoute:
                 return
             format = self._encoding(accept)
             client = PullClient()
-            async with leaving(client, lambda: disconnected(receive)):
+            async with leaving(client.leave, lambda: disconnected(receive)):
                 rows = await self._context.workers.run(lambda: start_rows(self._context, asked, format, client))
             opened = await OpenedRows.of(rows, self._context, asked.session.rights.name, _connection(scope))
         except Exception as error:

@@ -52,7 +52,7 @@ class StatementRoutes:
                 return json_response(refused, USE_QUERY // 100)
             await self._context.await_command(awaited_command(body))
             client = PullClient()
-            async with leaving(client, lambda: disconnected(request.receive)):
+            async with leaving(client.leave, lambda: disconnected(request.receive)):
                 await self._context.statements.run(text, lambda: self._execute(asked, done), client)
             return json_response([entity.as_json() for entity in done], 200, media_type)
         except Exception as error:

@@ -50,7 +50,7 @@ class SocketRoute:
         await socket.accept()
         try:
             client = PullClient()
-            async with leaving(client, lambda: _disconnected(socket)):
+            async with leaving(client.leave, lambda: _disconnected(socket)):
                 rows = await self._started(socket, client)
             opened = await OpenedRows.of(rows, self._context, rights_of(scope).name)
         except Exception as error:

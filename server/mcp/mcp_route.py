@@ -5,11 +5,9 @@ Each request has one JSON answer, so there is no stream that a GET could open. A
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib.metadata
 import json
-from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 import orjson
@@ -22,7 +20,7 @@ from millstream.errors import MillstreamError
 
 from ..engine.queries import QueryResult
 from ..engine.session import Session
-from ..http.context import HttpContext, Slots, rights_of
+from ..http.context import HttpContext, Slots, disconnected, leaving, rights_of
 from ..http.errors import NOT_ACCEPTABLE, RequestRefused
 from ..http.requests import read_bytes
 from ..http.statements import error_response
@@ -126,7 +124,7 @@ class McpRoute:
             checked = tool.checked(arguments)
             call = ToolCall(self._context.engine, Session(rights=rights), checked, stop, open_query)
             with self._queries if tool.runs_query else contextlib.nullcontext():
-                async with _leaving(stop, receive):
+                async with leaving(stop.stop, lambda: disconnected(receive)):
                     return _tool_result(await self._context.workers.run(lambda: tool.answer(call)))
         except MillstreamError as error:
             return _tool_result(error_object(error), failed=True)
@@ -178,19 +176,3 @@ def _check_accept(request: Request) -> None:
     accepted = {part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "*/*").split(",")}
     if not accepted & {"*/*", "application/*", _TYPE}:
         raise RequestRefused(NOT_ACCEPTABLE, f"answers are {_TYPE}, and the client does not accept it")
-
-
-@contextlib.asynccontextmanager
-async def _leaving(stop: CallStop, receive: Receive) -> AsyncGenerator[None]:
-    """Stops the call of a client that has gone away. For when its request was read to the end."""
-
-    async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        stop.stop()
-
-    watching = asyncio.create_task(watch())
-    try:
-        yield
-    finally:
-        watching.cancel()

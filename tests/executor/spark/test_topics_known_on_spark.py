@@ -73,9 +73,9 @@ def make_anew_at_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
     return make
 
 
-def make_anew(log: LogClient, *topics: str) -> None:
+def make_anew(log: Log, *topics: str) -> None:
     for topic in topics:
-        log.delete_topic(topic)  # type: ignore[attr-defined]
+        log.delete_topic(topic)
         log.create_topic(topic, 1)
 
 
@@ -86,7 +86,7 @@ def click(log: LogClient, *numbers: int, user: str = "ada") -> None:
 def numbers(log: LogClient, column: str = "N2") -> list[object]:
     """What is written, in order."""
     try:
-        return [record["value"][column] for record in read_all(log, "SPARK")]  # type: ignore[index]
+        return [record["value"][column] for record in read_all(log, "SPARK")]
     except LogError:  # it was deleted and is not there yet
         return []
 
