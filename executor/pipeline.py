@@ -1,7 +1,6 @@
 """A physical plan as operators: batches of its sources go in, the rows for its sink come out.
 
-What reads topics, commits, and writes to them is the runtime's business; a pipeline only computes, inside the
-transaction that its caller opened on the connection.
+What reads topics, commits, and writes to them is the runtime's business; a pipeline only computes.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from .operators.columns import batch_schema
 from .record_error import RecordError, of_functions
 from .sources.source_reader import empty_rows
 from .state.connection import SideConnections
+from .state.state_table import Settlement
 from .state.store import StateStore, StoreChanges
 
 for _module in pkgutil.iter_modules(operators.__path__):  # each says which steps it builds
@@ -45,7 +45,8 @@ class Pipeline:
     come through a Rekey elsewhere: only the rows themselves move stream time there.
 
     An error leaves the stores undefined: roll back the transaction, and make a new pipeline on the same connection.
-    `write_behind`: DuckDB's tables get what was written with `settle` only; without it, at the end of each `process`.
+    `write_behind`: DuckDB's tables get what was written with `settle` or `take_settlements` only; without it, at the
+    end of each `process`, inside the transaction that its caller opened on the connection.
     `meters` count what the operators do. `side`: for statements without state to run side by side; without it they
     do not. `names_expired`: as the stores have it.
     """
@@ -121,6 +122,11 @@ class Pipeline:
         """Brings the stores' tables to what was written."""
         for store in self.stores.values():
             store.settle()
+
+    def take_settlements(self) -> list[Settlement]:
+        """What brings the stores' tables to what was written; to be applied before the next ones are taken."""
+        taken = (store.take_settlement() for store in self.stores.values())
+        return [each for each in taken if each is not None]
 
     def take_failures(self) -> list[RecordError]:
         """Where users' functions failed since the last call, and where functions met their bounds; the rows had NULL

@@ -64,6 +64,10 @@ class Work(Generic[T]):
         finally:
             self._done.set()
 
+    @property
+    def is_over(self) -> bool:
+        return self._done.is_set()
+
     def wait(self) -> None:
         """Returns once it is over."""
         self._done.wait()

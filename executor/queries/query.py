@@ -15,8 +15,8 @@ what more cores give. Shares are of the processor time over eight partitions, ev
 | operators   | rows meet one state in order (what can be is divided:  | 1 %    | 12 %      | 12 %              |
 |             | hashes, statements, finding new tasks)                 |        |           |                   |
 
-So eight cores give at most five to six times the rate of one. Once a second all wait for the state file's commit (2 %
-of the aggregate). Shards of state by key would take the operators' share, at a price: dividing 125,000 rows and
+So eight cores give at most five to six times the rate of one. The state file's commits go on beside all that
+(`state_commits.py`). Shards of state by key would take the operators' share, at a price: dividing 125,000 rows and
 bringing their results into order again takes 9 ms of processor time, where all of the aggregate's operators take 16.
 
 Of a batch of one record the price is calls: 2,000 of Python's through a filter, 3,000 through an aggregate, of which
@@ -62,6 +62,7 @@ from ..sources.source_reader import PARTITIONS_S, ReadBatch, SourceReader
 from ..state.changelog import changelog_records, offsets_used
 from ..state.databases import OpenDatabase, alone
 from ..state.lost_state import with_ends
+from ..state.state_commits import Settlements
 from ..state.store import StoreChanges
 from ..tasks import in_tasks, moved_keys, needs_time_order, partitions_share_tasks
 from ..work_pool import Work, work_pool
@@ -103,12 +104,14 @@ class _Changelog:
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """What the operators made of a batch: the rows for the sink, what failed, and what changed in the state."""
+    """What the operators made of a batch: the rows for the sink, what failed, and what changed in the state.
+    `settlements`: what the state file gets once the batch is written, where a commit is due."""
 
     batch: ReadBatch
     changes: ChangeBatch
     failures: list[RecordError]
     state_changes: Sequence[StoreChanges]
+    settlements: Settlements | None = None
 
 
 class QueryRuntime:
@@ -357,6 +360,7 @@ class QueryRuntime:
         self._ahead, self._writing = None, []
         if self._recovered is not None:
             self._reader.close()
+            self._recovered.commits.drop()
             self._recovered.state.close(cause)
             self._recovered = None
 
@@ -384,9 +388,6 @@ class QueryRuntime:
         """Raises `_BadBatch`, of this batch or of one before it; then all before that one are written."""
         assert self._recovered is not None
         run = self._recovered
-        if run.commits.is_due:
-            self._finish()
-            run.commits.commit()
         run.commits.begin()
         try:
             computed = self._compute(run, batch)
@@ -394,7 +395,9 @@ class QueryRuntime:
             self._finish()
             raise
         fp("query.processed")
-        write = partial(self._write, run, computed, self._writing[-1] if self._writing else None)
+        computed = replace(computed, settlements=run.commits.settle())
+        before = self._writing[-1] if self._writing else None
+        write = partial(self._write, run, computed, before, may_go_on=may_go_on)
         if may_go_on:
             self._finish(but=WRITES - 1)
             self._writing.append(work_pool().begin(write))
@@ -416,7 +419,7 @@ class QueryRuntime:
             return False
         return True
 
-    def _write(self, run: RecoveredQuery, computed: _Computed, before: Work[None] | None) -> None:
+    def _write(self, run: RecoveredQuery, computed: _Computed, before: Work[None] | None, *, may_go_on: bool) -> None:
         """Encodes the batch, and writes it once that `before` is written. Raises `_BadBatch` once that is so, too."""
         failure: _BadBatch | None = None
         output, changelog = Output(), _Changelog()
@@ -429,7 +432,8 @@ class QueryRuntime:
             before.result()
         if failure is not None:
             raise failure from failure.cause
-        self._commit(run, computed.batch, output, changelog)
+        applied = self._commit(run, computed.batch, output, changelog)
+        run.commits.contain(applied, changelog.row_count, computed.settlements, may_go_on=may_go_on)
 
     def _encode(self, computed: _Computed) -> Output:
         with self._encoding:
@@ -451,18 +455,21 @@ class QueryRuntime:
             sum(change.rows.num_rows for change in state_changes),
         )
 
-    def _commit(self, run: RecoveredQuery, batch: ReadBatch, output: Output, changelog: _Changelog) -> None:
+    def _commit(
+        self, run: RecoveredQuery, batch: ReadBatch, output: Output, changelog: _Changelog
+    ) -> Mapping[int, int]:
+        """As `_commit_to_log`."""
         errors = [*batch.errors, *output.errors]
+        applied: Mapping[int, int] = {}
         if output.records or changelog.records or errors or self._offsets_are_due():
             applied = self._commit_to_log(run, batch, output, changelog, errors)
             fp("query.before_store_commit")
-            run.commits.contain(applied, changelog.row_count)
-            fp("query.store_committed")
         else:
             self._passed = {**self._passed, **batch.positions}
         self._count(batch, output.record_count, output.cause_count, left_out(errors))
         if self._max_records is not None:
             self._max_records = None if self._max_records > MAX_BATCH_BYTES // 100 else self._max_records * 2
+        return applied
 
     def _offsets_are_due(self) -> bool:
         """A transaction costs more than all else that a small batch does, and a hundred queries that each want a few

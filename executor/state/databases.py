@@ -53,11 +53,13 @@ TENANTS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """An open database and its connection. `close` ends both. `shared`: others are in the same instance, whose
-    settings are locked already."""
+    """An open database and its connection. `close` ends both. `connect` gives a further connection to it, for another
+    thread, which its user closes first. `shared`: others are in the same instance, whose settings are locked
+    already."""
 
     connection: duckdb.DuckDBPyConnection
     close: Callable[[], None]
+    connect: Callable[[], duckdb.DuckDBPyConnection]
     shared: bool = False
 
     @contextlib.contextmanager
@@ -77,7 +79,7 @@ OpenDatabase = Callable[[str, EngineSettings], Database]
 def alone(path: str, settings: EngineSettings) -> Database:
     """In an instance of its own, whose settings the caller locks."""
     connection = open_connection(path, settings)
-    return Database(connection, connection.close)
+    return Database(connection, connection.close, connection.cursor)
 
 
 _Sharing = tuple[str | None, int | None, str | None, MemoryShares | None]
@@ -114,7 +116,8 @@ class SharedDatabases:
             settings.shares.belongs_to(connection, share)
             set_room(connection, share)
         failures_of(connection).bounds = settings.bounds
-        return Database(connection, functools.partial(self._close, instance, settings, name, connection), shared=True)
+        close = functools.partial(self._close, instance, settings, name, connection)
+        return Database(connection, close, functools.partial(instance.connect, name), shared=True)
 
     def _close(
         self, instance: _Instance, settings: EngineSettings, name: str, connection: duckdb.DuckDBPyConnection
@@ -179,15 +182,23 @@ class _Instance:
         absolute = path if path == MEMORY else str(Path(path).absolute())
         literal = "'" + absolute.replace("'", "''") + "'"
         self._owner.execute(f"ATTACH {literal} AS {name}")
+        try:
+            connection = self.connect(name)
+        except BaseException:
+            self._owner.execute(f"DETACH {name}")
+            raise
+        self.tenants.add(name)
+        return name, connection
+
+    def connect(self, name: str) -> duckdb.DuckDBPyConnection:
+        """A connection that sees this database as its own. Any thread may call it."""
         connection = self._owner.cursor()
         try:
             connection.execute(f"USE {name}")
         except BaseException:
             connection.close()
-            self._owner.execute(f"DETACH {name}")
             raise
-        self.tenants.add(name)
-        return name, connection
+        return connection
 
     def detach(self, name: str) -> None:
         """The database is gone then, also where its last checkpoint failed: its write-ahead log has everything."""

@@ -7,12 +7,11 @@ the log is left alone or set aside, and the changelog is replayed into a new one
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -23,6 +22,7 @@ from ..operators.statement import quoted
 from .connection import MEMORY, EngineSettings, SideConnections, lock
 from .databases import Database, OpenDatabase, alone
 from .laid_aside import LaidAside
+from .state_table import Settlement
 
 log = structlog.get_logger()
 
@@ -35,9 +35,29 @@ _in_use: set[Path] = set()
 _in_use_guard = threading.Lock()
 
 
+class _Bookkeeping:
+    """How a connection to the file writes down what of the changelog is in it."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
+        connection.execute(f"PREPARE _millstream_begin AS INSERT INTO {_APPLIED} VALUES ($1, $2)")
+        connection.execute(
+            f"PREPARE _millstream_move AS UPDATE {_APPLIED} SET applied_offset = $2 WHERE partition = $1"
+        )
+
+    def write(self, before: Mapping[int, int], applied: Mapping[int, int]) -> None:
+        """In: `before`: the partitions that it knows already."""
+        for partition, offset in applied.items():
+            statement = "_millstream_move" if partition in before else "_millstream_begin"
+            self.connection.execute(f"EXECUTE {statement}({int(partition)}, {int(offset)})").fetchall()
+
+
 class StateFile:
     """An open state database. `applied`: changelog partition → the offset up to which it is contained. `side`: for
-    statements without state."""
+    statements without state.
+
+    Operators compute on `connection`. `write` has a connection of its own: another thread may call it meanwhile.
+    """
 
     def __init__(self, database: Database, path: Path | None, applied: Mapping[int, int]) -> None:
         self._database = database
@@ -49,24 +69,39 @@ class StateFile:
         self._live: int | None = None  # rows after it, once known
         # In a shared instance it is bounded by that of all queries, and a limit of 0 bytes would fail what they do.
         self._laid_aside = None if database.shared else LaidAside(connection)
-        connection.execute(f"PREPARE _millstream_begin AS INSERT INTO {_APPLIED} VALUES ($1, $2)")
-        connection.execute(
-            f"PREPARE _millstream_move AS UPDATE {_APPLIED} SET applied_offset = $2 WHERE partition = $1"
-        )
+        self._own = _Bookkeeping(connection)
+        self._writer: _Bookkeeping | None = None
+        self._table_names: list[str] | None = None
 
     def commit(self, applied: Mapping[int, int], rows: int) -> None:
-        """Ends the transaction under way. From now on it contains the changelog up to these offsets. In: `rows`: how
-        many rows of the changelog it has got since the last commit."""
-        for partition, offset in applied.items():
-            statement = "_millstream_move" if partition in self.applied else "_millstream_begin"
-            self.connection.execute(f"EXECUTE {statement}({int(partition)}, {int(offset)})").fetchall()
-        self.applied.update(applied)
-        self.connection.execute("COMMIT")
-        self._compact(rows)
+        """Ends the transaction under way on `connection`. From now on it contains the changelog up to these offsets.
+        In: `rows`: how many rows of the changelog it has got since the last commit."""
+        self._finish(self._own, applied, rows)
+        self.clear_laid_aside()
+
+    def write(self, settlements: Sequence[Settlement], applied: Mapping[int, int], rows: int) -> None:
+        """As `commit`, in a transaction of its own: what the tables have yet to get. Raises `duckdb.Error`; then the
+        file is to be closed, and is as it was."""
+        if self._writer is None:
+            self._writer = _Bookkeeping(self._database.connect())
+        writer = self._writer.connection
+        writer.execute("BEGIN")
+        for settlement in settlements:
+            settlement.apply(writer)
+        self._finish(self._writer, applied, rows)
+
+    def clear_laid_aside(self) -> None:
+        """To be called after a transaction, while nobody uses another connection to the file."""
         if self._laid_aside is not None:
             self._laid_aside.clear()
 
-    def _compact(self, rows: int) -> None:
+    def _finish(self, own: _Bookkeeping, applied: Mapping[int, int], rows: int) -> None:
+        own.write(self.applied, applied)
+        self.applied.update(applied)
+        own.connection.execute("COMMIT")
+        self._compact(own.connection, rows)
+
+    def _compact(self, connection: duckdb.DuckDBPyConnection, rows: int) -> None:
         """Gives back the room of replaced and deleted rows, where it is worth it.
 
         DuckDB does so at a checkpoint. On its own it makes one once the write-ahead log has 16 MB, and none in memory:
@@ -76,27 +111,28 @@ class StateFile:
         if self._written <= _DEAD_ROWS_MAX:
             return
         if self._live is None:
-            self._live = self._rows()
+            self._live = self._rows(connection)
         if self._written <= self._live + _DEAD_ROWS_MAX:
             return
         try:
-            self.connection.execute("CHECKPOINT")  # of this database; no transaction of its query is open now
+            connection.execute("CHECKPOINT")  # of this database; no transaction that reads its tables is open now
         except duckdb.TransactionException:
             return  # who lists the tables of all databases of the instance is in this one, too: with the next commit
-        self._written, self._live = 0, self._rows()
+        self._written, self._live = 0, self._rows(connection)
 
-    def _rows(self) -> int:
+    def _rows(self, connection: duckdb.DuckDBPyConnection) -> int:
         """Counted: what DuckDB estimates has dead rows in it, and the more there are the longer they would stay."""
-        counts = " UNION ALL ".join(f"SELECT count(*) AS rows FROM {quoted(name)}" for name in self._tables)
-        ((rows,),) = self.connection.execute(f"SELECT sum(rows) FROM ({counts})").fetchall()
+        counts = " UNION ALL ".join(f"SELECT count(*) AS rows FROM {quoted(name)}" for name in self._tables(connection))
+        ((rows,),) = connection.execute(f"SELECT sum(rows) FROM ({counts})").fetchall()
         return int(rows)
 
-    @functools.cached_property
-    def _tables(self) -> list[str]:
+    def _tables(self, connection: duckdb.DuckDBPyConnection) -> list[str]:
         """Asked for once, when all are there: DuckDB looks through the databases of all queries in the instance, and
         keeps their checkpoints off meanwhile."""
-        names = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
-        return [name for (name,) in self.connection.execute(names).fetchall()]
+        if self._table_names is None:
+            names = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+            self._table_names = [name for (name,) in connection.execute(names).fetchall()]
+        return self._table_names
 
     def lock(self) -> None:
         """From here on no statement can change a setting."""
@@ -106,6 +142,8 @@ class StateFile:
     def close(self, cause: BaseException | None = None) -> None:
         """In: `cause`: why it is closed. Where that is damage to the file, the next start replays the changelog."""
         self.side.close()
+        if self._writer is not None:
+            self._writer.connection.close()  # what it has not committed is rolled back
         try:
             self._database.close()
         finally:

@@ -26,11 +26,11 @@ from .key_hash import Hashes, key_hashes
 from .key_index import KeyIndex, Numbered, PartialIndex, SlotRange, grown, slots_of
 from .memory_shares import room_of_a_store
 from .spilled_rows import SpilledRows, spill_folder
-from .state_table import NUMBER, StateTable
+from .state_table import NUMBER, Settlement, StateTable
 from .zones import Zones
 
 ROOM_BYTES: Final = 512 * 1024 * 1024  # for the rows of one store; keys come on top, with about 36 bytes each
-_SETTLE_FROM = 500_000  # rows that were written; DuckDB gets them then even if nobody settles
+_HELD_MAX = 500_000  # rows that were written and are held until DuckDB gets them; more are read again then
 _COMPACT_FROM = 8_000  # outdated rows of the table, or keys without a row: fewer are not worth the work
 _PIECE_ROWS = 100_000  # that are moved at once
 _PIECE_BYTES = 64 * 1024 * 1024  # of rows that are moved at once, as they are in the mean
@@ -60,22 +60,23 @@ class StoreChanges:
 
 @dataclass(frozen=True, slots=True)
 class _Born:
-    """Rows of keys that had none, all columns and their numbers, in these slots. They are held until the next flush, as
-    the columns in memory hold them too. Rows that replace others are not: a group may be written in every batch."""
+    """Rows of keys that had none, all columns and their numbers, in these slots. They are held until the table gets
+    them, as the columns in memory hold them too. Rows that replace others are not: a group may be written in every
+    batch."""
 
     slots: Ints
     rows: pa.Table
 
 
 class StateStore:
-    """Rows by key. Everything happens inside the caller's transaction.
+    """Rows by key. Not for several threads at once.
 
     A key column may be NULL; NULLs are equal. Of the rows that `expire` removes the changes only say up to where they
     go, so that compaction can take them from the changelog; with `names_expired` they delete each of them, for logs
     whose compaction goes by keys alone.
 
     Invariants: a slot has a row where its number is not -1. One that is not in the table, or has another number there,
-    is in `_unsettled`.
+    is in `_unsettled`; here "in the table" is what it has once all settlements are applied.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class StateStore:
         self.change_schema = self._row_schema.append(pa.field("_deleted", pa.bool_()))
         self._read_schema = pa.schema([("_index", pa.int64()), *self._row_schema])
         self._key, self._row = tuple(key), tuple(self._row_schema.names)
+        self._connection = connection
         self._table = StateTable(connection, name, {**key, **value})
         self._share = room_of_a_store(connection)
         self._room = min(ROOM_BYTES, self._share)
@@ -111,8 +113,9 @@ class StateStore:
         self._live = 0
         self._unsettled: list[Ints] = []
         self._born: list[_Born] = []  # those of them whose rows need not be read again
-        self._unsettled_rows = 0
+        self._unsettled_count = 0
         self._expired: dict[tuple[int, str], int] = {}  # what the table still has to forget
+        self._expired_count = 0  # of its rows, without outdated ones
         self._loaded = not self._table.rows
 
     def __len__(self) -> int:
@@ -305,33 +308,44 @@ class StateStore:
     # -------------------------------------------------------------- the table
 
     def settle(self) -> None:
-        """Brings the table to what was written."""
+        """Brings the table to what was written, inside the caller's transaction."""
+        settlement = self.take_settlement()
+        if settlement is not None:
+            settlement.apply(self._connection)
+
+    def take_settlement(self) -> Settlement | None:
+        """What brings the table to what was written; to be applied before the next one is taken. None where there is
+        nothing to do."""
         if not self._loaded:
-            return
-        self._flush()
-        if self._table.rows > _COMPACT_FROM + 2 * self._live:
+            return None
+        rows, kept = list(self._unsettled_rows()), None
+        row_count = self._table.rows - self._expired_count + sum(map(len, rows))
+        expired, self._expired, self._expired_count = self._expired, {}, 0
+        if row_count > _COMPACT_FROM + 2 * self._live:
             number = self._number[: self._index.count]
-            self._table.keep(number[number >= 0])
+            kept = number[number >= 0]
             self._stored[: self._index.count] = number >= 0
         if self._index.count > _COMPACT_FROM + 2 * self._live:
             self._renumber()
+        return Settlement(self._table, expired, rows, kept) if expired or rows or kept is not None else None
 
-    def _flush(self) -> None:
-        for (part, column), below in self._expired.items():
-            self._table.delete_below(part, column, below)
-        self._expired = {}
+    def _unsettled_rows(self) -> Iterator[pa.Table]:
+        """Rows that the table is to get, and deletions; from then on it has them."""
         if not self._unsettled:
             return
         slots = _distinct(np.concatenate(self._unsettled))
-        self._unsettled, self._unsettled_rows = [], 0
+        self._unsettled, self._unsettled_count = [], 0
         born = self._take_born()
         if born:
-            self._table.insert(pa.concat_tables([each.rows for each in born]))
+            yield pa.concat_tables([each.rows for each in born])
             settled = np.zeros(self._index.count, np.bool_)
             for each in born:
                 self._stored[each.slots] = settled[each.slots] = True
             slots = slots[~settled[slots]]
-        self._flush_slots(slots)
+        slots = slots[(self._number[slots] >= 0) | self._stored[slots]]
+        size = self._piece_rows
+        for first in range(0, len(slots), size):
+            yield self._as_they_are(slots[first : first + size])
 
     def _take_born(self) -> list[_Born]:
         """Those that were not written again since."""
@@ -345,21 +359,15 @@ class StateStore:
                 found.append(_Born(born.slots[current], born.rows.filter(pa.array(current))))
         return found
 
-    def _flush_slots(self, slots: Ints) -> None:
-        """Their rows as they are now."""
-        slots = slots[(self._number[slots] >= 0) | self._stored[slots]]
-        size = self._piece_rows
-        for first in range(0, len(slots), size):
-            self._flush_piece(slots[first : first + size])
-
-    def _flush_piece(self, slots: Ints) -> None:
+    def _as_they_are(self, slots: Ints) -> pa.Table:
+        """The rows of these slots now, as the table has them."""
         number = self._number[slots]
         gone = number < 0
         number = np.where(gone, self._next + np.arange(len(slots)), number)
         self._next += len(slots)
-        columns = [*self._rows.get(slots, self._row), pa.array(gone), pa.array(number)]
-        self._table.insert(pa.table(columns, schema=self._table.schema))
         self._stored[slots] = True
+        columns = [*self._rows.get(slots, self._row), pa.array(gone), pa.array(number)]
+        return pa.table(columns, schema=self._table.schema)
 
     def _renumber(self) -> None:
         """Gives the keys that have a row new slots, and forgets the others."""
@@ -420,15 +428,15 @@ class StateStore:
         self._live += int((~gone).sum()) - int(had.sum())
         self._rows.set(slots, rows)
         self._unsettled.append(slots)
-        self._unsettled_rows += len(slots)
+        self._unsettled_count += len(slots)
         self._version += 1
         born = np.flatnonzero(~gone & ~had)
         if len(born) == len(rows):
             self._born.append(_Born(slots, rows.append_column(NUMBER, pa.array(number))))
         if len(born):
             self._note_born(slots[born], rows if len(born) == len(rows) else take(rows, born))
-        if self._unsettled_rows >= _SETTLE_FROM:
-            self._flush()
+        if self._unsettled_count >= _HELD_MAX:
+            self._born = []
 
     def _no_rows(self) -> CachedRows:
         return CachedRows(self._row_schema, self._room, self._spill)
@@ -506,8 +514,10 @@ class StateStore:
             return
         self._number[slots] = -1
         self._live -= len(slots)
-        if self._stored[slots].any():
+        stored = np.count_nonzero(self._stored[slots])
+        if stored:
             self._expired[part, column] = max(below, self._expired.get((part, column), below))
+            self._expired_count += stored
             self._stored[slots] = False
         self._narrow(column, below - 1)
 

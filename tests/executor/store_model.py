@@ -24,7 +24,7 @@ Row = tuple[int, list[str] | None]
 ROOMS = {
     "all in memory": {},
     "nothing in memory": {"ROOM_BYTES": 0},
-    "settled after each row": {"_SETTLE_FROM": 1, "ROOM_BYTES": 0},
+    "no row held for the table": {"_HELD_MAX": 1, "ROOM_BYTES": 0},
     "cleared at once": {"_COMPACT_FROM": -1},
     "cleared, and nothing in memory": {"_COMPACT_FROM": -1, "ROOM_BYTES": 0, "_PIECE_ROWS": 2},
 }

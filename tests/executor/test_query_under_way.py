@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +16,8 @@ from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.sink_writer import Output, SinkWriter
 from millstream.executor.sources.source_reader import ReadBatch
 from millstream.executor.state import state_commits
+from millstream.executor.state.state_commits import Settlements
+from millstream.executor.state.state_file import StateFile
 from millstream.executor.work_pool import Work, WorkPool
 from millstream.logcore.client import LogClient
 from millstream.logcore.failpoints import FailpointHit, arm
@@ -22,7 +25,7 @@ from millstream.logcore.log import open_log
 
 T = TypeVar("T")
 
-BATCHES, PER_BATCH = 12, 5
+BATCHES, PER_BATCH, KEYS = 12, 5, 3
 EVERY_CHANGE = {"ksql.streams.cache.max.bytes.buffering": "0"}
 
 
@@ -45,6 +48,11 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogClien
 def drain(runtime: QueryRuntime) -> None:
     while runtime.step(1):
         pass
+
+
+def drain_and_rest(runtime: QueryRuntime) -> None:
+    drain(runtime)
+    runtime.rest()
 
 
 def counts(client: LogClient) -> list[tuple[bytes, int]]:
@@ -128,6 +136,76 @@ def test_who_stops_under_way_goes_on_where_it_was_with_another_number_of_threads
         for _ in range(count):
             runtime.step(1)
         runtime.close()
+    assert counts(client) == EXPECTED
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("point", ["query.store_commit", "query.store_committed"])
+def test_a_commit_of_the_state_file_that_fails_beside_the_batches_is_begun_again(
+    client: LogClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, nth: int
+) -> None:
+    monkeypatch.setattr(state_commits, "_EVERY_S", 0.0)
+    runtime = QueryRuntime(count_plan(), client, tmp_path / "state", EVERY_CHANGE)
+    arm(f"{point}:{nth}:raise")
+    with pytest.raises(FailpointHit):
+        drain_and_rest(runtime)
+    arm("")
+    drain(runtime)
+    assert counts(client) == EXPECTED
+    assert runtime.metrics.restarts == 1
+    runtime.close()
+
+
+@pytest.mark.parametrize("pool", [WorkPool(2), WorkPool(8), NobodyHelps(2)])
+def test_the_state_file_is_never_ahead_of_the_log_nor_of_itself(
+    client: LogClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: WorkPool
+) -> None:
+    """Whatever was computed meanwhile: its rows are those of the batch up to which it says it has the changelog."""
+    seen: list[tuple[int, int]] = []
+    write = StateFile.write
+
+    def look(self: StateFile, settlements: Settlements, applied: Mapping[int, int], rows: int) -> None:
+        write(self, settlements, applied, rows)
+        newest = 'SELECT arg_max(s0_0, _version) AS n FROM "state a" GROUP BY k0'
+        with closing(self._database.connect()) as connection:  # pyright: ignore[reportPrivateUsage]
+            ((rows_counted,),) = connection.execute(f"SELECT sum(n) FROM ({newest})").fetchall()
+        end = client.offsets("_millstream-COUNT_1-changelog", 0).last_stable_offset
+        assert all(offset <= end for offset in applied.values())
+        seen.append((int(rows_counted), len(counts(client))))
+
+    for module in (query, state_commits):
+        monkeypatch.setattr(module, "work_pool", lambda: pool)
+    monkeypatch.setattr(state_commits, "_EVERY_S", 0.0)
+    monkeypatch.setattr(StateFile, "write", look)
+    runtime = QueryRuntime(count_plan(), client, tmp_path / "state", EVERY_CHANGE)
+    drain_and_rest(runtime)
+    assert all(counted % PER_BATCH == 0 and counted <= written for counted, written in seen)
+    assert seen[-1] == (len(EXPECTED), len(EXPECTED))
+    runtime.close()
+
+
+@pytest.mark.parametrize("rows_max", [1, PER_BATCH, 4 * PER_BATCH])
+def test_batches_wait_for_a_commit_that_takes_long(
+    client: LogClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_max: int
+) -> None:
+    """So what a restart replays, and what waits in memory, stays bounded. Here nobody begins a commit unless another
+    one waits for it."""
+    done: list[int] = []
+    write = StateFile.write
+
+    def note(self: StateFile, settlements: Settlements, applied: Mapping[int, int], rows: int) -> None:
+        done.append(rows)
+        write(self, settlements, applied, rows)
+
+    monkeypatch.setattr(state_commits, "work_pool", lambda: NobodyHelps(2))
+    monkeypatch.setattr(state_commits, "_EVERY_ROWS", 1)
+    monkeypatch.setattr(state_commits, "_WAIT_ROWS", rows_max)
+    monkeypatch.setattr(StateFile, "write", note)
+    runtime = QueryRuntime(count_plan(), client, tmp_path / "state", EVERY_CHANGE)
+    drain(runtime)
+    runtime.close()
+    assert max(done) < rows_max + (query.WRITES + 2) * KEYS, "those that were computed, not written, come on top"
+    assert sum(done) == BATCHES * KEYS
     assert counts(client) == EXPECTED
 
 

@@ -434,16 +434,49 @@ def test_born_rows_that_were_written_again_are_not_stored_as_they_were() -> None
     check(opened(connection), {A: (1, ["x"]), B: (9, []), C: (3, []), D: (4, ["y", "z"])})
 
 
-@pytest.mark.parametrize(("rows", "stored"), [(2, 0), (3, 3)])
-def test_many_rows_are_stored_before_anybody_settles(monkeypatch: pytest.MonkeyPatch, rows: int, stored: int) -> None:
-    monkeypatch.setattr(store, "_SETTLE_FROM", 3)
+@pytest.mark.parametrize(("rows", "held"), [(2, 2), (3, 0)])
+def test_many_rows_are_not_held_until_somebody_settles(monkeypatch: pytest.MonkeyPatch, rows: int, held: int) -> None:
+    monkeypatch.setattr(store, "_HELD_MAX", 3)
     connection = duckdb.connect()
     target = opened(connection)
     for number in range(rows):
         change(target, {(0, "a", number): (number, [])})
-    assert len(in_table(connection)) == stored
+    assert len(target._born) == held  # pyright: ignore[reportPrivateUsage]
+    assert in_table(connection) == []
+    target.settle()
+    assert [row[3] for row in in_table(connection)] == list(range(rows))
     change(target, {(0, "b", 0): (0, [])})
-    assert len(in_table(connection)) == 3, "and it is counted from there on again"
+    assert len(target._born) == 1  # pyright: ignore[reportPrivateUsage] -- it is counted from there on again
+
+
+def test_a_settlement_is_of_its_moment() -> None:
+    """Another thread applies it, while the store goes on."""
+    connection = duckdb.connect()
+    target = filled(connection, settled=True)
+    change(target, {A: (7, []), B: None})
+    settlement = target.take_settlement()
+    assert settlement is not None
+    change(target, {A: (8, []), (1, "new", 1): (9, [])})
+    target.expire(0, "_ws", 9)
+    settlement.apply(connection.cursor())
+    check(opened(connection), {A: (7, []), C: (3, []), D: (4, ["y", "z"])})
+    target.settle()
+    check(opened(connection), {C: (3, []), (1, "new", 1): (9, [])})
+
+
+def test_the_table_is_not_written_anew_for_rows_that_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is to go from it counts as gone before it is."""
+    monkeypatch.setattr(store, "_COMPACT_FROM", 0)
+    target = filled(settled=True)
+    target.expire(0, "_ws", 4)  # two of four: of six and two live ones it were too many
+    settlement = target.take_settlement()
+    assert settlement is not None and settlement.kept is None
+
+
+def test_there_is_nothing_to_settle_twice() -> None:
+    target = filled(duckdb.connect())
+    assert target.take_settlement() is not None
+    assert target.take_settlement() is None
 
 
 def test_expired_rows_leave_the_table_when_it_is_settled() -> None:

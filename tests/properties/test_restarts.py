@@ -32,6 +32,7 @@ PLACES = (
     "query.processed",
     "query.appended",
     "query.before_store_commit",
+    "query.store_commit",
     "query.store_committed",
     "txn.begin",
     "txn.data_written",

@@ -48,6 +48,7 @@ def run(directory: Path, failpoints: str = "", max_bytes: int = 1, *, together: 
     if together:
         query.READ_AHEAD_RECORDS = 1  # pyright: ignore[reportAttributeAccessIssue]
         state_commits._EVERY_S = 0.0  # pyright: ignore[reportPrivateUsage]
+        state_commits._WAIT_ROWS = 0  # pyright: ignore[reportPrivateUsage]
     arm(failpoints)
     client = open_log(directory / "log")
     plans = [count_plan(partitions=PARTITIONS), filter_plan(partitions=PARTITIONS)]
