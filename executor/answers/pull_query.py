@@ -7,7 +7,7 @@ the order of time, the tasks of the partitions, rows that come too late.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import duckdb
@@ -27,6 +27,7 @@ from ..tasks import in_tasks
 from .left_out import LeftOut
 from .pull_answer import AnswerRelation
 from .pull_limits import Deadline, PullLimits
+from .scan_turns import scan_turns
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 MAX_BATCH_ROWS = 500_000
@@ -83,15 +84,25 @@ class PullQuery:
             self._process({source.id: _as_changes(rows.slice(begin, MAX_BATCH_ROWS), source, begin)}, deadline)
 
     def _take_streams(self, sources: Sequence[Source], deadline: Deadline) -> None:
-        for inputs in self._batches(sources):
-            self._process(inputs, deadline)
-            if self._planned.enough is not None and self._answer.row_count >= self._planned.enough:
-                return
-
-    def _batches(self, sources: Sequence[Source]) -> Iterator[Mapping[str, ChangeBatch]]:
-        """What the streams hold now, merged by time."""
+        """What they hold now, merged by time. Whose turn it is: `scan_turns.py`."""
         if not sources:
             return
+        begins, ends = self._bounds(sources)
+        reader, turns = SourceReader(self._client, sources, begins), scan_turns()
+        scan, turn = turns.begin(), contextlib.nullcontext[None]()
+        while reader.has_more and not self._has_enough():
+            with turn:
+                batch = reader.read(MAX_BATCH_BYTES, ends)
+                if batch is not None:
+                    self.left_out.note(batch.errors)
+                    self._process(batch.inputs, deadline)
+            turn = turns.turn(scan, deadline)
+
+    def _has_enough(self) -> bool:
+        return self._planned.enough is not None and self._answer.row_count >= self._planned.enough
+
+    def _bounds(self, sources: Sequence[Source]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Where each partition begins and ends."""
         begins: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, int] = {}
         for topic in dict.fromkeys(source.topic for source in sources):
@@ -99,14 +110,7 @@ class PullQuery:
                 bounds = self._client.offsets(topic, partition)
                 begins[TopicPartition(topic, partition)] = bounds.log_start_offset
                 ends[TopicPartition(topic, partition)] = bounds.last_stable_offset
-        reader = SourceReader(self._client, sources, begins)
-        while True:
-            batch = reader.read(MAX_BATCH_BYTES, ends)
-            if batch is not None:
-                self.left_out.note(batch.errors)
-                yield batch.inputs
-            elif all(reader.fetch_positions[at] >= end for at, end in ends.items()):
-                return
+        return begins, ends
 
     def _process(self, inputs: Mapping[str, ChangeBatch], deadline: Deadline) -> None:
         deadline.check()
