@@ -25,7 +25,7 @@ from .operators.columns import batch_schema
 from .record_error import RecordError, of_functions
 from .sources.source_reader import empty_rows
 from .state.connection import SideConnections
-from .state.state_table import Settlement
+from .state.state_table import TableSettlement
 from .state.store import StateStore, StoreChanges
 
 for _module in pkgutil.iter_modules(operators.__path__):  # each says which steps it builds
@@ -123,7 +123,7 @@ class Pipeline:
         for store in self.stores.values():
             store.settle()
 
-    def take_settlements(self) -> list[Settlement]:
+    def take_settlements(self) -> list[TableSettlement]:
         """What brings the stores' tables to what was written; to be applied before the next ones are taken."""
         taken = (store.take_settlement() for store in self.stores.values())
         return [each for each in taken if each is not None]

@@ -25,7 +25,7 @@ _LOOK_S: Final = 0.1  # whether the time is over, or the client gone
 _STEP: Final = 4.0  # of the seconds that a scan has read
 
 
-class Scan:
+class StreamScan:
     """State: the seconds that it has had its turn."""
 
     def __init__(self, number: int) -> None:
@@ -46,13 +46,13 @@ class ScanTurns:
         self._clock = clock
         self._numbers = itertools.count()
         self._changed = threading.Condition()
-        self._waiting: list[Scan] = []  # guarded by `_changed`, as `_free` is
+        self._waiting: list[StreamScan] = []  # guarded by `_changed`, as `_free` is
 
-    def begin(self) -> Scan:
-        return Scan(next(self._numbers))
+    def begin(self) -> StreamScan:
+        return StreamScan(next(self._numbers))
 
     @contextlib.contextmanager
-    def turn(self, scan: Scan, deadline: Deadline) -> Generator[None]:
+    def turn(self, scan: StreamScan, deadline: Deadline) -> Generator[None]:
         """For the block. Raises `PullLimitExceeded` where it does not come before the deadline."""
         with self._changed:
             self._waiting.append(scan)

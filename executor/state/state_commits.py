@@ -16,7 +16,7 @@ from ...logcore.failpoints import fp
 from ..pipeline import Pipeline
 from ..work_pool import Work, work_pool
 from .state_file import StateFile
-from .state_table import Settlement
+from .state_table import TableSettlement
 
 _EVERY_S = 1.0
 _FEW_ROWS = 10_000  # a restart replays them in 10 ms: they wait
@@ -24,7 +24,7 @@ _FEW_TIMES = 10  # so many times as long
 _EVERY_ROWS = 500_000  # of the changelog, so that what a restart replays stays bounded
 _WAIT_ROWS = 2 * _EVERY_ROWS  # with so many, a batch waits for the commit that is under way
 
-Settlements = Sequence[Settlement]
+Settlements = Sequence[TableSettlement]
 
 
 class StateCommits:

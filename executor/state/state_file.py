@@ -22,7 +22,7 @@ from ..operators.statement import quoted
 from .connection import MEMORY, EngineSettings, SideConnections, lock
 from .databases import Database, OpenDatabase, alone
 from .laid_aside import LaidAside
-from .state_table import Settlement
+from .state_table import TableSettlement
 
 log = structlog.get_logger()
 
@@ -79,7 +79,7 @@ class StateFile:
         self._finish(self._own, applied, rows)
         self.clear_laid_aside()
 
-    def write(self, settlements: Sequence[Settlement], applied: Mapping[int, int], rows: int) -> None:
+    def write(self, settlements: Sequence[TableSettlement], applied: Mapping[int, int], rows: int) -> None:
         """As `commit`, in a transaction of its own: what the tables have yet to get. Raises `duckdb.Error`; then the
         file is to be closed, and is as it was."""
         if self._writer is None:

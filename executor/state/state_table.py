@@ -4,8 +4,8 @@ Each row has a number, which grows; of the rows of a key the one with the highes
 a scan of the whole table per batch, and a primary key 2.5 times the memory (1M keys: 13 ms for 1 000 updates, 129 MB;
 appending: 1.5 ms, 50 MB).
 
-What a store has become since the table was written is a `Settlement`: it is put together where the operators run, and
-applied by whoever writes the file, meanwhile or later.
+What a store has become since the table was written is a `TableSettlement`: it is put together where the operators run,
+and applied by whoever writes the file, meanwhile or later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOAD_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
+class TableSettlement:
     """What a table has yet to get, in this order: the tasks' rows whose column is less than a bound go, rows come, and
     of all only those with the numbers `kept` stay, unless that is None."""
 

@@ -26,7 +26,7 @@ from .key_hash import Hashes, key_hashes
 from .key_index import KeyIndex, Numbered, PartialIndex, SlotRange, grown, slots_of
 from .memory_shares import room_of_a_store
 from .spilled_rows import SpilledRows, spill_folder
-from .state_table import NUMBER, Settlement, StateTable
+from .state_table import NUMBER, StateTable, TableSettlement
 from .zones import Zones
 
 ROOM_BYTES: Final = 512 * 1024 * 1024  # for the rows of one store; keys come on top, with about 36 bytes each
@@ -313,7 +313,7 @@ class StateStore:
         if settlement is not None:
             settlement.apply(self._connection)
 
-    def take_settlement(self) -> Settlement | None:
+    def take_settlement(self) -> TableSettlement | None:
         """What brings the table to what was written; to be applied before the next one is taken. None where there is
         nothing to do."""
         if not self._loaded:
@@ -327,7 +327,7 @@ class StateStore:
             self._stored[: self._index.count] = number >= 0
         if self._index.count > _COMPACT_FROM + 2 * self._live:
             self._renumber()
-        return Settlement(self._table, expired, rows, kept) if expired or rows or kept is not None else None
+        return TableSettlement(self._table, expired, rows, kept) if expired or rows or kept is not None else None
 
     def _unsettled_rows(self) -> Iterator[pa.Table]:
         """Rows that the table is to get, and deletions; from then on it has them."""

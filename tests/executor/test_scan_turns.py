@@ -11,7 +11,7 @@ import pytest
 import millstream
 from millstream.executor.answers import pull_query
 from millstream.executor.answers.pull_limits import Deadline, PullClient, PullLimitExceeded, PullLimits
-from millstream.executor.answers.scan_turns import Scan, ScanTurns
+from millstream.executor.answers.scan_turns import ScanTurns, StreamScan
 
 SOON = 30.0
 
@@ -23,7 +23,7 @@ def deadline(seconds: float = SOON, client: PullClient | None = None) -> Deadlin
 class Reader:
     """Has its turn in a thread of its own, until it is told to end."""
 
-    def __init__(self, turns: ScanTurns, scan: Scan, order: list[Reader]) -> None:
+    def __init__(self, turns: ScanTurns, scan: StreamScan, order: list[Reader]) -> None:
         self.has_turn, self._ends = threading.Event(), threading.Event()
         self._turns, self._scan, self._order = turns, scan, order
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -50,7 +50,7 @@ def waiting(turns: ScanTurns, count: int) -> None:
         time.sleep(0.001)
 
 
-def have_read(turns: ScanTurns, *seconds: float) -> list[Scan]:
+def have_read(turns: ScanTurns, *seconds: float) -> list[StreamScan]:
     scans = [turns.begin() for _ in seconds]
     for scan, taken_s in zip(scans, seconds, strict=True):
         scan.taken_s = taken_s
@@ -126,9 +126,8 @@ def clicks(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[millstream.Connect
     monkeypatch.setattr(pull_query, "scan_turns", lambda: turns)
     monkeypatch.setattr(pull_query, "MAX_BATCH_BYTES", 1)
     with millstream.connect(properties={"millstream.query.pull.max.seconds": "2"}) as ms:
-        ms.sql(
-            "CREATE STREAM clicks (user STRING KEY, size INT) WITH (kafka_topic='clicks', value_format='JSON', partitions=1);"
-        )
+        topic = "kafka_topic='clicks', value_format='JSON', partitions=1"
+        ms.sql(f"CREATE STREAM clicks (user STRING KEY, size INT) WITH ({topic});")
         for size in range(40):
             ms.insert("clicks", {"user": ["ada"], "size": [size]})
         yield ms, turns
