@@ -18,7 +18,7 @@ from waiting import eventually
 from millstream.executor.queries import query_worker
 from millstream.executor.queries.duckdb_executor import DuckDBExecutor
 from millstream.executor.queries.query_log import changelog_topic
-from millstream.executor.state import cached_rows, store
+from millstream.executor.state import cached_rows, state_commits, store
 from millstream.logcore.client import LogClient
 from millstream.logcore.errors import LogFull
 from millstream.logcore.failpoints import arm
@@ -177,13 +177,15 @@ def test_whichever_write_is_refused_nothing_is_lost_or_doubled(
             assert offsets.last_stable_offset == offsets.high_watermark
 
 
+@pytest.mark.parametrize("point", ["query.before_store_commit", "query.store_commit"])
 def test_a_state_file_that_cannot_grow_is_rebuilt_from_the_log(
-    client: LogClient, executor: DuckDBExecutor, disk: Disk
+    client: LogClient, executor: DuckDBExecutor, disk: Disk, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
+    monkeypatch.setattr(state_commits, "_EVERY_S", 0.0)
     append(client, 2)
     executor.start(query(count_plan()))
     eventually(lambda: counts(client) == [1, 2])
-    arm("query.before_store_commit:1:enospc")
+    arm(f"{point}:1:enospc")
     append(client, 2)
     eventually(lambda: counts(client) == [1, 2, 3, 4])
     append(client, 1)
