@@ -6,6 +6,7 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hand_plans import count_plan
@@ -74,10 +75,10 @@ def test_a_large_state_is_not_written_again_for_a_few_rows(tmp_path: Path, monke
         checkpoints = 0
         counted = StateFile._rows
 
-        def count(it: StateFile) -> int:
+        def count(it: StateFile, connection: duckdb.DuckDBPyConnection) -> int:
             nonlocal checkpoints
             checkpoints += 1
-            return counted(it)
+            return counted(it, connection)
 
         monkeypatch.setattr(StateFile, "_rows", count)
         for _ in range(20):
