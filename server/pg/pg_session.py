@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
@@ -37,6 +37,7 @@ from .pg_dialect import RewrittenText, our_text, shown_name
 from .pg_entities import command_tag, entity_rows, notices
 from .pg_parameters import sample_literal
 from .pg_rows import BATCH_ROWS, ComingRows, FixedRows, ListedRows, PgColumn, RowPiece, RowSource, fixed
+from .pg_savepoints import Savepoints, savepoint_named
 from .pg_settings import PgSettings
 from .pg_statements import (
     FetchAsked,
@@ -53,6 +54,7 @@ from .sqlstates import (
     CANCELED,
     DUPLICATE_CURSOR,
     IN_FAILED_TRANSACTION,
+    NO_TRANSACTION,
     NOT_SUPPORTED,
     UNDEFINED_CURSOR,
     PgRefused,
@@ -61,7 +63,7 @@ from .system_catalogs import SystemCatalogs
 
 T = TypeVar("T")
 _CURSORS_MAX: Final = 100
-_MAY_BE_IN_FAILED: Final = (PgKind.ROLLBACK, PgKind.COMMIT, PgKind.EMPTY)
+_MAY_BE_IN_FAILED: Final = (PgKind.ROLLBACK, PgKind.ROLLBACK_TO, PgKind.COMMIT, PgKind.EMPTY)
 
 
 class PgContext(Protocol):
@@ -109,7 +111,7 @@ class PgAnswer:
             self.rows.close()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PgCursor:
     answer: PgAnswer
     hold: bool
@@ -145,6 +147,7 @@ class PgSession:
         self.database = database
         self.status: TransactionStatus = "I"
         self._cursors: dict[str, PgCursor] = {}
+        self._savepoints: Savepoints[PgCursor] = Savepoints()
         self._client = PullClient()
         self._waited_for: RowSource | None = None
         self._receiving: asyncio.Timeout | None = None
@@ -391,10 +394,11 @@ class PgSession:
             case PgKind.COMMIT | PgKind.ROLLBACK:
                 rolls_back = statement.kind is PgKind.ROLLBACK or self.status == "E"
                 self.status = "I"
-                self._end_cursors()
+                self._savepoints.clear()
+                self._end_cursors([name for name, cursor in self._cursors.items() if not cursor.hold])
                 return PgAnswer("ROLLBACK" if rolls_back else "COMMIT")
-            case PgKind.SAVEPOINT:
-                return PgAnswer(statement.tokens[0].upper)
+            case PgKind.SAVEPOINT | PgKind.RELEASE | PgKind.ROLLBACK_TO:
+                return self._savepoint(statement)
             case PgKind.SET:
                 setting = setting_of(statement.tokens)
                 return PgAnswer("SET", statuses={} if setting is None else await self._set(*setting))
@@ -505,9 +509,25 @@ class PgSession:
             raise PgRefused(UNDEFINED_CURSOR, f'cursor "{name}" does not exist', hint="DECLARE creates one.")
         return found
 
-    def _end_cursors(self) -> None:
-        for name in [name for name, cursor in self._cursors.items() if not cursor.hold]:
+    def _end_cursors(self, names: Iterable[str]) -> None:
+        for name in names:
             self._cursors.pop(name).answer.close()
+
+    def _savepoint(self, statement: PgStatement) -> PgAnswer:
+        name = savepoint_named(statement)
+        if self.status == "I":
+            asked = statement.kind.name.replace("_", " ")
+            raise PgRefused(NO_TRANSACTION, f"{asked} can only be used in transaction blocks")
+        match statement.kind:
+            case PgKind.SAVEPOINT:
+                self._savepoints.add(name, self._cursors)
+            case PgKind.RELEASE:
+                self._savepoints.release(name)
+            case _:
+                older = self._savepoints.return_to(name)
+                self._end_cursors([name for name, cursor in self._cursors.items() if cursor not in older])
+                self.status = "T"
+        return PgAnswer(statement.tokens[0].upper)
 
     # Names and places
 

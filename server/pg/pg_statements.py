@@ -36,7 +36,9 @@ class PgKind(enum.Enum):
     BEGIN = enum.auto()
     COMMIT = enum.auto()
     ROLLBACK = enum.auto()
+    ROLLBACK_TO = enum.auto()
     SAVEPOINT = enum.auto()
+    RELEASE = enum.auto()
     SET = enum.auto()
     RESET = enum.auto()
     SHOW = enum.auto()
@@ -91,9 +93,9 @@ def kind_of(tokens: Sequence[PgToken]) -> PgKind:
         case "COMMIT" | "END":
             return PgKind.COMMIT
         case "ROLLBACK" | "ABORT":
-            return PgKind.SAVEPOINT if "TO" in (second, third) else PgKind.ROLLBACK
+            return PgKind.ROLLBACK_TO if "TO" in (second, third) else PgKind.ROLLBACK
         case "SAVEPOINT" | "RELEASE":
-            return PgKind.SAVEPOINT
+            return PgKind[first]
         case "SET":
             return PgKind.OURS if len(tokens) > 1 and tokens[1].kind == "string" else PgKind.SET
         case "RESET":
