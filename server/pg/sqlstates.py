@@ -31,6 +31,7 @@ from millstream.errors import (
 
 from ...executor.answers.pull_limits import PullLimitExceeded
 from ..engine.queries import PushLimitExceeded
+from ..handlers.assertions import AssertionFailed
 from ..http.errors import NO_ENGINE, NOT_READY, SHUTTING_DOWN, RequestRefused
 from ..security.rights import NotPermitted
 from .frontend import PgProtocolViolation
@@ -78,7 +79,8 @@ _STATES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (UnknownFunction, "42883"), (UnknownType, UNDEFINED_SETTING), (TypeMismatch, "42804"), (SourceExists, "42P07"),
     (InvalidProperty, INVALID_VALUE), (SqlSyntaxError, SYNTAX), (Unsupported, NOT_SUPPORTED),
     (NotPermitted, INSUFFICIENT_PRIVILEGE), (PullLimitExceeded, "54000"), (PushLimitExceeded, "53400"),
-    (InvalidStatement, "42000"), (StatementError, "42000"), (LogError, "58000"), (QueryError, "XX000"),
+    (InvalidStatement, "42000"), (StatementError, "42000"), (LogError, "58000"),
+    (AssertionFailed, "P0004"), (QueryError, "XX000"),
 )  # fmt: skip
 """The first that fits counts."""
 

@@ -85,6 +85,23 @@ def test_several_statements_in_one_text_end_at_the_first_error(psql: Psql) -> No
     assert psql("-At", "-c", "SELECT 1; SELECT nope FROM clicks; SELECT 2").startswith("1\nERROR:  ")
 
 
+ASSERTED = {
+    "ASSERT TOPIC clicks WITH (partitions=1) TIMEOUT 5 SECONDS": "ASSERT\n",
+    "ASSERT NOT EXISTS TOPIC nope": "ASSERT\n",
+    "ASSERT TOPIC nope TIMEOUT 0 SECONDS": "P0004: Topic nope does not exist",
+    "ASSERT SCHEMA SUBJECT nope TIMEOUT 0 SECONDS": "P0004: Schema with subject name nope does not exist",
+    "ASSERT STREAM clicks (user_id STRING KEY, size BIGINT) WITH (value_format='JSON')": "P0004: ",
+    "ASSERT VALUES clicks (user_id, size) VALUES ('ada', 7)": "P0004: ",
+}
+
+
+@pytest.mark.parametrize("statement", ASSERTED)
+def test_what_is_asserted_holds_or_is_an_error_of_its_own(psql: Psql, statement: str) -> None:
+    said = psql("-v", "VERBOSITY=verbose", "-c", statement)
+    assert said.removeprefix("ERROR:  ").startswith(ASSERTED[statement])
+    assert said.startswith("ERROR") == (ASSERTED[statement] != "ASSERT\n")
+
+
 REFUSED = {
     "COPY clicks TO PROGRAM 'cat > /tmp/x'": "runs no programs",
     "COPY (SELECT 1) TO PROGRAM 'id'": "runs no programs",
