@@ -15,7 +15,7 @@ from millstream.errors import StatementError
 
 from ...sql.printing import literal
 from ...sql.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, Decimal, SqlType
-from .pg_types import BY_OID, ELEMENT_OF_ARRAY, numeric_of, oid_of
+from .pg_types import BY_OID, ELEMENT_OF_ARRAY, OID_TYPE, numeric_of, oid_of
 
 _EPOCH: Final = datetime.datetime(2000, 1, 1)
 _DECIMAL_DIGITS: Final = 38
@@ -31,7 +31,7 @@ class WrongParameter(StatementError):
 
 
 _SQL_TYPES: Final[dict[str, SqlType]] = {
-    "bool": BOOLEAN, "int2": INTEGER, "int4": INTEGER, "int8": BIGINT, "oid": BIGINT, "float4": DOUBLE,
+    "bool": BOOLEAN, "int2": INTEGER, "int4": INTEGER, "int8": BIGINT, "oid": OID_TYPE, "float4": DOUBLE,
     "float8": DOUBLE, "numeric": Decimal(_DECIMAL_DIGITS, 10), "text": STRING, "varchar": STRING, "bpchar": STRING,
     "name": STRING, "char": STRING, "unknown": STRING, "uuid": STRING, "json": STRING, "jsonb": STRING,
     "bytea": BYTES, "date": DATE, "time": TIME, "timestamp": TIMESTAMP, "timestamptz": TIMESTAMP,
@@ -79,7 +79,8 @@ def sample_literal(type_: SqlType | None) -> str:
 
 
 _SAMPLES: Final[dict[SqlType, str]] = {
-    BOOLEAN: "TRUE", INTEGER: "1", BIGINT: "1", DOUBLE: "1E0", STRING: "''", BYTES: "TO_BYTES('00', 'hex')",
+    BOOLEAN: "TRUE", INTEGER: "1", BIGINT: "1", OID_TYPE: "1", DOUBLE: "1E0", STRING: "''",
+    BYTES: "TO_BYTES('00', 'hex')",
     DATE: "CAST('2000-01-01' AS DATE)", TIME: "CAST('00:00:00' AS TIME)",
     TIMESTAMP: "CAST('2000-01-01T00:00:00' AS TIMESTAMP)",
 }  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 import pyarrow.types as pt
 
+from ...sql.functions.java.calendar_days import python_values
 from ...sql.types import (
     BIGINT,
     BOOLEAN,
@@ -29,7 +30,7 @@ from ...sql.types import (
 )
 from . import backend
 from .backend import ResultColumn
-from .pg_types import encoder, modifier_of, oid_of, size_of
+from .pg_types import OID_TYPE, encoder, modifier_of, oid_of, size_of
 
 BATCH_ROWS: Final = 1000
 """A source gives no more at a time: so much is encoded in one go."""
@@ -49,7 +50,7 @@ class PgColumn:
 
 @dataclass(frozen=True, slots=True)
 class RowPiece:
-    """Some rows: of each column its values, as Python has them."""
+    """Some rows: of each column its values, as `python_values` gives them."""
 
     columns: Sequence[Sequence[Any]]
     count: int
@@ -82,7 +83,7 @@ class FixedRows:
         if size <= 0:
             self.close()
             return None
-        piece = RowPiece([column.slice(self._at, size).to_pylist() for column in self._columns], size)
+        piece = RowPiece([python_values(column.slice(self._at, size)) for column in self._columns], size)
         self._at += size
         return piece
 
@@ -189,7 +190,7 @@ class ComingRows:
             self._bytes += rest.nbytes
             table = table.slice(0, most)
         self._room.notify()
-        return RowPiece([column.to_pylist() for column in table.columns], table.num_rows)
+        return RowPiece([python_values(column) for column in table.columns], table.num_rows)
 
     def _run(self) -> None:
         try:
@@ -260,7 +261,7 @@ def _sql_type(type_: pa.DataType) -> SqlType | None:
 
 
 _NEAREST: Final = (
-    (pt.is_boolean, BOOLEAN), (lambda t: pt.is_integer(t) and t.bit_width <= 32 and t != pa.uint32(), INTEGER),
+    (pt.is_boolean, BOOLEAN), (pt.is_uint32, OID_TYPE), (lambda t: pt.is_integer(t) and t.bit_width <= 32, INTEGER),
     (lambda t: pt.is_integer(t) and t != pa.uint64(), BIGINT), (pt.is_floating, DOUBLE),
     (lambda t: pt.is_string(t) or pt.is_large_string(t) or pt.is_null(t), STRING), (pt.is_binary, BYTES),
     (pt.is_date, DATE), (pt.is_time, TIME), (pt.is_timestamp, TIMESTAMP),

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import datetime
 import decimal
 import struct
 from collections.abc import Callable, Sequence
@@ -23,13 +22,11 @@ import orjson
 
 from ...sql.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, Decimal, SqlType
 from ..http.row_values import converter
+from .pg_times import date_binary, date_text, time_binary, time_text, timestamp_binary, timestamp_text
 
 Encode = Callable[[Any], bytes]
 """A value that is not NULL."""
 
-_EPOCH: Final = datetime.date(2000, 1, 1)
-_EPOCH_TIME: Final = datetime.datetime(2000, 1, 1)
-_MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _MODIFIER_BASE: Final = 4
 JSON_OID: Final = 114
 
@@ -58,13 +55,13 @@ PG_DATE: Final = PgType(1082, "date", 4, 1182, "D", "date")
 PG_TIME: Final = PgType(1083, "time", 8, 1183, "D", "time without time zone")
 PG_TIMESTAMP: Final = PgType(1114, "timestamp", 8, 1115, "D", "timestamp without time zone")
 JSON: Final = PgType(JSON_OID, "json", -1, 199, "U", "json")
+OID: Final = PgType(26, "oid", 4, 1028, "N", "oid")
 
 ELSEWHERE: Final = (
     PgType(18, "char", 1, 1002, "Z", '"char"'),
     PgType(19, "name", 64, 1003, "S", "name"),
     PgType(21, "int2", 2, 1005, "N", "smallint"),
     PgType(24, "regproc", 4, 1008, "N", "regproc"),
-    PgType(26, "oid", 4, 1028, "N", "oid"),
     PgType(700, "float4", 4, 1021, "N", "real"),
     PgType(705, "unknown", -2, 0, "X", "unknown"),
     PgType(1042, "bpchar", -1, 1014, "S", "character"),
@@ -79,9 +76,22 @@ ELSEWHERE: Final = (
 )
 """Types that no column of ours has, but parameters and the catalogs of PostgreSQL do."""
 
+
+@dataclass(frozen=True, slots=True)
+class CatalogType(SqlType):
+    """A type that only columns of PostgreSQL's catalogs have."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+OID_TYPE: Final = CatalogType("OID")
+
 _OF: Final[dict[SqlType, PgType]] = {
     BOOLEAN: BOOL, INTEGER: INT4, BIGINT: INT8, DOUBLE: FLOAT8, STRING: TEXT, BYTES: BYTEA, DATE: PG_DATE,
-    TIME: PG_TIME, TIMESTAMP: PG_TIMESTAMP,
+    TIME: PG_TIME, TIMESTAMP: PG_TIMESTAMP, OID_TYPE: OID,
 }  # fmt: skip
 
 PG_TYPES: Final = (*_OF.values(), NUMERIC, JSON, *ELSEWHERE)
@@ -120,7 +130,7 @@ def modifier_of(type_: SqlType) -> int:
 
 
 def encoder(type_: SqlType, format: int) -> Encode:
-    """In: `format`: 0 text, 1 binary. The values are Python's, as Arrow gives them."""
+    """In: `format`: 0 text, 1 binary. The values are Python's, as `python_values` gives them."""
     element = element_type(type_)
     if element is not None:
         inner = encoder(element, format)
@@ -150,17 +160,6 @@ def _decimal_text(value: decimal.Decimal) -> bytes:
     return format(value, "f").encode()
 
 
-def timestamp_text(value: datetime.datetime) -> str:
-    """`2020-01-02 03:04:05.678`, with as many digits as are needed."""
-    text = value.replace(tzinfo=None).isoformat(" ")
-    return text.rstrip("0") if "." in text else text
-
-
-def _time_text(value: datetime.time) -> bytes:
-    text = value.isoformat()
-    return (text.rstrip("0") if "." in text else text).encode()
-
-
 _TEXT: Final[dict[PgType, Encode]] = {
     BOOL: lambda value: b"t" if value else b"f",
     INT4: lambda value: b"%d" % value,
@@ -168,14 +167,11 @@ _TEXT: Final[dict[PgType, Encode]] = {
     FLOAT8: _float_text,
     TEXT: _utf8,
     BYTEA: lambda value: b"\\x" + value.hex().encode(),
-    PG_DATE: lambda value: value.isoformat().encode(),
-    PG_TIME: _time_text,
-    PG_TIMESTAMP: lambda value: timestamp_text(value).encode(),
+    PG_DATE: date_text,
+    PG_TIME: time_text,
+    PG_TIMESTAMP: timestamp_text,
+    OID: lambda value: b"%d" % value,
 }
-
-
-def _microseconds(value: datetime.time) -> int:
-    return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
 
 
 _BINARY: Final[dict[PgType, Encode]] = {
@@ -185,9 +181,10 @@ _BINARY: Final[dict[PgType, Encode]] = {
     FLOAT8: struct.Struct("!d").pack,
     TEXT: _utf8,
     BYTEA: bytes,
-    PG_DATE: lambda value: struct.pack("!i", (value - _EPOCH).days),
-    PG_TIME: lambda value: struct.pack("!q", _microseconds(value)),
-    PG_TIMESTAMP: lambda value: struct.pack("!q", (value.replace(tzinfo=None) - _EPOCH_TIME) // _MICROSECOND),
+    PG_DATE: date_binary,
+    PG_TIME: time_binary,
+    PG_TIMESTAMP: timestamp_binary,
+    OID: struct.Struct("!I").pack,
 }
 
 

@@ -37,6 +37,7 @@ from ..security.rights import NotPermitted
 from .frontend import PgProtocolViolation
 from .login import PgLoginRefused
 from .pg_parameters import WrongParameter
+from .pg_times import PgTimeOutOfRange
 
 _log = structlog.get_logger("millstream.server")
 
@@ -80,7 +81,7 @@ _STATES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (InvalidProperty, INVALID_VALUE), (SqlSyntaxError, SYNTAX), (Unsupported, NOT_SUPPORTED),
     (NotPermitted, INSUFFICIENT_PRIVILEGE), (PullLimitExceeded, "54000"), (PushLimitExceeded, "53400"),
     (InvalidStatement, "42000"), (StatementError, "42000"), (LogError, "58000"),
-    (AssertionFailed, "P0004"), (QueryError, "XX000"),
+    (PgTimeOutOfRange, "22008"), (AssertionFailed, "P0004"), (QueryError, "XX000"),
 )  # fmt: skip
 """The first that fits counts."""
 

@@ -119,7 +119,7 @@ _NAMES: Final = (
         "n.nspname || '.' || pgf_quote_ident(c.relname)))"
     ),
     "CREATE MACRO pgf_regclass_name(o) AS (SELECT min(relname) FROM pgc.pg_class WHERE oid = o)",
-    "CREATE MACRO pgf_regtype_name(o) AS (pgf_format_type(o, NULL))",
+    "CREATE MACRO pgf_regtype_name(o) AS (CASE WHEN o = 0 THEN '-' ELSE pgf_format_type(o, NULL) END)",
     "CREATE MACRO pgf_regnamespace_name(o) AS (SELECT min(nspname) FROM pgc.pg_namespace WHERE oid = o)",
     "CREATE MACRO pgf_regproc_name(o) AS (o::varchar)",
     "CREATE MACRO pgf_regprocedure_name(o) AS (o::varchar)",

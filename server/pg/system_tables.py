@@ -41,8 +41,8 @@ SYSTEM_OIDS: Final = {
     "pg_statistic_ext": 3381, "pg_sequence": 2224, "pg_enum": 3501, "pg_inherits": 2611, "pg_depend": 2608,
 }  # fmt: skip
 
-_COLUMN_TYPES: Final = {"o": "BIGINT", "t": "VARCHAR", "b": "BOOLEAN", "i": "INTEGER", "f": "DOUBLE",
-                        "O": "BIGINT[]", "T": "VARCHAR[]", "I": "INTEGER[]"}  # fmt: skip
+_COLUMN_TYPES: Final = {"o": "UINTEGER", "t": "VARCHAR", "b": "BOOLEAN", "i": "INTEGER", "f": "DOUBLE",
+                        "O": "UINTEGER[]", "T": "VARCHAR[]", "I": "INTEGER[]"}  # fmt: skip
 
 # Columns as `name:letter`; several names before a letter share it.
 _PG_CATALOG: Final = {
@@ -228,8 +228,9 @@ def _columns_text(text: str) -> str:
 
 
 _ARROW: Final = {
-    "BIGINT": pa.int64(), "VARCHAR": pa.string(), "BOOLEAN": pa.bool_(), "INTEGER": pa.int32(), "DOUBLE": pa.float64(),
-    "BIGINT[]": pa.list_(pa.int64()), "VARCHAR[]": pa.list_(pa.string()), "INTEGER[]": pa.list_(pa.int32()),
+    "UINTEGER": pa.uint32(), "VARCHAR": pa.string(), "BOOLEAN": pa.bool_(), "INTEGER": pa.int32(),
+    "DOUBLE": pa.float64(),
+    "UINTEGER[]": pa.list_(pa.uint32()), "VARCHAR[]": pa.list_(pa.string()), "INTEGER[]": pa.list_(pa.int32()),
 }  # fmt: skip
 
 

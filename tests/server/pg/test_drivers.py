@@ -239,6 +239,34 @@ def test_asyncpg_reads_writes_and_copies(service: Service) -> None:
     asyncio.run(asyncio.wait_for(ask(), 150))
 
 
+def test_asyncpg_reads_arrays_of_every_type(service: Service, dsn: str) -> None:
+    """It asks pg_type for their elements, by a query whose own columns have to be of types that it knows: of oid[]."""
+    columns = "a ARRAY<INT>, b ARRAY<DECIMAL(10, 2)>, c ARRAY<TIMESTAMP>, d ARRAY<BYTES>, e ARRAY<DOUBLE>"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        made = f"CREATE STREAM arrays (k INT KEY, {columns})"
+        connection.execute(f"{made} WITH (kafka_topic='arrays', value_format='JSON', partitions=1)")
+        connection.execute(
+            "INSERT INTO arrays VALUES (1, ARRAY[1, NULL], ARRAY[1.25], ARRAY['2020-01-02T03:04:05'],"
+            " ARRAY[TO_BYTES('00ff', 'hex')], ARRAY[1.5, NULL])"
+        )
+        asked = "SELECT array_agg(oid) AS oids, min(typelem) AS element FROM pg_type WHERE typname = '_int4'"
+        described = connection.execute(asked).description or ()
+        assert [column.type_code for column in described] == [1028, 26]
+
+    async def ask() -> None:
+        assert service.pg_address is not None
+        connection = await asyncpg.connect(
+            host="127.0.0.1", port=service.pg_address.port, user="ana", database="millstream"
+        )
+        (row,) = await connection.fetch("SELECT a, b, c, d, e FROM arrays")
+        assert tuple(row) == (
+            [1, None], [decimal.Decimal("1.25")], [datetime.datetime(2020, 1, 2, 3, 4, 5)], [b"\x00\xff"], [1.5, None],
+        )  # fmt: skip
+        await connection.close()
+
+    asyncio.run(asyncio.wait_for(ask(), 60))
+
+
 def test_sqlalchemy_reflects_and_asks(service: Service) -> None:
     sqlalchemy = pytest.importorskip("sqlalchemy")
     assert service.pg_address is not None
