@@ -175,14 +175,14 @@ PULL_LIMIT_CLAUSE: Final = switch(
 )
 COLLECT_LIST_LIMIT: Final = whole(
     "ksql.functions.collect_list.limit",
-    1000,
-    "Limit of the elements of COLLECT_LIST per group.",
+    -1,
+    "Limit of the elements of COLLECT_LIST per group, beyond which values are dropped; -1: none.",
     minimum=-1,
 )
 COLLECT_SET_LIMIT: Final = whole(
     "ksql.functions.collect_set.limit",
-    1000,
-    "Limit of the elements of COLLECT_SET per group.",
+    -1,
+    "Limit of the elements of COLLECT_SET per group, beyond which values are dropped; -1: none.",
     minimum=-1,
 )
 NEW_QUERY_PLANNER: Final = switch(

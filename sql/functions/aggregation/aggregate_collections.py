@@ -372,7 +372,7 @@ COLLECTIONS = (
     AggregateFunction(
         "COLLECT_LIST",
         doc=f"All values in an array, in order of arrival, including NULLs. The property `{COLLECT_LIST_LIMIT}` "
-        "(default 1000) limits its length; later values are dropped.",
+        "(default: none) limits its length; later values are dropped.",
         signatures=("COLLECT_LIST(value ANY)",),
         examples=(AggregateExample((STRING,), _LETTERS, ["b", "a", None, "b"]),),
         make=_collect_list,
@@ -382,7 +382,7 @@ COLLECTIONS = (
     AggregateFunction(
         "COLLECT_SET",
         doc=f"The distinct values in an array, in order of first arrival, including NULL. The property "
-        f"`{COLLECT_SET_LIMIT}` (default 1000) limits its length; later values are dropped.",
+        f"`{COLLECT_SET_LIMIT}` (default: none) limits its length; later values are dropped.",
         signatures=("COLLECT_SET(value ANY)",),
         examples=(AggregateExample((STRING,), _LETTERS, ["b", "a", None]),),
         make=_collect_set,

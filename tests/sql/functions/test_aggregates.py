@@ -165,9 +165,12 @@ def test_a_decimal_sum_that_no_longer_fits_fails() -> None:
         run(fold, [Decimal(3, 1)], [(decimal.Decimal("99.9"),), (decimal.Decimal("0.1"),)])
 
 
-def test_a_collection_ends_at_its_limit() -> None:
-    fold = AGGREGATES["COLLECT_LIST"].fold([INTEGER], [], {"ksql.functions.collect_list.limit": "2"})
+@pytest.mark.parametrize("name", ["COLLECT_LIST", "COLLECT_SET"])
+def test_a_collection_ends_at_its_limit_and_has_none_by_default(name: str) -> None:
+    fold = AGGREGATES[name].fold([INTEGER], [], {f"ksql.functions.{name.lower()}.limit": "2"})
     assert run(fold, [INTEGER], [(1,), (2,), (3,)])[-1] == [1, 2]
+    fold = AGGREGATES[name].fold([INTEGER], [])
+    assert run(fold, [INTEGER], [(i,) for i in range(1002)])[-1] == list(range(1002))
 
 
 def test_maps_are_equal_whatever_the_order_of_their_entries() -> None:
