@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from millstream.errors import InvalidStatement, Span, SqlSyntaxError, TypeMismatch, Unsupported
+from millstream.errors import InvalidStatement, Span, SqlSyntaxError, TypeMismatch
 
 from ...sql import coercion
 from ...sql.ast import Join, Query, SelectColumn, SelectStructStar, SourceName, span_of, unwrapped
@@ -32,6 +32,7 @@ from ..select.queries import lower_for_client
 from ..select.relation import Analyzed
 from ..source_info import SourceInfo
 from ..steps.aggregate import LogicalAggregate
+from ..steps.explode import LogicalExplode
 from ..steps.filter import LogicalFilter
 from ..steps.project import LogicalProject
 from ..steps.source import Scan
@@ -62,10 +63,12 @@ def plan_pull(query: Query, context: PlanningContext) -> PlannedPull | PlannedBa
     analyzed = analyze(asked, context, target="CLIENT")
     node = analyzed.plan
     scan = _looked_up(node)
-    if scan is None and not full:
-        raise Unsupported("table functions need more than a look into a source", span=query.span, hint=_HINT)
     if scan is None:
-        return _batch(analyzed, ordered, context)
+        batch = _batch(analyzed, ordered, context)
+        if not full:
+            _refuse_steps(node, query)
+            _refuse_repeated(query, batch.schema)
+        return batch
     assert isinstance(node, LogicalProject), "a query's plan ends in its projection"
     # A look at a few keys of a table is planned in no time; a stream may be too long to be kept.
     batch = _batch(analyzed, ordered, context) if scan.kind == "STREAM" else None
@@ -195,6 +198,15 @@ def _refuse_clauses(query: Query) -> None:
     found = next((clause for clause, used in clauses.items() if used), None)
     if found is not None:
         raise _refused(f"Pull queries don't support {found}.", query.span)
+
+
+def _refuse_steps(node: LogicalPlan, query: Query) -> None:
+    """Table functions are all that ksqlDB computes of several rows; analysis allows them over streams alone."""
+    below = node
+    while isinstance(below, LogicalProject | LogicalFilter | LogicalExplode):
+        below = below.input
+    if not isinstance(below, Scan):
+        raise _refused("Pull queries don't support subqueries or functions OVER rows.", query.span)
 
 
 def _refuse_places(query: Query) -> None:

@@ -44,6 +44,10 @@ def windows() -> Iterator[Sandbox]:
         ("SELECT * FROM s WINDOW TUMBLING (SIZE 1 SECOND);", "Pull queries don't support WINDOW clauses"),
         ("SELECT id FROM counted GROUP BY id;", "Pull queries don't support GROUP BY clauses"),
         ("SELECT * FROM s PARTITION BY v;", "Pull queries don't support PARTITION BY clauses"),
+        ("SELECT id FROM s WHERE id IN (SELECT id FROM counted);", "Pull queries don't support subqueries"),
+        ("SELECT id, SUM(v) OVER (PARTITION BY id) AS total FROM s;", "or functions OVER rows"),
+        ("SELECT EXPLODE(ARRAY[1]) AS x, v, v FROM s;", "Duplicate value columns found in schema: `V` INTEGER"),
+        ("SELECT id, EXPLODE(ARRAY[1]) AS x FROM counted;", "Table source is not supported with table functions"),
         ("SELECT ROWPARTITION FROM counted;", "columns in SELECT clauses: `ROWPARTITION`"),
         ("SELECT id, ABS(ROWOFFSET) AS o FROM s;", "columns in SELECT clauses: `ROWOFFSET`"),
         ("SELECT * FROM counted WHERE ROWOFFSET > 1;", "columns in WHERE clauses: `ROWOFFSET`"),
@@ -103,6 +107,26 @@ def test_tables_that_a_query_or_a_source_table_keeps_are_answered(sandbox: Sandb
     sandbox.produce("d", 1, {"V": 10})
     assert list(sandbox.query("SELECT * FROM kept WHERE id IN (1, 2);"))[1:] == [{"row": {"columns": [1, 10]}}]
     list(sandbox.query("SELECT id, n, n + 1 AS more FROM counted;"))
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_table_functions_are_answered_over_streams_as_a_persistent_query_writes_them(partitions: int) -> None:
+    select = "SELECT id, EXPLODE(items) AS item, EXPLODE(ARRAY['x', 'y']) AS letter FROM orders WHERE id > 1"
+    with Sandbox(properties={"auto.offset.reset": "earliest"}) as sandbox:
+        sandbox.execute(
+            "CREATE STREAM orders (id INT KEY, items ARRAY<INT>) "
+            f"WITH (kafka_topic='orders', value_format='JSON', partitions={partitions});"
+        )
+        for id_, items in ((1, [9]), (2, [5, None, 7]), (3, []), (4, None)):
+            sandbox.produce("orders", id_, {"ITEMS": items})
+        sandbox.execute(f"CREATE STREAM written AS {select};")
+        sandbox.drain()
+        answer = [line["row"]["columns"] for line in sandbox.query(f"{select};") if "row" in line]
+        written = [[record["key"], *record["value"].values()] for record in sandbox.consume("WRITTEN")]
+        assert sorted(answer, key=str) == sorted(written, key=str)
+        assert [2, 7, None] in answer and [4, None, "y"] in answer and len(answer) == 7
+        limited = [line for line in sandbox.query(f"{select} LIMIT 2;") if "row" in line]
+        assert len(limited) == 2
 
 
 def test_a_property_lets_pull_queries_read_any_table(sandbox: Sandbox) -> None:
