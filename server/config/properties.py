@@ -18,12 +18,37 @@ _BY_ANY_NAME = {
 
 _OPEN_PREFIXES = (
     "ksql.functions.",
+    "ksql.heartbeat.",
+    "ksql.plugins.rocksdb.",
+    "ksql.schema.registry.",
     "ksql.streams.consumer.",
     "ksql.streams.producer.",
     "ksql.streams.topic.",
     "spark.",
 )
-"""Below these anybody may invent names: settings of functions, of Kafka's clients, of Spark."""
+"""Below these anybody may invent names: settings of functions, of Kafka's clients, of Spark, and of what is not here:
+ksqlDB's heartbeats, RocksDB, and a registry of others."""
+
+_USERS = "Users and their rights are set below [access] in the server's configuration."
+_CONNECTORS = "Connectors run in this server and need no workers; ksql.connect.url names a Kafka Connect cluster."
+_ACCESS_LOG = "Each request is a line of the server's log; its level is `log_level` in the server's configuration."
+_MIGRATIONS = "It belongs into the file of `millstream migrations`."
+_ELSEWHERE = {
+    "authentication.": _USERS,
+    "ksql.auth.basic.": _USERS,
+    "ksql.connect.plugin.path": _CONNECTORS,
+    "ksql.connect.worker.config": _CONNECTORS,
+    "ksql.endpoint.logging.": _ACCESS_LOG,
+    "ksql.hidden.topics": "SHOW TOPICS leaves out the topics whose names begin with an underscore.",
+    "ksql.idle.connection.timeout.seconds": "The connection of a push query stays open while nothing comes.",
+    "ksql.internal.listener": "Nodes talk to each other at the addresses of `cluster` in the server's configuration.",
+    "ksql.logging.processing.stream.name": "The stream's name is always KSQL_PROCESSING_LOG.",
+    "ksql.logging.processing.topic.name": "The topic's name is always default_ksql_processing_log.",
+    "ksql.migrations.": _MIGRATIONS,
+    "ksql.queries.file": "Give the statements to a running server: millstream sql --server URL -f FILE.",
+    "response.http.headers.config": "A proxy in front of the server can add headers.",
+}
+"""Properties of ksqlDB's, or how a group of them begins, that would be missed if they had no effect: where to look."""
 
 
 def find_property(name: str, span: Span | None = None) -> Property[object]:
@@ -34,11 +59,18 @@ def find_property(name: str, span: Span | None = None) -> Property[object]:
     if name.startswith(_OPEN_PREFIXES):
         scope = "SERVER" if name.startswith("spark.") else "SESSION"  # some of Spark's let SQL read files
         return text(name, "", "A setting of a function, a client or Spark.", effective=False, scope=scope)
+    elsewhere = next((hint for start, hint in _ELSEWHERE.items() if name == start or _below(name, start)), None)
+    if elsewhere is not None:
+        raise InvalidProperty(f"ksqlDB's property '{name}' does not exist here.", span=span, hint=elsewhere)
     raise InvalidProperty(
         f"Not recognizable as a property of Millstream, ksqlDB or Kafka: '{name}'.",
         span=span,
         hint=did_you_mean(name, _BY_ANY_NAME),
     )
+
+
+def _below(name: str, group: str) -> bool:
+    return group.endswith(".") and name.startswith(group)
 
 
 def settable_property(name: str, span: Span | None = None) -> Property[object]:

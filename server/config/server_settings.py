@@ -8,6 +8,8 @@ from pathlib import Path
 
 from ...sql.settings.property_table import (
     ADVERTISED_LISTENER,
+    ASSERT_SCHEMA_MS,
+    ASSERT_TOPIC_MS,
     COMMAND_TIMEOUT_MS,
     DENYLIST,
     PERSISTENT_QUERIES,
@@ -47,7 +49,8 @@ class ServerSettings:
     """`advertised_listener`: the URL under which others reach it, empty where nobody says it. `python_functions`:
     whether users may bring code. `denied`: properties that no session may set. `processing_log_stream`: whether to
     create it. `push_rows_max`, `push_seconds_max`: of one push query; None: as many as come, as long as it likes.
-    `secrets_key_file`: None: the one in the data folder. `connect_cluster`: None: connectors run here."""
+    `assert_topic_ms`, `assert_schema_ms`: how long those statements wait without a TIMEOUT. `secrets_key_file`: None:
+    the one in the data folder. `connect_cluster`: None: connectors run here."""
 
     service_id: str
     advertised_listener: str
@@ -60,6 +63,8 @@ class ServerSettings:
     push_rows_max: int | None
     push_seconds_max: float | None
     pull_gate: PullGateSettings
+    assert_topic_ms: int
+    assert_schema_ms: int
     secrets_key_file: Path | None = None
     connect_cluster: ConnectClusterSettings | None = None
 
@@ -78,6 +83,8 @@ class ServerSettings:
             push_rows_max=PUSH_ROWS.of(properties) or None,
             push_seconds_max=PUSH_SECONDS.of(properties) or None,
             pull_gate=PullGateSettings.of(properties),
+            assert_topic_ms=ASSERT_TOPIC_MS.of(properties),
+            assert_schema_ms=ASSERT_SCHEMA_MS.of(properties),
             secrets_key_file=Path(SECRETS_KEY.of(properties)) if SECRETS_KEY.of(properties) else None,
             connect_cluster=ConnectClusterSettings.of(properties),
         )

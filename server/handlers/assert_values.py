@@ -16,9 +16,10 @@ from ...planner.steps.source import Source
 from ...sql.ast import AssertValues
 from ..engine.entities import AssertedValues, Entity
 from ..engine.request import Request
-from .assertions import TIMEOUT_MS, AssertionFailed
+from .assertions import AssertionFailed
 
 _PAUSE_S = 0.05
+_PATIENCE_S = 1.0
 _MAX_BATCH_BYTES = 1024 * 1024
 
 Record = dict[str, Any]  # by the names inside batches
@@ -46,7 +47,7 @@ def assert_values(statement: AssertValues, request: Request) -> list[Entity]:
         request.executor.drain()
         deadline = 0.0
     else:
-        deadline = time.monotonic() + TIMEOUT_MS / 1000
+        deadline = time.monotonic() + _PATIENCE_S
     while True:
         found = _next_records(source, request)
         for partition, (record, next_offset) in found.items():

@@ -12,7 +12,6 @@ from ...sql.ast import AssertSchema, AssertTopic
 from ..engine.entities import AssertedSchema, AssertedTopic, Entity
 from ..engine.request import Request
 
-TIMEOUT_MS = 1000
 _PAUSE_S = 0.05
 _PAUSE_S_MAX = 0.5  # many may wait, for days
 _KNOWN = ("PARTITIONS", "REPLICAS")
@@ -25,21 +24,21 @@ class AssertionFailed(ServerError):
 
 
 def assert_topic(statement: AssertTopic, request: Request) -> list[Entity]:
-    """ASSERT [NOT EXISTS] TOPIC name [WITH (PARTITIONS=…)] [TIMEOUT …]. Raises `AssertionFailed`."""
-    _wait(statement, lambda: _problem_of_topic(statement, request))
+    """ASSERT [NOT EXISTS] TOPIC name [WITH (PARTITIONS=…, REPLICAS=…)] [TIMEOUT …]. Raises `AssertionFailed`."""
+    _wait(statement, request.server.assert_topic_ms, lambda: _problem_of_topic(statement, request))
     return [AssertedTopic(statement_text=statement.text, topic_name=statement.topic, exists=statement.exists)]
 
 
 def assert_schema(statement: AssertSchema, request: Request) -> list[Entity]:
     """ASSERT [NOT EXISTS] SCHEMA [SUBJECT name] [ID number] [TIMEOUT …]. Raises `AssertionFailed`."""
-    _wait(statement, lambda: _problem_of_schema(statement, request))
+    _wait(statement, request.server.assert_schema_ms, lambda: _problem_of_schema(statement, request))
     subject, schema_id = statement.subject, statement.schema_id
     return [AssertedSchema(statement_text=statement.text, subject=subject, id=schema_id, exists=statement.exists)]
 
 
-def _wait(statement: AssertTopic | AssertSchema, problem: Callable[[], str | None]) -> None:
+def _wait(statement: AssertTopic | AssertSchema, default_ms: int, problem: Callable[[], str | None]) -> None:
     """Until there is no problem any more, or nobody who would hear of it. Raises `AssertionFailed`."""
-    timeout_ms = TIMEOUT_MS if statement.timeout_ms is None else statement.timeout_ms
+    timeout_ms = default_ms if statement.timeout_ms is None else statement.timeout_ms
     deadline = time.monotonic() + timeout_ms / 1000
     pause_s = _PAUSE_S
     while (found := problem()) is not None:
@@ -56,7 +55,7 @@ def _problem_of_topic(statement: AssertTopic, request: Request) -> str | None:
         return None if topic is None else f"Topic {statement.topic} exists"
     if topic is None:
         return f"Topic {statement.topic} does not exist"
-    actual = {"PARTITIONS": topic.partition_count, "REPLICAS": 1}
+    actual = {"PARTITIONS": topic.partition_count, "REPLICAS": topic.replication_factor}
     for name, wanted in statement.properties.items():
         if name not in _KNOWN:
             return f"Cannot assert unknown topic property: {name}"

@@ -8,7 +8,22 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from millstream.errors import InvalidStatement, MillstreamError
+from millstream.server.config.server_settings import ServerSettings
+from millstream.server.handlers import assertions
 from millstream.testing import Sandbox
+
+
+class Clock:
+    """In the place of the module `time`: only sleep lets it go on."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
 
 PIPELINE = """
 CREATE STREAM clicks (user STRING KEY, url STRING) WITH (kafka_topic='clicks', value_format='JSON', partitions=1);
@@ -58,6 +73,21 @@ def test_others_work_while_an_assertion_waits_for_them(sandbox: Sandbox) -> None
             sandbox.execute(f"CREATE STREAM s{number} (a INT) WITH (kafka_topic='t', format='JSON', partitions=1);")
         sandbox.execute("CREATE STREAM s (a INT) WITH (kafka_topic='later', format='JSON', partitions=1);")
         assert waiting.result()[0]["@type"] == "assert_topic"
+
+
+@pytest.mark.parametrize(("statement", "kind"), [("ASSERT TOPIC nowhere;", "topic"), ("ASSERT SCHEMA ID 7;", "schema")])
+def test_the_server_says_how_long_an_assertion_waits(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, statement: str, kind: str
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(assertions, "time", clock)
+    for milliseconds in (250, 0):
+        properties = {f"ksql.assert.{kind}.default.timeout.ms": str(milliseconds)}
+        sandbox.engine.settings = ServerSettings.of(properties)
+        clock.now = 0.0
+        with pytest.raises(assertions.AssertionFailed):
+            sandbox.execute(statement)
+        assert clock.now == pytest.approx(milliseconds / 1000)
 
 
 def test_columns_that_there_are_not_cannot_be_asserted(sandbox: Sandbox) -> None:

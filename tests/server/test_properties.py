@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from millstream.errors import InvalidProperty
@@ -45,6 +47,34 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
         find_property("auto.ofset.reset")
     assert caught.value.hint == 'Did you mean "auto.offset.reset"?'
     assert lenient_properties({"no.such.thing": False}) == {"no.such.thing": "false"}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("ksql.queries.file", "millstream sql --server URL -f FILE"),
+        ("ksql.logging.processing.topic.name", "default_ksql_processing_log"),
+        ("authentication.skip.paths", r"below \[access\]"),
+        ("ksql.connect.worker.config", "ksql.connect.url"),
+    ],
+)
+def test_a_property_of_ksqldbs_that_would_be_missed_is_refused_with_where_to_look(name: str, hint: str) -> None:
+    with pytest.raises(InvalidProperty, match=f"ksqlDB's property '{name}' does not exist here") as caught:
+        find_property(name)
+    assert re.search(hint, caught.value.hint or "")
+
+
+def test_the_groups_of_such_properties_end_at_a_point() -> None:
+    for name in ("authentication", "ksql.hidden.topics.more", "ksql.migrationsx.a"):
+        with pytest.raises(InvalidProperty, match="Not recognizable"):
+            find_property(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["ksql.heartbeat.window.ms", "ksql.plugins.rocksdb.cache.size", "ksql.streams.task.timeout.ms"]
+)
+def test_a_property_about_what_is_not_here_is_accepted(name: str) -> None:
+    assert not settable_property(name).effective
 
 
 def test_a_property_of_the_server_cannot_be_set_by_a_session() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from millstream.logcore.cluster.node_log import NodeLog
 from millstream.logcore.remote import RemoteLog, trusted_address
+from millstream.server.handlers.assertions import AssertionFailed
 from millstream.testing import Sandbox
 
 from ..logcore.cluster.nodes import Cluster
@@ -46,6 +47,12 @@ def test_a_topic_has_the_replicas_that_its_statement_asks_for(on_two_nodes: Sand
 def test_a_topic_has_the_default_where_there_are_too_few_nodes(on_two_nodes: Sandbox) -> None:
     on_two_nodes.execute("CREATE STREAM many WITH (replicas=3) AS SELECT * FROM s;")
     assert replicas(on_two_nodes, "many") == 2
+
+
+def test_an_assertion_knows_the_replicas_of_a_topic(on_two_nodes: Sandbox) -> None:
+    on_two_nodes.execute("ASSERT TOPIC s WITH (PARTITIONS=2, REPLICAS=2) TIMEOUT 0 SECONDS;")
+    with pytest.raises(AssertionFailed, match="For config replicas, expected 1 got 2"):
+        on_two_nodes.execute("ASSERT TOPIC s WITH (REPLICAS=1) TIMEOUT 0 SECONDS;")
 
 
 def test_one_node_takes_the_statements_of_a_cluster() -> None:
