@@ -53,6 +53,19 @@ def database_engine(url: sa.URL, **options: Any) -> sa.Engine:
         ) from None
 
 
+def create_table(engine: sa.Engine, table: sa.Table) -> None:
+    """If it is not there, in a transaction of its own; another task may create it at the same time. Raises
+    `SQLAlchemyError`."""
+    if sa.inspect(engine).has_table(table.name, table.schema):
+        return
+    try:
+        with engine.begin() as connection:
+            table.create(connection, checkfirst=False)
+    except DBAPIError:
+        if not sa.inspect(engine).has_table(table.name, table.schema):
+            raise
+
+
 @contextlib.contextmanager
 def database_errors() -> Generator[None]:
     """Errors of a database as ours. SQLAlchemy's texts have the parameters in them, which are users' data: only the

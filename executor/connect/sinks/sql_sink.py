@@ -20,7 +20,7 @@ from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..connector_settings import setting
 from ..converters import json_text
-from ..sql_databases import database_engine, database_errors, database_url
+from ..sql_databases import create_table, database_engine, database_errors, database_url
 from .record_rows import KeyedRow, last_of_each_key, row_of
 from .sql_rows import TableRows, column_types
 
@@ -80,8 +80,9 @@ class SqlSink(SinkConnector):
 
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
+        with database_errors():
+            create_table(self._engine, self._offset_table)
         with database_errors(), self._engine.begin() as connection:
-            self._offset_table.create(connection, checkfirst=True)
             known = self._offset_table.c
             rows = connection.execute(sa.select(known.topic, known.partition, known.next_offset).where(
                 known.connector == self._task.connector
@@ -94,12 +95,13 @@ class SqlSink(SinkConnector):
 
     def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
         by_table = self._rows_by_table(records)
+        with database_errors():  # before the transaction: where DDL has none, it would commit the offsets alone
+            tables = {name: self._table(name, rows) for name, rows in by_table.items()}
         with database_errors(), self._engine.begin() as connection:
             for at, offset in positions.items():
                 self._move(connection, at, offset)
             for name, rows in by_table.items():
-                table = self._table(connection, name, rows)
-                TableRows(table, self._settings.insert_mode == "upsert").write(connection, rows)
+                TableRows(tables[name], self._settings.insert_mode == "upsert").write(connection, rows)
             fp("connect.sql_before_commit")
         fp("connect.sql_after_commit")
         self._offsets.update(positions)
@@ -129,15 +131,15 @@ class SqlSink(SinkConnector):
             return {name: last_of_each_key(rows) for name, rows in found.items()}
         return found
 
-    def _table(self, connection: sa.Connection, name: str, rows: Sequence[KeyedRow]) -> sa.Table:
+    def _table(self, name: str, rows: Sequence[KeyedRow]) -> sa.Table:
         """As it is in the database; created first where that is wanted."""
         if name not in self._tables:
             schema, _, bare = name.rpartition(".")
-            if self._settings.auto_create and not sa.inspect(connection).has_table(bare, schema or None):
+            if self._settings.auto_create:
                 columns = column_types(rows, keyed=self._settings.insert_mode == "upsert")
-                sa.Table(bare, sa.MetaData(), *columns, schema=schema or None).create(connection)
+                create_table(self._engine, sa.Table(bare, sa.MetaData(), *columns, schema=schema or None))
             try:
-                self._tables[name] = sa.Table(bare, sa.MetaData(), schema=schema or None, autoload_with=connection)
+                self._tables[name] = sa.Table(bare, sa.MetaData(), schema=schema or None, autoload_with=self._engine)
             except NoSuchTableError:
                 raise ConnectorFailed(
                     f"the table {name} does not exist in the database",

@@ -1,10 +1,11 @@
-"""Topics in tables of SQLite and PostgreSQL: each record has its effect once, whenever the task dies."""
+"""Topics in tables of SQLite, PostgreSQL and MariaDB: each record has its effect once, whenever the task dies."""
 
 from __future__ import annotations
 
 import json
 import random
 import resource
+import threading
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from connectors import read_topic
+from mariadb_server import MariaDbServer, mariadb_server
 from postgres_server import PostgresServer, postgres_server
+from waiting import without_error
 
 from millstream.executor.connect.connector import TaskInfo
 from millstream.executor.connect.connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
@@ -35,13 +38,26 @@ def server() -> Iterator[PostgresServer]:
         yield started
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module")
+def mariadb() -> Iterator[MariaDbServer]:
+    with mariadb_server() as started:
+        yield started
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'out.db'}"
         return
-    server = request.getfixturevalue("server")
     name = f"db{abs(hash(request.node.name)) % 10**9}"
+    if request.param == "mariadb":
+        started = request.getfixturevalue("mariadb")
+        with started.connect() as sql:
+            sql.run(f"CREATE DATABASE {name}")
+            yield f"mysql+pymysql://root@127.0.0.1:{started.port}/{name}"
+            sql.run(f"DROP DATABASE {name}")
+        return
+    server = request.getfixturevalue("server")
     with server.connect() as admin:
         admin.execute(f"CREATE DATABASE {name}")
     yield server.url(name)
@@ -56,11 +72,12 @@ def log(tmp_path: Path) -> Iterator[Log]:
     arm("")
 
 
-def runner(log: Log, url: str, **more: str) -> SinkRunner:
+def runner(log: Log, url: str, *, number: int = 0, of: int = 1, **more: str) -> SinkRunner:
     given = {name.replace("_", "."): value for name, value in more.items()}
     config = {"connection.url": url, "topics": "orders", "pk.fields": "id", **given}
-    sink = SqlSink(read_settings(SqlSinkSettings, config), TaskInfo("out"))
-    return SinkRunner(log, sink, TaskInfo("out"), config, lambda topic, batch, time_ms: batch)
+    task = TaskInfo("out", number, {"of": of})
+    sink = SqlSink(read_settings(SqlSinkSettings, config), task)
+    return SinkRunner(log, sink, task, config, lambda topic, batch, time_ms: batch)
 
 
 def drain(running: SinkRunner) -> None:
@@ -119,6 +136,42 @@ def test_each_record_counts_once_under_kills(log: Log, url: str) -> None:
     arm("")
     drain(runner(log, url, insert_mode="insert", pk_mode="none"))
     assert sorted(query(url, "SELECT n FROM orders")) == [(number,) for number in range(sent)]
+
+
+def test_tables_that_are_created_do_not_move_the_offsets_before_the_rows(log: Log, url: str) -> None:
+    """MariaDB commits what came before a CREATE TABLE."""
+    send(log, [(number, {"n": number}) for number in range(5)])
+    arm("connect.sql_before_commit:1:raise")
+    running = runner(log, url, auto_create="true")
+    with pytest.raises(FailpointHit):
+        drain(running)
+    running.close()
+    drain(runner(log, url, auto_create="true"))
+    assert sorted(query(url, "SELECT id, n FROM orders")) == [(number, number) for number in range(5)]
+
+
+def test_tasks_that_begin_at_once_create_the_tables_together(log: Log, url: str) -> None:
+    send(log, [(number, {"n": number}) for number in range(40)], partitions=4)
+    errors = list[Exception]()
+    together = threading.Barrier(4)
+
+    def run(number: int) -> None:
+        running = runner(log, url, number=number, of=4, auto_create="true")
+        together.wait()
+        try:
+            without_error(lambda: drain(running), SystemUnavailable)
+        except Exception as error:
+            errors.append(error)
+        finally:
+            running.close()
+
+    tasks = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for task in tasks:
+        task.start()
+    for task in tasks:
+        task.join()
+    assert errors == []
+    assert sorted(query(url, "SELECT id, n FROM orders")) == [(number, number) for number in range(40)]
 
 
 def test_an_older_task_that_still_runs_writes_nothing_twice(log: Log, url: str) -> None:
