@@ -6,18 +6,15 @@ Those whose answer a kill has swallowed may be in the topic or not, so the topic
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-import threading
 import time
 from collections import Counter
-from collections.abc import Generator
 from pathlib import Path
 
 import httpx
 import pytest
-from connectors import read_topic
+from connectors import read_topic, sending
 from lakes import Lake
 from running_server import ServerDied, ServerProcess
 from waiting import eventually
@@ -25,33 +22,10 @@ from waiting import eventually
 from millstream.logcore.log import open_log
 
 POINTS = ("sink_after_read", "lake_before_commit", "lake_after_commit", "sink_after_write", "sink_after_commit")
-JSON_V2 = {"content-type": "application/vnd.kafka.json.v2+json"}
 
 
 def of_soak() -> int:
     return int(os.environ.get("MILLSTREAM_SOAK_LAKE_KILLS", "100"))
-
-
-@contextlib.contextmanager
-def sending(url: str, begin: int) -> Generator[list[int]]:
-    """Records come in; gives the number of the next one."""
-    over, at = threading.Event(), [begin]
-
-    def send() -> None:
-        with httpx.Client(base_url=url) as client, contextlib.suppress(httpx.HTTPError):
-            while not over.is_set():
-                records = [{"value": {"n": at[0] + more, "half": (at[0] + more) / 2}} for more in range(20)]
-                at[0] += 20
-                client.post("/topics/orders", json={"records": records}, headers=JSON_V2).raise_for_status()
-                time.sleep(0.02)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        yield at
-    finally:
-        over.set()
-        thread.join()
 
 
 def start(process: ServerProcess, lake: Lake) -> None:
