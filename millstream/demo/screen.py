@@ -28,6 +28,7 @@ class Screen:
         self._console = console or Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
         self._live: Live | None = None
         self._line_at = 0.0
+        self._said: str | None = None  # the last plain line
         self._unsaid: str | None = None  # the newest plain line, if it was not written
 
     def say(self, text: str) -> None:
@@ -57,7 +58,7 @@ class Screen:
     def moving_line(self) -> Generator[None]:
         """Within, `progress` writes over what it wrote before; the last one stays."""
         if not self._console.is_terminal:
-            self._unsaid = None
+            self._said = self._unsaid = None
             yield
             if self._unsaid is not None:
                 self.say(self._unsaid)
@@ -78,11 +79,14 @@ class Screen:
             line.add_row(ProgressBar(total=1.0, completed=share, width=_BAR_WIDTH), Text(f"{share:4.0%}  {status}"))
             self._live.update(line)
             return
-        self._unsaid = f"  {share:4.0%}  {status}"
+        line = f"  {share:4.0%}  {status}"
+        if line == self._said:
+            return
+        self._unsaid = line
         if time.monotonic() - self._line_at >= _LINE_EVERY_S:
             self._line_at = time.monotonic()
-            self.say(self._unsaid)
-            self._unsaid = None
+            self.say(line)
+            self._said, self._unsaid = line, None
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
