@@ -11,13 +11,18 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from running_server import ENVIRONMENT, ServerProcess, millstream
+from s3_server import KEYS, s3_server
 from waiting import eventually
 from warm_command import WarmPopen
 
+from bench.clusters import Cluster, local_places
+from bench.clusters import millstream as millstream_cluster
 from millstream.errors import MillstreamError
 from millstream.server.client import connect
 
@@ -25,6 +30,7 @@ STATEMENTS = """
 CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=2);
 CREATE TABLE t AS SELECT k, COUNT(*) AS n, SUM(v) AS total FROM s GROUP BY k;
 """
+_S3 = {"AWS_ACCESS_KEY_ID": KEYS[0], "AWS_SECRET_ACCESS_KEY": KEYS[1]}
 
 
 class Rows:
@@ -57,10 +63,10 @@ class Rows:
         self._thread.join(60)
 
 
-def killed_now_and_then(folder: Path, rounds: int, seed: int) -> int:
-    """Returns how many backups were made."""
+def killed_now_and_then(folder: Path, rounds: int, seed: int, place: str) -> int:
+    """Returns how many backups were made. In: `place`: where they are, a folder or a URL."""
     chance, rows = random.Random(seed), Rows()
-    data, place = folder / "data", str(folder / "backups")
+    data = folder / "data"
     server = ServerProcess(data)
     connect(server.url).execute(STATEMENTS)
     acknowledged: dict[str, set[int]] = {}
@@ -71,7 +77,7 @@ def killed_now_and_then(folder: Path, rounds: int, seed: int) -> int:
             before = set(rows.acknowledged)
             backup = WarmPopen(
                 [sys.executable, "-m", "millstream", "backup", "create", place, "--server", server.url],
-                env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env={**ENVIRONMENT, **_S3}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             )  # fmt: skip
             victim = chance.choice(["server", "backup", "nobody"])
             time.sleep(chance.uniform(0.3, 1.2))
@@ -92,7 +98,7 @@ def killed_now_and_then(folder: Path, rounds: int, seed: int) -> int:
     finally:
         rows.end()
         server.stop()
-    listed = [line.split()[0] for line in millstream("backup", "list", place).stdout.splitlines()]
+    listed = [line.split()[0] for line in millstream("backup", "list", place, env=_S3).stdout.splitlines()]
     assert set(acknowledged) <= set(listed)
     for id in listed:
         check(folder, place, id, acknowledged.get(id, set()), rows.asked)
@@ -101,34 +107,143 @@ def killed_now_and_then(folder: Path, rounds: int, seed: int) -> int:
 
 def check(folder: Path, place: str, id: str, acknowledged: set[int], asked: int) -> None:
     data = folder / id
-    restored = millstream("backup", "restore", place, "--data", str(data), "--backup", id)
+    restored = millstream("backup", "restore", place, "--data", str(data), "--backup", id, env=_S3)
     assert restored.returncode == 0, restored.stderr
     server = ServerProcess(data)
     try:
-        client = connect(server.url)
-        client.execute("INSERT INTO s VALUES (99, 1);")
-
-        def total() -> dict[int, tuple[int, int]]:
-            with client.query("SELECT k, n, total FROM t;") as rows:
-                return {row.values[0]: (row.values[1], row.values[2]) for row in rows}
-
-        eventually(lambda: 99 in total(), 60)
-        with client.query("SELECT v FROM s WHERE k < 99;") as found:
-            values = [row.values[0] for row in found]
-        assert len(values) == len(set(values)), "a row is there twice"
-        assert acknowledged <= set(values) <= set(range(asked + 1)), "an acknowledged row is not there"
-        by_key = {key: [value for value in values if value % 10 == key] for key in range(10)}
-        expected = {key: (len(each), sum(each)) for key, each in by_key.items() if each}
-        assert total() == {**expected, 99: (1, 1)}
+        check_rows(server.url, acknowledged, asked)
     finally:
         server.stop()
 
 
-def test_a_few_kills(tmp_path: Path) -> None:
-    killed_now_and_then(tmp_path, rounds=3, seed=2)
+def check_rows(url: str, acknowledged: set[int], asked: int) -> None:
+    """Of a restored server, whose query goes on: what was acknowledged before the backup, at most what was asked for,
+    each row once and counted once."""
+    client = connect(url)
+    client.execute("INSERT INTO s VALUES (99, 1);")
+
+    def total() -> dict[int, tuple[int, int]]:
+        with client.query("SELECT k, n, total FROM t;") as rows:
+            return {row.values[0]: (row.values[1], row.values[2]) for row in rows}
+
+    eventually(lambda: 99 in total(), 60)
+    with client.query("SELECT v FROM s WHERE k < 99;") as found:
+        values = [row.values[0] for row in found]
+    assert len(values) == len(set(values)), "a row is there twice"
+    assert acknowledged <= set(values) <= set(range(asked + 1)), "an acknowledged row is not there"
+    by_key = {key: [value for value in values if value % 10 == key] for key in range(10)}
+    expected = {key: (len(each), sum(each)) for key, each in by_key.items() if each}
+    assert total() == {**expected, 99: (1, 1)}
+
+
+def cluster_killed_now_and_then(folder: Path, rounds: int, seed: int, place: str) -> int:
+    """The same with three nodes, one of which is killed, or none, or the command."""
+    chance, rows = random.Random(seed), Rows()
+    nodes = cluster_of(folder / "old")
+    acknowledged: dict[str, set[int]] = {}
+    try:
+        nodes.start_all()
+        wait_for(nodes)
+        connect(url_of(nodes, 1)).execute(STATEMENTS)
+        for _ in range(rounds):
+            victim, asked = chance.choice([*nodes.nodes, "backup", "nobody"]), chance.choice(nodes.nodes)
+            rows.url = url_of(nodes, chance.choice([node for node in nodes.nodes if node != victim]))
+            time.sleep(chance.uniform(0.2, 1.0))
+            before = set(rows.acknowledged)
+            backup = WarmPopen(
+                [sys.executable, "-m", "millstream", "backup", "create", place, "--server", url_of(nodes, asked)],
+                env={**ENVIRONMENT, **_S3}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            time.sleep(chance.uniform(0.3, 1.5))
+            if victim == "backup":
+                backup.kill()
+            elif isinstance(victim, int):
+                nodes.kill(victim)
+            said, errors = backup.communicate(timeout=120)
+            if backup.returncode == 0:
+                acknowledged[said.partition(":")[0]] = before
+            else:
+                assert victim != "nobody", errors
+                assert "Traceback" not in errors
+            if isinstance(victim, int):
+                nodes.start(victim)
+                wait_for(nodes)
+    finally:
+        rows.end()
+        nodes.stop()
+    listed = [line.split()[0] for line in millstream("backup", "list", place, env=_S3).stdout.splitlines()]
+    assert set(acknowledged) <= set(listed)
+    for id in listed:
+        check_cluster(folder / id, place, id, acknowledged.get(id, set()), rows.asked)
+    return len(listed)
+
+
+def cluster_of(folder: Path) -> Cluster:
+    places = local_places(3, folder)
+    return millstream_cluster(
+        places, folder / "output", session_ms=2000, proxies=lambda _, other: places[other].nodes, open_process=WarmPopen
+    )
+
+
+def url_of(nodes: Cluster, node: int) -> str:
+    return f"http://{nodes.places[node].host}:{nodes.places[node].http}"
+
+
+def wait_for(nodes: Cluster) -> None:
+    """Until all nodes answer statements."""
+
+    def answer() -> bool:
+        with contextlib.suppress(httpx.HTTPError):
+            for node in nodes.nodes:
+                body = {"ksql": "SHOW STREAMS;"}
+                if httpx.post(f"{url_of(nodes, node)}/ksql", json=body, timeout=10).status_code != 200:
+                    return False
+            return True
+        return False
+
+    nodes.wait(answer, 180)
+
+
+def check_cluster(folder: Path, place: str, id: str, acknowledged: set[int], asked: int) -> None:
+    nodes = cluster_of(folder)
+    for node, each in nodes.places.items():
+        restored = millstream(
+            "backup", "restore", place, "--data", str(each.folder), "--backup", id, "--node", str(node), env=_S3
+        )
+        assert restored.returncode == 0, restored.stderr
+    try:
+        nodes.start_all()
+        wait_for(nodes)
+        check_rows(url_of(nodes, 1), acknowledged, asked)
+    finally:
+        nodes.stop()
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "folder":
+        yield str(tmp_path / "backups")
+        return
+    with s3_server() as server:
+        yield f"s3://lake/backups?endpoint_override={server.address}&scheme=http&region=us-east-1"
+
+
+def test_a_few_kills(tmp_path: Path, place: str) -> None:
+    killed_now_and_then(tmp_path, rounds=3, seed=2, place=place)
+
+
+@pytest.mark.timeout(600)
+def test_a_few_kills_of_nodes(tmp_path: Path) -> None:
+    cluster_killed_now_and_then(tmp_path, rounds=2, seed=3, place=str(tmp_path / "backups"))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_many_kills(tmp_path: Path) -> None:
-    assert killed_now_and_then(tmp_path, rounds=40, seed=time.time_ns()) >= 10
+def test_many_kills(tmp_path: Path, place: str) -> None:
+    assert killed_now_and_then(tmp_path, rounds=40, seed=time.time_ns(), place=place) >= 10
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_many_kills_of_nodes(tmp_path: Path, place: str) -> None:
+    assert cluster_killed_now_and_then(tmp_path, rounds=20, seed=time.time_ns(), place=place) >= 5

@@ -12,13 +12,15 @@ from pyarrow import fs
 
 from bench.apache_kafka import free_ports
 
+KEYS = ("AKIATESTS", "s3cret-of-the-tests")
+
 
 @dataclass(frozen=True)
 class S3Server:
     """A server with the bucket `lake`."""
 
     port: int
-    keys: tuple[str, str] = ("AKIATESTS", "s3cret-of-the-tests")
+    keys: tuple[str, str] = KEYS
 
     @property
     def address(self) -> str:
