@@ -56,6 +56,17 @@ class PostgresServer:
             host="127.0.0.1", port=self.port, user="postgres", dbname=database, autocommit=True, sslmode="disable"
         )
 
+    def protect(self, user: str, password: str) -> None:
+        """A user who has to tell a password, as nobody else has."""
+        with self.connect() as admin:
+            admin.execute(f"CREATE ROLE {user} LOGIN REPLICATION PASSWORD '{password}'")
+            lines = self.folder / "data" / "pg_hba.conf"
+            wanted = "".join(
+                f"host {databases} {user} 127.0.0.1/32 scram-sha-256\n" for databases in ("all", "replication")
+            )
+            lines.write_text(wanted + lines.read_text())
+            admin.execute("SELECT pg_reload_conf()")
+
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self.programs / program), *arguments]
         if self.user is not None:

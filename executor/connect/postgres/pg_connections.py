@@ -19,6 +19,7 @@ from psycopg.conninfo import make_conninfo
 
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from .pg_values import SESSION
+from .postgres_refusals import refuses_to_connect
 
 _CONNECT_S: Final = "10"
 _EPOCH_US: Final = 946_684_800_000_000
@@ -65,6 +66,8 @@ def explained(doing: str) -> Generator[None]:
                     "The user needs REPLICATION, and for a publication must own the tables: ALTER ROLE … REPLICATION."
                 )
             raise ConnectorFailed(f"PostgreSQL refused {doing}: {text}", hint=hint) from None
+        if error.sqlstate is None and refuses_to_connect(text):
+            raise ConnectorFailed(f"PostgreSQL refused {doing}: {text}") from None
         raise SystemUnavailable(f"PostgreSQL does not answer ({doing}): {text}") from None
 
 

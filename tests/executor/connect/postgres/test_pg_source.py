@@ -13,7 +13,7 @@ from descriptors import descriptors_above_select
 from pg_runners import POINTS, catch_up, killed_runner, opened_runner, runner, settings
 from postgres_changes import CREATE_TABLE, check_topic, table_of, writing
 from postgres_server import PostgresServer
-from waiting import without_error
+from waiting import eventually, without_error
 
 from millstream.executor.connect.connector import TaskInfo
 from millstream.executor.connect.connector_errors import ConnectorFailed, SystemUnavailable
@@ -57,6 +57,28 @@ def test_a_snapshot_and_the_changes_after_it_have_debeziums_shape(server: Postgr
     assert created["transaction"]["total_order"] == 1
     assert abs(records[2].timestamp - time.time() * 1000) < 60_000
     assert source["ts_ms"] == records[2].timestamp
+
+
+def test_who_may_not_connect_is_told_and_not_waited_for(server: PostgresServer, sql: Any, log: Log) -> None:
+    server.protect("bob", "geheim")
+    given = settings(server, sql)
+    wrong = [{"database.user": "bob", "database.password": "guessed"}, {"database.user": "bob"},
+             {"database.user": "nobody"}, {"database.dbname": "nothing"}]  # fmt: skip
+
+    def said(config: dict[str, str]) -> str:
+        running = runner(log, {**given, **config})
+        try:
+            running.step(0)
+        except (ConnectorFailed, SystemUnavailable) as error:
+            return str(error)
+        finally:
+            running.close()
+        return "nothing"
+
+    eventually(lambda: "password authentication failed" in said(wrong[0]))  # once the server has read its file again
+    for config in wrong:
+        assert "PostgreSQL refused the connection: " in said(config)
+        assert "guessed" not in said(config)
 
 
 def test_changes_come_where_many_files_are_open(server: PostgresServer, sql: Any, log: Log) -> None:
