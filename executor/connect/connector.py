@@ -203,12 +203,17 @@ class SourceConnector(ABC):
 
 
 class RecordsRefused(Exception):
-    """Raised by `SinkConnector.write` when the other system does not take some records, and has all others. In:
-    `records`: each with what is wrong, a clause about it. They are dead letters, or end the task."""
+    """Raised by `SinkConnector.write` when the other system does not take some records. They are dead letters, or end
+    the task. In: `records`: each with what is wrong, a clause about it; `others_written`: whether the other system has
+    all others. Where it has not, `write` is called again without the refused ones, once they are dead letters."""
 
-    def __init__(self, records: Sequence[tuple[ConnectRecord, str]]) -> None:
+    def __init__(
+        self, records: Sequence[tuple[ConnectRecord, str]], *, others_written: bool = True, hint: str | None = None
+    ) -> None:
         super().__init__(f"{len(records)} records are refused, the first because {records[0][1]}")
         self.records = records
+        self.others_written = others_written
+        self.hint = hint or "Change the records, or what they are written to."
 
 
 class SinkConnector(ABC):

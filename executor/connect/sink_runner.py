@@ -139,10 +139,7 @@ class SinkRunner:
             return False
         fp("connect.sink_after_read")
         for batch, positions in self._batches(records, moved):
-            try:
-                self._sink.write(batch, positions)
-            except RecordsRefused as refused:
-                self._refuse_written(refused, records)
+            self._write(batch, positions, records)
             fp("connect.sink_after_write")
             self._positions.update(positions)
             self._commit()
@@ -156,6 +153,21 @@ class SinkRunner:
         all_, self._turns = list(self._positions.items()), self._turns + 1
         begin = self._turns % len(all_) if all_ else 0
         return all_[begin:] + all_[:begin]
+
+    def _write(
+        self, batch: list[ConnectRecord], positions: Mapping[TopicPartition, int], records: list[_Placed]
+    ) -> None:
+        """What is refused becomes dead letters before the positions move, where the sink moves them itself."""
+        while True:
+            try:
+                self._sink.write(batch, positions)
+                return
+            except RecordsRefused as refused:
+                self._refuse_written(refused, records)
+                if refused.others_written:
+                    return
+                gone = {id(record) for record, _ in refused.records}
+                batch = [record for record in batch if id(record) not in gone]
 
     def _commit(self) -> None:
         """Up to the first record of each partition that the sink still holds."""
@@ -251,7 +263,7 @@ class SinkRunner:
         raws = {(placed.raw.topic, placed.raw.partition, placed.offset): placed.raw for placed in records}
         for record, reason in refused.records:
             raw = raws[record.read_from or record.topic, record.partition, record.offset or 0]
-            self._refuse(raw, f"cannot be written: {reason}", "Change the records, or what they are written to.")
+            self._refuse(raw, f"cannot be written: {reason}", refused.hint)
 
     def _refuse(self, raw: ConnectRecord, reason: str, hint: str) -> None:
         """Into the dead letters, or the end of the task."""

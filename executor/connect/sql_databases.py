@@ -6,7 +6,7 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Generator
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 import sqlalchemy as sa
 from sqlalchemy.exc import (
@@ -14,16 +14,33 @@ from sqlalchemy.exc import (
     DataError,
     DBAPIError,
     IntegrityError,
+    InterfaceError,
     NoSuchModuleError,
     NotSupportedError,
     ProgrammingError,
     SQLAlchemyError,
+    StatementError,
 )
 
 from .connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable, one_line
+from .postgres.postgres_refusals import refuses_to_connect
 
 URL: Final = "connection.url"
+ROW_ERRORS: Final = (StatementError, ValueError, ArithmeticError, TypeError)
+"""What a row may raise when it is written: of the database, or of the driver, which cannot express a value."""
+_OF_VALUES: Final = ("22", "23")
+_OTHER_TYPES: Final = ("42804", "42846")  # of PostgreSQL, as where a column of numbers gets a BOOLEAN
+_FOR_PEOPLE: Final = ("0A", "22", "23", "28", "3D", "42")
+_MYSQL_VALUES: Final = (1265, 1364, 1366, 3819, 4025)
+"""Of values, though the state says HY000: truncated, a column without a default, a wrong value, two kinds of CHECK."""
 _HINT: Final = "Change the table, the rights or the settings, then RESTART CONNECTOR."
+
+
+@runtime_checkable
+class _HasState(Protocol):
+    """An error of psycopg or PyMySQL."""
+
+    sqlstate: str | None
 
 
 def database_url(text: str, password: str | None = None, user: str | None = None) -> sa.URL:
@@ -66,6 +83,25 @@ def create_table(engine: sa.Engine, table: sa.Table) -> None:
             raise
 
 
+def row_problem(error: Exception) -> str | None:
+    """What is wrong with a value of the row that was written, a clause; None where the error is not of the row. In: one
+    of `ROW_ERRORS`, from a statement that writes rows."""
+    if isinstance(error, UnicodeError):  # its text would repeat all of the value
+        return "a text is not Unicode"
+    if not isinstance(error, StatementError):
+        return one_line(error)
+    refused = f"the database refused: {one_line(error.orig)}"
+    if isinstance(error, DataError | IntegrityError):
+        return refused
+    if not isinstance(error, DBAPIError):
+        return f"a value does not fit its column: {one_line(error.orig)}"
+    state = _state_of(error.orig)
+    if isinstance(error, ProgrammingError | InterfaceError):  # without a state: of the driver, before anything is sent
+        of_value = isinstance(error.orig, sqlite3.Error | _HasState) and state in ("", *_OTHER_TYPES)
+        return refused if of_value else None
+    return refused if state.startswith(_OF_VALUES) or _code_of(error.orig) in _MYSQL_VALUES else None
+
+
 @contextlib.contextmanager
 def database_errors() -> Generator[None]:
     """Errors of a database as ours. SQLAlchemy's texts have the parameters in them, which are users' data: only the
@@ -79,14 +115,28 @@ def database_errors() -> Generator[None]:
             raise ConnectorFailed(f"the database refused: {one_line(error.orig)}", hint=_HINT) from None
         # No connection, a deadlock, a full disk.
         raise SystemUnavailable(f"the database does not answer: {one_line(error.orig)}") from None
+    except StatementError as error:
+        raise ConnectorFailed(f"the database cannot be used so: {one_line(error.orig)}") from None
     except SQLAlchemyError as error:
         raise ConnectorFailed(f"the database cannot be used so: {one_line(error)}") from None
 
 
+def _state_of(error: BaseException | None) -> str:
+    """The SQLSTATE; empty where the driver tells none."""
+    return (isinstance(error, _HasState) and error.sqlstate) or ""
+
+
+def _code_of(error: BaseException | None) -> int | None:
+    """MySQL's number."""
+    return error.args[0] if error is not None and error.args and isinstance(error.args[0], int) else None
+
+
 def _says_no(error: BaseException | None) -> bool:
-    """Of SQLite, whose operational errors may be of the statement, as for a table that does not exist, or of the file's
-    path, which somebody has to change."""
+    """Where a driver calls an error operational, and it is of the statement, the rights or the table: somebody has to
+    change something."""
     if not isinstance(error, sqlite3.OperationalError):
+        state = _state_of(error)
+        return state.startswith(_FOR_PEOPLE) or (not state and refuses_to_connect(str(error)))
         return False
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if code == sqlite3.SQLITE_CANTOPEN:

@@ -26,7 +26,7 @@ from ..converters import json_text
 from .json_posts import HttpAnswer, HttpDatabase
 from .lake_sink import KeyedLakeSettings, LakeSink, LakeTable, key_names, origin_of
 from .lake_values import SpelledNames, columns_of
-from .record_rows import KeyedRow, row_of
+from .record_rows import KeyedRow, rows_of
 
 _URL: Final = "connection.url"
 SOURCE: Final = "_millstream_source"
@@ -124,7 +124,8 @@ class ClickHouseSink(LakeSink):
         declared = self._declared(records)
         names = SpelledNames([*({} if table is None else table.types), *declared])
         new = self._new(table, records)
-        rows = [(record, self._row(record, names)) for record in new]
+        found = rows_of(new, self._own.pk_mode, self._own.pk_fields)
+        rows = [(record, _flat_row(row, names)) for record, row in zip(new, found, strict=True)]
         rows = [(record, row) for record, row in rows if self._counts(row)]
         values = [row.values for _, row in rows if row.values is not None]
         if table is None and values:
@@ -141,10 +142,6 @@ class ClickHouseSink(LakeSink):
             fp("connect.lake_before_commit")
             table.insert(self._block(some, table, declared), self._offset_name(origin_of(some[0][0])))
             fp("connect.lake_after_commit")
-
-    def _row(self, record: ConnectRecord, names: SpelledNames) -> KeyedRow:
-        row = row_of(record, self._own.pk_mode, self._own.pk_fields)
-        return KeyedRow(names.row(_flat(row.key)), None if row.values is None else names.row(_flat(row.values)))
 
     def _block(
         self, rows: Sequence[tuple[ConnectRecord, KeyedRow]], table: ClickHouseTable, declared: Mapping[str, Any]
@@ -396,6 +393,10 @@ def _blocks(
     for found in by_origin.values():
         for begin in range(0, len(found), _ROWS_MAX):
             yield found[begin : begin + _ROWS_MAX]
+
+
+def _flat_row(row: KeyedRow, names: SpelledNames) -> KeyedRow:
+    return KeyedRow(names.row(_flat(row.key)), None if row.values is None else names.row(_flat(row.values)))
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

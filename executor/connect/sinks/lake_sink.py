@@ -23,7 +23,7 @@ from ..connector_errors import ConnectorFailed
 from ..connector_settings import setting
 from ..declared_columns import DeclaredColumns
 from .lake_values import SpelledNames, added_name, columns_of, grown, suggested_types
-from .record_rows import KeyedRow, last_of_each_key, row_of
+from .record_rows import KeyedRow, last_of_each_key, rows_of
 
 FULL: Final = 10_000
 """A batch of so many records is followed by the next one at once: there is more to catch up with."""
@@ -192,8 +192,8 @@ class LakeSink(SinkConnector):
         names = SpelledNames([*({} if table is None else table.types), *declared])
         rows = [
             KeyedRow(names.row(row.key), None if row.values is None else names.row(row.values))
-            for record in new
-            if self._counts(row := row_of(record, settings.pk_mode, settings.pk_fields))
+            for row in rows_of(new, settings.pk_mode, settings.pk_fields)
+            if self._counts(row)
         ]
         if settings.upserts:
             rows = last_of_each_key(rows)

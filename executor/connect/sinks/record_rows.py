@@ -3,37 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from ..connector import ConnectRecord
-from ..connector_errors import ConnectorFailed
+from ..connector import ConnectRecord, RecordsRefused
+
+_HINT: Final = "Set pk.mode, pk.fields, key.converter and value.converter as the topic is written."
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedRow:
-    """`values`: all columns, those of the key among them; None of a tombstone."""
+    """`values`: all columns, those of the key among them; None of a tombstone. `record`: what it was."""
 
     key: dict[str, Any]
     values: dict[str, Any] | None
+    record: ConnectRecord | None = field(default=None, compare=False, repr=False)
 
 
-def row_of(record: ConnectRecord, pk_mode: str, pk_fields: Sequence[str]) -> KeyedRow:
-    """Raises `ConnectorFailed` for a record that is no row."""
+def rows_of(records: Iterable[ConnectRecord], pk_mode: str, pk_fields: Sequence[str]) -> list[KeyedRow]:
+    """A row for each record. Raises `RecordsRefused` for those that are none."""
+    rows: list[KeyedRow] = []
+    refused: list[tuple[ConnectRecord, str]] = []
+    for record in records:
+        try:
+            rows.append(_row_of(record, pk_mode, pk_fields))
+        except _NoRow as error:
+            refused.append((record, f"it is no row: {error}"))
+    if refused:
+        raise RecordsRefused(refused, others_written=False, hint=_HINT)
+    return rows
+
+
+class _NoRow(Exception):
+    """In: why, a clause."""
+
+
+def _row_of(record: ConnectRecord, pk_mode: str, pk_fields: Sequence[str]) -> KeyedRow:
     value = record.value
     if value is not None and not isinstance(value, dict):
-        raise _no_row(record, f"its value is of type {type(value).__name__}, not an object")
+        raise _NoRow(f"its value is of type {type(value).__name__}, not an object")
     if pk_mode == "none":
-        return KeyedRow({}, value)
+        return KeyedRow({}, value, record)
     if pk_mode == "record_value":
         if value is None:
-            return KeyedRow({}, None)
+            return KeyedRow({}, None, record)
         missing = [name for name in pk_fields if name not in value]
         if missing:
-            raise _no_row(record, f"its value has no {missing[0]}")
-        return KeyedRow({name: value[name] for name in pk_fields}, value)
+            raise _NoRow(f"its value has no {missing[0]}")
+        return KeyedRow({name: value[name] for name in pk_fields}, value, record)
     key = _key_of(record, pk_fields)
-    return KeyedRow(key, None if value is None else {**key, **value})
+    return KeyedRow(key, None if value is None else {**key, **value}, record)
 
 
 def _key_of(record: ConnectRecord, pk_fields: Sequence[str]) -> dict[str, Any]:
@@ -42,19 +61,12 @@ def _key_of(record: ConnectRecord, pk_fields: Sequence[str]) -> dict[str, Any]:
         names = pk_fields or tuple(key)
         if all(name in key for name in names):
             return {name: key[name] for name in names}
-        raise _no_row(record, f"its key has not all of {', '.join(names)}")
+        raise _NoRow(f"its key has not all of {', '.join(names)}")
     if key is None:
-        raise _no_row(record, "it has no key")
+        raise _NoRow("it has no key")
     if len(pk_fields) != 1:
-        raise _no_row(record, "its key is one value, and pk.fields does not name one column for it")
+        raise _NoRow("its key is one value, and pk.fields does not name one column for it")
     return {pk_fields[0]: key}
-
-
-def _no_row(record: ConnectRecord, why: str) -> ConnectorFailed:
-    return ConnectorFailed(
-        f"the record at {record.topic}, partition {record.partition}, offset {record.offset} is no row: {why}",
-        hint="Set pk.mode, pk.fields, key.converter and value.converter as the topic is written.",
-    )
 
 
 def last_of_each_key(rows: Iterable[KeyedRow]) -> list[KeyedRow]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
+from ..connector import ConnectRecord
 from ..connector_errors import ConnectorFailed
 from ..converters import json_text
 from ..json_times import day_of, moment_of, time_of
+from ..sql_databases import ROW_ERRORS, row_problem
+from .mysql_packets import refuse_large_rows
 from .record_rows import KeyedRow
 
 
@@ -43,6 +46,12 @@ def _type_of(value: Any, is_key: bool) -> sa.types.TypeEngine[Any]:
             return sa.String(255) if is_key else sa.Text()
 
 
+def has_columns(table: sa.Table, rows: Iterable[KeyedRow]) -> bool:
+    """Whether the table has all columns of the rows."""
+    known = {name.lower() for name in table.columns.keys()}
+    return all(name.lower() in known for row in rows for name in row.key | (row.values or {}))
+
+
 class TableRows:
     """Writes rows to one table. In: `upsert`: rows have keys, and each key comes once."""
 
@@ -52,7 +61,8 @@ class TableRows:
         self._by_name = {name.lower(): name for name in table.columns.keys()}
 
     def write(self, connection: sa.Connection, rows: Sequence[KeyedRow]) -> None:
-        """Raises `ConnectorFailed` for a column that is not there."""
+        """Raises `ConnectorFailed` for a column that is not there, and `ROW_ERRORS`."""
+        refuse_large_rows(connection, rows)
         deleted = [self._typed(row.key) for row in rows if row.values is None]
         if deleted:
             connection.execute(self._delete(deleted[0]), [_bound(row) for row in deleted])
@@ -61,6 +71,28 @@ class TableRows:
                 connection.execute(sa.insert(self._table), group)
             else:
                 self._upserted(connection, names, [self._column(name) for name in rows[0].key], group)
+
+    def refused(self, connection: sa.Connection, rows: Sequence[KeyedRow]) -> list[tuple[ConnectRecord, str]]:
+        """Writes what can be written, within savepoints, and gives the others, each with what is wrong."""
+        deleted, others = ([row for row in rows if (row.values is None) == wanted] for wanted in (True, False))
+        return self._refused_of(connection, deleted) + self._refused_of(connection, others)
+
+    def _refused_of(self, connection: sa.Connection, rows: Sequence[KeyedRow]) -> list[tuple[ConnectRecord, str]]:
+        if not rows:
+            return []
+        try:
+            with connection.begin_nested():
+                self.write(connection, rows)
+            return []
+        except ROW_ERRORS as error:
+            problem = row_problem(error)
+            if problem is None:
+                raise
+        if len(rows) == 1:
+            assert rows[0].record is not None
+            return [(rows[0].record, problem)]
+        half = len(rows) // 2
+        return self._refused_of(connection, rows[:half]) + self._refused_of(connection, rows[half:])
 
     def _by_columns(self, rows: Sequence[KeyedRow]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
         """A statement has the same columns for all its rows."""
@@ -105,14 +137,33 @@ class TableRows:
                     connection.execute(insert.on_conflict_do_update(index_elements=list(key), set_=changed), rows)
                 else:
                     connection.execute(insert.on_conflict_do_nothing(index_elements=list(key)), rows)
-            case "mysql" | "mariadb":
+            case "mysql" | "mariadb" if self._is_key(key):
                 own = mysql.insert(self._table)
                 changed = {name: own.inserted[name] for name in others or key}
                 connection.execute(own.on_duplicate_key_update(changed), rows)
-            case _:  # a DELETE and an INSERT are an upsert in every database, within a transaction
-                keys = [{name: row[name] for name in key} for row in rows]
-                connection.execute(self._delete(keys[0]), [_bound(row) for row in keys])
-                connection.execute(sa.insert(self._table), rows)
+            case _:
+                self._one_by_one(connection, key, others, rows)
+
+    def _is_key(self, key: Sequence[str]) -> bool:
+        """Whether rows are the same in the table where their keys are, and nowhere else: MySQL's upsert changes a row
+        that is equal in any unique index."""
+        unique = [set(self._table.primary_key.columns.keys())]
+        unique += [set(index.columns.keys()) for index in self._table.indexes if index.unique]
+        return [names for names in unique if names] == [set(key)]
+
+    def _one_by_one(
+        self, connection: sa.Connection, key: Sequence[str], others: Sequence[str], rows: list[dict[str, Any]]
+    ) -> None:
+        """As every database can do it: an UPDATE, and an INSERT where there is no row."""
+        here = sa.and_(*(self._table.columns[name] == sa.bindparam(f"k_{name}") for name in key))
+        there = sa.select(sa.literal(1)).select_from(self._table).where(here).with_for_update()
+        change = sa.update(self._table).where(here).values({name: sa.bindparam(f"v_{name}") for name in others})
+        for row in rows:
+            bound = _bound({name: row[name] for name in key})
+            if connection.execute(there, bound).first() is None:
+                connection.execute(sa.insert(self._table), row)
+            elif others:
+                connection.execute(change, bound | {f"v_{name}": row[name] for name in others})
 
 
 def _bound(key: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +173,7 @@ def _bound(key: dict[str, Any]) -> dict[str, Any]:
 def typed_value(value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
     """A JSON value in the type of its column. Times are milliseconds since 1970, dates days, or both ISO 8601."""
     match type_:
-        case sa.JSON():
+        case sa.JSON() | sa.ARRAY():
             return value
         case _ if value is None:
             return None
@@ -140,5 +191,9 @@ def typed_value(value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
             return base64.b64decode(value) if isinstance(value, str) else value
         case sa.String():
             return value if isinstance(value, str) else json_text(value)
+        case _ if isinstance(value, dict | list):  # a driver may take [1] for 1
+            raise ValueError(
+                f"an {'object' if isinstance(value, dict) else 'array'} is no value of a column of {type_}"
+            )
         case _:
             return value

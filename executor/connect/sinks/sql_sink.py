@@ -16,13 +16,13 @@ from sqlalchemy.exc import IntegrityError, NoSuchTableError
 
 from ....logcore.client import TopicPartition
 from ....logcore.failpoints import fp
-from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
+from ..connector import ConnectRecord, Guarantee, RecordsRefused, SinkConnector, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..connector_settings import setting
 from ..converters import json_text
-from ..sql_databases import create_table, database_engine, database_errors, database_url
-from .record_rows import KeyedRow, last_of_each_key, row_of
-from .sql_rows import TableRows, column_types
+from ..sql_databases import ROW_ERRORS, create_table, database_engine, database_errors, database_url, row_problem
+from .record_rows import KeyedRow, last_of_each_key, rows_of
+from .sql_rows import TableRows, column_types, has_columns
 
 
 @dataclass(frozen=True)
@@ -95,16 +95,43 @@ class SqlSink(SinkConnector):
 
     def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
         by_table = self._rows_by_table(records)
-        with database_errors():  # before the transaction: where DDL has none, it would commit the offsets alone
-            tables = {name: self._table(name, rows) for name, rows in by_table.items()}
-        with database_errors(), self._engine.begin() as connection:
+        with database_errors():
+            try:
+                self._commit(by_table, positions)
+            except ROW_ERRORS as error:
+                if row_problem(error) is None:
+                    raise
+                self._tables.clear()  # somebody may have changed them
+                self._refuse_rows(by_table, positions)
+                self._commit(by_table, positions)
+        fp("connect.sql_after_commit")
+        self._offsets.update(positions)
+
+    def _commit(self, by_table: Mapping[str, Sequence[KeyedRow]], positions: Mapping[TopicPartition, int]) -> None:
+        writers = self._writers(by_table)
+        with self._engine.begin() as connection:
             for at, offset in positions.items():
                 self._move(connection, at, offset)
             for name, rows in by_table.items():
-                TableRows(tables[name], self._settings.insert_mode == "upsert").write(connection, rows)
+                writers[name].write(connection, rows)
             fp("connect.sql_before_commit")
-        fp("connect.sql_after_commit")
-        self._offsets.update(positions)
+
+    def _refuse_rows(self, by_table: Mapping[str, Sequence[KeyedRow]], positions: Mapping[TopicPartition, int]) -> None:
+        """Finds the rows that the tables do not take, and writes none. Raises `RecordsRefused` where there are any."""
+        writers, refused = self._writers(by_table), list[tuple[ConnectRecord, str]]()
+        with self._engine.begin() as connection:
+            for at, offset in positions.items():
+                self._move(connection, at, offset)
+            for name, rows in by_table.items():
+                refused += writers[name].refused(connection, rows)
+            connection.rollback()
+        if refused:
+            raise RecordsRefused(refused, others_written=False)
+
+    def _writers(self, by_table: Mapping[str, Sequence[KeyedRow]]) -> dict[str, TableRows]:
+        """Before any transaction: where DDL has none, it would commit the offsets alone."""
+        upsert = self._settings.insert_mode == "upsert"
+        return {name: TableRows(self._table(name, rows), upsert) for name, rows in by_table.items()}
 
     def close(self) -> None:
         self._engine.dispose()
@@ -119,11 +146,10 @@ class SqlSink(SinkConnector):
         engine.dispose()
 
     def _rows_by_table(self, records: Sequence[ConnectRecord]) -> dict[str, list[KeyedRow]]:
-        """Of each table in order; of a key only its last change, where there are keys. Raises `ConnectorFailed`."""
+        """Of each table in order; of a key only its last change, where there are keys. Raises `RecordsRefused`."""
         settings = self._settings
         found: dict[str, list[KeyedRow]] = defaultdict(list)
-        for record in records:
-            row = row_of(record, settings.pk_mode, settings.pk_fields)
+        for record, row in zip(records, rows_of(records, settings.pk_mode, settings.pk_fields), strict=True):
             if row.values is None and not (settings.delete_enabled and row.key):
                 continue
             found[settings.table_name_format.replace("${topic}", record.topic)].append(row)
@@ -132,8 +158,9 @@ class SqlSink(SinkConnector):
         return found
 
     def _table(self, name: str, rows: Sequence[KeyedRow]) -> sa.Table:
-        """As it is in the database; created first where that is wanted."""
-        if name not in self._tables:
+        """As it is in the database; created first where that is wanted, and looked at again for columns that it did not
+        have."""
+        if name not in self._tables or not has_columns(self._tables[name], rows):
             schema, _, bare = name.rpartition(".")
             if self._settings.auto_create:
                 columns = column_types(rows, keyed=self._settings.insert_mode == "upsert")

@@ -86,6 +86,18 @@ def test_keys_of_several_columns_and_null_in_one(lake: Lake) -> None:
     assert found == [(1, "", 4), (1, "x", 3), (2, "x", 5)]
 
 
+def test_records_that_are_no_rows_are_dead_letters_and_the_others_are_written(lake: Lake) -> None:
+    letters = {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": "letters"}
+    with lake.sandbox(**UPSERT, **letters) as box:
+        for topic in ("orders", "refunds"):
+            for key, value in [(1, {"v": "a"}), (None, {"v": "b"}), (2, [3]), (3, {"v": "c"})]:
+                box.produce(topic, key, value)
+        box.run()
+        found = [(letter.key, letter.value) for letter in box.records("letters")]
+    assert [[row["id"] for row in lake.rows(topic)] for topic in ("orders", "refunds")] == [[1, 3], [1, 3]]
+    assert found == [(None, {"v": "b"}), (2, [3])] * 2
+
+
 def test_a_new_field_adds_a_column_where_that_is_wanted(lake: Lake) -> None:
     for evolve in ("false", "true"):
         with lake.sandbox(auto_evolve=evolve) as box:

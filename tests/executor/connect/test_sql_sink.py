@@ -6,7 +6,7 @@ import json
 import random
 import resource
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from connectors import read_topic
 from mariadb_server import MariaDbServer, mariadb_server
 from postgres_server import PostgresServer, postgres_server
-from waiting import without_error
+from waiting import eventually, without_error
 
 from millstream.executor.connect.connector import TaskInfo
 from millstream.executor.connect.connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
@@ -72,10 +72,12 @@ def log(tmp_path: Path) -> Iterator[Log]:
     arm("")
 
 
-def runner(log: Log, url: str, *, number: int = 0, of: int = 1, **more: str) -> SinkRunner:
-    given = {name.replace("_", "."): value for name, value in more.items()}
+def runner(log: Log, url: str, **more: str) -> SinkRunner:
+    return runner_of(log, url, TaskInfo("out"), {name.replace("_", "."): value for name, value in more.items()})
+
+
+def runner_of(log: Log, url: str, task: TaskInfo, given: Mapping[str, str]) -> SinkRunner:
     config = {"connection.url": url, "topics": "orders", "pk.fields": "id", **given}
-    task = TaskInfo("out", number, {"of": of})
     sink = SqlSink(read_settings(SqlSinkSettings, config), task)
     return SinkRunner(log, sink, task, config, lambda topic, batch, time_ms: batch)
 
@@ -156,7 +158,7 @@ def test_tasks_that_begin_at_once_create_the_tables_together(log: Log, url: str)
     together = threading.Barrier(4)
 
     def run(number: int) -> None:
-        running = runner(log, url, number=number, of=4, auto_create="true")
+        running = runner_of(log, url, TaskInfo("out", number, {"of": 4}), {"auto.create": "true"})
         together.wait()
         try:
             without_error(lambda: drain(running), SystemUnavailable)
@@ -224,6 +226,91 @@ def test_a_record_that_is_no_row_says_which_and_why(
         drain(runner(log, url, **settings))
 
 
+STRICT = """CREATE TABLE orders (id INT PRIMARY KEY, item VARCHAR(100) NOT NULL CHECK (item <> ''), at TIMESTAMP NULL,
+    price NUMERIC(20, 6), f FLOAT, code INT UNIQUE)"""
+
+
+@pytest.mark.parametrize("insert_mode", ["insert", "upsert"])
+def test_rows_that_a_table_does_not_take_go_to_the_dead_letters(log: Log, url: str, insert_mode: str) -> None:
+    query(url, STRICT)
+    bad = [{"item": None}, {"item": ""}, {}, {"item": "x", "at": "never"}, {"item": "x", "price": "dear"}, [1],
+           {"item": "x", "f": "much"}, {"item": "x", "code": 7}, {"item": "x", "price": {"z": 1}},
+           {"item": "x", "code": [1]}]  # fmt: skip
+    rows = [(0, {"item": "first", "code": 7}), *enumerate(bad, 1), (99, {"item": "last"})]
+    send(log, rows, partitions=1)
+    settings = {"insert_mode": insert_mode, "pk_mode": "record_key"}
+    with pytest.raises(ConnectorFailed, match="the record at orders, partition 0, offset"):
+        drain(runner(log, url, **settings))
+    assert query(url, "SELECT id FROM orders") == []
+    tolerant = {**settings, "errors_tolerance": "all", "errors_deadletterqueue_topic_name": "dead"}
+    drain(runner(log, url, **tolerant))
+    assert query(url, "SELECT id, item FROM orders ORDER BY id") == [(0, "first"), (99, "last")]
+    letters = read_topic(log, "dead")
+    assert {letter.key for letter in letters} == {str(number).encode() for number in range(1, len(bad) + 1)}
+    assert len(letters) == len(bad)
+
+
+def test_mariadb_keeps_one_row_for_each_key_where_no_index_does(log: Log, mariadb: MariaDbServer) -> None:
+    url = f"mysql+pymysql://root@127.0.0.1:{mariadb.port}/keyless"
+    with mariadb.connect() as sql:
+        sql.run("CREATE DATABASE keyless", "CREATE TABLE keyless.orders (id INT, item TEXT, left_alone INT DEFAULT 5)")
+    send(log, [(1, {"item": "a"}), (2, {"item": "b"})])
+    drain(runner(log, url))
+    send(log, [(1, {"item": "c"}), (3, {}), (2, None)])
+    drain(runner(log, url))
+    assert sorted(query(url, "SELECT * FROM orders")) == [(1, "c", 5), (3, None, 5)]
+
+
+def test_a_dead_letter_is_written_before_the_offset_moves(log: Log, url: str) -> None:
+    query(url, STRICT)
+    send(log, [(1, {"item": None}), (2, {"item": "x"})], partitions=1)
+    tolerant = {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": "dead"}
+    arm("connect.sql_after_commit:1:raise")
+    running = runner(log, url, **tolerant)
+    with pytest.raises(FailpointHit):
+        drain(running)
+    running.close()
+    drain(runner(log, url, **tolerant))
+    assert [letter.key for letter in read_topic(log, "dead")] == [b"1"]
+    assert query(url, "SELECT id FROM orders") == [(2,)]
+
+
+def test_what_was_refused_leaves_the_row_before_it(log: Log, url: str) -> None:
+    query(url, STRICT)
+    send(log, [(1, {"item": "good"}), (1, {"item": ""}), (2, {"item": "b"}), (2, None)], partitions=1)
+    drain(runner(log, url, errors_tolerance="all"))
+    assert query(url, "SELECT id, item FROM orders") == [(1, "good")]
+
+
+def test_a_table_that_changed_meanwhile_is_looked_at_again(log: Log, url: str) -> None:
+    query(url, "CREATE TABLE orders (id INT PRIMARY KEY, item INT)")
+    send(log, [(1, {"item": 1})], partitions=1)
+    running = runner(log, url, errors_tolerance="all", errors_deadletterqueue_topic_name="dead")
+    assert running.step(0)
+    query(url, "ALTER TABLE orders ADD COLUMN more TEXT")
+    if not url.startswith("sqlite"):
+        type_ = "ALTER COLUMN item TYPE TEXT" if url.startswith("postgresql") else "MODIFY item TEXT"
+        query(url, f"ALTER TABLE orders {type_}")
+    send(log, [(2, {"item": 2, "more": "x"})])
+    drain(running)
+    assert [row[0] for row in query(url, "SELECT more FROM orders ORDER BY id")] == [None, "x"]
+    query(url, "DROP TABLE orders")
+    send(log, [(3, {"item": 3})])
+    with pytest.raises(ConnectorFailed, match=r"refused|does not exist"):
+        drain(runner(log, url, errors_tolerance="all", errors_deadletterqueue_topic_name="dead"))
+    assert log.topic("dead") is None
+
+
+def test_a_row_of_20_mb(log: Log, url: str) -> None:
+    query(url, f"CREATE TABLE orders (id INT PRIMARY KEY, item {'LONGTEXT' if url.startswith('mysql') else 'TEXT'})")
+    send(log, [(1, {"item": "x"})], partitions=1)
+    send(log, [(2, {"item": "x" * 20_000_000})])
+    send(log, [(3, {"item": "z"})])
+    drain(runner(log, url, errors_tolerance="all", errors_deadletterqueue_topic_name="dead"))
+    taken = [1, 3] if url.startswith("mysql") else [1, 2, 3]  # its max_allowed_packet is 16 MB
+    assert [row[0] for row in query(url, "SELECT id FROM orders ORDER BY id")] == taken
+
+
 def test_records_in_another_format_go_to_the_dead_letters(log: Log, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'out.db'}"
     query(url, "CREATE TABLE orders (id INT PRIMARY KEY, item TEXT)")
@@ -252,6 +339,33 @@ def test_settings_that_cannot_be_meant_are_refused(log: Log) -> None:
     send(log, [(1, {"item": "x"})])
     with pytest.raises(ConnectorFailed, match="unable to open database file"):
         drain(runner(log, "sqlite:////nowhere/at/all.db"))
+
+
+def test_who_may_not_connect_is_told_and_not_waited_for(
+    log: Log, server: PostgresServer, mariadb: MariaDbServer
+) -> None:
+    send(log, [(1, {"item": "x"})])
+    server.protect("eve", "geheim")
+    with mariadb.connect() as admin:
+        admin.run("CREATE USER eve@'%' IDENTIFIED BY 'geheim'")
+    urls = [f"postgresql+psycopg://eve:guessed@127.0.0.1:{server.port}/postgres", server.url("nothing"),
+            f"mysql+pymysql://eve:guessed@127.0.0.1:{mariadb.port}/",
+            f"mysql+pymysql://root@127.0.0.1:{mariadb.port}/nothing"]  # fmt: skip
+
+    def said(url: str) -> str:
+        running = runner(log, url)
+        try:
+            running.step(0)
+        except (ConnectorFailed, SystemUnavailable) as error:
+            return str(error)
+        finally:
+            running.close()
+        return "nothing"
+
+    eventually(lambda: "password authentication failed" in said(urls[0]))  # once the server has read its file again
+    for url in urls:
+        assert "the database refused: " in said(url)
+        assert "guessed" not in said(url)
 
 
 def test_duckdb_is_refused_before_anything_runs(tmp_path: Path) -> None:
