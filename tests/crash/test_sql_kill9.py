@@ -156,12 +156,13 @@ def is_drained(process: ServerProcess, connector: str) -> bool:
     return all(figures["lag"] == 0 for figures in described[0]["taskFigures"])
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(5400)
-@pytest.mark.parametrize("kills", [4, pytest.param(of_soak(), marks=pytest.mark.soak)])
 @pytest.mark.parametrize("database", [postgres, mariadb, sqlite])
 def test_tables_are_what_the_topics_say_after_many_kills(
-    tmp_path: Path, database: Callable[[Path], contextlib.AbstractContextManager[Target]], kills: int
+    tmp_path: Path, database: Callable[[Path], contextlib.AbstractContextManager[Target]]
 ) -> None:
+    kills = of_soak()
     chance, data, number, deaths = random.Random(11), tmp_path / "data", 0, Counter[str]()
     with database(tmp_path) as target:
         target.rows(*TABLES)
