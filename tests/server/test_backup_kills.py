@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import httpx
@@ -63,6 +63,33 @@ class Rows:
         self._thread.join(60)
 
 
+class Backup:
+    """One under way, of the server at this URL, and what was acknowledged before it began."""
+
+    def __init__(self, place: str, url: str, rows: Rows) -> None:
+        self._before = set(rows.acknowledged)
+        self.process = WarmPopen(
+            [sys.executable, "-m", "millstream", "backup", "create", place, "--server", url],
+            env={**ENVIRONMENT, **_S3}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def made(self, timeout_s: float, *, may_fail: bool) -> dict[str, set[int]]:
+        """Its id and what it must have; nothing where it failed, which it may without a stack trace."""
+        said, errors = self.process.communicate(timeout=timeout_s)
+        if self.process.returncode == 0:
+            return {said.partition(":")[0]: self._before}
+        assert may_fail, errors
+        assert "Traceback" not in errors
+        return {}
+
+
+def listed_in(place: str, made: Mapping[str, set[int]]) -> list[str]:
+    """The ids of all backups; those that were made are among them."""
+    listed = [line.split()[0] for line in millstream("backup", "list", place, env=_S3).stdout.splitlines()]
+    assert set(made) <= set(listed)
+    return listed
+
+
 def killed_now_and_then(folder: Path, rounds: int, seed: int, place: str) -> int:
     """Returns how many backups were made. In: `place`: where they are, a folder or a URL."""
     chance, rows = random.Random(seed), Rows()
@@ -74,32 +101,22 @@ def killed_now_and_then(folder: Path, rounds: int, seed: int, place: str) -> int
         for _ in range(rounds):
             rows.url = server.url
             time.sleep(chance.uniform(0.2, 1.0))
-            before = set(rows.acknowledged)
-            backup = WarmPopen(
-                [sys.executable, "-m", "millstream", "backup", "create", place, "--server", server.url],
-                env={**ENVIRONMENT, **_S3}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            )  # fmt: skip
+            backup = Backup(place, server.url, rows)
             victim = chance.choice(["server", "backup", "nobody"])
             time.sleep(chance.uniform(0.3, 1.2))
             if victim == "backup":
-                backup.kill()
+                backup.process.kill()
             if victim == "server":
                 rows.url = None
                 server.stop(signal.SIGKILL)
-            said, errors = backup.communicate(timeout=60)
-            if backup.returncode == 0:
-                acknowledged[said.partition(":")[0]] = before
-            else:
-                assert victim != "nobody", errors
-                assert "Traceback" not in errors
+            acknowledged |= backup.made(timeout_s=60, may_fail=victim != "nobody")
             if victim == "server":
                 server = ServerProcess(data)
                 assert not list((data / "log").glob("snapshots/*")), "what a killed server held is not given back"
     finally:
         rows.end()
         server.stop()
-    listed = [line.split()[0] for line in millstream("backup", "list", place, env=_S3).stdout.splitlines()]
-    assert set(acknowledged) <= set(listed)
+    listed = listed_in(place, acknowledged)
     for id in listed:
         check(folder, place, id, acknowledged.get(id, set()), rows.asked)
     return len(listed)
@@ -149,30 +166,20 @@ def cluster_killed_now_and_then(folder: Path, rounds: int, seed: int, place: str
             victim, asked = chance.choice([*nodes.nodes, "backup", "nobody"]), chance.choice(nodes.nodes)
             rows.url = url_of(nodes, chance.choice([node for node in nodes.nodes if node != victim]))
             time.sleep(chance.uniform(0.2, 1.0))
-            before = set(rows.acknowledged)
-            backup = WarmPopen(
-                [sys.executable, "-m", "millstream", "backup", "create", place, "--server", url_of(nodes, asked)],
-                env={**ENVIRONMENT, **_S3}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            )  # fmt: skip
+            backup = Backup(place, url_of(nodes, asked), rows)
             time.sleep(chance.uniform(0.3, 1.5))
             if victim == "backup":
-                backup.kill()
+                backup.process.kill()
             elif isinstance(victim, int):
                 nodes.kill(victim)
-            said, errors = backup.communicate(timeout=120)
-            if backup.returncode == 0:
-                acknowledged[said.partition(":")[0]] = before
-            else:
-                assert victim != "nobody", errors
-                assert "Traceback" not in errors
+            acknowledged |= backup.made(timeout_s=120, may_fail=victim != "nobody")
             if isinstance(victim, int):
                 nodes.start(victim)
                 wait_for(nodes)
     finally:
         rows.end()
         nodes.stop()
-    listed = [line.split()[0] for line in millstream("backup", "list", place, env=_S3).stdout.splitlines()]
-    assert set(acknowledged) <= set(listed)
+    listed = listed_in(place, acknowledged)
     for id in listed:
         check_cluster(folder / id, place, id, acknowledged.get(id, set()), rows.asked)
     return len(listed)

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 import httpx
 import orjson
 
+from millstream.executor.connect.connector_errors import ConnectorFailed, SystemUnavailable
+from millstream.executor.connect.sink_runner import SinkRunner
+from millstream.executor.connect.source_runner import SourceRunner
 from millstream.logcore.client import FetchedRows, LogClient
 
 _JSON_V2 = {"content-type": "application/vnd.kafka.json.v2+json"}
@@ -49,6 +52,16 @@ def records_of(log: LogClient, topic: str) -> Iterator[Read]:
 
 def read_topic(log: LogClient, topic: str) -> list[Read]:
     return list(records_of(log, topic))
+
+
+def said_at_first(running: SinkRunner | SourceRunner) -> str:
+    """What is wrong according to its first step; empty where nothing is. It is closed then."""
+    with contextlib.closing(running):
+        try:
+            running.step(0)
+        except (ConnectorFailed, SystemUnavailable) as error:
+            return str(error)
+    return ""
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from connectors import read_topic
+from connectors import read_topic, said_at_first
 from mariadb_server import MariaDbServer, mariadb_server
 from postgres_server import PostgresServer, postgres_server
 from waiting import eventually, without_error
@@ -353,14 +353,7 @@ def test_who_may_not_connect_is_told_and_not_waited_for(
             f"mysql+pymysql://root@127.0.0.1:{mariadb.port}/nothing"]  # fmt: skip
 
     def said(url: str) -> str:
-        running = runner(log, url)
-        try:
-            running.step(0)
-        except (ConnectorFailed, SystemUnavailable) as error:
-            return str(error)
-        finally:
-            running.close()
-        return "nothing"
+        return said_at_first(runner(log, url))
 
     eventually(lambda: "password authentication failed" in said(urls[0]))  # once the server has read its file again
     for url in urls:

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from connectors import Read, read_topic
+from connectors import Read, read_topic, said_at_first
 from descriptors import descriptors_above_select
 from pg_runners import POINTS, catch_up, killed_runner, opened_runner, runner, settings
 from postgres_changes import CREATE_TABLE, check_topic, table_of, writing
@@ -66,14 +66,7 @@ def test_who_may_not_connect_is_told_and_not_waited_for(server: PostgresServer, 
              {"database.user": "nobody"}, {"database.dbname": "nothing"}]  # fmt: skip
 
     def said(config: dict[str, str]) -> str:
-        running = runner(log, {**given, **config})
-        try:
-            running.step(0)
-        except (ConnectorFailed, SystemUnavailable) as error:
-            return str(error)
-        finally:
-            running.close()
-        return "nothing"
+        return said_at_first(runner(log, {**given, **config}))
 
     eventually(lambda: "password authentication failed" in said(wrong[0]))  # once the server has read its file again
     for config in wrong:
