@@ -1,6 +1,6 @@
 """How types convert into each other: which do, what several have in common, and what arithmetic gives.
 
-What a conversion is in DuckDB's SQL stands in `functions/cast_trees.py`.
+What a conversion is in DuckDB's SQL stands in `functions/casts/cast_trees.py`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from sqlglot import exp
 from millstream.errors import TypeMismatch
 
 from .ast import span_of, unwrapped
-from .functions import cast_functions
-from .functions.cast_trees import PRECISION_MAX, cast_tree, plain_cast, reads_as
+from .functions.casts import cast_functions
+from .functions.casts.cast_trees import PRECISION_MAX, cast_tree, plain_cast, reads_as
+from .functions.casts.failing_casts import DIVISION_BY_ZERO
 from .functions.signature import BIGINT_AS_DECIMAL, INTEGER_AS_DECIMAL
 from .functions.trees import owned
 from .functions.udf import PythonFunction, Udf
@@ -47,6 +48,7 @@ _TIME_FORMS: Mapping[SqlType, str] = {
     TIMESTAMP: "A TIMESTAMP is written as '2020-12-31T23:59:59.999'; it may end earlier, and behind the time an offset "
     "as +02:00 may stand.",
 }
+_DIVISOR_NODES_MAX = 100  # a divisor may itself divide: each level doubles them
 _SCALE_KEPT = 6  # digits after the point that a result keeps even where its precision had to be cut
 
 
@@ -326,6 +328,24 @@ _DECIMAL_OPERATIONS: dict[str, PythonFunction] = {
     "decimal_modulo": cast_functions.decimal_modulo,
 }
 _EXACT_IN_DUCKDB = {"decimal_add": exp.Add, "decimal_subtract": exp.Sub, "decimal_multiply": exp.Mul}
+
+
+def divisor(tree: exp.Expression, type_: SqlType) -> exp.Expression:
+    """What a number of this type is divided by. As in Java, an integer divided by 0 fails; DuckDB makes it NULL and
+    says nothing. One of so many nodes that it had better not be evaluated twice stays DuckDB's."""
+    is_plain = type_ not in (INTEGER, BIGINT) or _is_number(tree, but="0")
+    if is_plain or sum(1 for _ in tree.walk()) > _DIVISOR_NODES_MAX:
+        return owned(tree)
+    fails = plain_cast(exp.Literal.string(DIVISION_BY_ZERO), type_)
+    is_zero = exp.EQ(this=owned(tree), expression=exp.Literal.number(0))
+    return exp.Paren(this=exp.Case(ifs=[exp.If(this=is_zero, true=fails)], default=tree.copy()))
+
+
+def _is_number(tree: exp.Expression, but: str) -> bool:
+    """Whether it is a number that is written there, another one than this."""
+    while isinstance(tree, exp.Paren | exp.Cast | exp.Neg):
+        tree = tree.this
+    return isinstance(tree, exp.Literal) and not tree.is_string and tree.this != but
 
 
 def decimal_operation(

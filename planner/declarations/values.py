@@ -13,7 +13,7 @@ from millstream.errors import InvalidStatement, StatementError, TypeMismatch, Un
 
 from ...sql import coercion
 from ...sql.ast import AssertValues, InsertValues, span_of, unwrapped
-from ...sql.functions.cast_trees import reads_as
+from ...sql.functions.casts.cast_trees import reads_as
 from ...sql.printing import print_expression
 from ...sql.types import (
     BIGINT,

@@ -16,9 +16,9 @@ from millstream.errors import InvalidStatement, StatementError, TypeMismatch, Un
 
 from ...sql import coercion
 from ...sql.ast import span_of
+from ...sql.functions.casts.failing_casts import NULL_IN_A_LAMBDA
 from ...sql.functions.catalog import Function, LambdaArgument, find_function
 from ...sql.functions.growth import PIPE_TEXTS, is_few
-from ...sql.functions.trees import all_owned
 from ...sql.functions.udf import Udf
 from ...sql.printing import print_expression
 from ...sql.types import (
@@ -35,6 +35,7 @@ from ...sql.types import (
 from ..limits import count_step
 from .call_words import check_clauses, check_needs_over, interval_unit
 from .comparisons import between, comparison, is_in, like
+from .connectives import joined
 from .conversions import cast_to, coerced, grouped
 from .intervals import moved_by_interval
 from .nested_values import array_of, field_of, map_of, struct_of, subscript
@@ -209,6 +210,8 @@ def _arithmetic(node: exp.Expression, scope: Scope) -> Typed:
     if isinstance(result, Decimal):
         return _of_values(_decimal_arithmetic(operator, left, right, result), scope)
     a, b = grouped(coerced(left, result).tree), grouped(coerced(right, result).tree)
+    if operator in "/%":
+        b = coercion.divisor(b, result)
     if operator == "/" and result in (INTEGER, BIGINT):
         return _of_values(Typed(exp.IntDiv(this=a, expression=b), result), scope)
     return _of_values(Typed(type(node)(this=a, expression=b), result), scope)
@@ -221,7 +224,7 @@ def _of_values(computed: Typed, scope: Scope) -> Typed:
     """
     if not scope.lambdas:
         return computed
-    failing = cast_to(exp.Literal.string("NULL in a lambda's arithmetic"), computed.type)
+    failing = cast_to(exp.Literal.string(NULL_IN_A_LAMBDA), computed.type)
     return Typed(exp.Coalesce(this=computed.tree, expressions=[failing]), computed.type)
 
 
@@ -263,22 +266,8 @@ def _connective(node: exp.Expression, scope: Scope) -> Typed:
         node = node.this
     operands.append(node)
     typed = [_boolean(operand, scope, kind.key.upper()) for operand in reversed(operands)]
-    if scope.lambdas and not all(t.total for t in typed[1:]):
-        return Typed(_in_turn(kind, [t.tree for t in typed]), BOOLEAN)
-    connect = exp.and_ if kind is exp.And else exp.or_
-    tree = connect(*all_owned(t.tree for t in typed), copy=False)
-    return Typed(exp.Paren(this=tree), BOOLEAN, all(t.total for t in typed))
-
-
-def _in_turn(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp.Expression:
-    """AND or OR that does not ask an operand once those before it have decided: it could fail."""
-    connect, decided = (exp.and_, exp.false()) if kind is exp.And else (exp.or_, exp.true())
-    tree = operands[-1]
-    for operand in reversed(operands[:-1]):
-        decides = exp.Not(this=exp.Paren(this=operand.copy())) if kind is exp.And else operand.copy()
-        rest = connect(exp.Paren(this=operand), exp.Paren(this=tree))
-        tree = exp.Case(ifs=[exp.If(this=decides, true=decided.copy())], default=rest)
-    return exp.Paren(this=tree)
+    tree = joined(kind, [t.tree for t in typed], [not t.total for t in typed])
+    return Typed(tree, BOOLEAN, all(t.total for t in typed))
 
 
 def _boolean(node: exp.Expression, scope: Scope, operator: str) -> Typed:

@@ -10,7 +10,7 @@ from millstream.errors import InvalidStatement, StatementError, TypeMismatch
 
 from ...sql import coercion
 from ...sql.ast import span_of
-from ...sql.functions.cast_trees import plain_cast
+from ...sql.functions.casts.cast_trees import plain_cast
 from ...sql.printing import print_expression
 from ...sql.types import BIGINT, INTEGER, NULL, STRING, Array, Field, Map, SqlType, Struct
 from .conversions import coerced, function_call

@@ -13,6 +13,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from ...sql.functions.casts.failing_casts import only_fails, results_of
 from ...sql.functions.users.user_functions import definition_of
 from ..schema import PSEUDO, Schema
 
@@ -75,7 +76,7 @@ def readable(sql: str, name_of: Callable[[str], str]) -> str:
         return sql
 
     tree = exp.Paren(this=tree)
-    for node in list(tree.find_all(exp.Try, exp.Coalesce, exp.Anonymous, exp.Column)):
+    for node in list(tree.find_all(exp.Try, exp.Case, exp.Coalesce, exp.Anonymous, exp.Column)):
         replacement = _plainer(node, name_of)
         if replacement is not None:
             node.replace(replacement)
@@ -90,6 +91,8 @@ def _plainer(node: exp.Expr, name_of: Callable[[str], str]) -> exp.Expr | None:
             return exp.Var(this=name_of(node.name))
         case exp.Try():
             return node.this
+        case exp.Case() if len(kept := [each for each in results_of(node) if not only_fails(each)]) == 1:
+            return kept[0]
         case exp.Coalesce() if [str(other) for other in node.expressions] in ([], ["FALSE"]):
             return node.this
         case exp.Anonymous() if node.name.startswith("MS$"):

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from ..expressions.conditions import all_of, conditions_of
 from ..expressions.typed import Typed
 from ..logical import LogicalPlan, names_of
 from ..steps.filter import LogicalFilter
-from .conditions import all_of, conditions_of
 
 
 def push_filters(plan: LogicalPlan) -> LogicalPlan:

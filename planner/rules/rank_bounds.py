@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from ..expressions.conditions import all_of, conditions_of
 from ..expressions.typed import Typed
 from ..logical import LogicalPlan
 from ..steps.filter import LogicalFilter
-from .conditions import all_of, conditions_of
 
 _MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
     exp.EQ: exp.EQ,
@@ -70,23 +70,18 @@ def _upper_bounds(predicate: Typed) -> Iterator[tuple[str, int]]:
             yield column, int(value.name) - (operator is exp.LT)
 
 
-def _comparisons(tree: exp.Expr) -> Iterator[tuple[str, type[exp.Expression], exp.Literal]]:
+def _comparisons(tree: exp.Expression) -> Iterator[tuple[str, type[exp.Expression], exp.Literal]]:
     """(column, operator, literal) of every comparison that must hold for the tree to be true."""
-    match tree:
-        case exp.Paren() | exp.Coalesce():
-            if isinstance(tree, exp.Paren) or [e.sql() for e in tree.expressions] == ["FALSE"]:
-                yield from _comparisons(tree.this)
-        case exp.And():
-            yield from _comparisons(tree.left)
-            yield from _comparisons(tree.right)
-        case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
-            left, right = _bare(tree.left), _bare(tree.right)
-            if isinstance(left, exp.Column) and isinstance(right, exp.Literal):
-                yield left.name, type(tree), right
-            elif isinstance(left, exp.Literal) and isinstance(right, exp.Column):
-                yield right.name, _MIRRORED[type(tree)], left
-        case _:
-            return
+    for condition in conditions_of(tree):
+        match condition:
+            case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+                left, right = _bare(condition.left), _bare(condition.right)
+                if isinstance(left, exp.Column) and isinstance(right, exp.Literal):
+                    yield left.name, type(condition), right
+                elif isinstance(left, exp.Literal) and isinstance(right, exp.Column):
+                    yield right.name, _MIRRORED[type(condition)], left
+            case _:
+                pass
 
 
 def _bare(tree: exp.Expr) -> exp.Expr:

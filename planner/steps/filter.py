@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..expressions.conditions import at_once
 from ..expressions.typed import Typed
 from ..insight.lineage_rows import LineageRows
 from ..logical import LogicalPlan, Unary
@@ -40,7 +41,8 @@ class LogicalFilter(Unary):
 
     def lower(self, lowering: Lowering) -> Filter:
         step = self.input.lower(lowering)
-        return Filter(lowering.id("filter"), step, sql_over(self.input.schema, self.predicate))
+        predicate = replace(self.predicate, tree=at_once(self.predicate.tree))
+        return Filter(lowering.id("filter"), step, sql_over(self.input.schema, predicate))
 
 
 @dataclass(frozen=True, slots=True)

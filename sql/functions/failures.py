@@ -1,5 +1,5 @@
-"""Failures of functions: recorded where they happen, read by the code that runs the query. They are the rows for which
-a user-defined function failed, and those for which a function would exceed its limits (`bounds.py`).
+"""Failures of expressions: recorded where they happen, read by the code that runs the query. They are the rows for
+which an expression or a user-defined function failed, or a function would exceed its limits (`bounds.py`).
 
 DuckDB calls functions from its own threads, and has no other way to return such an error: each call runs under the
 `Failures` of its query, stored per thread.
@@ -19,10 +19,12 @@ KEPT_MAX = 100  # of a function that fails for every row, the first ones tell al
 
 @dataclass(frozen=True, slots=True)
 class CallFailure:
-    """`message`: function, error, and the line of its body. `arguments`: of the row, as text."""
+    """`message`: what failed, the error, and the line of a function's body. `arguments`: of the row, as text.
+    `sequence`: the row's `_seq`, where it is known."""
 
     message: str
     arguments: str
+    sequence: int | None = None
 
 
 @dataclass(slots=True)
@@ -47,6 +49,27 @@ class Failures:
             else:
                 self.left_out += 1
 
+    @property
+    def room(self) -> int:
+        """How many more are kept."""
+        return max(0, KEPT_MAX - len(self.kept))
+
+    def add_unexplained(self, count: int) -> None:
+        """So many more, of which nothing is known but that they failed."""
+        with self._guard:
+            self.left_out += count
+
+    def mark(self) -> tuple[int, int]:
+        """What `back_to` goes back to."""
+        with self._guard:
+            return len(self.kept), self.left_out
+
+    def back_to(self, mark: tuple[int, int]) -> None:
+        """Forgets what came since then: the same rows are computed again."""
+        with self._guard:
+            del self.kept[mark[0] :]
+            self.left_out = mark[1]
+
     def note_too_large(self, count: int) -> None:
         """So many values were made that are larger than they may be; they are NULL now."""
         message = f"a value is larger than {VALUE_BYTES} = {self.bounds.value_bytes:,} bytes"
@@ -66,7 +89,7 @@ class Failures:
         with self._guard:
             kept, left_out, self.kept, self.left_out = self.kept, self.left_out, [], 0
         if left_out:
-            kept.append(CallFailure(f"{left_out} more rows for which a function failed", ""))
+            kept.append(CallFailure(f"{left_out} more rows for which an expression failed", ""))
         return kept
 
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from millstream.errors import InvalidStatement
 
-from ..coercion import arithmetic_type, cast_sql, decimal_operation
+from ..coercion import arithmetic_type, cast_sql, decimal_operation, divisor
 from ..types import DATE, TIME, TIMESTAMP, Decimal, SqlType
 from .function import BoundCall, Function, Render, scalar, variant
 from .template import fill
@@ -66,7 +66,8 @@ def _modulo(call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression:
     left, right = zip(arguments, call.parameter_types, strict=True)
     if isinstance(result, Decimal):
         return decimal_operation("decimal_modulo", left, right, result)[0]
-    sides = {"value": cast_sql(*left, result, explicit=False), "divisor": cast_sql(*right, result, explicit=False)}
+    by = divisor(cast_sql(*right, result, explicit=False), result)
+    sides = {"value": cast_sql(*left, result, explicit=False), "divisor": by}
     return fill(":value % :divisor", sides)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from .bounds import count_bytes
-from .cast_functions import decode_base64
+from .casts.cast_functions import decode_base64
 from .udf import PythonFunction, by_row
 
 # ------------------------------------------------------------------ encodings

@@ -39,7 +39,7 @@ from millstream.logcore.log import open_log
 from millstream.planner.source_info import SourceInfo
 from millstream.planner.specs import SqlExpression
 from millstream.server.engine.constants import ConstantEvaluator
-from millstream.sql.functions import cast_functions
+from millstream.sql.functions.casts import cast_functions
 from millstream.sql.functions.udf import Udf
 from millstream.sql.types import BIGINT, DOUBLE, STRING
 

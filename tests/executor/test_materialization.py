@@ -23,7 +23,7 @@ from millstream.logcore.client import LogClient
 from millstream.logcore.errors import OffsetOutOfRange
 from millstream.logcore.log import open_log
 from millstream.planner.source_info import SourceInfo
-from millstream.sql.functions import cast_functions
+from millstream.sql.functions.casts import cast_functions
 from millstream.sql.functions.udf import Udf
 from millstream.sql.types import DOUBLE, STRING
 

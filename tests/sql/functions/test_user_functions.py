@@ -132,7 +132,7 @@ def test_a_failing_row_is_null_and_the_others_have_their_results() -> None:
 def test_of_many_failures_the_first_ones_are_kept_and_the_others_counted() -> None:
     failed = results(scalar("1 // 0"), list(range(1000)))[1]
     assert len(failed) == 101
-    assert failed[-1] == "900 more rows for which a function failed"
+    assert failed[-1] == "900 more rows for which an expression failed"
 
 
 def test_null_gives_null_unless_the_function_wants_to_see_it() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ..types import (
+from ...types import (
     BIGINT,
     BOOLEAN,
     BYTES,
@@ -25,10 +25,11 @@ from ..types import (
     SqlType,
     Struct,
 )
+from ..template import fill
+from ..trees import duckdb_type, owned
+from ..udf import PythonFunction, Udf, without_null
 from . import cast_functions
-from .template import fill
-from .trees import duckdb_type, owned
-from .udf import PythonFunction, Udf, without_null
+from .failing_casts import NOT_A_NUMBER
 
 PRECISION_MAX = 38
 
@@ -88,7 +89,7 @@ def _guarded(pattern: str, cast: str) -> str:
     """`cast`, for texts that follow the pattern; others fail as what they are, a text that is no number."""
     return (
         f"CASE WHEN regexp_full_match(trim(:value), '{pattern}') THEN {cast} "
-        "WHEN :value IS NOT NULL THEN CAST('not a number: ' || :value AS INTEGER) END"
+        f"WHEN :value IS NOT NULL THEN CAST('{NOT_A_NUMBER}' || :value AS INTEGER) END"
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
+from .connectives import all_of_turn
+
 
 def conditions_of(tree: exp.Expression) -> Iterator[exp.Expression]:
     """Those that must all be true for the tree to be true."""
@@ -17,8 +19,18 @@ def conditions_of(tree: exp.Expression) -> Iterator[exp.Expression]:
         case exp.And():
             yield from conditions_of(tree.this)
             yield from conditions_of(tree.expression)
+        case _ if (operands := all_of_turn(tree)) is not None:
+            for operand in operands:
+                yield from conditions_of(operand)
         case _:
             yield tree
+
+
+def at_once(tree: exp.Expression) -> exp.Expression:
+    """The condition of a filter without turns (`planner/expressions/connectives.py`) among its outermost ANDs: a row for which one operand
+    is not true is left out, whether another one fails or not."""
+    has_turns = any(all_of_turn(case) is not None for case in tree.find_all(exp.Case))
+    return all_of(list(conditions_of(tree))) if has_turns else tree
 
 
 def all_of(conditions: Sequence[exp.Expression]) -> exp.Expression:

@@ -10,12 +10,12 @@ from decimal import ROUND_HALF_UP, Context
 from decimal import Decimal as PythonDecimal
 from typing import Any
 
-from ..types import Decimal, SqlType
-from .java.java_fields import epoch_ms_of
-from .java.java_text import value_text
-from .java.java_time import compile_pattern
-from .java.java_zones import Unparsable, zone_of
-from .udf import PythonFunction, by_row, by_typed_row
+from ...types import Decimal, SqlType
+from ..java.java_fields import epoch_ms_of
+from ..java.java_text import value_text
+from ..java.java_time import compile_pattern
+from ..java.java_zones import Unparsable, zone_of
+from ..udf import PythonFunction, by_row, by_typed_row
 
 _EXACT = Context(prec=120, Emax=1000, Emin=-1000)
 _TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?")

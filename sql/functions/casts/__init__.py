@@ -1,0 +1,1 @@
+"""CAST: what it is in DuckDB, in Python where DuckDB cannot, and what fails."""
