@@ -21,7 +21,7 @@ from ..planner.steps.repartition import Rekey
 from ..planner.steps.step import Step, timed_sources
 from .batch import ChangeBatch
 from .figures import Meters, OperatorMeter
-from .state.connection import SideConnections
+from .state.connection import Guard
 from .state.store import StateStore
 
 Emit = Literal["every", "last"]
@@ -114,8 +114,8 @@ class Building:
     """Makes the nodes of a plan, leaves first.
 
     `pseudo`: the pseudo columns of records that an expression reads. `timed`: the sources whose stream time somebody
-    asks for. `side`: connections for statements without state. `keepers`: all operators and joiners, each with the
-    meter that counts for it.
+    asks for. `guard`: where statements without state run. `keepers`: all operators and joiners, each with the meter
+    that counts for it.
     """
 
     def __init__(
@@ -127,10 +127,10 @@ class Building:
         partitioner: Partitioner | None,
         repartitioned: frozenset[str],
         meters: Meters,
-        side: SideConnections | None,
+        guard: Guard,
     ) -> None:
         self.connection = connection
-        self.side = side
+        self.guard = guard
         self.properties = plan.properties
         self.emit: Emit = emit
         self.partitioner = partitioner

@@ -22,9 +22,9 @@ from .batch import ChangeBatch
 from .building import Building, Emit, Partitioner
 from .figures import Meters
 from .operators.columns import batch_schema
-from .record_error import RecordError, of_functions
+from .record_error import RecordError, of_expressions
 from .sources.source_reader import empty_rows
-from .state.connection import SideConnections
+from .state.connection import Guard, SideConnections
 from .state.state_table import TableSettlement
 from .state.store import StateStore, StoreChanges
 
@@ -48,7 +48,8 @@ class Pipeline:
     `write_behind`: DuckDB's tables get what was written with `settle` or `take_settlements` only; without it, at the
     end of each `process`, inside the transaction that its caller opened on the connection.
     `meters` count what the operators do. `side`: for statements without state to run side by side; without it they
-    do not. `names_expired`: as the stores have it.
+    do not. `interruptible`: who interrupts the connection stops all that can take long. `names_expired`: as the stores
+    have it.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Pipeline:
         write_behind: bool = False,
         meters: Meters | None = None,
         side: SideConnections | None = None,
+        interruptible: bool = False,
         names_expired: bool = False,
     ) -> None:
         self.plan = plan
@@ -76,7 +78,7 @@ class Pipeline:
             partitioner=partitioner,
             repartitioned=repartitioned,
             meters=meters or Meters(),
-            side=side,
+            guard=Guard(side, side or SideConnections(connection), interruptible),
         )
         self._root = building.node(plan.root.input if isinstance(plan.root, Sink) else plan.root)
         self._sources = frozenset(source.id for source in plan.sources())
@@ -129,9 +131,9 @@ class Pipeline:
         return [each for each in taken if each is not None]
 
     def take_failures(self) -> list[RecordError]:
-        """Where users' functions failed since the last call, and where functions met their bounds; the rows had NULL
-        there."""
-        return of_functions(self._failures.take())
+        """Where expressions and users' functions failed since the last call, and where functions met their bounds; the
+        rows had NULL there."""
+        return of_expressions(self._failures.take())
 
     def take_changes(self) -> list[StoreChanges]:
         """What the stores changed since the last call, each store's changes in order."""

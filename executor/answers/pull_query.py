@@ -60,7 +60,12 @@ class PullQuery:
         self._connection = self._database.connection
         with self._database.closed_on_error():
             self._pipeline = Pipeline(
-                self._plan, self._connection, partitioner=RekeyPartitioner(), emit="last", write_behind=True
+                self._plan,
+                self._connection,
+                partitioner=RekeyPartitioner(),
+                emit="last",
+                write_behind=True,
+                interruptible=True,
             )
             if not self._database.shared:
                 lock(self._connection)

@@ -18,7 +18,7 @@ from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
 from ..queries.query_settings import QuerySettings
 from ..queries.start_offsets import StartSettings, first_offset
-from ..record_error import RecordError
+from ..record_error import RecordError, located
 from ..sources.source_reader import PARTITIONS_S, ReadBatch, SourceReader
 from ..state.connection import lock, open_connection
 from ..state.laid_aside import LaidAside
@@ -66,7 +66,9 @@ class PushQuery:
         self._closed = False
         self._stream_time_ms: int | None = None
         self._connection = open_connection(settings=settings.engine)
-        self._pipeline = Pipeline(plan, self._connection, emit=settings.emit, partitioner=RekeyPartitioner())
+        self._pipeline = Pipeline(
+            plan, self._connection, emit=settings.emit, partitioner=RekeyPartitioner(), interruptible=True
+        )
         self._laid_aside = LaidAside(self._connection)
         lock(self._connection)
         positions = first_offsets(plan, client, settings.start) if begin is None else begin
@@ -162,7 +164,7 @@ class PushQuery:
         try:
             rows = settle(self._pipeline.process(in_tasks(self._plan, batch.inputs)).rows)
             self._pipeline.take_changes()
-            errors = [*batch.errors, *self._pipeline.take_failures()]
+            errors = [*batch.errors, *located(self._pipeline.take_failures(), batch.origin)]
         except BaseException as failure:
             with contextlib.suppress(Exception):
                 self._connection.execute("ROLLBACK")

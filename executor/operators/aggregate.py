@@ -20,6 +20,7 @@ from ...sql.functions.aggregation.aggregate_kernels import GroupEvents, running_
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Emit, Operator
+from ..state.connection import Guard
 from ..state.key_index import Numbered
 from ..state.store import StateStore
 from ..windows.placing import placing_of
@@ -73,6 +74,7 @@ class Aggregator(Operator):
         columns: Sequence[str] | None,
         properties: Mapping[str, str],
         emit: Emit,
+        guard: Guard,
     ) -> None:
         self._step = step
         self.late_rows = 0
@@ -81,7 +83,9 @@ class Aggregator(Operator):
         self._input_schema = batch_schema(schema, extra, columns)
         self._has_st = "_st" in extra
         kept = ["_seq", "_ts", "_weight", "_null", *self._keys, *(["_st"] if self._has_st else [])]
-        self._calls = Calls(connection, step.calls, self._input_schema, kept, properties, retracts=step.retracts)
+        self._calls = Calls(
+            connection, step.calls, schema, self._input_schema, kept, properties, guard, retracts=step.retracts
+        )
         self._placing = None if step.window is None else placing_of(step.window)
         self.schema, self.extra = step.schema, ("_ws", "_we") if self._placing is not None else ()
         self._output_schema = batch_schema(step.schema, self.extra)

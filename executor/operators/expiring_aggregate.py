@@ -14,6 +14,7 @@ from ...planner.steps.aggregate import Aggregate
 from ...sql.types import INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Emit, Operator
+from ..state.connection import Guard
 from .aggregate import Aggregator
 from .columns import Ints, batch_schema, conform, flat, ints, is_null, key_names, take, with_columns
 from .expiry import TaskTime, ended_rows, numbered
@@ -37,9 +38,10 @@ class ExpiringAggregator(Operator):
         columns: Sequence[str] | None,
         properties: Mapping[str, str],
         emit: Emit,
+        guard: Guard,
     ) -> None:
         assert step.ttl_ms is not None and step.window is None
-        self._groups = Aggregator(connection, step, schema, extra, columns, properties, emit)
+        self._groups = Aggregator(connection, step, schema, extra, columns, properties, emit, guard)
         self.schema, self.extra = self._groups.schema, self._groups.extra
         self._input_schema = batch_schema(schema, extra, columns)
         self._output_schema = batch_schema(step.schema, self.extra)

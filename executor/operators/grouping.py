@@ -13,7 +13,14 @@ from .session import SessionAggregator
 def build(step: Aggregate, building: Building) -> ChainNode:
     below = building.node(step.input)
     operator = _operator_class(step)(
-        building.connection, step, below.schema, below.extra, below.columns, building.properties, building.emit
+        building.connection,
+        step,
+        below.schema,
+        below.extra,
+        below.columns,
+        building.properties,
+        building.emit,
+        building.guard,
     )
     return building.chain(below, operator, step)
 

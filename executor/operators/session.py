@@ -19,6 +19,7 @@ from ...planner.steps.aggregate import Aggregate
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Emit, Operator
+from ..state.connection import Guard
 from ..state.store import StateStore
 from .columns import (
     Ints,
@@ -69,6 +70,7 @@ class SessionAggregator(Operator):
         columns: Sequence[str] | None,
         properties: Mapping[str, str],
         emit: Emit,
+        guard: Guard,
     ) -> None:
         assert step.window is not None
         self._step = step
@@ -79,7 +81,7 @@ class SessionAggregator(Operator):
         self._input_schema = batch_schema(schema, extra, columns)
         self._has_st = "_st" in extra
         kept = ["_seq", "_ts", "_null", *self._keys, *(["_st"] if self._has_st else [])]
-        self._calls = Calls(connection, step.calls, self._input_schema, kept, properties, merging=True)
+        self._calls = Calls(connection, step.calls, schema, self._input_schema, kept, properties, guard, merging=True)
         self.schema, self.extra = step.schema, ("_ws", "_we")
         self._output_schema = batch_schema(step.schema, self.extra)
         key: dict[str, SqlType] = {"_part": INTEGER}

@@ -54,7 +54,7 @@ from ..batch import ChangeBatch
 from ..executor import QueryMetrics
 from ..figures import Meters, PartitionTimes, QueryFigures
 from ..inspection import StateSeen, inspected
-from ..record_error import RecordError, left_out
+from ..record_error import RecordError, left_out, located
 from ..sink_writer import Output, SinkWriter
 from ..sources.idle import IdleTime
 from ..sources.shared_reading import SharedReading
@@ -486,7 +486,9 @@ class QueryRuntime:
                 changes = run.pipeline.process_idle(batch.elapsed_ms)
             else:
                 changes = run.pipeline.process(in_tasks(self.plan, batch.inputs))
-            return _Computed(batch, changes, run.pipeline.take_failures(), run.pipeline.take_changes())
+            return _Computed(
+                batch, changes, located(run.pipeline.take_failures(), batch.origin), run.pipeline.take_changes()
+            )
         except (*DATA_ERRORS, *SIZE_ERRORS) as error:
             raise _BadBatch(batch, error) from error
 

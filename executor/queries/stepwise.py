@@ -31,7 +31,7 @@ from ..figures import Meters, QueryFigures
 from ..inspection import StateSeen, inspected
 from ..partitioning import RekeyPartitioner, sink_partitions
 from ..pipeline import Pipeline, calls_python
-from ..record_error import left_out
+from ..record_error import left_out, located
 from ..sink_writer import Output, SinkWriter
 from ..sources.arrivals import Ends, stops
 from ..sources.journal import JournaledLog, RecordPlace
@@ -167,7 +167,7 @@ class StepwisePlan:
             else:
                 changes = pipeline.process({name: spread(rows, 1) for name, rows in batch.inputs.items()})
             pipeline.take_changes()
-            failures = pipeline.take_failures()
+            failures = located(pipeline.take_failures(), batch.origin)
         except (duckdb.Error, pa.ArrowException, ArithmeticError, ValueError) as error:
             connection.execute("ROLLBACK")
             raise QueryFailed(f"query {self.plan.query_id}: Exception caught in process: {error}") from error

@@ -31,7 +31,7 @@ from ..queries.query import DATA_ERRORS, SIZE_ERRORS
 from ..queries.query_log import changelog_topic, marker_topic
 from ..queries.query_settings import QuerySettings
 from ..queries.recovery import replay_changelog
-from ..record_error import RecordError, left_out
+from ..record_error import RecordError, left_out, located
 from ..sink_writer import SinkWriter
 from ..state.changelog import changelog_records, offsets_used
 from ..state.databases import alone, of_this_process
@@ -329,7 +329,7 @@ class BucketRuntime:
             output = _Output(encoded.records, None, encoded.record_count, encoded.cause_count, encoded.errors)
         else:
             output = _Output((), self._sent_rows(changes, batch))
-        output.errors.extend(self._pipeline.take_failures())
+        output.errors.extend(located(self._pipeline.take_failures(), batch.origin))
         return output
 
     def _sent_rows(self, changes: ChangeBatch, batch: BucketBatch) -> pa.Table:

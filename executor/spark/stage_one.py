@@ -18,7 +18,7 @@ from ..operators.columns import Ints, ints, with_columns
 from ..partitioning import RekeyPartitioner, split_by_partition
 from ..pipeline import Pipeline, calls_python
 from ..queries.query import DATA_ERRORS, SIZE_ERRORS
-from ..record_error import RecordError
+from ..record_error import RecordError, located
 from ..sources.same_topic import another_topic
 from ..sources.source_reader import ReadBatch, SourceReader, times_only
 from ..sources.time_order import BEFORE_ALL, running_maximum, tables_first
@@ -147,7 +147,7 @@ class StageOne:
         if pipeline is None:
             return read, []
         try:
-            return pipeline.process({chain.source.id: read}), pipeline.take_failures()
+            return pipeline.process({chain.source.id: read}), located(pipeline.take_failures(), batch.origin)
         except (*DATA_ERRORS, *SIZE_ERRORS) as error:
             if read.rows.num_rows <= 1:
                 if isinstance(error, SIZE_ERRORS):  # memory may be there later

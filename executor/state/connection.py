@@ -128,6 +128,17 @@ class SideConnections:
         self._opened = []
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Where the statements of one pipeline run. `side`: further connections, for slices that are computed side by side,
+    if they may. `aside`: for what may fail: None makes one. `interruptible`: who interrupts the pipeline's connection
+    stops all that can take long, so nothing runs aside without need."""
+
+    side: SideConnections | None = None
+    aside: SideConnections | None = None
+    interruptible: bool = False
+
+
 @functools.cache
 def spill_directory() -> Path:
     """For this process and this user alone; DuckDB makes its folders in it when it needs them. To be called before the

@@ -9,15 +9,18 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from ....planner.schema import Schema
 from ....planner.steps.aggregate import AggregateCall
 from ....sql.functions.aggregation.aggregate_distinct import distinct_fold
 from ....sql.functions.aggregation.aggregate_fold import State
 from ....sql.functions.aggregation.aggregate_kernels import GroupEvents
 from ....sql.functions.aggregation.aggregates import AGGREGATES
 from ....sql.types import SqlType
+from ...state.connection import Guard
 from ...state.store import StateStore
+from ..chains.failing_rows import FailingRows, suspected
+from ..chains.guarded_statement import GuardedStatement
 from ..columns import Bools, Ints, flat
-from ..statement import BatchStatement
 from .extremes import Extremes
 from .members import Members, Turned
 
@@ -33,9 +36,11 @@ class Calls:
         self,
         connection: duckdb.DuckDBPyConnection,
         calls: Sequence[AggregateCall],
+        schema: Schema,
         input_schema: pa.Schema,
         kept: Sequence[str],
         properties: Mapping[str, str],
+        guard: Guard,
         *,
         merging: bool = False,
         retracts: bool = False,
@@ -82,12 +87,24 @@ class Calls:
         self._statement = None
         if not is_plain:
             sql = f"SELECT {', '.join([*self._kept, *rendered])} FROM {{input}}"
-            self._statement = BatchStatement(connection, sql, {"input": input_schema})
+            suspects = [
+                (f"the {what} of {call.function}", each)
+                for call in calls
+                for what, each in (*(("argument", a) for a in call.arguments), ("filter", call.filter))
+                if each is not None
+            ]
+            self._statement = GuardedStatement(
+                connection,
+                sql,
+                input_schema,
+                lambda aside: FailingRows(connection, aside, input_schema, schema, suspected(suspects, schema)),
+                guard,
+            )
 
     def with_arguments(self, rows: pa.Table) -> pa.Table:
         """The kept columns and the arguments; columns that are arguments as they are cost nothing."""
         if self._statement is not None:
-            return self._statement.run(input=rows)
+            return self._statement.run(rows, rows)
         columns = [rows.column(name) for name in [*self._kept, *self._sources.values()]]
         return pa.table(columns, names=[*self._kept, *self._sources])
 

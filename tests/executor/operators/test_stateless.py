@@ -11,8 +11,9 @@ import pyarrow as pa
 from pipelines import JSON, brief, expression, open_pipeline, plan, rows_of, run, schema, shown, stream, table
 
 from millstream.executor.batch import ChangeBatch
+from millstream.executor.operators.chains.chain_text import renamed
 from millstream.executor.operators.columns import batch_schema
-from millstream.executor.operators.stateless import FEW_ROWS, Stateless, renamed
+from millstream.executor.operators.stateless import FEW_ROWS, Stateless
 from millstream.planner.specs import SqlExpression
 from millstream.planner.steps.explode import Explode
 from millstream.planner.steps.filter import Filter

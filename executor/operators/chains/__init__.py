@@ -1,0 +1,1 @@
+"""Steps without state: their SQL, and the rows for which it fails."""

@@ -1,0 +1,194 @@
+"""A chain of steps without state as one SELECT, and which of its columns are columns of its input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from ....planner.schema import Schema
+from ....planner.specs import SqlExpression
+from ....planner.steps.explode import Explode
+from ....planner.steps.filter import Filter
+from ....planner.steps.project import Project
+from ....planner.steps.repartition import Rekey
+from ....sql.types import DOUBLE
+from ..columns import key_names, value_names
+
+StatelessStep = Filter | Project | Explode | Rekey
+
+ROW = "_row"  # the place of a row in the input
+WORD = re.compile(r"\w+")
+
+
+def kept_where(step: StatelessStep) -> str:
+    """Which rows a step keeps that leaves out any."""
+    if isinstance(step, Filter):
+        # A stream's row without value fails, whatever is asked of it; a table's deletion goes on.
+        return f"({step.predicate.sql}) AND NOT (_null AND _weight > CAST(0 AS TINYINT))"
+    return " OR ".join(f"{key} IS NOT NULL" for key in key_names(step.schema))
+
+
+def renamed(steps: Sequence[StatelessStep], schema: pa.Schema) -> dict[str, str] | None:
+    """Output column → input column where the chain does nothing but name and leave out columns: then no SELECT is
+    needed. GROUP BY of a column of the stream is such a chain."""
+    if any(isinstance(step, Filter | Explode) for step in steps):
+        return None
+    found = column_sources(steps, schema)
+    names = {name: source for name, source in found.items() if source is not None}
+    return names if len(names) == len(found) else None
+
+
+def column_sources(steps: Sequence[StatelessStep], schema: pa.Schema) -> dict[str, str | None]:
+    """Output column → the input column that it is, row by row, whichever rows are left; None where it is computed."""
+    names: dict[str, str | None] = {name: name for name in schema.names}
+    for step in steps:
+        if isinstance(step, Filter):
+            if step.retract_failed:
+                names |= {name: None for name in names if name in ("_weight", "_null") or name[0] == "v"}
+        elif isinstance(step, Explode):
+            values = value_names(step.schema)
+            names |= dict.fromkeys(values[len(values) - len(step.arrays) :])
+        else:
+            names = _chosen_sources(step, names, schema)
+    return names
+
+
+def _chosen_sources(step: Project | Rekey, names: Mapping[str, str | None], schema: pa.Schema) -> dict[str, str | None]:
+    chosen = _chosen_columns(step)
+    kept = [name for name in names if name[0] == "_" or (name not in chosen and _stays(step, name))]
+    following = {name: names[name] for name in kept if not (name == "_st" and isinstance(step, Rekey))}
+    for name, expression in chosen.items():
+        source = names.get(expression.sql.strip('"'))
+        same = source is not None and schema.field(source).type.equals(expression.type.arrow)
+        following[name] = source if same and not (expression.type == DOUBLE and isinstance(step, Rekey)) else None
+    return following
+
+
+def _chosen_columns(step: Project | Rekey) -> dict[str, SqlExpression]:
+    keys, values = step.key or (), step.values if isinstance(step, Project) else ()
+    chosen = {f"k{i}": key for i, key in enumerate(keys)}
+    return chosen | {f"v{i}": value for i, value in enumerate(values)}
+
+
+def leaves_out(step: StatelessStep) -> bool:
+    return (isinstance(step, Filter) and not step.retract_failed) or (isinstance(step, Rekey) and step.drop_null_key)
+
+
+def chain_statement(
+    steps: Sequence[StatelessStep], input_schema: pa.Schema, schema: Schema, wanted: Sequence[str]
+) -> tuple[str, set[str]]:
+    """The chain as SQL that gives the `wanted` columns, and which columns of the input it reads."""
+    live = [set(wanted)]  # behind each step, the last one first
+    for step in reversed(steps):
+        live.append(_read_by(step, live[-1]))
+    names = [name for name in [*input_schema.names, ROW] if name in live[-1]]
+    sql = f"SELECT {', '.join(names)} FROM {{input}}"
+    for step, needed in zip(steps, reversed(live[:-1]), strict=True):
+        sql, names, schema = rendered(step, sql, names, schema, needed)
+    read = live[-1] & set(input_schema.names)
+    return f"SELECT {', '.join(wanted)} FROM ({sql})", read
+
+
+def _read_by(step: StatelessStep, live: set[str]) -> set[str]:
+    """What the step reads of the columns that it is given, where those of its own that are `live` are asked for."""
+    match step:
+        case Filter():
+            return live | {"_weight", "_null", *_names_in(step.predicate)}
+        case Explode():
+            return live | {"_null", *_names_in(*step.arrays)}
+        case Project() | Rekey():
+            chosen = _chosen_columns(step)
+            drops = isinstance(step, Rekey) and step.drop_null_key
+            asked = [each for name, each in chosen.items() if name in live or (drops and name[0] == "k")]
+            return (live - chosen.keys()) | {"_null", *_names_in(*asked)}
+
+
+def _names_in(*expressions: SqlExpression) -> list[str]:
+    """All words of their texts: what is no column is not in any schema."""
+    return [word for each in expressions for word in WORD.findall(each.sql)]
+
+
+def _stays(step: Project | Rekey, name: str) -> bool:
+    """Whether the step passes on a key or value column of this name as it is."""
+    return name[0] == "v" if isinstance(step, Rekey) else name[0] == "k" and step.key is None
+
+
+def rendered(
+    step: StatelessStep, source: str, names: Sequence[str], schema: Schema, needed: set[str] | None = None
+) -> tuple[str, list[str], Schema]:
+    """The step as SQL over `source`, which has the columns `names`; the columns it gives, and their schema. In:
+    `needed`: the columns that are asked for; None is all."""
+    match step:
+        case Filter():
+            return _filter(step, source, names), list(names), schema
+        case Project():
+            keys = key_names(schema) if step.key is None else key_names(step.schema)
+            columns = {name: name for name in names if name.startswith("_")}
+            columns |= {name: name for name in keys if name in names} if step.key is None else _typed(keys, step.key)
+            columns |= _value_columns(value_names(step.schema), step.values)
+            columns = {
+                name: sql for name, sql in columns.items() if needed is None or name in needed or name == "_null"
+            }
+            return _select(columns, source), list(columns), step.schema
+        case Explode():
+            values = value_names(step.schema)
+            exploded = values[len(values) - len(step.arrays) :]
+            columns = {name: name for name in names}
+            columns |= {name: f"unnest({_cast(array)})" for name, array in zip(exploded, step.arrays, strict=True)}
+            return f"{_select(columns, source)} WHERE NOT _null", list(columns), step.schema
+        case Rekey():
+            keys = _typed(key_names(step.schema), step.key)
+            keys |= {f"k{i}": _as_key(keys[f"k{i}"]) for i, key in enumerate(step.key) if key.type == DOUBLE}
+            kept = [name for name in names if name.startswith("_") and name != "_st"]
+            columns = {name: name for name in kept} | keys
+            columns |= {name: name for name in names if name[0] == "v"}
+            kept = {*(columns if needed is None else needed), *(keys if step.drop_null_key else ())}
+            columns = {name: sql for name, sql in columns.items() if name in kept}
+            sql = _select(columns, source)
+            if step.drop_null_key:
+                sql = f"SELECT * FROM ({sql}) WHERE {kept_where(step)}"
+            return sql, list(columns), step.schema
+
+
+def _filter(step: Filter, source: str, names: Sequence[str]) -> str:
+    if not step.retract_failed:
+        return f"SELECT * FROM ({source}) WHERE {kept_where(step)}"
+    # A table's row that fails, and a deletion, which has no values to fail with, delete what was passed on before.
+    columns = {name: name for name in names}
+    columns["_weight"] = "(CASE WHEN _passes THEN _weight ELSE -1 END)::TINYINT"
+    columns["_null"] = "NOT _passes"
+    columns |= {name: f"CASE WHEN _passes THEN {name} END" for name in names if name[0] == "v"}
+    judged = f"SELECT *, coalesce(_weight > 0 AND ({step.predicate.sql}), false) AS _passes FROM ({source})"
+    return _select(columns, judged)
+
+
+def _value_columns(names: Sequence[str], expressions: Sequence[SqlExpression]) -> dict[str, str]:
+    """Expressions over a row without value are NULL; a bare column is NULL there already."""
+    return {
+        name: sql if _is_column(expression) else f"CASE WHEN NOT _null THEN {sql} END"
+        for name, expression, sql in zip(names, expressions, map(_cast, expressions), strict=True)
+    }
+
+
+def _is_column(expression: SqlExpression) -> bool:
+    return expression.sql.strip('"').replace("_", "").isalnum() and not expression.sql[0].isdigit()
+
+
+def _typed(names: Sequence[str], expressions: Sequence[SqlExpression]) -> dict[str, str]:
+    return {name: _cast(expression) for name, expression in zip(names, expressions, strict=True)}
+
+
+def _as_key(number: str) -> str:
+    """-0.0 becomes 0.0: DuckDB joins them as equal but groups them apart, so as keys they must be the same."""
+    return f"({number} + 0.0::DOUBLE)"
+
+
+def _cast(expression: SqlExpression) -> str:
+    return f"({expression.sql})::{expression.type.duckdb}"
+
+
+def _select(columns: dict[str, str], source: str) -> str:
+    listed = ", ".join(name if sql == name else f"{sql} AS {name}" for name, sql in columns.items())
+    return f"SELECT {listed} FROM ({source})"

@@ -1,0 +1,134 @@
+"""An expression that fails for a row gives NULL, and the processing log says of which record and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from millstream.executor import processing_log
+from millstream.logcore.client import FetchedRows
+from millstream.testing import Sandbox
+
+SOURCE = """CREATE STREAM s (k STRING KEY, v INT, w STRING, b BOOLEAN)
+WITH (kafka_topic='s', value_format='JSON', partitions=1);"""
+
+Row = tuple[int | None, str | None, bool | None]
+ROWS: Sequence[Row] = [(1, "x", True), (0, "5", None), (2, "7", False), (None, None, None)]
+
+
+def written(statement: str, rows: Sequence[Row] = ROWS) -> tuple[list[Any], list[dict[str, Any]]]:
+    """The values of O's records, and what the processing log has, for these rows of S."""
+    with Sandbox() as sandbox:
+        sandbox.execute(f"{SOURCE} {statement}")
+        for number, (v, w, b) in enumerate(rows):
+            sandbox.produce("s", f"k{number}", {"V": v, "W": w, "B": b}, timestamp=number)
+        sandbox.drain()
+        return [record["value"] for record in sandbox.consume("O")], entries(sandbox)
+
+
+def entries(sandbox: Sandbox) -> list[dict[str, Any]]:
+    log = sandbox.engine.log
+    if log.topic(processing_log.TOPIC) is None:
+        return []
+    runs = log.fetch(processing_log.TOPIC, 0, 0).runs
+    texts = [text for run in runs if isinstance(run, FetchedRows) for text in run.table["value"].to_pylist()]
+    return [json.loads(text)["message"]["recordProcessingError"] for text in texts]
+
+
+def computed(expression: str) -> tuple[list[Any], list[int]]:
+    """The results for all rows, and the offsets of those that failed."""
+    values, failed = written(f"CREATE STREAM o AS SELECT k, {expression} AS x FROM s;")
+    return [value["X"] for value in values], [entry["offset"] for entry in failed]
+
+
+@pytest.mark.parametrize(
+    ("expression", "results", "failed"),
+    [
+        ("CAST(w AS INT)", [None, 5, 7, None], [0]),
+        ("CAST(w AS BIGINT) + v", [None, 5, 9, None], [0]),
+        ("10 / v", [10, None, 5, None], [1]),
+        ("10 % v", [0, None, 0, None], [1]),
+        ("MOD(10, v)", [0, None, 0, None], [1]),
+        ("CAST(10 AS BIGINT) / v", [10, None, 5, None], [1]),
+        ("10 / (v - 2)", [-10, -5, None, None], [2]),
+        ("v / 2", [0, 0, 1, None], []),
+        ("v % -2", [1, 0, 0, None], []),
+        ("2147483647 + v", [None, 2147483647, None, None], [0, 2]),
+        ("UCASE(w)", ["X", "5", "7", None], []),
+        # An operand is evaluated only where those before it leave it open.
+        ("v > 0 OR CAST(w AS INT) > 3", [True, True, True, False], []),
+        ("v < 1 OR CAST(w AS INT) > 3", [None, True, True, False], [0]),
+        ("v > 1 AND CAST(w AS INT) > 3", [False, False, True, False], []),
+        ("v > 0 AND CAST(w AS INT) > 3", [None, False, True, False], [0]),
+        ("v > 5 AND CAST(w AS INT) > 3 AND 1 / v = 1", [False, False, False, False], []),
+        ("CAST(w AS INT) > 3 OR v > 0", [None, True, True, False], [0]),
+        ("NOT (v < 1 OR CAST(w AS INT) > 3) AND v = 1", [None, False, False, False], [0]),
+        ("(v = 0 OR 10 / v > 4) AND (v = 1 OR CAST(w AS INT) > 0)", [True, True, True, False], []),
+        ("CASE WHEN v = 1 THEN 'one' ELSE CAST(10 / v AS STRING) END", ["one", None, "5", None], [1]),
+        # NULL decides nothing, and stays NULL where nothing else decides.
+        ("b OR CAST(w AS INT) > 6", [True, None, True, None], []),
+        ("b OR v / 1 = 1", [True, None, False, None], []),
+        ("b AND v / 1 = 1", [True, False, False, False], []),
+        ("b AND CAST(w AS INT) > 3", [None, None, False, False], [0]),
+    ],
+)
+def test_a_column_is_null_where_it_fails_and_the_log_names_the_record(
+    expression: str, results: list[Any], failed: list[int]
+) -> None:
+    assert computed(expression) == (results, failed)
+
+
+def test_an_entry_says_what_failed_why_and_for_which_values() -> None:
+    _, (entry,) = written("CREATE STREAM o AS SELECT k, CAST(w AS INT) AS number FROM s;")
+    assert entry["errorMessage"] == "Error computing column NUMBER: not a number: x, in CAST(TRIM(W) AS INT)"
+    assert entry["record"] == "{'K': 'k0', 'W': 'x'}"
+    assert (entry["topic"], entry["partition"], entry["offset"]) == ("s", 0, 0)
+
+
+def test_a_filter_that_fails_leaves_the_row_out() -> None:
+    values, failed = written("CREATE STREAM o AS SELECT k, v FROM s WHERE v >= 0 AND CAST(w AS INT) > 3;")
+    assert [value["V"] for value in values] == [0, 2]
+    assert [(entry["offset"], entry["errorMessage"].partition(",")[0]) for entry in failed] == [
+        (0, "Error computing the condition of a filter: not a number: x")
+    ]
+
+
+def test_a_condition_behind_one_that_is_not_true_has_not_failed() -> None:
+    values, failed = written("CREATE STREAM o AS SELECT k, v FROM s WHERE v <> 1 AND CAST(w AS INT) > 3;")
+    assert ([value["V"] for value in values], failed) == ([0, 2], [])
+
+
+def test_what_stands_behind_a_filter_is_evaluated_for_its_rows_only() -> None:
+    values, failed = written("CREATE STREAM o AS SELECT k, CAST(w AS INT) AS x, 6 / v AS y FROM s WHERE v > 1;")
+    assert (values, failed) == ([{"X": 7, "Y": 3}], [])
+
+
+def test_each_failing_column_has_its_entry() -> None:
+    _, failed = written("CREATE STREAM o AS SELECT k, 10 / v AS a, v % v AS b, CAST(w AS INT) AS c FROM s;")
+    assert [(entry["errorMessage"].partition(",")[0], entry["offset"]) for entry in failed] == [
+        ("Error computing column C: not a number: x", 0),
+        ("Error computing column A: division by zero", 1),
+        ("Error computing column B: division by zero", 1),
+    ]
+
+
+def test_table_functions_and_group_by_fail_like_columns() -> None:
+    values, failed = written("CREATE STREAM o AS SELECT k, EXPLODE(ARRAY[10 / v]) AS x FROM s;")
+    assert [value["X"] for value in values] == [10, 5, None]
+    assert [entry["offset"] for entry in failed] == [1]
+    _, failed = written("CREATE TABLE o AS SELECT 10 / v AS x, COUNT(*) AS n FROM s GROUP BY 10 / v;")
+    assert [entry["offset"] for entry in failed] == [1]
+
+
+def test_an_aggregate_leaves_out_what_its_argument_fails_for() -> None:
+    values, failed = written("CREATE TABLE o AS SELECT 1 AS one, SUM(CAST(w AS INT)) AS n FROM s GROUP BY 1;")
+    assert [value["N"] for value in values][-1] == 12
+    assert [entry["offset"] for entry in failed] == [0]
+
+
+def test_a_user_s_case_that_looks_like_an_and_keeps_its_meaning() -> None:
+    statement = "CREATE STREAM o AS SELECT k, v FROM s WHERE CASE WHEN NOT b THEN FALSE ELSE v / 1 >= 0 END;"
+    assert [value["V"] for value in written(statement)[0]] == [1, 0]
