@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 from millstream.errors import InvalidStatement, ServerError
@@ -76,8 +77,10 @@ def create_as_select(statement: CreateAsSelect, request: Request) -> list[Entity
         kind="CREATE_AS",
         paused=replaced.paused if replaced else False,
     )
+    warnings = _reads_itself(query, sink.topic, catalog)
     offset = request.store.submit(_start(statement.text, query, sink, planned, request))
-    return [_query_created(statement.text, command_id(sink.kind, sink.name, "create"), query_id, offset)]
+    created = _query_created(statement.text, command_id(sink.kind, sink.name, "create"), query_id, offset)
+    return [replace(created, warnings=warnings)]
 
 
 def _where_it_runs(plan: PhysicalPlan, replaced: PhysicalPlan) -> PhysicalPlan:
@@ -100,17 +103,23 @@ def insert_into(statement: InsertInto, request: Request) -> list[Entity]:
     )
     offset = request.store.submit(_start(statement.text, query, None, planned, request))
     created = _query_created(statement.text, f"stream/`{planned.target}`/create", query_id, offset)
-    return [replace(created, warnings=_reads_itself(query, request.catalog))]
+    topic = request.catalog.sources[query.sink].topic
+    return [replace(created, warnings=_reads_itself(query, topic, request.catalog))]
 
 
-def _reads_itself(query: PersistentQuery, catalog: Catalog) -> tuple[str, ...]:
-    """A warning where what the query writes comes back to it, at once or through other queries."""
-    behind, waiting = set[str](), [query.sink]
+def _reads_itself(query: PersistentQuery, topic: str, catalog: Catalog) -> tuple[str, ...]:
+    """A warning where what the query writes to the topic comes back to it, at once or through other queries. Sources of
+    different names may have one topic."""
+    topics = {name: source.topic for name, source in catalog.sources.items()}
+    written: dict[str | None, set[str]] = defaultdict(set)  # by queries, from what they read of a topic
+    for reader in catalog.queries.values():
+        for name in reader.sources:
+            written[topics.get(name)].add(topics.get(reader.sink, ""))
+    behind, waiting = set[str](), [topic]
     while waiting:
-        name = waiting.pop()
-        behind.add(name)
-        waiting += {reader.sink for reader in catalog.readers_of(name)} - behind
-    again = sorted(behind & set(query.sources))
+        behind.add(reached := waiting.pop())
+        waiting += written[reached] - behind
+    again = sorted(name for name in query.sources if topics.get(name) in behind)
     if not again:
         return ()
     warning = (

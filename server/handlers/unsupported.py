@@ -18,9 +18,9 @@ def alter_system(statement: AlterSystem, request: Request) -> list[Entity]:
     """ALTER SYSTEM 'name'='value'."""
     del request
     raise Unsupported(
-        "ALTER SYSTEM is not built yet",
+        "ALTER SYSTEM exists in Confluent Cloud only",
         span=statement.span,
-        hint="Put the property into the server's configuration, or SET it for the session.",
+        hint="Put the property into the server's configuration and restart it, or SET it for the session.",
     )
 
 

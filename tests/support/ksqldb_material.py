@@ -37,7 +37,7 @@ _FROM_OUTSIDE = (
     "connector.class is missing",
     "does not exist in the Schema Registry",
     "Could not find topic",
-    "ALTER SYSTEM is not built yet",  # of Confluent's cloud
+    "ALTER SYSTEM exists in Confluent Cloud only",  # of Confluent's cloud
 )
 
 
