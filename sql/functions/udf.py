@@ -26,7 +26,7 @@ from sqlglot import exp
 
 from ..types import DATE, NULL, STRING, TIME, TIMESTAMP, Array, Field, Map, SqlType, Struct
 from .bounds import BoundExceeded, begin_call, current_bounds
-from .failures import Failures, collecting, note_exceeded
+from .failures import Failures, collecting, note, note_exceeded
 from .java.calendar_days import python_values
 from .signature import parse_type
 from .trees import all_owned
@@ -228,7 +228,8 @@ def _values(array: pa.Array, type_: SqlType) -> list[Any]:
 
 
 def _rows(function: Row, columns: list[list[Any]], name: str, *, nulls: bool) -> list[Any]:
-    """The results of all rows; `nulls` where no row needs to be looked at for NULLs. A row that raises gives NULL.
+    """The results of all rows; `nulls` where no row needs to be looked at for NULLs. A row that raises gives NULL, and
+    the processing log has why.
 
     `list.extend` keeps what it has when the function raises, and the iterators stand behind the row that failed.
     """
@@ -241,8 +242,9 @@ def _rows(function: Row, columns: list[list[Any]], name: str, *, nulls: bool) ->
             results.extend(map(called, *rows))
         except BoundExceeded as error:
             note_exceeded(error, name, _shown(column[len(results)] for column in columns))
-        except Exception:
-            pass  # whatever is wrong with a row: its result is NULL
+        except Exception as error:
+            arguments = _shown(column[len(results)] for column in columns)
+            note(f"function {name} failed: {str(error) or type(error).__name__}", arguments)
         if len(results) < count:
             results.append(None)
     return results

@@ -88,6 +88,26 @@ def test_an_entry_says_what_failed_why_and_for_which_values() -> None:
     assert (entry["topic"], entry["partition"], entry["offset"]) == ("s", 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("1.50 / v", "function decimal_divide failed: division by zero"),
+        ("1.50 % v", "function decimal_modulo failed: division by zero"),
+        ("CAST(v AS DECIMAL(2, 1)) * CAST(99 AS DECIMAL(38, 1))", None),
+        ("PARSE_DATE(CAST(v AS STRING), 'yyyy-MM-dd')", "function parse_date failed: "),
+        ("CAST(w AS DATE)", "function string_to_date failed: "),
+    ],
+)
+def test_a_function_in_python_that_fails_is_named_with_its_arguments(expression: str, message: str | None) -> None:
+    values, failed = written(f"CREATE STREAM o AS SELECT k, {expression} AS x FROM s WHERE v = 0;")
+    if message is None:
+        assert (values[0]["X"] is not None, failed) == (True, [])
+    else:
+        assert values == [{"X": None}]
+        assert [entry["errorMessage"].startswith(message) for entry in failed] == [True]
+        assert failed[0]["record"]
+
+
 def test_a_filter_that_fails_leaves_the_row_out() -> None:
     values, failed = written("CREATE STREAM o AS SELECT k, v FROM s WHERE v >= 0 AND CAST(w AS INT) > 3;")
     assert [value["V"] for value in values] == [0, 2]

@@ -16,6 +16,7 @@ from ..java.java_text import value_text
 from ..java.java_time import compile_pattern
 from ..java.java_zones import Unparsable, zone_of
 from ..udf import PythonFunction, by_row, by_typed_row
+from .failing_casts import DIVISION_BY_ZERO
 
 _EXACT = Context(prec=120, Emax=1000, Emin=-1000)
 _TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?")
@@ -55,11 +56,20 @@ def _arithmetic(name: str, operation: Callable[[PythonDecimal, PythonDecimal], P
     return by_typed_row(make)
 
 
+def _dividing(operation: Callable[[PythonDecimal, PythonDecimal], PythonDecimal]) -> Callable[..., PythonDecimal]:
+    def checked(dividend: PythonDecimal, divisor: PythonDecimal) -> PythonDecimal:
+        if not divisor:
+            raise ZeroDivisionError(DIVISION_BY_ZERO)
+        return operation(dividend, divisor)
+
+    return checked
+
+
 decimal_add = _arithmetic("decimal_add", _EXACT.add)
 decimal_subtract = _arithmetic("decimal_subtract", _EXACT.subtract)
 decimal_multiply = _arithmetic("decimal_multiply", _EXACT.multiply)
-decimal_divide = _arithmetic("decimal_divide", _EXACT.divide)
-decimal_modulo = _arithmetic("decimal_modulo", _EXACT.remainder)
+decimal_divide = _arithmetic("decimal_divide", _dividing(_EXACT.divide))
+decimal_modulo = _arithmetic("decimal_modulo", _dividing(_EXACT.remainder))
 
 
 def complete_date(text: str) -> str:
