@@ -27,8 +27,8 @@ def conditions_of(tree: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def at_once(tree: exp.Expression) -> exp.Expression:
-    """The condition of a filter without turns (`planner/expressions/connectives.py`) among its outermost ANDs: a row for which one operand
-    is not true is left out, whether another one fails or not."""
+    """The condition of a filter, its outermost ANDs without turns (`planner/expressions/connectives.py`): a row for
+    which one operand is not true is left out, whether another one fails or not."""
     has_turns = any(all_of_turn(case) is not None for case in tree.find_all(exp.Case))
     return all_of(list(conditions_of(tree))) if has_turns else tree
 

@@ -266,11 +266,16 @@ _SHOWN_MAX = 200
 
 
 def _shown(values: Iterable[Any]) -> str:
-    """The arguments of a row as text; what made it too large or too slow is often long itself."""
-    texts = (
-        repr(v[:_SHOWN_MAX]) + "…" if isinstance(v, str | bytes) and len(v) > _SHOWN_MAX else repr(v) for v in values
-    )
-    return f"({', '.join(texts)[: 5 * _SHOWN_MAX]})"
+    """The arguments of a row as text."""
+    return f"({', '.join(map(shown, values))[: 5 * _SHOWN_MAX]})"
+
+
+def shown(value: Any) -> str:
+    """A value as text, of a long one the beginning: what makes a row fail is often long itself."""
+    if isinstance(value, str | bytes) and len(value) > _SHOWN_MAX:
+        return repr(value[:_SHOWN_MAX]) + "…"
+    text = repr(value)
+    return text if len(text) <= 5 * _SHOWN_MAX else text[: 5 * _SHOWN_MAX] + "…"
 
 
 def _column(values: list[Any], type_: SqlType) -> pa.Array:

@@ -108,6 +108,19 @@ def test_a_function_in_python_that_fails_is_named_with_its_arguments(expression:
         assert failed[0]["record"]
 
 
+def test_of_long_values_the_beginning_is_written() -> None:
+    _, (entry,) = written("CREATE STREAM o AS SELECT k, CAST(w AS INT) AS x FROM s;", [(1, "x" * 100_000, None)])
+    assert len(entry["record"]) < 1_000
+    assert len(entry["errorMessage"]) < 2_000
+    assert entry["record"].endswith("…}")
+
+
+def test_of_many_failures_the_first_ones_are_written_and_the_others_counted() -> None:
+    _, failed = written("CREATE STREAM o AS SELECT k, 1 / v AS x FROM s;", [(0, None, None)] * 150)
+    assert [entry["offset"] for entry in failed] == [*range(100), -1]
+    assert failed[-1]["errorMessage"] == "50 more rows for which an expression failed"
+
+
 def test_a_filter_that_fails_leaves_the_row_out() -> None:
     values, failed = written("CREATE STREAM o AS SELECT k, v FROM s WHERE v >= 0 AND CAST(w AS INT) > 3;")
     assert [value["V"] for value in values] == [0, 2]

@@ -10,6 +10,7 @@ A statement that fails ends DuckDB's transaction. Those that may are run on a co
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from ....planner.steps.repartition import Rekey
 from ....planner.steps.step import schema_of
 from ....sql.functions.casts.failing_casts import cause_of
 from ....sql.functions.failures import CallFailure, Failures
+from ....sql.functions.udf import shown
 from ...state.connection import SideConnections
 from ..columns import ints
 from ..statement import BatchStatement
@@ -41,6 +43,7 @@ ROW_FAILURES: Final = (duckdb.DataError, duckdb.InvalidInputException)
 """What TRY catches. A conversion, and a value out of range, are DataErrors."""
 
 _TRY: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\bTRY\(""")
+_CAUSE_MAX: Final = 1_000  # characters: DuckDB's messages have the value in them
 _PRESENT: Final = "NOT _null AND _weight > CAST(0 AS TINYINT)"
 
 
@@ -60,6 +63,15 @@ class Suspect:
     chain: Sequence[StatelessStep] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """`find`: the places of the rows for which the expression fails. `compute`: the expression without TRY."""
+
+    suspect: Suspect
+    find: BatchStatement
+    compute: BatchStatement
+
+
 class FailingRows:
     """In: `schema`, `names`: of the rows, and how their columns are called."""
 
@@ -72,42 +84,42 @@ class FailingRows:
         suspects: Sequence[Suspect],
     ) -> None:
         self._names = column_names(names)
-        self._suspects = suspects
+        self._searches: list[_Search] = []
         inputs = {"input": schema.append(pa.field(ROW, pa.int64()))}
-        self._find: list[BatchStatement] = []
-        self._compute: list[BatchStatement] = []  # without TRY
         for suspect in suspects:
             rows = _rows_before(suspect, inputs["input"], names)
             fails = f"TRY(hash({suspect.sql})) IS NULL"  # a NULL has a hash
             find = f"SELECT DISTINCT {ROW} FROM ({rows}) WHERE {_PRESENT} AND {fails}"
-            self._find.append(BatchStatement(connection, find, inputs))
             compute = f"SELECT {suspect.sql} AS computed FROM ({rows}) WHERE {_PRESENT}"
-            self._compute.append(BatchStatement(aside.first(1)[0], compute, inputs))
+            with contextlib.suppress(*ROW_FAILURES):  # what fails when it is planned is NULL for all rows
+                found = BatchStatement(connection, find, inputs)
+                self._searches.append(_Search(suspect, found, BatchStatement(aside.first(1)[0], compute, inputs)))
 
     def note(self, rows: pa.Table, failures: Failures) -> bool:
         """Whether there are any; of each, the failures get why, in the order of the rows."""
         placed = rows.append_column(ROW, pa.array(np.arange(len(rows), dtype=np.int64)))
-        found = [ints(statement.run(input=placed), ROW) for statement in self._find]
+        found = [ints(search.find.run(input=placed), ROW) for search in self._searches]
         failed = sorted((place, number) for number, places in enumerate(found) for place in places.tolist())
         explained = failed[: failures.room]
         for place, number in explained:
-            failures.add(self._failure(placed.slice(place, 1), number))
+            failures.add(self._failure(self._searches[number], placed.slice(place, 1)))
         failures.add_unexplained(len(failed) - len(explained))
         return bool(failed)
 
-    def _failure(self, row: pa.Table, number: int) -> CallFailure:
-        suspect = self._suspects[number]
-        message = f"Error computing {suspect.what}: {self._cause(row, number)}, in {suspect.text}"
+    def _failure(self, search: _Search, row: pa.Table) -> CallFailure:
+        message = f"Error computing {search.suspect.what}: {_cause(search.compute, row)}, in {search.suspect.text}"
         (values,) = row.to_pylist()
-        named = {self._names[name]: value for name, value in values.items() if name[0] in "kv" and name in self._names}
-        return CallFailure(message, repr(named), sequence=values["_seq"])
+        named = [(self._names[name], value) for name, value in values.items() if name[0] in "kv"]
+        record = ", ".join(f"{name!r}: {shown(value)}" for name, value in named)
+        return CallFailure(message, f"{{{record}}}", sequence=values["_seq"])
 
-    def _cause(self, row: pa.Table, number: int) -> str:
-        try:
-            self._compute[number].run(input=row)
-        except duckdb.Error as error:
-            return cause_of(str(error).split("\n\nLINE ", 1)[0])
-        return "it has no value"
+
+def _cause(compute: BatchStatement, row: pa.Table) -> str:
+    try:
+        compute.run(input=row)
+    except duckdb.Error as error:
+        return cause_of(str(error).split("\n\nLINE ", 1)[0])[:_CAUSE_MAX]
+    return "it has no value"
 
 
 def _rows_before(suspect: Suspect, schema: pa.Schema, names: Schema) -> str:
