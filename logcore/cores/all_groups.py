@@ -6,7 +6,7 @@ Pure, as each of them: what to write and what to answer is the shell's affair
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from .consumer_groups import ConsumerGroups
 from .group_messages import (
@@ -74,6 +74,11 @@ class AllGroups:
         if self._classic.has(beat.group) or self._assigning.has(beat.group):
             return ConsumerBeat(GroupFault.NOT_FOUND, beat.member_id)
         return self.share.beat(beat, partition_counts, now_ms)
+
+    def forget_topics(self, gone: Collection[str]) -> None:
+        """Topics of these names were deleted, and perhaps others made that have them now."""
+        self._assigning.forget_topics(gone)
+        self.share.forget_topics(gone)
 
     def check_commit(self, check: CheckCommit, now_ms: int) -> GroupFault:
         """Whether this member may commit offsets now."""

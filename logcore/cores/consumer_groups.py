@@ -7,7 +7,7 @@ rises when members or topics change; a member takes it on as soon as it has give
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,7 +39,7 @@ _Places = set[TopicPartition]
 
 @dataclass(slots=True)
 class _Member:
-    """Invariant: `assigned` and `revoking` have nothing in common. `epoch` is below the group's while it revokes."""
+    """Invariant: `assigned` and `revoking` have nothing in common. `epoch` is below the group's while it gives up."""
 
     member_id: str
     instance_id: str | None
@@ -58,6 +58,7 @@ class _Member:
     revoking: _Places = field(default_factory=set)  # was told to give these up, and has not said that it did
     revoke_until_ms: int | None = None
     told: frozenset[TopicPartition] | None = None
+    lets_go: bool = False  # of topics that were deleted: it gets no others before it has said that it did
     away: bool = False
     unsure: bool = False  # whether it was told of what it has: the coordinator was another one then
 
@@ -126,6 +127,15 @@ class ConsumerGroups(GroupTable[_Group]):
         for name, group in self._groups.items():
             group.saved = {}
             self._note(name, group, group.members)
+
+    def forget_topics(self, gone: Collection[str]) -> None:
+        """These were deleted: nobody reads them any more. Topics that have such names now, however alike they are, are
+        read in a new epoch, by members who have said that they do not read the old ones. Clients that know topics by
+        their names alone would keep their position otherwise, and skip what the new topic has before it."""
+        for group in self._groups.values():
+            group.counts = {topic: count for topic, count in group.counts.items() if topic not in gone}
+            for member in group.members.values():
+                _forget(member, gone)
 
     def _note(self, name: str, group: _Group, member_ids: Iterable[str]) -> None:
         """Writes what has changed: about these members, or of the whole group where its epoch is new."""
@@ -302,6 +312,14 @@ def _subscribe(member: _Member, beat: ConsumerHeartbeat) -> bool:
     return changed
 
 
+def _forget(member: _Member, gone: Collection[str]) -> None:
+    if not any(place.topic in gone for place in (*member.assigned, *member.revoking)):
+        return
+    member.assigned = {place for place in member.assigned if place.topic not in gone}
+    member.revoking = {place for place in member.revoking if place.topic not in gone}
+    member.lets_go, member.told = True, None
+
+
 def _may_read(member: _Member, readable: frozenset[str] | None, group: _Group) -> bool:
     """Takes in what the member may read, before anything that its pattern matches is told to it. Whether that changes
     which of the group's topics it reads; of topics that nobody reads, `_counts` tells."""
@@ -342,15 +360,19 @@ def _assign(group: _Group, partition_counts: Mapping[str, int]) -> None:
 def _reconcile(group: _Group, member: _Member, owned: frozenset[TopicPartition] | None, now_ms: int) -> None:
     """One step of this member towards the target."""
     member.away = False
-    if member.revoking:
+    revoke_until_ms = now_ms + max(member.rebalance_timeout_ms, member.session_ms)
+    if member.lets_go and member.told is None:  # this answer is the first to tell it
+        member.revoke_until_ms = revoke_until_ms
+        return
+    if member.lets_go or member.revoking:
         if owned is None or owned & member.revoking:
             return
-        member.revoking, member.revoke_until_ms = set(), None
+        member.lets_go, member.revoking, member.revoke_until_ms = False, set(), None
     wanted = group.target.get(member.member_id, set())
     lost = member.assigned - wanted
     if lost and member.told is not None:
         member.assigned -= lost
-        member.revoking, member.revoke_until_ms = lost, now_ms + max(member.rebalance_timeout_ms, member.session_ms)
+        member.revoking, member.revoke_until_ms = lost, revoke_until_ms
         return
     member.assigned -= lost  # it was never told of these
     if member.epoch != group.epoch:

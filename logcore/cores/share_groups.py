@@ -6,7 +6,7 @@ or topics raises the group's epoch, and each member learns of its new assignment
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -115,6 +115,16 @@ class ShareGroups(GroupTable[_Group]):
         for name, group in self._groups.items():
             group.saved = {}
             self._note(name, group)
+
+    def forget_topics(self, gone: Collection[str]) -> None:
+        """These were deleted: see `ConsumerGroups.forget_topics`."""
+        for group in self._groups.values():
+            if group.counts is not None:
+                group.counts = {topic: count for topic, count in group.counts.items() if topic not in gone}
+            for member in group.members.values():
+                member.assigned = frozenset(place for place in member.assigned if place.topic not in gone)
+                if member.told is not None:
+                    member.told = frozenset(place for place in member.told if place.topic not in gone)
 
     def take_gone(self) -> list[GoneMember]:
         """Who has gone since this was asked last."""

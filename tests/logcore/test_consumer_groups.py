@@ -36,16 +36,15 @@ class Reader:
     epoch: int = 0
     reads: set[TopicPartition] = field(default_factory=set)
 
-    def beat(self, counts: dict[str, int], now_ms: int = 0, epoch: int | None = None) -> ConsumerBeat:
+    def beat_of(self, epoch: int | None = None) -> ConsumerHeartbeat:
         joins = self.epoch == 0
-        answer = self.groups.beat(
-            ConsumerHeartbeat(
-                "g", self.name, self.epoch if epoch is None else epoch, self.instance, "client", "host", REBALANCE_MS,
-                self.topics if joins else None, self.pattern if joins else None, frozenset(self.reads),
-            ),
-            counts,
-            now_ms,
+        return ConsumerHeartbeat(
+            "g", self.name, self.epoch if epoch is None else epoch, self.instance, "client", "host", REBALANCE_MS,
+            self.topics if joins else None, self.pattern if joins else None, frozenset(self.reads),
         )  # fmt: skip
+
+    def beat(self, counts: dict[str, int], now_ms: int = 0, epoch: int | None = None) -> ConsumerBeat:
+        answer = self.groups.beat(self.beat_of(epoch), counts, now_ms)
         if answer.fault is GroupFault.NONE and answer.epoch >= 0:
             self.epoch = answer.epoch
             if answer.assignment is not None:
@@ -339,3 +338,40 @@ def test_a_group_is_forgotten_once_it_has_no_members_and_nothing_is_left_of_its_
     assert groups.forget("g") and not groups.has("g")
     gone = [record.key for record in groups.take_records()]
     assert gone and set(gone) == {key for key, value in written.items() if value is not None}
+
+
+def test_a_topic_made_anew_with_as_many_partitions_is_read_in_a_new_epoch() -> None:
+    """By those who have given up the old one: `reads` goes by names, as many clients do."""
+    groups = ConsumerGroups()
+    members = [Reader(groups, name, topics=("t", "other")) for name in "ab"]
+    settle(members, counts := {"t": 2, "other": 2})
+    epochs = [member.epoch for member in members]
+    groups.forget_topics({"t"})
+    for member in members:
+        member.beat(counts)
+    assert {place for member in members for place in member.reads} == {TopicPartition("other", n) for n in range(2)}
+    settle(members, counts)
+    assert all(member.epoch > epoch for member, epoch in zip(members, epochs, strict=True))
+    assert sorted(place for member in members for place in member.reads) == [
+        TopicPartition(topic, partition) for topic in ("other", "t") for partition in range(2)
+    ]
+    assert [member.beat(counts).assignment for member in members] == [None, None]
+
+
+@pytest.mark.parametrize("revoking", [False, True])
+def test_who_does_not_give_up_a_topic_that_is_gone_is_out(revoking: bool) -> None:
+    """Others read the new one meanwhile."""
+    groups = ConsumerGroups()
+    first, second = (Reader(groups, name, slow=True) for name in "ab")
+    first.beat({"t": 2})
+    if revoking:
+        second.beat({"t": 2})
+        first.beat({"t": 2})  # is told to give one up, and goes on reading it
+    groups.forget_topics({"t"})
+    for now_ms in (0, REBALANCE_MS - 1):
+        silent = replace(first.beat_of(), owned=None)
+        assert groups.beat(silent, {"t": 2}, now_ms).fault is GroupFault.NONE
+        second.beat({"t": 2}, now_ms)
+    assert len(second.reads) == 1
+    groups.tick(REBALANCE_MS)
+    assert [member.member_id for member in groups.describe("g").members] == ["b"]

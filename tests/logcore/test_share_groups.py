@@ -156,3 +156,12 @@ def test_a_share_group_is_of_no_other_kind() -> None:
     assert groups.share_beat(other, COUNTS, 0).fault is GroupFault.NOT_FOUND
     assert groups.names() == ["h", "g"]
     assert groups.describe("g").kind == "share"
+
+
+def test_a_topic_made_anew_with_as_many_partitions_is_read_in_a_new_epoch() -> None:
+    groups = ShareGroups()
+    first = joined(groups, "a", "orders", "clicks")
+    groups.forget_topics({"orders"})
+    told = beat(groups, "a", first.epoch)
+    assert (told.epoch, told.assignment) == (first.epoch + 1, first.assignment)
+    assert beat(groups, "a", told.epoch).assignment is None

@@ -5,7 +5,7 @@ What it decides is in `all_groups.py` and `group_commits.py`; here is what is as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -109,7 +109,7 @@ class GroupShard:
         self._due_ms = _NEVER  # nothing follows from the passing of time before
         self._expires_at_ms = _NEVER
         self._time_of_day = TimeOfDay(log.now_ms, log.wall_ms)
-        self._topics_seen: object = None
+        self._topic_ids: Mapping[str, str] = {}  # that what is known of groups is about
         self._counted: object = None
         self._counts: dict[str, int] = {}
 
@@ -130,6 +130,7 @@ class GroupShard:
                 _log.error("a committed offset cannot be read", error=str(error))
         for record in self._topic.decode(self._entries):
             self._groups.apply(record)
+        self._topic_ids = dict(self._log.image.topic_ids)  # a copy: whose topics went before is looked for, too
         self._share.begin(self._entries)
         self._entries = {}
         self._groups.begin(self._log.now_ms)
@@ -145,14 +146,20 @@ class GroupShard:
             self._renew_deadline()
             self._answer(answers)
         self._share.tick()
-        topic_ids = self._log.image.topic_ids
-        if topic_ids is not self._topics_seen:
-            self._topics_seen = topic_ids
-            self._write_offsets(self._offsets.forget_deleted())
-            self._share.forget_deleted()
+        self._forget_deleted()
         if now_ms >= self._expires_at_ms:
             self._expires_at_ms = now_ms + self._settings.expire_every_ms
             self._expire()
+
+    def _forget_deleted(self) -> None:
+        """What was known of topics that are gone counts for nothing, even where others have their names now."""
+        before, now = self._topic_ids, self._log.image.topic_ids
+        if now is before:
+            return
+        self._topic_ids = now
+        self._groups.forget_topics({name for name, id in before.items() if now.get(name) != id})
+        self._write_offsets(self._offsets.forget_deleted())
+        self._share.forget_deleted()
 
     def _renew_deadline(self) -> None:
         deadline_ms = self._groups.next_deadline_ms()
@@ -206,6 +213,7 @@ class GroupShard:
         self._answer(answers)
 
     def _beat(self, request: RequestId, beat: ConsumerHeartbeat) -> None:
+        self._forget_deleted()
         answer = self._groups.beat(beat, self._partition_counts(), self._log.now_ms)
         self._write_groups()
         self._due_ms = min(self._due_ms, self._log.now_ms + beat.session_ms)
@@ -215,6 +223,7 @@ class GroupShard:
         if self._offsets.of(beat.group):
             self._log.reply(request, ConsumerBeat(GroupFault.NOT_FOUND, beat.member_id))
             return
+        self._forget_deleted()
         answer = self._groups.share_beat(beat, self._partition_counts(), self._log.now_ms)
         self._write_groups()
         self._share.release_gone()

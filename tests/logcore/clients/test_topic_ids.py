@@ -15,6 +15,7 @@ from millstream.logcore.records.codec import encode
 
 from ..log_records import rows
 from .asking import Asking
+from .outside import unique
 
 _FETCH_VERSIONS = (13, 15, 16, 17, 18)
 
@@ -116,3 +117,40 @@ def test_a_session_goes_by_names_or_by_ids_and_not_by_both(asking: Asking) -> No
     begun = fetched(asking, asking.topic_id(topic), session=(0, 0))
     asked = {"max_wait": timedelta(0), "session_id": begun.session_id, "session_epoch": 1, "topics": []}
     assert asking.ask_in(Api.FETCH, 12, asked).error_code is ErrorCode.fetch_session_topic_id_error
+
+
+class Reader:
+    """A member of a group whose coordinator assigns. State: its epoch, and what it reads, by topic id."""
+
+    def __init__(self, asking: Asking, topic: str) -> None:
+        self._asking, self._group, self._topic = asking, unique("g"), topic
+        self.epoch, self.reads = 0, {}
+
+    def beat(self) -> Reader:
+        """Whatever it is told it does at once, and the next heartbeat says so."""
+        asked = {
+            "group_id": self._group,
+            "member_id": "m",
+            "member_epoch": self.epoch,
+            "rebalance_timeout": timedelta(seconds=60),
+            "subscribed_topic_names": [self._topic],
+            "topic_partitions": [{"topic_id": id, "partitions": places} for id, places in self.reads.items()],
+        }
+        answer = self._asking.once_ready(lambda: self._asking.ask(Api.CONSUMER_GROUP_HEARTBEAT, asked))
+        assert answer.error_code is ErrorCode.none, answer
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.reads = {each.topic_id: list(each.partitions) for each in answer.assignment.topic_partitions}
+        return self
+
+
+def test_a_group_is_told_of_a_topic_that_was_made_anew_between_two_heartbeats(asking: Asking) -> None:
+    """It has as many partitions as before, so that its id alone tells. The old one is given up first: who knows topics
+    by their names would keep its position otherwise."""
+    topic = asking.create_topic()
+    old, reader = asking.topic_id(topic), Reader(asking, topic)
+    eventually(lambda: reader.beat().reads == {old: [0]})
+    epoch, new = reader.epoch, remade(asking, topic)
+    eventually(lambda: reader.beat().reads == {})
+    eventually(lambda: reader.beat().reads == {new: [0]})
+    assert reader.epoch > epoch
