@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from millstream.errors import LogError
 
 from ...client import TopicPartition
-from ...cores.group_messages import ConsumerHeartbeat, GroupDescription, GroupState, MemberDescription
+from ...cores.group_messages import ConsumerHeartbeat, GroupDescription, GroupFault, GroupState, MemberDescription
 from ...cores.subscriptions import decode_assignment, topics_of
 from ...error_codes import ErrorCode
 from ...log_settings import of_group
@@ -67,6 +67,7 @@ def consumer_group_heartbeat(broker: Desk, request: ConsumerGroupHeartbeatReques
         return {"error_code": code_of(error), "error_message": message_of(error), "member_id": member_id or None}
     return {
         "error_code": code_of_fault(answer.fault),
+        "error_message": why_not_member(broker, answer.fault, request.group_id, "consumer"),
         "member_id": answer.member_id or None,
         "member_epoch": answer.epoch,
         "heartbeat_interval": timedelta(milliseconds=answer.heartbeat_ms),
@@ -74,6 +75,16 @@ def consumer_group_heartbeat(broker: Desk, request: ConsumerGroupHeartbeatReques
         if answer.assignment is None
         else {"topic_partitions": places_by_id(broker, answer.assignment)},
     }
+
+
+def why_not_member(broker: Desk, fault: GroupFault, group: str, kind: Literal["consumer", "share"]) -> str | None:
+    """What the code for a group of another kind does not say; None for other faults."""
+    if fault is not GroupFault.NOT_FOUND:
+        return None
+    found = broker.log.groups.describe(group)
+    stays = not found.members or "share" in (kind, found.kind)  # whoever ends its members
+    hint = "" if stays else " It changes its kind only without members: end them all, then start the others."
+    return f"{not_of_kind(found, kind)}{hint}"
 
 
 def _times(broker: Desk, group: str) -> tuple[int, int]:

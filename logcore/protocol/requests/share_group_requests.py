@@ -32,7 +32,7 @@ from ..security.peer import Peer
 from ..setting_limits import NAME_BYTES_MAX
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
-from .consumer_group_requests import described_groups, not_of_kind, places_by_id
+from .consumer_group_requests import described_groups, not_of_kind, places_by_id, why_not_member
 from .group_requests import code_of_fault
 from .topic_requests import topic_uuid
 
@@ -80,6 +80,7 @@ def share_group_heartbeat(broker: Desk, request: ShareGroupHeartbeatRequest, pee
     assigned = answer.assignment
     return {
         "error_code": code_of_fault(answer.fault),
+        "error_message": why_not_member(broker, answer.fault, request.group_id, "share"),
         "member_id": answer.member_id or None,
         "member_epoch": answer.epoch,
         "heartbeat_interval": timedelta(milliseconds=answer.heartbeat_ms),
