@@ -157,7 +157,8 @@ class GroupShard:
         if now is before:
             return
         self._topic_ids = now
-        self._groups.forget_topics({name for name, id in before.items() if now.get(name) != id})
+        if gone := {name for name, id in before.items() if now.get(name) != id}:
+            self._groups.forget_topics(gone)
         self._write_offsets(self._offsets.forget_deleted())
         self._share.forget_deleted()
 

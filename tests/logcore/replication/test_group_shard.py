@@ -353,6 +353,24 @@ def test_offsets_of_a_topic_that_was_deleted_are_not_those_of_a_new_one(cluster:
     assert committed(cluster, 2) == {O0: 1}
 
 
+@pytest.mark.parametrize("fails_over", [False, True])
+def test_a_topic_made_anew_is_read_anew(cluster: Brokers, fails_over: bool) -> None:
+    """Also where another node coordinates since: it knows the old topic by its records alone."""
+    joined = cluster.group(1, GROUP, beat("m", 0, ("orders",), frozenset()))
+    assert len(joined.assignment) == 4
+    cluster.delete_topic("orders")
+    cluster.create_topic("orders", 4)
+    if fails_over:
+        fail_over(cluster, 1, 2)
+    node = 2 if fails_over else 1
+    told = cluster.group(node, GROUP, beat("m", joined.epoch))
+    if not fails_over:
+        assert (told.epoch, told.assignment) == (joined.epoch, ())
+        told = cluster.group(node, GROUP, beat("m", told.epoch, owned=frozenset()))
+    assert (told.epoch > joined.epoch, told.assignment) == (True, joined.assignment)
+    assert cluster.group(node, GROUP, beat("m", told.epoch)).assignment is None
+
+
 def test_offsets_that_nobody_uses_expire_and_those_of_own_groups_do_not() -> None:
     settings = GroupSettings(ExpiryTimes(offsets_ms=60_000), expire_every_ms=10_000)
     cluster = Brokers(default_makers(settings))
