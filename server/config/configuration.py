@@ -81,7 +81,6 @@ class Configuration(BaseSettings):
         frozen=True,
         arbitrary_types_allowed=True,
         hide_input_in_errors=True,
-        use_attribute_docstrings=True,  # the reference manual is made of them
     )
 
     data: Path

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -57,6 +60,7 @@ def settings() -> list[Setting]:
 
 
 def _of_model(model: type[BaseModel], prefix: str, variable: str | None) -> Iterator[Setting]:
+    docs = _docs(model)
     for name, field in model.model_fields.items():
         if name == "properties":
             continue
@@ -64,7 +68,7 @@ def _of_model(model: type[BaseModel], prefix: str, variable: str | None) -> Iter
         own = None if variable is None else f"{variable}{name.upper()}"
         nested, many = _nested(field.annotation)
         if nested is None:
-            yield Setting(full, _type_text(field.annotation), _default(field), unit_of(name), _doc(field), own)
+            yield Setting(full, _type_text(field.annotation), _default(field), unit_of(name), docs.get(name, ""), own)
         elif many:
             yield from _of_model(nested, f"{full}.<name>.", None)
         else:
@@ -107,8 +111,19 @@ def _default(field: FieldInfo) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _doc(field: FieldInfo) -> str:
-    return " ".join((field.description or "").split())
+def _docs(model: type[BaseModel]) -> Mapping[str, str]:
+    """What stands below each field, in one line. Pydantic can collect it, too, but does so for every start of a server:
+    0.15 s of CPU."""
+    (declared,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(declared, ast.ClassDef)
+    found: dict[str, str] = {}
+    for field, below in pairwise(declared.body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                found[name] = " ".join(text.split())
+            case _:
+                pass
+    return found
 
 
 def unit_of(name: str) -> str:

@@ -38,7 +38,7 @@ FORWARDED_CERTIFICATE: Final = "millstream.forwarded-certificate"
 class RoleSettings(BaseModel):
     """What the users of a role may do: patterns of names, with `*` and `?`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     read: tuple[str, ...] = ()
     """Name patterns for SELECT and PRINT."""
@@ -57,7 +57,7 @@ class RoleSettings(BaseModel):
 class UserSettings(BaseModel):
     """How one user shows who it is, and its roles."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     password: str | None = None
     """A hash, as `millstream access password` prints it."""
@@ -95,7 +95,7 @@ class UserSettings(BaseModel):
 class AccessSettings(BaseModel):
     """[access] of the configuration."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     users: dict[str, UserSettings] = Field(default_factory=dict)
     roles: dict[str, RoleSettings] = Field(default_factory=dict)

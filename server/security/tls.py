@@ -40,7 +40,7 @@ class CannotUseTls(ServerError):
 class TlsSettings(BaseModel):
     """[tls] of the configuration."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     certificate: Path
     """PEM file with the certificate chain, the server's certificate first."""
@@ -108,7 +108,7 @@ class TlsSettings(BaseModel):
 class ClusterTlsSettings(BaseModel):
     """[cluster_tls] of the configuration: between the nodes of a cluster. Both sides show a certificate."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     certificate: Path
     """PEM file with the certificate chain, this node's certificate first."""
