@@ -32,4 +32,6 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    collector: Any = importlib.import_module(".sql.collector", __name__)
+    with collector.importing():
+        return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)

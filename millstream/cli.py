@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from millstream.errors import ServerError
+from millstream.sql.collector import importing
 
 from .commands import file_commands, shell_command
 from .commands.access_commands import access_app
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
     from millstream.logcore.remote import RemoteLog
 
 _OBJECTS_PER_COLLECTION = 20_000
-"""Python's own 700 are too few for a command: importing a server makes 200,000 objects that stay, and looking through
-them again and again took a fifth of the CPU time until the server was ready."""
+"""Python's own 700 are too few for a command: what is in memory mostly stays."""
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
@@ -182,7 +182,8 @@ def server(
         from millstream.server.allocators import choose_allocators
 
         choose_allocators()  # first: what comes next imports pyarrow
-        from millstream.server.config.configuration import load_configuration
+        with importing(forever=True):
+            from millstream.server.config.configuration import load_configuration
 
         flags: dict[str, Any] = {"data": data, "http": http, "kafka": kafka, "schema_registry": schema_registry}
         flags["pg"] = pg
@@ -190,12 +191,12 @@ def server(
         flags |= {"node": node, "cluster": cluster, "cluster_name": cluster_name, "join": join, "rack": rack}
         flags |= {"cluster_secret_file": cluster_secret_file, "session_ms": session_ms, "paused": paused}
         configuration = load_configuration(config, flags)
-        from millstream.server.service import Service  # a wrong configuration is refused before this second of imports
+        with importing(forever=True):  # a wrong configuration is refused before
+            from millstream.server.service import Service
 
         _log_to_stderr(configuration.log_level, configuration.log_format)
         with Service(configuration, _end_at_once) as service:
-            gc.freeze()  # modules live as long as the process: no collection of garbage looks through them any more
-            atexit.register(gc.unfreeze)  # else DuckDB's binding prints that they leaked
+            gc.freeze()  # what a server has when it is ready lives as long as the process
             for line in service.announcements():
                 print(line, flush=True)
             asked_to_stop.wait()

@@ -17,6 +17,7 @@ from millstream.repl.text.entity_text import type_text
 from millstream.server.client import DataClient, LocalClient, gives_rows
 from millstream.server.client import connect as connect_to_server
 from millstream.server.client_tables import ResultTables
+from millstream.sql.collector import importing
 from millstream.sql.settings.property_table import EXECUTOR, PULL_FULL_SQL, SERVICE_ID
 from millstream.sql.splitting import split_statements
 from millstream.sql.tokens import tokenize
@@ -274,8 +275,9 @@ def own_engine(folder: Path | None, kafka: Mapping[str, str] | None = None) -> L
 
     Queries run on DuckDB: there is no listener for Spark's processes.
     """
-    from millstream.server.engine.embedded import open_engine
-    from millstream.server.engine.session import Session
+    with importing():
+        from millstream.server.engine.embedded import open_engine
+        from millstream.server.engine.session import Session
 
     _quiet_logs()
     parts = contextlib.ExitStack()

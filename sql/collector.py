@@ -1,12 +1,14 @@
-"""Python's cyclic garbage collector, paused while a long statement is parsed.
+"""Python's cyclic garbage collector, paused while much is made of which nothing is garbage.
 
 A statement of 100 KB is half a million objects, and none of them is garbage before it is planned. Scanning them
 repeatedly takes longer than creating them (parsing a COALESCE of 9,900 columns: 0.58 s of CPU time, 0.16 s without the
-collector).
+collector). The modules of a server are 300,000 objects, which live as long as the process: importing them takes 2.4 s,
+with the collector 3.0 s, and 2.65 s where it comes only once per 20,000 objects.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import threading
@@ -49,5 +51,19 @@ def collector_paused(length: int) -> Generator[None]:
     _pauses.begin()
     try:
         yield
+    finally:
+        _pauses.end()
+
+
+@contextlib.contextmanager
+def importing(*, forever: bool = False) -> Generator[None]:
+    """While many modules are imported. In: `forever`: no collection ever looks through what there is at the end. That
+    is for a process that is ours: the garbage of somebody else's program would stay, too."""
+    _pauses.begin()
+    try:
+        yield
+        if forever:
+            gc.freeze()
+            atexit.register(gc.unfreeze)  # else DuckDB's binding prints that they leaked
     finally:
         _pauses.end()

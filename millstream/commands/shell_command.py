@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import importlib
 import sys
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import typer
+
+from millstream.sql.collector import importing
 
 from .addresses import with_identity
 
@@ -86,8 +89,10 @@ def properties_of(file: Path | None) -> Mapping[str, str]:
 
 def _in_process(data: Path | None) -> DataClient:
     with _waiting("Opening the engine"):
-        from ..connection import own_engine
+        with importing(forever=True):
+            from ..connection import own_engine
 
+            importlib.import_module("millstream.server.engine.embedded")  # which it imports when it is called
         return own_engine(data)
 
 

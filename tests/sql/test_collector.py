@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from millstream.errors import SqlSyntaxError
-from millstream.sql.collector import collector_paused
+from millstream.sql.collector import collector_paused, importing
 from millstream.sql.parser import parse
 
 LONG = f"SELECT {', '.join(f'column_{i}' for i in range(5_000))} FROM s"
@@ -39,3 +39,17 @@ def test_who_switched_it_off_finds_it_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_it_rests_while_modules_are_imported_and_may_leave_them_alone_for_ever() -> None:
+    before = gc.get_freeze_count()
+    with importing():
+        assert not gc.isenabled()
+    assert (gc.isenabled(), gc.get_freeze_count()) == (True, before)
+    with pytest.raises(ImportError), importing():
+        raise ImportError
+    assert gc.isenabled()
+    with importing(forever=True):
+        made: list[list[int]] = [[] for _ in range(1000)]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() - before >= len(made)
