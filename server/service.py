@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import structlog
@@ -25,6 +25,7 @@ from ..logcore.protocol.requests.scram_requests import KeptUsers
 from ..logcore.protocol.security.users import NoUsers, Users
 from ..logcore.remote import TLS
 from ..logcore.server import ListenFailed, LogServer
+from ..sql.compiling.later import LaterModule
 from .allocators import MemoryReturns
 from .cluster.followed_catalog import FollowedCatalog
 from .cluster.node_engine import log_for_engine, start_engine_on_cluster
@@ -43,11 +44,16 @@ from .http.listener import HttpListener, cannot_listen
 from .http.schema_registry import schema_registry_app
 from .insight.log_metrics import LogMetrics
 from .kafka_listener import kafka_listener
-from .pg.pg_listener import PgListener
 from .security.access import Authenticator
 from .security.host_check import HostCheck, names_of
 from .security.kafka_users import KafkaUsers
 from .security.private_folder import PRIVATE_UMASK, make_private
+
+# Few servers speak PostgreSQL, and 28 modules do.
+if TYPE_CHECKING:
+    from .pg import pg_listener
+else:
+    pg_listener = LaterModule(f"{__package__}.pg.pg_listener")
 
 _SWITCH_S: Final = 0.001
 """The event loop waits so long for a thread that computes. Against Python's 5 ms, in turns: pull queries by key 0.80 in
@@ -209,7 +215,7 @@ class Service:
         listener: HttpListener,
         users: Authenticator | None,
         registry: HttpListener | None,
-        pg: PgListener | None,
+        pg: pg_listener.PgListener | None,
         parts: contextlib.ExitStack,
     ) -> None:
         properties = self.configuration.engine_properties_at(self._http)
@@ -249,7 +255,7 @@ class Service:
         listener: HttpListener,
         users: Authenticator | None,
         registry: HttpListener | None,
-        pg: PgListener | None,
+        pg: pg_listener.PgListener | None,
         parts: contextlib.ExitStack,
     ) -> None:
         properties = self.configuration.engine_properties_at(self._http)
@@ -267,7 +273,7 @@ class Service:
         listener: HttpListener,
         users: Authenticator | None,
         registry: HttpListener | None,
-        pg: PgListener | None,
+        pg: pg_listener.PgListener | None,
         known: Users | None,
         parts: contextlib.ExitStack,
     ) -> None:
@@ -296,14 +302,14 @@ class Service:
             parts.callback(pg.stop)
             pg.start(context, known, self.configuration.body_bytes_max)
 
-    def _pg_listener(self, parts: contextlib.ExitStack) -> PgListener | None:
+    def _pg_listener(self, parts: contextlib.ExitStack) -> pg_listener.PgListener | None:
         """Takes the port of PostgreSQL's clients, if they are wanted; the engine answers there later."""
         if self.configuration.pg is None:
             return None
         limits = ConnectionLimits(
             self.configuration.pg_connections_max, self.configuration.pg_connections_per_address_max
         )
-        listener = PgListener(self.configuration.pg, self.configuration.tls, limits)
+        listener = pg_listener.PgListener(self.configuration.pg, self.configuration.tls, limits)
         parts.callback(listener.stop)
         self._pg = listener.address
         return listener

@@ -8,17 +8,18 @@ import threading
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from millstream.errors import MillstreamError
 
 from ...logcore.client import LogClient
 from ...logcore.errors import UnknownTopic
 from ...planner.catalog import PersistentQuery
+from ...sql.compiling.later import LaterModule
 from ..errors import UnknownQuery
 from ..executor import QueryStatus
 from ..figures import QueryFigures
 from ..sources.shared_reading import SharedReading
-from ..spark.alignment import remove_run_topics, take_from_spark
 from ..state.databases import SharedDatabases
 from ..work_pool import work_pool
 from .known_topics import KnownTopics
@@ -27,6 +28,12 @@ from .query_log import changelog_topic, forget_query, safe_name, start_positions
 from .query_worker import QueryWorker
 from .start_offsets import StartSettings
 from .turns import Turns
+
+# A server without queries needs none of it.
+if TYPE_CHECKING:
+    from ..spark import alignment
+else:
+    alignment = LaterModule("millstream.executor.spark.alignment")
 
 
 class DuckDBExecutor:
@@ -76,7 +83,7 @@ class DuckDBExecutor:
         directory = self._directory(query_id)
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
-        remove_run_topics(self._client, query_id)
+        alignment.remove_run_topics(self._client, query_id)
         with contextlib.suppress(UnknownTopic):
             self._client.delete_topic(changelog_topic(query_id))
         forget_query(self._client, query_id)
@@ -107,7 +114,7 @@ class DuckDBExecutor:
 
     def _open(self, query: PersistentQuery) -> QueryRuntime:
         plan, client = query.plan, self._client
-        take_over = partial(take_from_spark, plan, client, self._properties)
+        take_over = partial(alignment.take_from_spark, plan, client, self._properties)
         return QueryRuntime(
             plan,
             client,
