@@ -28,7 +28,7 @@ _FAILS_ALWAYS: Final = "\ndef test_fails_always():\n    assert False\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:schemathesis\n")  # it takes a second
     return tmp_path
 
 

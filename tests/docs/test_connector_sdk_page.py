@@ -23,6 +23,8 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
         "-x",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "no:schemathesis",  # it takes a second, and nobody asks it
         str(folder / "test_sqlite_poll.py"),
     ]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=380, check=False)

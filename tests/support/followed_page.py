@@ -7,11 +7,13 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from queue import Queue
 
 from running_server import ENVIRONMENT
+from warm_path import WarmPath
 
 FENCE = re.compile(r"^```(sh|python|rows|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PORTS = ("127.0.0.1:808", "127.0.0.1:909", "127.0.0.1:919")  # before the number of a node
@@ -21,8 +23,9 @@ BLOCK_S = 600.0
 class Shell:
     """One bash that runs blocks one after the other; what it starts ends with it."""
 
-    def __init__(self, folder: Path) -> None:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    def __init__(self, folder: Path, programs: Path) -> None:
+        """In: `programs`: a folder for the beginning of PATH."""
+        path = os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"]))
         self._lines: Queue[str | None] = Queue()
         self._process = subprocess.Popen(
             ["bash"], cwd=folder, env={**ENVIRONMENT, "PATH": path, "MILLSTREAM_EXECUTOR": "duckdb"}, text=True,
@@ -55,11 +58,12 @@ class Shell:
 def follow(page: Path, folder: Path) -> None:
     """Runs the page's commands in this folder, and compares what they print with what the page says: each line of
     `rows` is printed, once; a `text` is all that is printed, but for figures."""
-    shell = Shell(folder)
-    try:
-        _follow(with_patience(with_free_ports(page.read_text(encoding="utf-8"))), shell, folder)
-    finally:
-        shell.end()
+    with tempfile.TemporaryDirectory(prefix="millstream-") as programs, WarmPath(Path(programs)) as warm:
+        shell = Shell(folder, warm.folder)
+        try:
+            _follow(with_patience(with_free_ports(page.read_text(encoding="utf-8"))), shell, folder)
+        finally:
+            shell.end()
 
 
 def _follow(page: str, shell: Shell, folder: Path) -> None:

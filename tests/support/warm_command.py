@@ -32,7 +32,10 @@ from typing import Any, Final
 _COMMAND: Final = (sys.executable, "-m", "millstream")
 _OF_A_NEW_PROCESS: Final = ("PYTHON", "ARROW_", "MALLOC_", "GLIBC_", "NUMBA_", "LD_", "LC_", "LANG")
 _IMPORTED: Final = (
+    "kio.schema.init_producer_id.v5",  # a query's first message to the log; it loads Hypothesis, where it is installed
+    "kio.serial",
     "millstream.executor.queries.query",
+    "millstream.executor.spark.alignment",
     "millstream.repl.runner",
     "millstream.server.client",
     "millstream.server.service",
@@ -74,6 +77,13 @@ def run(command: Sequence[str], *, input: str | None = None, timeout: float | No
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
+def fork(arguments: Sequence[str], environment: Mapping[str, str], folder: Any, streams: list[int]) -> int | None:
+    """As `_Template.fork`; None where `millstream` with this environment has to be a new process."""
+    if not _can_fork(_COMMAND, environment):
+        return None
+    return _template().fork(arguments, environment, folder, streams)
+
+
 def _can_fork(command: Sequence[str], environment: Mapping[str, str]) -> bool:
     same = _of_a_new_process(environment) == _of_a_new_process(os.environ)
     return sys.platform == "linux" and tuple(command[: len(_COMMAND)]) == _COMMAND and same
@@ -96,7 +106,8 @@ class _Template:
         atexit.register(self._end)
 
     def fork(self, arguments: Sequence[str], environment: Mapping[str, str], folder: Any, streams: list[int]) -> int:
-        """The number of the new process, a child of this one."""
+        """The number of the new process, a child of this one. In: `streams`: the standard ones, and, if there is a
+        fourth, one that is at its end when the process is to be killed."""
         names = {"arguments": [*arguments], "environment": {**environment}, "folder": str(folder or Path.cwd())}
         with self._lock:
             _adopt_orphans(True)
@@ -166,7 +177,7 @@ def _use_once() -> None:
 def _serve(asked: socket.socket) -> None:
     """Returns in the processes that are asked for."""
     while True:
-        message, streams, _, _ = socket.recv_fds(asked, _MESSAGE_BYTES, 3)
+        message, streams, _, _ = socket.recv_fds(asked, _MESSAGE_BYTES, 4)
         if not message:
             os._exit(0)
         assert _threads() - _FORKED_WELL == {str(os.getpid())}, f"cannot be forked with threads: {_threads()}"
@@ -199,6 +210,8 @@ def _threads() -> set[str]:
 
 
 def _become(streams: list[int], arguments: list[str], environment: dict[str, str], folder: str) -> None:
+    if len(streams) > len((0, 1, 2)):
+        threading.Thread(target=_die_with, args=(streams.pop(),), daemon=True).start()
     for own, given in enumerate(streams):
         os.dup2(given, own)
         os.close(given)
@@ -217,6 +230,11 @@ def _become(streams: list[int], arguments: list[str], environment: dict[str, str
     from millstream.logcore import failpoints
 
     failpoints.arm(environment.get("MILLSTREAM_FP", ""))
+
+
+def _die_with(leash: int) -> None:
+    os.read(leash, 1)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
