@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import enum
+import faulthandler
 import functools
 import gc
 import os
@@ -13,6 +14,7 @@ import sys
 import threading
 from collections.abc import Generator
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -42,6 +44,11 @@ if TYPE_CHECKING:
 
 _OBJECTS_PER_COLLECTION = 20_000
 """Python's own 700 are too few for a command: what is in memory mostly stays."""
+
+_STOPS_S = 20.0
+_LEFT_WAITING = ("millstream-connect-", "millstream-http", "millstream-patient")
+"""How the names of threads begin that a server which has stopped has left to themselves: what they wait for, a system
+of others does not answer."""
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
@@ -116,12 +123,16 @@ def _end() -> None:
     if not _exit_codes:
         return  # an exception that nobody expected ends it, which Python reports
     try:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:  # it was closed before the process began
-                stream.flush()
+        _flush()
     except (OSError, ValueError):
         return  # nobody reads it any more, which Python makes an exit code of
     os._exit(_exit_codes[-1])
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # it was closed before the process began
+            stream.flush()
 
 
 @app.callback(invoke_without_command=True)
@@ -199,7 +210,11 @@ def server(
             gc.freeze()  # what a server has when it is ready lives as long as the process
             for line in service.announcements():
                 print(line, flush=True)
-            asked_to_stop.wait()
+            asked_to_stop.get()
+            faulthandler.dump_traceback_later(_STOPS_S)  # what a stop waits for that does not end
+    if any(thread.name.startswith(_LEFT_WAITING) for thread in threading.enumerate()):
+        _flush()
+        os._exit(0)  # Python, and libraries such as pyarrow, would wait for what systems of others do not answer
 
 
 @app.command()
@@ -336,15 +351,18 @@ def _end_at_once(reason: str) -> None:
     os._exit(1)
 
 
-def _stop_on_signals() -> threading.Event:
-    """Set by the first SIGTERM or Ctrl-C. The second one ends the process at once."""
-    asked = threading.Event()
+def _stop_on_signals() -> SimpleQueue[int]:
+    """Gets the first SIGTERM or Ctrl-C. The second one ends the process at once."""
+    asked, numbers = SimpleQueue[int](), list[int]()
 
     def stop(number: int, frame: FrameType | None) -> None:
+        """It may interrupt the one who waits anywhere, which only this kind of queue allows: an event has a lock, which
+        he may hold."""
         del frame
-        if asked.is_set():
+        if numbers:
             os._exit(128 + number)
-        asked.set()
+        numbers.append(number)
+        asked.put(number)
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)

@@ -339,6 +339,7 @@ class Service:
 
     def _end_requests(self, context: HttpContext, listener: HttpListener) -> None:
         context.ready = False
+        context.engine.ask_to_stop()
         context.open_queries.close()
         listener.stop()
         context.close()

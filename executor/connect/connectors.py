@@ -24,6 +24,7 @@ from .connector_settings import SettingProblem, problems_of, read_settings
 from .converters import converter_of
 from .dead_letters import is_tolerant
 from .declarations import declarations_of
+from .ending import Ending
 from .inbox import Inbox
 from .secret_vault import KnownSecrets
 from .sink_runner import SinkRunner, Transcoder, group_of, reading, topics_problem
@@ -58,6 +59,7 @@ class Connectors:
         self._transcoder = transcoder
         self._catalog = catalog
         self._running: dict[str, _Running] = {}
+        self._ending = Ending()
         self._guard = threading.Lock()
 
     def start(self, info: ConnectorInfo) -> None:
@@ -142,14 +144,22 @@ class Connectors:
         """Of a connector that is sent its records; None of others. Raises `UnknownConnectorTask`."""
         return self._found(name).inbox
 
-    def close(self) -> None:
-        """Stops all; they go on where they stopped when they are started again."""
+    def ask_to_stop(self) -> None:
+        """All of them, before `close`; returns at once."""
+        self._ending.begin()
         with self._guard:
-            running, self._running = list(self._running.values()), {}
+            running = list(self._running.values())
         for each in running:  # they end side by side
             each.ask_to_stop()
+
+    def close(self) -> None:
+        """Stops all; they go on where they stopped when they are started again. It takes no longer than `Ending` says,
+        however many wait for systems that do not answer."""
+        self.ask_to_stop()
+        with self._guard:
+            running, self._running = list(self._running.values()), {}
         for each in running:
-            each.stop()
+            each.stop(self._ending)
 
     def _found(self, name: str) -> _Running:
         with self._guard:
@@ -226,10 +236,13 @@ class _Running:
         for worker in self._workers:
             worker.ask_to_stop()
 
-    def stop(self) -> None:
+    def stop(self, ending: Ending | None = None) -> None:
         self.ask_to_stop()
         for worker in self._workers:
-            worker.stop()
+            if ending is None:
+                worker.stop()
+            else:
+                worker.stop(ending.left_s)
 
     def _shares(self) -> list[Mapping[str, Any]]:
         """What each task does. Raises `InvalidConnector`."""

@@ -25,6 +25,7 @@ from ...logcore.mirrors.own_log import check_is_another
 from ...logcore.mirrors.renamed_mirror import RenamedMirror, RenamedMirrorSettings
 from ...planner.mirror_info import MirrorInfo
 from .connector_secrets import Secrets
+from .ending import Ending
 from .mirror_settings import MirrorSettings, mirror_settings
 from .secret_vault import KnownSecrets
 from .task_worker import TaskState, TaskStatus, TaskWorker
@@ -72,6 +73,7 @@ class Mirrors:
         self._running: dict[str, _RunningMirror] = {}
         self._changing: dict[str, MirrorBoard] = {}
         self._closed = False
+        self._ending = Ending()
         self._guard = threading.Lock()
 
     @contextlib.contextmanager
@@ -161,15 +163,22 @@ class Mirrors:
         task = running.worker.status()
         return MirrorStatus(task.state, running.board, task)
 
-    def close(self) -> None:
-        """They go on where they stopped when they are started again."""
+    def ask_to_stop(self) -> None:
+        """All of them, before `close`; returns at once."""
+        self._ending.begin()
         with self._guard:
             self._closed = True
-            running, self._running = list(self._running.values()), {}
+            running = list(self._running.values())
         for each in running:
             each.worker.ask_to_stop()
+
+    def close(self) -> None:
+        """They go on where they stopped when they are started again. It takes no longer than `Ending` says."""
+        self.ask_to_stop()
+        with self._guard:
+            running, self._running = list(self._running.values()), {}
         for each in running:
-            each.worker.stop()
+            each.worker.stop(self._ending.left_s)
 
     def stop(self, name: str) -> None:
         """Until `begin_anew`. Waits for what is under way."""

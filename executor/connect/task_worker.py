@@ -41,6 +41,8 @@ _ATTEMPTS: Final = 6  # after an exception that nobody foresaw
 _FAULT_S: Final = 300.0  # a store that is set up, or a table that somebody repairs
 _STOP_S: Final = 10.0
 _LAG_S: Final = 1.0
+TASK_THREADS: Final = "millstream-connect-"
+"""How the names of the threads begin."""
 _FOR_PEOPLE: Final = (
     ConnectorFailed, InvalidConnector, CorruptLog, LogClosed, ProducerFenced, InvalidTopic, InvalidRecords,
     RecordsTooLarge, InvalidMirrorSetting, InvalidMirror,
@@ -115,7 +117,7 @@ class TaskWorker:
         self._restarts = 0
         self._error: str | None = None
         self._waits_until_ms: int | None = None
-        self._thread = threading.Thread(target=self._run, name=f"millstream-connect-{name}-{number}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"{TASK_THREADS}{name}-{number}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -146,11 +148,14 @@ class TaskWorker:
             self._stopping = True
             self._changed.notify_all()
 
-    def stop(self) -> None:
-        """Returns when nothing is written any more. A step that hangs in another system is fenced by the next task."""
+    def stop(self, within_s: float = _STOP_S) -> None:
+        """Returns when nothing is written any more. A step that hangs in another system is left to itself, and fenced
+        by the next task."""
         self.ask_to_stop()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join(_STOP_S)
+            self._thread.join(within_s)
+            if self._thread.is_alive():
+                _log.warning("a connector task is left waiting", connector=self._name, task=self._number)
 
     def _tell(self, *, wanted_paused: bool) -> None:
         with self._changed:

@@ -15,6 +15,7 @@ from .commands import Command
 
 _AGAIN_S: Final = 2.0
 _AGAIN_MAX_S: Final = 60.0
+_ENDS_S: Final = 1.0
 _log = structlog.get_logger("millstream.server")
 
 
@@ -78,11 +79,12 @@ class OwedEffects:
             self._done()
 
     def close(self) -> None:
-        """Returns when nothing is tried any more. In: the lock is not held."""
+        """Returns when nothing is tried any more; but who has the lock may wait for a system of others. In: the lock is
+        not held by the caller."""
         self._closed.set()
         thread = self._thread
         if thread is not None:
-            thread.join()
+            thread.join(_ENDS_S)
 
     def _run(self) -> None:
         wait_s = _AGAIN_S

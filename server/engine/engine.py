@@ -243,8 +243,14 @@ class Engine:
         """The statements of `text` with the session's variables put in."""
         return list(self._statements(text, session))
 
+    def ask_to_stop(self) -> None:
+        """Connectors and mirrors, which may wait for systems of others; returns at once. `close` comes next."""
+        self.mirrors.ask_to_stop()
+        self.connectors.ask_to_stop()
+
     def close(self) -> None:
         """Stops all queries; the next engine on this log goes on with them."""
+        self.ask_to_stop()
         self._store.close()
         self.mirrors.close()
         self.connectors.close()

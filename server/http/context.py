@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final, Literal, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -47,6 +47,7 @@ PATIENT_WAITING_MAX: Final = 64
 PULL_QUERIES_MAX: Final = 64
 INSERT_STREAMS_MAX: Final = 200
 _COMMAND_POLL_S: Final = 0.02
+_CALLS_END_S: Final = 1.0  # besides the time that the listener gives to requests
 _THREAD_ENDS_S: Final = 10.0
 _USER: Final = "millstream.user"  # in the scope of a request
 
@@ -59,6 +60,7 @@ class Workers:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._waiting_max = waiting_max
         self._waiting = 0  # only changed on the event loop
+        self._running: set[Future[Any]] = set()
         self._closed = False
 
     async def run(self, call: Callable[[], T]) -> T:
@@ -75,22 +77,26 @@ class Workers:
     async def _run(self, call: Callable[[], T]) -> T:
         inside = contextvars.copy_context()  # log lines name the request
         try:
-            running = asyncio.get_running_loop().run_in_executor(self._pool, inside.run, call)
+            submitted = self._pool.submit(inside.run, call)
         except RuntimeError as error:
             if not self._closed:
                 raise
             raise RequestRefused(SHUTTING_DOWN, ENDS) from error
+        self._running.add(submitted)
+        submitted.add_done_callback(self._running.discard)
         try:
-            return await running
+            return await asyncio.wrap_future(submitted)
         except asyncio.CancelledError as error:
             asked_to = asyncio.current_task()
             if not self._closed or (asked_to is not None and asked_to.cancelling()):
                 raise
             raise RequestRefused(SHUTTING_DOWN, ENDS) from error
 
-    def close(self) -> None:
+    def close(self, within_s: float = _CALLS_END_S) -> None:
+        """A call that waits for a system of others, which does not answer, is left to itself."""
         self._closed = True
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        wait(tuple(self._running), within_s)
 
 
 class StatementWorkers:

@@ -36,6 +36,20 @@ async def _refused_when_closed() -> None:
     closing.join()
 
 
+def test_calls_that_wait_for_ever_are_left_to_themselves() -> None:
+    asyncio.run(_left_waiting())
+
+
+async def _left_waiting() -> None:
+    workers, goes_on = Workers(), threading.Event()
+    begun = asyncio.ensure_future(workers.run(goes_on.wait))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(workers.close, 0.01)
+    assert not begun.done()
+    goes_on.set()
+    assert await begun
+
+
 async def _cancelled() -> None:
     workers, goes_on = Workers(), threading.Event()
     begun = [asyncio.ensure_future(workers.run(goes_on.wait)) for _ in range(WORKERS)]
