@@ -24,6 +24,7 @@ from .pgoutput import (
     decode_message,
 )
 from .postgres_settings import PostgresSettings
+from .wal_release import STRIDE_BYTES, WalRelease
 
 _PREFIX: Final = "millstream-heartbeat"
 _log = structlog.get_logger("millstream.connect")
@@ -35,13 +36,14 @@ class PostgresChanges:
 
     def __init__(
         self, stream: ReplicationStream, connection: psycopg.Connection[Any], envelope: EnvelopeSettings,
-        settings: PostgresSettings, lsn: int, backfill: Backfill,
+        settings: PostgresSettings, lsn: int, backfill: Backfill, release: WalRelease,
     ) -> None:  # fmt: skip
         self.stream = stream
         self._connection = connection
         self._envelope = envelope
         self._settings = settings
         self._backfill = backfill
+        self._release = release
         self._window_ends = False  # with the open transaction
         self._tables: dict[int, TableEnvelope] = {}
         self._begin: BeginMessage | None = None
@@ -52,7 +54,7 @@ class PostgresChanges:
         self._lsn = lsn  # up to here everything was given out
         self._seen_lsn = lsn  # and up to here there was nothing more
         self._heartbeat_s = (settings.heartbeat_interval_ms or 10_000) / 1000
-        self._next_heartbeat = time.monotonic() + self._heartbeat_s
+        self._next_heartbeat = self._next_move = time.monotonic() + self._heartbeat_s
 
     def read(self, timeout_s: float) -> Chunk | None:
         """Whole transactions as far as they are there, or a part of a large one."""
@@ -61,6 +63,7 @@ class PostgresChanges:
             return self._chunk([], empties)
         if self._begin is None:
             self._backfill.step()
+            self._emit()
         records: list[ConnectRecord] = []
         deadline = time.monotonic() + timeout_s
         while True:
@@ -78,7 +81,7 @@ class PostgresChanges:
             ended = self._begin is None and (self._parted or self._backfill.moved)
             if full or ended or (over and records):
                 return self._chunk(records)
-            if data is None and time.monotonic() >= deadline:
+            if time.monotonic() >= deadline and not records:  # also where what comes is nothing for us
                 return self._heartbeat()
 
     def _chunk(self, records: list[ConnectRecord], empties: tuple[str, ...] = ()) -> Chunk:
@@ -95,20 +98,29 @@ class PostgresChanges:
 
     def _heartbeat(self) -> Chunk | None:
         """Now and then the position moves over what was not for us."""
-        if self._begin is not None or time.monotonic() < self._next_heartbeat:
+        if self._begin is not None:
             return None
-        self._next_heartbeat = time.monotonic() + self._heartbeat_s
-        if self._settings.heartbeat_interval_ms:
-            self._emit()
-        if self._seen_lsn <= self._lsn:
+        moved, is_time = self._seen_lsn - self._lsn, time.monotonic() >= self._next_move
+        if moved <= 0 or not (is_time or moved >= STRIDE_BYTES // 2):
             return None
+        self._next_move = time.monotonic() + self._heartbeat_s
         self._lsn = self._seen_lsn
         return self._chunk([])
 
     def _emit(self) -> None:
-        """A message in the WAL, which the stream gives back: without one, an idle database sends nothing."""
+        """A message in the WAL, which the stream gives back: an idle database sends nothing without one, and a busy one
+        nothing that the stream has not come to yet."""
+        if not self._settings.heartbeat_interval_ms:
+            return
+        is_time = time.monotonic() >= self._next_heartbeat
+        if is_time:
+            self._next_heartbeat = time.monotonic() + self._heartbeat_s
         try:
-            self._connection.execute("SELECT pg_logical_emit_message(false, %s, '')", [_PREFIX])
+            grown = self._release.is_due()
+            if grown:
+                self._release.help()
+            if grown or is_time:
+                self._connection.execute("SELECT pg_logical_emit_message(false, %s, '')", [_PREFIX])
         except psycopg.Error as error:
             if self._connection.closed:
                 raise SystemUnavailable(f"PostgreSQL does not answer: {error}") from None

@@ -48,7 +48,8 @@ def conninfo(parameters: Mapping[str, str], *, replication: bool) -> str:
     extra = {"replication": "database"} if replication else {}
     return make_conninfo(
         "", **parameters, **extra, options=options, connect_timeout=_CONNECT_S, application_name="millstream",
-        client_encoding="UTF8", keepalives_idle="30",
+        client_encoding="UTF8", keepalives_idle="30", keepalives_interval="10", keepalives_count="3",
+        tcp_user_timeout="60000",
     )  # fmt: skip
 
 

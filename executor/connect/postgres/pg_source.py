@@ -44,6 +44,7 @@ from .pg_tables import (
 )
 from .pg_values import ValueModes
 from .postgres_settings import PostgresSettings
+from .wal_release import WalRelease
 
 _HANG_UP_S: Final = 5.0
 _log = structlog.get_logger("millstream.connect")
@@ -225,7 +226,8 @@ class PostgresSource(SourceConnector):
             stream.close()
             raise
         self.may_empty = True
-        return PostgresChanges(stream, connection, self._envelope, self._settings, lsn, backfill)
+        release = WalRelease(connection, self._slot)
+        return PostgresChanges(stream, connection, self._envelope, self._settings, lsn, backfill, release)
 
     def _backfill(self, connection: psycopg.Connection[Any], position: Position) -> Backfill:
         """Tables that the settings name since lately are published, and read while the stream goes on."""
