@@ -19,6 +19,7 @@ from millstream.server.engine.executors import why_no_spark
 
 from . import latency, references, throughput
 from .bids import bids, write_ndjson
+from .captures.capture_lines import capture_lines
 from .checkouts.lines import CheckoutsOptions, checkouts_lines
 from .cores import CoresOptions, cores_lines
 from .external_rates import ExternalOptions, external_lines
@@ -41,7 +42,7 @@ from .state_growth import state_lines
 PARTS: Final = ("duckdb", "latency", "spark")
 ON_DEMAND: Final = (
     "nexmark", "cores", "idle", "planning", "partitions", "kafka", "serving", "replication", "state", "small",
-    "checkouts", "external", "many", "mirroring", "flink",
+    "checkouts", "external", "many", "mirroring", "flink", "captures",
 )  # fmt: skip
 """The first takes many minutes, the next compares one core with two, the others are not about the rows of queries."""
 _PARTITIONS_OPENED: Final = 10_000
@@ -92,6 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "mirroring" in options.parts:
         chosen = MirroringOptions(options.rows, options.rounds, 6, options.seed)
         sys.stdout.write(as_text(mirroring_lines(chosen)) + "\n")
+    if "captures" in options.parts:
+        sys.stdout.write(as_text(capture_lines(10_000 if options.rounds == 1 else 200_000)) + "\n")
     if "replication" in options.parts:
         _print_replication(options)
     if "serving" in options.parts:

@@ -1,0 +1,1 @@
+"""Changes of a database: our source `postgres` beside Debezium."""
