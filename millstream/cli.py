@@ -213,7 +213,8 @@ def server(
             asked_to_stop.get()
             faulthandler.dump_traceback_later(_STOPS_S)  # what a stop waits for that does not end
     if any(thread.name.startswith(_LEFT_WAITING) for thread in threading.enumerate()):
-        _flush()
+        with contextlib.suppress(OSError, ValueError):
+            _flush()
         os._exit(0)  # Python, and libraries such as pyarrow, would wait for what systems of others do not answer
 
 

@@ -81,7 +81,7 @@ class PostgresChanges:
             ended = self._begin is None and (self._parted or self._backfill.moved)
             if full or ended or (over and records):
                 return self._chunk(records)
-            if time.monotonic() >= deadline and not records:  # also where what comes is nothing for us
+            if not records and (time.monotonic() >= deadline or self._has_moved_far()):  # though nothing is for us
                 return self._heartbeat()
 
     def _chunk(self, records: list[ConnectRecord], empties: tuple[str, ...] = ()) -> Chunk:
@@ -100,12 +100,16 @@ class PostgresChanges:
         """Now and then the position moves over what was not for us."""
         if self._begin is not None:
             return None
-        moved, is_time = self._seen_lsn - self._lsn, time.monotonic() >= self._next_move
-        if moved <= 0 or not (is_time or moved >= STRIDE_BYTES // 2):
+        is_time = time.monotonic() >= self._next_move
+        if self._seen_lsn <= self._lsn or not (is_time or self._has_moved_far()):
             return None
         self._next_move = time.monotonic() + self._heartbeat_s
         self._lsn = self._seen_lsn
         return self._chunk([])
+
+    def _has_moved_far(self) -> bool:
+        """Between transactions, so that nothing of them is left out."""
+        return self._begin is None and self._seen_lsn - self._lsn >= STRIDE_BYTES // 2
 
     def _emit(self) -> None:
         """A message in the WAL, which the stream gives back: an idle database sends nothing without one, and a busy one

@@ -1,9 +1,9 @@
 """Helps PostgreSQL to let go of WAL that others write while a slot is read.
 
 A slot holds WAL from where decoding would have to begin anew, which is not where it was confirmed: PostgreSQL moves
-that place only at a record of the running transactions, to the record before, once the later one is confirmed. It writes
-such a record every 15 seconds, so a database that writes 15 MB a second holds 450 MB. Here one is written whenever the
-WAL has grown by some MiB.
+that place only at a record of the running transactions, to the record before, once the later one is confirmed. It
+writes such a record every 15 seconds, so a database that writes 15 MB a second holds 450 MB. Here one is written
+whenever the WAL has grown by some MiB.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import structlog
 
 from .pg_connections import lsn_of
 
-STRIDE_BYTES: Final = 12 << 20
+STRIDE_BYTES: Final = 8 << 20
 """Two strides and what is on its way are held."""
-_LOOK_S: Final = 0.5
-_SLOT_S: Final = 0.3  # the temporary slot waits for the transactions that write now
+_LOOK_S: Final = 0.1
+_SLOT_S: Final = 0.1  # the temporary slot waits for the transactions that write now; the record is before that
+_BUSY_S: Final = 0.5  # before the next one then
 _REST_S: Final = 15.0  # as often as PostgreSQL does it itself
 _log = structlog.get_logger("millstream.connect")
 
@@ -54,6 +55,8 @@ class WalRelease:
         try:
             if not (self._has_function and self._log_snapshot()):
                 self._make_slot()
+        except psycopg.errors.QueryCanceled:
+            self._next_look = time.monotonic() + _BUSY_S
         except psycopg.Error as error:
             if self._connection.closed:
                 raise
