@@ -89,20 +89,16 @@ def _by_us(changes: int, server: PostgresServer, log: Log) -> Measured:
     task = TaskInfo("ours")
     runner = SourceRunner(log, PostgresSource(read_settings(PostgresSettings, config), task), task, config)
 
-    def read(count: int) -> None:
-        _until(lambda: runner.step(_LOOK_S) is None or runner.records >= count)
-
-    def capture() -> None:
-        writing = threading.Thread(target=_write, args=(server, "ours", changes // 10, changes))
+    def capture(first: int, count: int) -> None:
+        writing = threading.Thread(target=_write, args=(server, "ours", first, count))
         writing.start()
-        read(changes // 10 + changes)
+        _until(lambda: runner.step(_LOOK_S) is None or runner.records >= first + count)
         writing.join()
 
     _until(lambda: runner.step(_LOOK_S) is None or (runner.position or {}).get("phase") == "stream")
     runner.step(_LOOK_S)
-    _write(server, "ours", 0, changes // 10)
-    read(changes // 10)
-    measured = timed(changes, capture)
+    capture(0, changes // 10)
+    measured = timed(changes, lambda: capture(changes // 10, changes))
     runner.close()
     return measured
 

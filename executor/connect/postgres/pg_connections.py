@@ -23,7 +23,7 @@ from .postgres_refusals import refuses_to_connect
 
 _CONNECT_S: Final = "10"
 _EPOCH_US: Final = 946_684_800_000_000
-_FEEDBACK_S: Final = 5.0
+_FEEDBACK_S: Final = 1.0  # a server asks to be answered in time, but that stands behind all that it has sent before
 # What waiting does not change: a missing right, and objects and settings that are not as they should be.
 _FOR_PEOPLE: Final = ("42", "0A", "22", "23", "55000", "58P01")
 _LOST: Final = ("42704", "55000", "58P01")

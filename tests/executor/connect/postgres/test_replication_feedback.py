@@ -1,0 +1,36 @@
+"""Signs of life that PostgreSQL gets while it sends: without them it hangs up after `wal_sender_timeout`."""
+
+from __future__ import annotations
+
+import struct
+from types import SimpleNamespace
+
+import pytest
+
+from millstream.executor.connect.postgres import pg_connections
+from millstream.executor.connect.postgres.pg_connections import ReplicationStream
+
+_TIMEOUT_S = 3.0  # people set it so low where they want to notice dead standbys soon
+_CHANGE = b"w" + struct.pack(">QQQ", 5, 6, 0) + b"a change"
+
+
+def test_the_server_hears_of_a_reader_that_is_busy_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, heard = [100.0], list[float]()
+    answered = SimpleNamespace(status=pg_connections.pq.ExecStatus.COPY_BOTH)
+    connected = SimpleNamespace(
+        exec_=lambda command: answered,
+        consume_input=lambda: None,
+        get_copy_data=lambda is_async: (len(_CHANGE), _CHANGE),
+        put_copy_data=lambda data: heard.append(now[0]),
+        flush=lambda: 0,
+    )
+    monkeypatch.setattr(pg_connections.psycopg, "connect", lambda *_, **__: SimpleNamespace(pgconn=connected))
+    monkeypatch.setattr(pg_connections.time, "monotonic", lambda: now[0])
+    stream = ReplicationStream({})
+    stream.start("slot", "publication", 1)
+    for _ in range(100):
+        stream.read(0)
+        now[0] += 0.2
+    silences = [after - before for before, after in zip(heard, heard[1:], strict=False)]
+    assert heard[0] == 100.0
+    assert max(silences) < _TIMEOUT_S / 2
