@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from types import SimpleNamespace
 
@@ -31,6 +32,6 @@ def test_the_server_hears_of_a_reader_that_is_busy_for_long(monkeypatch: pytest.
     for _ in range(100):
         stream.read(0)
         now[0] += 0.2
-    silences = [after - before for before, after in zip(heard, heard[1:], strict=False)]
+    silences = [after - before for before, after in itertools.pairwise(heard)]
     assert heard[0] == 100.0
     assert max(silences) < _TIMEOUT_S / 2
