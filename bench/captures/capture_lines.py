@@ -36,7 +36,6 @@ _WRITE: Final = """DO $$ BEGIN FOR n IN {first}..{last} LOOP
 END LOOP; END $$"""
 _WITHIN_S: Final = 300.0
 _LOOK_S: Final = 0.1
-_PAUSE_S: Final = 0.02
 
 
 def capture_lines(changes: int) -> list[Line]:
@@ -92,11 +91,13 @@ def _by_us(changes: int, server: PostgresServer, log: Log) -> Measured:
     def capture(first: int, count: int) -> None:
         writing = threading.Thread(target=_write, args=(server, "ours", first, count))
         writing.start()
-        _until(lambda: runner.step(_LOOK_S) is None or runner.records >= first + count)
+        while runner.records < first + count:
+            runner.step(_LOOK_S)
         writing.join()
 
-    _until(lambda: runner.step(_LOOK_S) is None or (runner.position or {}).get("phase") == "stream")
-    runner.step(_LOOK_S)
+    while (runner.position or {}).get("phase") != "stream":
+        runner.step(_LOOK_S)
+    runner.step(_LOOK_S)  # the stream begins
     capture(0, changes // 10)
     measured = timed(changes, lambda: capture(changes // 10, changes))
     runner.close()
@@ -122,4 +123,4 @@ def _until(holds: Callable[[], bool]) -> None:
     while not holds():
         if time.monotonic() > deadline:
             raise TimeoutError("the changes have not come")
-        time.sleep(_PAUSE_S)
+        time.sleep(_LOOK_S)
