@@ -24,13 +24,12 @@ from .connector_settings import SettingProblem, problems_of, read_settings
 from .converters import converter_of
 from .dead_letters import is_tolerant
 from .declarations import declarations_of
-from .ending import Ending
 from .inbox import Inbox
 from .secret_vault import KnownSecrets
 from .sink_runner import SinkRunner, Transcoder, group_of, reading, topics_problem
 from .source_runner import SourceRunner, transactional_id
 from .task_positions import POSITIONS_TOPIC, position_record, read_position, read_positions, sink_identity
-from .task_worker import TaskRunner, TaskState, TaskStatus, TaskWorker
+from .task_worker import Ending, TaskRunner, TaskState, TaskStatus, TaskWorker
 from .transforms import routed, transforms_of
 
 _TASKS_MAX: Final = 64

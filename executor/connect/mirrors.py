@@ -25,10 +25,9 @@ from ...logcore.mirrors.own_log import check_is_another
 from ...logcore.mirrors.renamed_mirror import RenamedMirror, RenamedMirrorSettings
 from ...planner.mirror_info import MirrorInfo
 from .connector_secrets import Secrets
-from .ending import Ending
 from .mirror_settings import MirrorSettings, mirror_settings
 from .secret_vault import KnownSecrets
-from .task_worker import TaskState, TaskStatus, TaskWorker
+from .task_worker import Ending, TaskState, TaskStatus, TaskWorker
 
 _LAST_PASS_S: Final = 10.0
 _STEP_S: Final = 0.1

@@ -41,6 +41,8 @@ _ATTEMPTS: Final = 6  # after an exception that nobody foresaw
 _FAULT_S: Final = 300.0  # a store that is set up, or a table that somebody repairs
 _STOP_S: Final = 10.0
 _LAG_S: Final = 1.0
+ENDING_S: Final = 2.0
+"""How long an engine that ends waits for all tasks of its connectors, or of its mirrors."""
 TASK_THREADS: Final = "millstream-connect-"
 """How the names of the threads begin."""
 _FOR_PEOPLE: Final = (
@@ -253,3 +255,21 @@ class TaskWorker:
 def _later_ms(seconds: float) -> int | None:
     """None where it is now."""
     return None if seconds <= 0 else time.time_ns() // 1_000_000 + round(seconds * 1000)
+
+
+class Ending:
+    """State: since when the tasks are asked to stop. Those that wait for a system that does not answer are left to
+    themselves: they end with the process."""
+
+    def __init__(self) -> None:
+        self._until: float | None = None
+
+    def begin(self) -> None:
+        """Twice is fine: the first time counts."""
+        if self._until is None:
+            self._until = time.monotonic() + ENDING_S
+
+    @property
+    def left_s(self) -> float:
+        """Never less than 0; all of it before `begin`."""
+        return ENDING_S if self._until is None else max(0.0, self._until - time.monotonic())

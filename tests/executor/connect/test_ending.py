@@ -7,16 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from millstream.executor.connect import ending
+from millstream.executor.connect import task_worker
 from millstream.executor.connect.connector_secrets import Secrets
-from millstream.executor.connect.ending import ENDING_S, Ending
 from millstream.executor.connect.secret_vault import KnownSecrets, SecretVault
-from millstream.executor.connect.task_worker import TaskRunner, TaskWorker
+from millstream.executor.connect.task_worker import ENDING_S, Ending, TaskRunner, TaskWorker
 
 
 def test_all_tasks_together_have_the_time_since_they_were_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(ending.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(task_worker.time, "monotonic", lambda: now[0])
     waits = Ending()
     assert waits.left_s == ENDING_S
     now[0] += 50
