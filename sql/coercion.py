@@ -336,9 +336,11 @@ def divisor(tree: exp.Expression, type_: SqlType) -> exp.Expression:
     is_plain = type_ not in (INTEGER, BIGINT) or _is_number(tree, but="0")
     if is_plain or sum(1 for _ in tree.walk()) > _DIVISOR_NODES_MAX:
         return owned(tree)
-    fails = plain_cast(exp.Literal.string(DIVISION_BY_ZERO), type_)
-    is_zero = exp.EQ(this=owned(tree), expression=exp.Literal.number(0))
-    return exp.Paren(this=exp.Case(ifs=[exp.If(this=is_zero, true=fails)], default=tree.copy()))
+    is_whole = isinstance(tree, exp.Column | exp.Paren | exp.Cast)
+    parts = [tree.copy() if is_whole else exp.Paren(this=tree.copy()) for _ in range(3)]
+    text = exp.DPipe(this=exp.Literal.string(DIVISION_BY_ZERO), expression=parts[0])  # for a column no constant
+    is_zero = exp.EQ(this=parts[1], expression=exp.Literal.number(0))
+    return exp.Paren(this=exp.Case(ifs=[exp.If(this=is_zero, true=plain_cast(text, type_))], default=parts[2]))
 
 
 def _is_number(tree: exp.Expression, but: str) -> bool:

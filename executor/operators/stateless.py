@@ -89,6 +89,7 @@ class Stateless(Operator):
         if self._renamed is None:
             row = [ROW] if self._chooses else []
             computed = [name for name in self._output_schema.names if name not in self._passed]
+            input_schema = self._input_schema  # not by way of `self`: DuckDB's objects are closed without a collection
             sql, read = chain_statement(steps, self._input_schema, given, [*computed, *row])
             fields = [field for field in self._input_schema if field.name in read]
             self._read_schema = pa.schema([*fields, *(pa.field(name, pa.int64()) for name in row)])
@@ -96,7 +97,7 @@ class Stateless(Operator):
                 connection,
                 sql,
                 self._read_schema,
-                lambda aside: failing_rows(connection, aside, steps, given, self._input_schema),
+                lambda aside: failing_rows(connection, aside, steps, given, input_schema),
                 guard,
             )
             if not computed and not self._explodes:

@@ -8,6 +8,7 @@ So they become a CASE, of which DuckDB computes a branch only for the rows that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, islice
 from typing import Final
 
 from sqlglot import exp
@@ -15,8 +16,8 @@ from sqlglot import exp
 from ...sql.functions.casts.failing_casts import results_of
 from ...sql.functions.trees import all_owned
 
-AGAIN_MAX: Final = 1_000
-"""Nodes of operands that stand twice in the tree at most; nested ones double with each level."""
+AGAIN_MAX: Final = 100
+"""Nodes of operands that stand twice in the tree at most: nested ones double with each level."""
 
 _REPEATS: Final = "operands again"  # on the CASE of an AND: whether its ELSE has some of them before the last one
 
@@ -26,7 +27,7 @@ def joined(kind: type[exp.Expression], operands: Sequence[exp.Expression], fails
     fail."""
     if any(fails[1:]):
         again = [operand for operand in operands[:-1] if not _never_null(operand)]
-        if sum(sum(1 for _ in operand.walk()) for operand in again) <= AGAIN_MAX:
+        if len(list(islice(chain.from_iterable(operand.walk() for operand in again), AGAIN_MAX + 1))) <= AGAIN_MAX:
             return _in_turn(kind, operands, again)
     return exp.Paren(this=_at_once(kind, operands))
 

@@ -11,17 +11,19 @@ from typing import Final
 from sqlglot import exp
 
 NOT_A_NUMBER: Final = "not a number: "  # the text follows
-DIVISION_BY_ZERO: Final = "division by zero"
+DIVISION_BY_ZERO: Final = "division by zero"  # the divisor follows
 NULL_IN_A_LAMBDA: Final = "NULL in a lambda's arithmetic"
 
 _TEXTS: Final = (NOT_A_NUMBER, DIVISION_BY_ZERO, NULL_IN_A_LAMBDA)
-_TOLD: Final = re.compile(rf"Could not convert string '((?:{'|'.join(map(re.escape, _TEXTS))}).*)' to \w+")
+_TOLD: Final = re.compile(
+    rf"Could not convert string '({NOT_A_NUMBER}.*|{DIVISION_BY_ZERO}|{NULL_IN_A_LAMBDA}).*' to \w+"
+)
 
 
 def cause_of(message: str) -> str:
     """The text, where DuckDB's message is of such a failure; else the message.
 
-    >>> cause_of("Conversion Error: Could not convert string 'division by zero' to INT32")
+    >>> cause_of("Conversion Error: Could not convert string 'division by zero0' to INT32")
     'division by zero'
     """
     told = _TOLD.search(message)
