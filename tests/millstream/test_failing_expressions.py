@@ -165,3 +165,38 @@ def test_an_aggregate_leaves_out_what_its_argument_fails_for() -> None:
 def test_a_user_s_case_that_looks_like_an_and_keeps_its_meaning() -> None:
     statement = "CREATE STREAM o AS SELECT k, v FROM s WHERE CASE WHEN NOT b THEN FALSE ELSE v / 1 >= 0 END;"
     assert [value["V"] for value in written(statement)[0]] == [1, 0]
+
+
+def test_a_row_that_is_taken_back_has_no_second_entry() -> None:
+    with Sandbox() as sandbox:
+        sandbox.execute(
+            "CREATE TABLE t (k STRING PRIMARY KEY, w STRING) WITH (kafka_topic='t', value_format='JSON', partitions=1);"
+            "CREATE TABLE o AS SELECT CAST(w AS INT) AS x, COUNT(*) AS n FROM t GROUP BY CAST(w AS INT);"
+        )
+        for text in ("x", "y", "7"):
+            sandbox.produce("t", "a", {"W": text}, timestamp=1)
+        sandbox.drain()
+        assert [entry["offset"] for entry in entries(sandbox)] == [0, 1]
+
+
+def test_a_batch_without_failures_follows_one_with_them() -> None:
+    with Sandbox() as sandbox:
+        sandbox.execute(f"{SOURCE} CREATE STREAM o AS SELECT k, 6 / v AS x FROM s;")
+        for v in (0, 1, 2, 0, 3):
+            sandbox.execute(f"INSERT INTO s (k, v) VALUES ('a', {v});")
+        sandbox.drain()
+        assert [record["value"]["X"] for record in sandbox.consume("O")] == [None, 6, 3, None, 2]
+        assert [entry["offset"] for entry in entries(sandbox)] == [0, 3]
+
+
+@pytest.mark.parametrize("innermost", ["b", "v = 1", "b AND CAST(w AS INT) > 3"])
+def test_what_is_evaluated_twice_does_not_double_with_each_level(innermost: str) -> None:
+    def plan_length(levels: int) -> int:
+        expression = innermost
+        for level in range(levels):
+            expression = f"(({expression}) AND 10 / v = {level} OR b)"
+        with Sandbox() as sandbox:
+            (plan,) = sandbox.execute(f"{SOURCE} EXPLAIN SELECT {expression} AS x FROM s EMIT CHANGES;")[1:]
+            return len(plan["queryDescription"]["executionPlan"])
+
+    assert plan_length(32) < 3 * plan_length(16)
