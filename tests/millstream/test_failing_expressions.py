@@ -55,6 +55,7 @@ def computed(expression: str) -> tuple[list[Any], list[int]]:
         ("CAST(10 AS BIGINT) / v", [10, None, 5, None], [1]),
         ("10 / (v - 2)", [-10, -5, None, None], [2]),
         ("v / 2", [0, 0, 1, None], []),
+        ("v / 0", [None, None, None, None], [0, 1, 2, 3]),
         ("v % -2", [1, 0, 0, None], []),
         ("2147483647 + v", [None, 2147483647, None, None], [0, 2]),
         ("UCASE(w)", ["X", "5", "7", None], []),
@@ -132,6 +133,18 @@ def test_a_filter_that_fails_leaves_the_row_out() -> None:
 def test_a_condition_behind_one_that_is_not_true_has_not_failed() -> None:
     values, failed = written("CREATE STREAM o AS SELECT k, v FROM s WHERE v <> 1 AND CAST(w AS INT) > 3;")
     assert ([value["V"] for value in values], failed) == ([0, 2], [])
+
+
+def test_it_has_not_failed_either_where_another_row_of_the_batch_has() -> None:
+    rows: list[Row] = [(1, "x", None), (2, "y", None), (3, "7", None)]
+    values, failed = written("CREATE STREAM o AS SELECT k, v FROM s WHERE v <> 1 AND CAST(w AS INT) > 3;", rows)
+    assert ([value["V"] for value in values], [entry["offset"] for entry in failed]) == ([3], [1])
+
+
+def test_a_filter_asks_all_conditions_at_once() -> None:
+    with Sandbox() as sandbox:
+        (plan,) = sandbox.execute(f"{SOURCE} EXPLAIN SELECT * FROM s WHERE v > 1 AND 6 / v > 2 EMIT CHANGES;")[1:]
+        assert "CASE WHEN NOT" not in plan["queryDescription"]["executionPlan"]
 
 
 def test_what_stands_behind_a_filter_is_evaluated_for_its_rows_only() -> None:
