@@ -34,11 +34,11 @@ class PostgresServer:
 
     def start(self, **settings: str) -> None:
         options = " ".join(f"-c {name}={value or chr(39) * 2}" for name, value in {**_SETTINGS, **settings}.items())
-        self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-l", str(self.folder / "log"), "-o",
+        self.run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-l", str(self.folder / "log"), "-o",
                   f"-p {self.port} {options}", "start")  # fmt: skip
 
     def stop(self, mode: str = "immediate") -> None:
-        self._run("pg_ctl", "-D", str(self.folder / "data"), "-m", mode, "-w", "stop")
+        self.run("pg_ctl", "-D", str(self.folder / "data"), "-m", mode, "-w", "stop")
 
     def parameters(self, database: str = "postgres") -> dict[str, str]:
         """Settings of the connector."""
@@ -66,7 +66,7 @@ class PostgresServer:
             lines.write_text(wanted + lines.read_text())
             admin.execute("SELECT pg_reload_conf()")
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def run(self, program: str, *arguments: str) -> None:
         command = [str(self.programs / program), *arguments]
         if self.user is not None:
             command = ["runuser", "-u", self.user, "--", *command]
@@ -88,7 +88,7 @@ def running_postgres() -> Generator[PostgresServer]:
         if user is not None:
             shutil.chown(folder, user)
         server = PostgresServer(programs, folder, free_ports(1)[0], user)
-        server._run(
+        server.run(
             "initdb", "-D", str(folder / "data"), "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"
         )
         server.start()

@@ -70,6 +70,15 @@ class Failures:
             del self.kept[mark[0] :]
             self.left_out = mark[1]
 
+    @contextlib.contextmanager
+    def unchanged(self) -> Generator[None]:
+        """Forgets what comes meanwhile: the same rows are computed once more."""
+        mark = self.mark()
+        try:
+            yield
+        finally:
+            self.back_to(mark)
+
     def note_too_large(self, count: int) -> None:
         """So many values were made that are larger than they may be; they are NULL now."""
         message = f"a value is larger than {VALUE_BYTES} = {self.bounds.value_bytes:,} bytes"

@@ -122,6 +122,15 @@ def test_of_many_failures_the_first_ones_are_written_and_the_others_counted() ->
     assert failed[-1]["errorMessage"] == "50 more rows for which an expression failed"
 
 
+def test_a_function_that_fails_has_one_entry_however_often_its_row_is_computed() -> None:
+    statement = "CREATE STREAM o AS SELECT k, PARSE_DATE(w, 'yyyy-MM-dd') AS d, 10 / v AS x FROM s;"
+    _, failed = written(statement, [(0, "never", None), (1, "2020-01-01", None)])
+    assert [entry["errorMessage"].partition(":")[0] for entry in failed] == [
+        "function parse_date failed",
+        "Error computing column X",
+    ]
+
+
 def test_a_filter_that_fails_leaves_the_row_out() -> None:
     values, failed = written("CREATE STREAM o AS SELECT k, v FROM s WHERE v >= 0 AND CAST(w AS INT) > 3;")
     assert [value["V"] for value in values] == [0, 2]

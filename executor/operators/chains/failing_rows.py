@@ -98,11 +98,13 @@ class FailingRows:
     def note(self, rows: pa.Table, failures: Failures) -> bool:
         """Whether there are any; of each, the failures get why, in the order of the rows."""
         placed = rows.append_column(ROW, pa.array(np.arange(len(rows), dtype=np.int64)))
-        found = [ints(search.find.run(input=placed), ROW) for search in self._searches]
-        failed = sorted((place, number) for number, places in enumerate(found) for place in places.tolist())
-        explained = failed[: failures.room]
-        for place, number in explained:
-            failures.add(self._failure(self._searches[number], placed.slice(place, 1)))
+        with failures.unchanged():  # by functions that are called once more
+            found = [ints(search.find.run(input=placed), ROW) for search in self._searches]
+            failed = sorted((place, number) for number, places in enumerate(found) for place in places.tolist())
+            explained = failed[: failures.room]
+            why = [self._failure(self._searches[number], placed.slice(place, 1)) for place, number in explained]
+        for failure in why:
+            failures.add(failure)
         failures.add_unexplained(len(failed) - len(explained))
         return bool(failed)
 

@@ -56,16 +56,19 @@ class GuardedStatement:
             self._failed = self._failing_rows.note(whole, self._failures)
         return result
 
+    # DuckDB calls functions without columns when it plans, and has done so for the statement with TRY.
+
     @cached_property
     def _without_try(self) -> _Divided | None:
         """None where DuckDB fails when it plans."""
-        with contextlib.suppress(*ROW_FAILURES):
+        with contextlib.suppress(*ROW_FAILURES), self._failures.unchanged():
             return self._make_bare()
         return None
 
     @cached_property
     def _failing_rows(self) -> FailingRows:
-        return self._find()
+        with self._failures.unchanged():
+            return self._find()
 
 
 class _Divided:
