@@ -10,7 +10,7 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -24,7 +24,9 @@ AS_SHIPPED: Final = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPa
 _STARTS_WITHIN_S: Final = 240.0  # on a busy machine
 _STOPS_WITHIN_S: Final = 10.0
 
-__all__ = ["AS_SHIPPED", "QUICK_TO_START", "VERSION", "ApacheKafka", "Unavailable", "classpath", "free_ports"]
+__all__ = [
+    "AS_SHIPPED", "QUICK_TO_START", "VERSION", "ApacheKafka", "Unavailable", "classpath", "free_ports", "running_java",
+]  # fmt: skip
 
 
 class ApacheKafka:
@@ -159,3 +161,20 @@ def free_ports(count: int) -> list[int]:
             if port not in ports:
                 ports.append(port)
     return ports
+
+
+@contextlib.contextmanager
+def running_java(classpath: str, program: str, arguments: Sequence[str], output: Path) -> Generator[int]:
+    """A program of Kafka's, with the options of its start script, killed at the end. Gives the process. A TimeoutError
+    gets the end of what the program wrote to `output`."""
+    command = ["java", *AS_SHIPPED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath, program]
+    with output.open("wb") as written:
+        process = subprocess.Popen([*command, *arguments], stdout=written, stderr=written)
+        try:
+            yield process.pid
+        except TimeoutError as error:
+            error.add_note(output.read_text()[-3000:])
+            raise
+        finally:
+            process.kill()
+            process.wait()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -18,7 +17,7 @@ from millstream.logcore.mirrors.mirror_source import MirrorSource, TopicFilter
 from millstream.logcore.mirrors.renamed_mirror import RenamedMirror, RenamedMirrorSettings
 from millstream.logcore.server import LogServer
 
-from .apache_kafka import AS_SHIPPED, VERSION
+from .apache_kafka import VERSION, running_java
 from .maven import jars
 from .measuring import Measured, cpu_seconds_of, timed
 from .report import Line, rate_line
@@ -83,17 +82,8 @@ def _mirror_maker(classpath: str, source: str, target: str, topic: str, folder: 
     settings = folder / "mm2.properties"
     settings.write_text(_SETTINGS.format(source=source, target=target, topic=topic, tasks=_TASKS))
     program = "org.apache.kafka.connect.mirror.MirrorMaker"
-    command = ["java", *AS_SHIPPED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath, program]
-    with (folder / "output.txt").open("wb") as output:
-        process = subprocess.Popen([*command, str(settings), "--clusters", "to"], stdout=output, stderr=output)
-        try:
-            yield process.pid
-        except TimeoutError as error:
-            error.add_note((folder / "output.txt").read_text()[-3000:])
-            raise
-        finally:
-            process.kill()
-            process.wait()
+    with running_java(classpath, program, [str(settings), "--clusters", "to"], folder / "output.txt") as process:
+        yield process
 
 
 def _until_copied(address: str, topic: str, partitions: int, rows: int, process: int) -> Measured:

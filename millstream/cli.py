@@ -11,7 +11,6 @@ import gc
 import os
 import signal
 import sys
-import threading
 from collections.abc import Generator
 from pathlib import Path
 from queue import SimpleQueue
@@ -46,9 +45,6 @@ _OBJECTS_PER_COLLECTION = 20_000
 """Python's own 700 are too few for a command: what is in memory mostly stays."""
 
 _STOPS_S = 20.0
-_LEFT_WAITING = ("millstream-connect-", "millstream-http", "millstream-patient")
-"""How the names of threads begin that a server which has stopped has left to themselves: what they wait for, a system
-of others does not answer."""
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
@@ -203,7 +199,7 @@ def server(
         flags |= {"cluster_secret_file": cluster_secret_file, "session_ms": session_ms, "paused": paused}
         configuration = load_configuration(config, flags)
         with importing(forever=True):  # a wrong configuration is refused before
-            from millstream.server.service import Service
+            from millstream.server.service import Service, has_left_threads
 
         _log_to_stderr(configuration.log_level, configuration.log_format)
         with Service(configuration, _end_at_once) as service:
@@ -212,7 +208,7 @@ def server(
                 print(line, flush=True)
             asked_to_stop.get()
             faulthandler.dump_traceback_later(_STOPS_S)  # what a stop waits for that does not end
-    if any(thread.name.startswith(_LEFT_WAITING) for thread in threading.enumerate()):
+    if has_left_threads():
         with contextlib.suppress(OSError, ValueError):
             _flush()
         os._exit(0)  # Python, and libraries such as pyarrow, would wait for what systems of others do not answer

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import structlog
 
+from ..executor.connect.task_worker import TASK_THREADS
 from ..logcore.backup.snapshots import Snapshots
 from ..logcore.cluster.node_log import NodeLog
 from ..logcore.cluster.operations import Operations
@@ -38,7 +40,7 @@ from .engine.executors import check_executor, describe_executor
 from .external_engine import cluster_id, engine_on_brokers
 from .foreign_rows import ForeignRows, is_own_name
 from .http.app import http_app
-from .http.context import HttpContext
+from .http.context import CALL_THREADS, PATIENT_THREADS, HttpContext
 from .http.gate import Gate
 from .http.listener import HttpListener, cannot_listen
 from .http.schema_registry import schema_registry_app
@@ -343,3 +345,10 @@ class Service:
         context.open_queries.close()
         listener.stop()
         context.close()
+
+
+def has_left_threads() -> bool:
+    """Whether a service that is closed has left threads to themselves: what they wait for, a system of others does not
+    answer."""
+    names = (TASK_THREADS, CALL_THREADS, PATIENT_THREADS)
+    return any(thread.name.startswith(names) for thread in threading.enumerate())

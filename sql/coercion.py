@@ -48,7 +48,7 @@ _TIME_FORMS: Mapping[SqlType, str] = {
     TIMESTAMP: "A TIMESTAMP is written as '2020-12-31T23:59:59.999'; it may end earlier, and behind the time an offset "
     "as +02:00 may stand.",
 }
-_DIVISOR_NODES_MAX = 100  # a divisor may itself divide: each level doubles them
+_DIVISOR_NODES_MAX = 100  # a divisor may itself divide: each level has three times as many
 _SCALE_KEPT = 6  # digits after the point that a result keeps even where its precision had to be cut
 
 
@@ -332,8 +332,8 @@ _EXACT_IN_DUCKDB = {"decimal_add": exp.Add, "decimal_subtract": exp.Sub, "decima
 
 def divisor(tree: exp.Expression, type_: SqlType) -> exp.Expression:
     """What a number of this type is divided by. As in Java, an integer divided by 0 fails; DuckDB makes it NULL and
-    says nothing. One of so many nodes that it had better not be evaluated twice stays DuckDB's."""
-    is_plain = type_ not in (INTEGER, BIGINT) or _is_number(tree, but="0")
+    says nothing. One of so many nodes that it had better not stand there three times stays DuckDB's."""
+    is_plain = type_ not in (INTEGER, BIGINT) or _is_one_or_more(tree)
     if is_plain or sum(1 for _ in tree.walk()) > _DIVISOR_NODES_MAX:
         return owned(tree)
     is_whole = isinstance(tree, exp.Column | exp.Paren | exp.Cast)
@@ -343,11 +343,11 @@ def divisor(tree: exp.Expression, type_: SqlType) -> exp.Expression:
     return exp.Paren(this=exp.Case(ifs=[exp.If(this=is_zero, true=plain_cast(text, type_))], default=parts[2]))
 
 
-def _is_number(tree: exp.Expression, but: str) -> bool:
-    """Whether it is a number that is written there, another one than this."""
+def _is_one_or_more(tree: exp.Expression) -> bool:
+    """Whether it is a number that is written there, and as an integer is not 0; whatever its sign."""
     while isinstance(tree, exp.Paren | exp.Cast | exp.Neg):
         tree = tree.this
-    return isinstance(tree, exp.Literal) and not tree.is_string and tree.this != but
+    return isinstance(tree, exp.Literal) and not tree.is_string and float(tree.this) >= 1
 
 
 def decimal_operation(

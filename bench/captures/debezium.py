@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Final
 
-from ..apache_kafka import AS_SHIPPED, VERSION, free_ports
+from ..apache_kafka import VERSION, free_ports, running_java
 from ..maven import jars
 
 DEBEZIUM: Final = "3.4.1.Final"
@@ -39,14 +38,5 @@ def debezium(kafka: str, database: Mapping[str, str], topics: str, folder: Path)
     }  # fmt: skip
     connector.write_text("".join(f"{name} = {value}\n" for name, value in config.items()))
     program = "org.apache.kafka.connect.cli.ConnectStandalone"
-    command = ["java", *AS_SHIPPED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath, program]
-    with (folder / "output.txt").open("wb") as output:
-        process = subprocess.Popen([*command, str(worker), str(connector)], stdout=output, stderr=output)
-        try:
-            yield process.pid
-        except TimeoutError as error:
-            error.add_note((folder / "output.txt").read_text()[-3000:])
-            raise
-        finally:
-            process.kill()
-            process.wait()
+    with running_java(classpath, program, [str(worker), str(connector)], folder / "output.txt") as process:
+        yield process

@@ -45,8 +45,6 @@ from .columns import Ints, batch_schema, conform, ints, is_null, key_names, numb
 FEW_ROWS = 64
 """To ask a condition about so many rows in Python takes as long as DuckDB's statement without rows, or less."""
 
-_UNGUARDED = Guard()
-
 
 class Stateless(Operator):
     """Runs a chain of steps as one statement; only the last one may be a `Rekey`.
@@ -62,8 +60,8 @@ class Stateless(Operator):
         schema: Schema,
         extra: Sequence[str],
         columns: Sequence[str] | None,
-        partitioner: Partitioner | None = None,
-        guard: Guard = _UNGUARDED,
+        partitioner: Partitioner | None,
+        guard: Guard,
     ) -> None:
         self._input_schema = batch_schema(schema, extra, columns)
         self._explodes = any(isinstance(step, Explode) for step in steps)

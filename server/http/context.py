@@ -42,6 +42,9 @@ T = TypeVar("T")
 
 WORKERS: Final = 16
 WAITING_MAX: Final = 256
+CALL_THREADS: Final = "millstream-http"
+PATIENT_THREADS: Final = "millstream-patient"
+"""How the names of the threads begin."""
 PATIENT: Final = 16
 PATIENT_WAITING_MAX: Final = 64
 PULL_QUERIES_MAX: Final = 64
@@ -55,7 +58,7 @@ _USER: Final = "millstream.user"  # in the scope of a request
 class Workers:
     """A bounded pool of threads for calls that block, with a bounded queue before it."""
 
-    def __init__(self, threads: int = WORKERS, waiting_max: int = WAITING_MAX, name: str = "millstream-http") -> None:
+    def __init__(self, threads: int = WORKERS, waiting_max: int = WAITING_MAX, name: str = CALL_THREADS) -> None:
         """In: `waiting_max`: calls that run or wait."""
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._waiting_max = waiting_max
@@ -106,7 +109,7 @@ class StatementWorkers:
     def __init__(self, workers: Workers) -> None:
         """In: `workers`: for all other texts; who made them closes them."""
         self._workers = workers
-        self._patient = Workers(PATIENT, PATIENT_WAITING_MAX, name="millstream-patient")
+        self._patient = Workers(PATIENT, PATIENT_WAITING_MAX, name=PATIENT_THREADS)
         self._clients: set[PullClient] = set()
         self._closed = False
 

@@ -55,6 +55,7 @@ def computed(expression: str) -> tuple[list[Any], list[int]]:
         ("CAST(10 AS BIGINT) / v", [10, None, 5, None], [1]),
         ("10 / (v - 2)", [-10, -5, None, None], [2]),
         ("v / 2", [0, 0, 1, None], []),
+        ("v / CAST(0.5 AS INT)", [None, None, None, None], [0, 1, 2, 3]),
         ("v / 0", [None, None, None, None], [0, 1, 2, 3]),
         ("v % -2", [1, 0, 0, None], []),
         ("2147483647 + v", [None, 2147483647, None, None], [0, 2]),

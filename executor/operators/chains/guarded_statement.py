@@ -33,7 +33,7 @@ class GuardedStatement:
         find: Callable[[SideConnections], FailingRows],
         guard: Guard,
     ) -> None:
-        aside, side = guard.aside or guard.side or SideConnections(connection), guard.side
+        aside, side = guard.aside or SideConnections(connection), guard.side
         self._failures: Failures = failures_of(connection)
         self._find = partial(find, aside)
         self._with_try = _Divided(_first_of(connection, side), sql, schema, divides=side is not None)

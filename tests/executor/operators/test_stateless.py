@@ -14,6 +14,7 @@ from millstream.executor.batch import ChangeBatch
 from millstream.executor.operators.chains.chain_text import renamed
 from millstream.executor.operators.columns import batch_schema
 from millstream.executor.operators.stateless import FEW_ROWS, Stateless
+from millstream.executor.state.connection import Guard
 from millstream.planner.specs import SqlExpression
 from millstream.planner.steps.explode import Explode
 from millstream.planner.steps.filter import Filter
@@ -190,8 +191,10 @@ def test_a_double_that_becomes_the_key_has_one_zero() -> None:
 def test_pseudo_columns_that_come_in_go_on() -> None:
     projected = Project("p", SOURCE, (expression("1", BIGINT),), None, schema([STRING], [BIGINT]))
     for step in (Filter("f", SOURCE, expression("v0 > 1", BIGINT)), projected):
-        assert Stateless(duckdb.connect(), [step], SOURCE.schema, ["_offset"], None).extra == ("_offset",)
-        assert Stateless(duckdb.connect(), [step], SOURCE.schema, [], None).extra == ()
+        assert Stateless(duckdb.connect(), [step], SOURCE.schema, ["_offset"], None, None, Guard()).extra == (
+            "_offset",
+        )
+        assert Stateless(duckdb.connect(), [step], SOURCE.schema, [], None, None, Guard()).extra == ()
 
 
 # ------------------------------------------------------------------ columns that pass
@@ -200,7 +203,7 @@ def test_pseudo_columns_that_come_in_go_on() -> None:
 def passing(*steps: Any, columns: int = 3) -> tuple[Stateless, pa.Table]:
     """An operator over `columns` numbers, v0…, and three rows for it: v0 is 1, 2, 3, v1 is 10, 20, 30 and so on."""
     given = schema([STRING], [BIGINT] * columns)
-    made = Stateless(duckdb.connect(), steps, given, (), None)
+    made = Stateless(duckdb.connect(), steps, given, (), None, None, Guard())
     data: dict[str, Any] = {"k0": ["a", "b", "c"], "_seq": [0, 1, 2], "_weight": [1, 1, 1], "_null": [False] * 3}
     data |= {f"v{i}": [10**i * n for n in (1, 2, 3)] for i in range(columns)}
     fields = batch_schema(given)
