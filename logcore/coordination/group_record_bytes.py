@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ..client import TopicPartition
+from ..cores.group_messages import Protocol
 from ..cores.group_records import (
     ClassicGroup,
     ClassicMember,
+    ClassicMetadata,
     Current,
     Epoch,
     GroupKey,
@@ -22,13 +24,26 @@ from ..cores.group_records import (
     ShareMemberRecord,
     Target,
 )
-from .record_fields import BYTE, INT, LONG, SHORT, RecordFieldReader, compact_field, no_tags, text_field, varint
+from .record_fields import (
+    BYTE,
+    INT,
+    LONG,
+    SHORT,
+    RecordFieldReader,
+    compact_field,
+    no_tags,
+    nullable_struct,
+    tagged_field,
+    text_field,
+    varint,
+)
 
 _CLASSIC_VERSION: Final = 3
 _VALUE_VERSION: Final = 0
 _STABLE, _UNREVOKED = 0, 1
 _OF_A_MEMBER: Final = (Kind.MEMBER, Kind.TARGET, Kind.CURRENT, Kind.SHARE_MEMBER, Kind.SHARE_CURRENT)
 _IDBYTES: Final = 16
+_CLASSIC_TAG: Final = 0
 
 TopicIdOf = Callable[[str], bytes | None]
 """The id of a topic, 16 bytes; None where it is gone."""
@@ -60,7 +75,7 @@ def encode_value(value: GroupValue, id_of: TopicIdOf) -> bytes:
         case ReadTopics(counts):
             return SHORT.pack(_VALUE_VERSION) + _read_topics(counts, id_of) + no_tags()
         case MemberRecord():
-            return SHORT.pack(_VALUE_VERSION) + _member(value) + no_tags()
+            return SHORT.pack(_VALUE_VERSION) + _member(value)
         case ShareMemberRecord():
             return SHORT.pack(_VALUE_VERSION) + _share_member(value) + no_tags()
         case Target(places):
@@ -138,16 +153,39 @@ def _member(member: MemberRecord) -> bytes:
     out = compact_field(member.instance_id) + compact_field(None)  # no rack
     out += compact_field(member.client_id) + compact_field(member.client_host)
     out += varint(len(member.topics) + 1) + b"".join(map(compact_field, member.topics))
-    return (
-        out + compact_field(member.pattern) + INT.pack(member.rebalance_timeout_ms) + compact_field(None)
-    )  # no assignor
+    out += compact_field(member.pattern) + INT.pack(member.rebalance_timeout_ms) + compact_field(None)  # no assignor
+    return out + (no_tags() if member.classic is None else tagged_field(_CLASSIC_TAG, _metadata(member.classic)))
+
+
+def _metadata(classic: ClassicMetadata) -> bytes:
+    out = INT.pack(classic.session_timeout_ms) + varint(len(classic.protocols) + 1)
+    for protocol in classic.protocols:
+        out += compact_field(protocol.name) + varint(len(protocol.metadata) + 1) + protocol.metadata + no_tags()
+    return nullable_struct(out + no_tags())
 
 
 def _read_member(reader: RecordFieldReader) -> MemberRecord:
     instance_id, _rack = reader.compact(), reader.compact()
     client_id, client_host = reader.compact() or "", reader.compact() or ""
     topics = tuple(reader.compact() or "" for _ in reader.elements())
-    return MemberRecord(instance_id, client_id, client_host, topics, reader.compact(), reader.number(INT))
+    pattern, rebalance_timeout_ms, _assignor = reader.compact(), reader.number(INT), reader.compact()
+    tagged = reader.tags()
+    classic = _read_metadata(tagged[_CLASSIC_TAG]) if _CLASSIC_TAG in tagged else None
+    return MemberRecord(instance_id, client_id, client_host, topics, pattern, rebalance_timeout_ms, classic)
+
+
+def _read_metadata(content: bytes) -> ClassicMetadata | None:
+    reader = RecordFieldReader(content)
+    if reader.is_null():
+        return None
+    session_timeout_ms = reader.number(INT)
+    return ClassicMetadata(session_timeout_ms, tuple(_read_protocol(reader) for _ in reader.elements()))
+
+
+def _read_protocol(reader: RecordFieldReader) -> Protocol:
+    protocol = Protocol(reader.compact() or "", reader.compact_bytes())
+    reader.tags()
+    return protocol
 
 
 def _share_member(member: ShareMemberRecord) -> bytes:

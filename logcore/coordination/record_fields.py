@@ -37,6 +37,16 @@ def no_tags() -> bytes:
     return b"\0"
 
 
+def tagged_field(number: int, content: bytes) -> bytes:
+    """One tagged field at the end of a struct."""
+    return varint(1) + varint(number) + varint(len(content)) + content
+
+
+def nullable_struct(content: bytes) -> bytes:
+    """One that is there."""
+    return BYTE.pack(1) + content
+
+
 class RecordFieldReader:
     """Raises ValueError where the bytes end too early."""
 
@@ -63,6 +73,13 @@ class RecordFieldReader:
     def compact(self) -> str | None:
         length = self._varint()
         return None if length == 0 else self.take(length - 1).decode()
+
+    def compact_bytes(self) -> bytes:
+        return self.take(max(self._varint() - 1, 0))
+
+    def is_null(self) -> bool:
+        """Whether the struct that follows is not there."""
+        return self.number(BYTE) < 0
 
     def elements(self) -> Iterator[int]:
         return iter(range(self._varint() - 1))

@@ -6,9 +6,10 @@ Pure, as each of them: what to write and what to answer is the shell's affair
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from .consumer_groups import ConsumerGroups
+from .classic_members import ClassicMessage, from_classic, to_classic
+from .consumer_groups import JOINS, ConsumerGroups
 from .group_messages import (
     Answered,
     CheckCommit,
@@ -18,7 +19,6 @@ from .group_messages import (
     GroupFault,
     Joined,
     JoinGroup,
-    Message,
 )
 from .group_records import GroupRecord, Kind
 from .groups import Groups
@@ -26,8 +26,9 @@ from .share_groups import SHARE_KINDS, ShareGroups, ShareHeartbeat
 
 
 class AllGroups:
-    """A group without members changes its kind with the first that joins; a share group stays one. See `Groups`,
-    `ConsumerGroups`, `ShareGroups`.
+    """A group without members changes its kind with the first that joins, and one of consumers also with members: when
+    the first comes that leaves assigning to the coordinator, and when the last of those has gone. A share group stays
+    one. See `Groups`, `ConsumerGroups`, `ShareGroups`.
 
     State: the groups, as the fold of their records and of what was asked since.
     """
@@ -36,6 +37,7 @@ class AllGroups:
         self._classic = Groups()
         self._assigning = ConsumerGroups()
         self.share = ShareGroups()
+        self._answers: list[Answered] = []
 
     def apply(self, record: GroupRecord) -> None:
         """Takes in a record; members come before what they read."""
@@ -49,25 +51,59 @@ class AllGroups:
         self._classic.begin(now_ms)
         self._assigning.begin(now_ms)
         self.share.begin(now_ms)
+        self._let_assign(self._assigning.classic_ones(), now_ms)
 
-    def step(self, message: Message, ticket: int, now_ms: int) -> list[Answered]:
-        """The answers that can be given now: to this message, perhaps, and to older ones."""
-        other = self._assigning.is_in_use(message.group) or self.share.has(message.group)
-        if isinstance(message, JoinGroup) and other:
-            return [Answered(ticket, Joined(GroupFault.INCONSISTENT_PROTOCOL, message.member_id))]
-        answered = self._classic.step(message, ticket, now_ms)
-        if self._classic.has(message.group):
-            self._assigning.forget(message.group)
-        return answered
+    def step(self, message: ClassicMessage, ticket: int, partition_counts: Mapping[str, int], now_ms: int) -> None:
+        """In: `partition_counts`: of all topics that there are. Answers come from `take_answers`."""
+        name = message.group
+        if self._assigning.is_in_use(name):
+            self._answers.append(Answered(ticket, self._assigning.step(message, partition_counts, now_ms)))
+            self._let_assign([name], now_ms)
+        elif isinstance(message, JoinGroup) and self.share.has(name):
+            self._answers.append(Answered(ticket, Joined(GroupFault.INCONSISTENT_PROTOCOL, message.member_id)))
+        else:
+            self._answers += self._classic.step(message, ticket, now_ms)
+            if self._classic.has(name):
+                self._assigning.forget(name)
+
+    def take_answers(self) -> list[Answered]:
+        """Those that can be given now: to what was asked last, perhaps, and to older messages."""
+        answers, self._answers = self._answers + self._classic.take_answers(), []
+        return answers
 
     def beat(self, beat: ConsumerHeartbeat, partition_counts: Mapping[str, int], now_ms: int) -> ConsumerBeat:
-        """In: `partition_counts`: of all topics that there are."""
-        if self._classic.is_in_use(beat.group) or self.share.has(beat.group):
+        """In: `partition_counts`: of all topics that there are. Whom it concerns else `take_answers` tells."""
+        if self.share.has(beat.group):
             return ConsumerBeat(GroupFault.NOT_FOUND, beat.member_id)
+        if self._classic.is_in_use(beat.group):
+            fault = self._assign_for(beat, now_ms)
+            if fault is not GroupFault.NONE:
+                return ConsumerBeat(fault, beat.member_id)
         answer = self._assigning.beat(beat, partition_counts, now_ms)
         if self._assigning.has(beat.group):
             self._classic.forget(beat.group)  # the group had members of the other kind once
+        self._let_assign([beat.group], now_ms)
         return answer
+
+    def _assign_for(self, beat: ConsumerHeartbeat, now_ms: int) -> GroupFault:
+        """From now on its coordinator does it for a group whose members assigned: one joins that leaves it to that."""
+        group = self._classic.find(beat.group)
+        taken = None if group is None else from_classic(group, now_ms)
+        if taken is None:
+            return GroupFault.NOT_FOUND
+        if beat.epoch != JOINS:  # it was a member before the others were alone
+            return GroupFault.UNKNOWN_MEMBER
+        fault = self._assigning.fault(beat)
+        if fault is GroupFault.NONE:
+            self._classic.give_up(beat.group, now_ms)
+            self._assigning.take_over(beat.group, taken)
+        return fault
+
+    def _let_assign(self, names: Iterable[str], now_ms: int) -> None:
+        """Groups whose last member has left that the coordinator had to assign for."""
+        for name in names:
+            if self._assigning.is_classic(name):
+                self._classic.take_over(to_classic(name, self._assigning.give_up(name)), now_ms)
 
     def share_beat(self, beat: ShareHeartbeat, partition_counts: Mapping[str, int], now_ms: int) -> ConsumerBeat:
         """The same, of a member of a share group."""
@@ -85,15 +121,16 @@ class AllGroups:
         if self.share.has(check.group):
             return GroupFault.NOT_FOUND
         if self._assigning.is_in_use(check.group):
-            return self._assigning.check_commit(check)
+            return self._assigning.check_commit(check, now_ms)
         [answered] = self._classic.step(check, 0, now_ms)
         return answered.reply.fault
 
-    def tick(self, now_ms: int) -> list[Answered]:
-        """What follows from the passing of time."""
+    def tick(self, now_ms: int) -> None:
+        """What follows from the passing of time. Answers come from `take_answers`."""
         self._assigning.tick(now_ms)
+        self._let_assign(self._assigning.classic_ones(), now_ms)
         self.share.tick(now_ms)
-        return self._classic.tick(now_ms)
+        self._answers += self._classic.tick(now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do, at the earliest."""

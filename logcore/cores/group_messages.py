@@ -76,6 +76,15 @@ def check_forgotten(group: str, fault: GroupFault) -> None:
         raise LogError(f'group "{group}" cannot be forgotten: {fault.value.replace("_", " ")}')
 
 
+SESSION_TIMEOUT_MS_MIN: Final = 1_000
+SESSION_TIMEOUT_MS_MAX: Final = 30 * 60 * 1000
+
+
+def is_session_timeout(timeout_ms: int) -> bool:
+    """Whether a member may ask to be taken for alive that long without a word."""
+    return SESSION_TIMEOUT_MS_MIN <= timeout_ms <= SESSION_TIMEOUT_MS_MAX
+
+
 SESSION_MS: Final = 15_000
 HEARTBEAT_MS: Final = 1_000
 """Of members of groups whose coordinator assigns, where nothing else is set."""
@@ -260,12 +269,14 @@ class MemberDescription:
     assignment: bytes
     epoch: int = -1
     target: bytes = b""
+    is_classic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
     """`kind`: who assigns, the members (classic) or the coordinator (consumer, share); only the latter have member
-    epochs, and consumer groups targets. `generation` is the epoch of those.
+    epochs, and consumer groups targets. `generation` is the epoch of those. A member of a consumer group that joins and
+    syncs is classic.
     """
 
     group: str

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ..client import TopicPartition
+from .group_messages import Protocol
 
 
 class Kind(IntEnum):
@@ -74,8 +75,17 @@ class ReadTopics:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassicMetadata:
+    """What a member offers that joins and syncs, within a group whose coordinator assigns."""
+
+    session_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """`pattern`: None where the member names its topics only."""
+    """`pattern`: None where the member names its topics only. `classic`: None where it says in heartbeats what it
+    reads."""
 
     instance_id: str | None
     client_id: str
@@ -83,6 +93,7 @@ class MemberRecord:
     topics: tuple[str, ...]
     pattern: str | None
     rebalance_timeout_ms: int
+    classic: ClassicMetadata | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,10 @@ from .group_messages import (
     Message,
     Sync,
     Synced,
+    is_session_timeout,
 )
 from .group_records import ClassicGroup, GroupKey, GroupRecord, Kind
 
-SESSION_TIMEOUT_MS_MIN: Final = 1_000
-SESSION_TIMEOUT_MS_MAX: Final = 30 * 60 * 1000
 GATHERING_MS: Final = 100
 """How long an empty group waits for more members after each first one: a service often starts several at once."""
 
@@ -64,10 +63,13 @@ class Groups:
             self._groups[name] = group_of(name, record.value)
 
     def begin(self, now_ms: int) -> None:
-        """All records are there: each member has a whole session to be heard of."""
+        """All records are there: each member has a whole session to be heard of. Where nobody leads, members were to
+        assign anew."""
         for group in self._groups.values():
             for member in group.members.values():
                 member.renew(now_ms)
+            if group.members and group.leader_id is None:
+                self._rebalance(group, now_ms)
 
     def take_records(self) -> list[GroupRecord]:
         """What is to be written now, in this order."""
@@ -80,6 +82,23 @@ class Groups:
         for group in self._groups.values():
             if group.recorded and group.state in (GroupState.STABLE, GroupState.EMPTY):
                 self._record(group)
+
+    def find(self, name: str) -> Group | None:
+        return self._groups.get(name)
+
+    def give_up(self, name: str, now_ms: int) -> None:
+        """The coordinator assigns from now on: who waits for the others is told to join again."""
+        group = self._groups.pop(name)
+        for member in group.members.values():
+            self._refuse_waiting(member, GroupFault.REBALANCING, now_ms)
+        if group.recorded:
+            self._records.append(GroupRecord(GroupKey(Kind.CLASSIC, name), None))
+
+    def take_over(self, group: Group, now_ms: int) -> None:
+        """A group for which the coordinator assigned: its members do from now on."""
+        self._groups[group.name] = group
+        self._record(group)
+        self._rebalance(group, now_ms)
 
     def forget(self, name: str) -> bool:
         """Lets go of a group without members; False where it is in use."""
@@ -109,13 +128,13 @@ class Groups:
                 self._answers.append(Answered(ticket, GroupAnswer(self._check_commit(message, now_ms))))
             case _:
                 assert_never(message)
-        return self._take_answers()
+        return self.take_answers()
 
     def tick(self, now_ms: int) -> list[Answered]:
         """What follows from the passing of time. Nothing does before `next_deadline_ms`."""
         for group in list(self._groups.values()):
             self._expire(group, now_ms)
-        return self._take_answers()
+        return self.take_answers()
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do, at the earliest."""
@@ -136,7 +155,8 @@ class Groups:
         known = self._groups.get(group)
         return known is not None and bool(known.members or known.expected)
 
-    def _take_answers(self) -> list[Answered]:
+    def take_answers(self) -> list[Answered]:
+        """Those that can be given now."""
         answers, self._answers = self._answers, []
         return answers
 
@@ -162,7 +182,7 @@ class Groups:
     def _join_fault(self, group: Group | None, join: JoinGroup) -> GroupFault:
         if not join.group:
             return GroupFault.INVALID_GROUP
-        if not SESSION_TIMEOUT_MS_MIN <= join.session_timeout_ms <= SESSION_TIMEOUT_MS_MAX:
+        if not is_session_timeout(join.session_timeout_ms):
             return GroupFault.INVALID_SESSION_TIMEOUT
         group = group or Group(join.group)
         fault = GroupFault.NONE

@@ -58,6 +58,16 @@ def decode_assignment(assignment: bytes) -> tuple[TopicPartition, ...]:
     return tuple(reader.partitions())
 
 
+def user_data_of(assignment: bytes) -> bytes:
+    """What a way of assigning adds for its own use. Raises ValueError."""
+    if not assignment:
+        return b""
+    reader = _Reader(assignment)
+    reader.short()
+    reader.partitions()
+    return reader.bytes()
+
+
 def topics_of(metadata: bytes) -> tuple[str, ...]:
     """The topics of a subscription; none where a group of another kind wrote something else there."""
     try:

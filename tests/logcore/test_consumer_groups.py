@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.cores.consumer_groups import LEAVES, LEAVES_FOR_A_WHILE, ConsumerGroups
+from millstream.logcore.cores.consumer_groups import LEAVES, ConsumerGroups
+from millstream.logcore.cores.coordinated_group import LEAVES_FOR_A_WHILE
 from millstream.logcore.cores.group_messages import (
     HEARTBEAT_MS,
     SESSION_MS,
@@ -243,9 +244,9 @@ def test_commits_and_heartbeats_must_have_the_members_epoch() -> None:
     groups = ConsumerGroups()
     member = Reader(groups, "a")
     settle([member, Reader(groups, "c")], {"t": 1})
-    assert groups.check_commit(CheckCommit("g", member.epoch, "a")) is GroupFault.NONE
-    assert groups.check_commit(CheckCommit("g", member.epoch - 1, "a")) is GroupFault.STALE_EPOCH
-    assert groups.check_commit(CheckCommit("g", member.epoch, "b")) is GroupFault.UNKNOWN_MEMBER
+    assert groups.check_commit(CheckCommit("g", member.epoch, "a"), 0) is GroupFault.NONE
+    assert groups.check_commit(CheckCommit("g", member.epoch - 1, "a"), 0) is GroupFault.STALE_EPOCH
+    assert groups.check_commit(CheckCommit("g", member.epoch, "b"), 0) is GroupFault.UNKNOWN_MEMBER
     assert member.beat({"t": 1}, epoch=member.epoch + 5).fault is GroupFault.FENCED_EPOCH
     assert member.beat({"t": 1}, epoch=member.epoch - 1).fault is GroupFault.NONE, "the answer before was lost"
 

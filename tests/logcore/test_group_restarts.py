@@ -39,6 +39,7 @@ from millstream.logcore.cores.group_messages import (
 from millstream.logcore.cores.group_records import (
     ClassicGroup,
     ClassicMember,
+    ClassicMetadata,
     Current,
     Epoch,
     GroupKey,
@@ -230,6 +231,10 @@ def test_a_groups_record_is_laid_out_as_kafka_does() -> None:
         st.builds(
             MemberRecord, st.none() | TEXTS, TEXTS, TEXTS, st.lists(TEXTS, max_size=3).map(tuple), st.none() | TEXTS,
             st.integers(-1, 99),
+            st.none() | st.builds(
+                ClassicMetadata, st.integers(0, 99),
+                st.lists(st.builds(Protocol, TEXTS, st.binary(max_size=200)), max_size=3).map(tuple),
+            ),
         ),
         st.builds(ShareMemberRecord, TEXTS, TEXTS, st.lists(TEXTS, max_size=3).map(tuple)),
         st.builds(Target, PLACES),

@@ -148,7 +148,9 @@ def test_a_share_group_is_of_no_other_kind() -> None:
     consumer = ConsumerHeartbeat("g", "b", 0, None, "client", "host", 1_000, ("orders",), None, None)
     assert groups.beat(consumer, COUNTS, 0).fault is GroupFault.NOT_FOUND
     offered = (Protocol("range", b""),)
-    [answered] = groups.step(JoinGroup("g", "", None, "client", "host", 10_000, 5_000, "consumer", offered, "c"), 1, 0)
+    join = JoinGroup("g", "", None, "client", "host", 10_000, 5_000, "consumer", offered, "c")
+    groups.step(join, 1, COUNTS, 0)
+    [answered] = groups.take_answers()
     assert isinstance(answered.reply, Joined) and answered.reply.fault is GroupFault.INCONSISTENT_PROTOCOL
     assert groups.check_commit(CheckCommit("g"), 0) is GroupFault.NOT_FOUND
     assert groups.beat(ConsumerHeartbeat("h", "b", 0, None, "c", "h", 1_000, ("orders",), None, None), COUNTS, 0)

@@ -72,11 +72,12 @@ class GroupTraffic:
         self._asked: dict[int, _Asked] = {}
         self._given_up: dict[int, _Asked] = {}  # what is answered after all is as true, though nobody waits for it
         self._interrupted: dict[str, int] = {}  # groups that rebalanced at this node when it stopped answering
+        kinds = (ClassicMember, AssignedMember)
         self._members: list[Member] = [
-            kind(self, f"{kind.__name__}s", number)
-            for number in range(members)
-            for kind in (ClassicMember, AssignedMember)
+            kind(self, f"{kind.__name__}s", number) for number in range(members) for kind in kinds
         ]
+        both = range(len(kinds) if members else 0)  # in one group: it changes its kind with who is there
+        self._members += [kinds[number](self, "MixedMembers", number) for number in both]
 
     def begin(self) -> None:
         if self._members:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     )
 
 
+_CLASSIC, _CONSUMER = 0, 1  # the protocol that a member speaks
+
 MemberFields = Callable[[Desk, MemberDescription], Fields]
 
 
@@ -173,5 +175,5 @@ def _member(broker: Desk, member: MemberDescription) -> Fields:
         "subscribed_topic_names": topics_of(member.metadata),
         "assignment": assignment(member.assignment),
         "target_assignment": assignment(member.target),
-        "member_type": 1,
+        "member_type": _CLASSIC if member.is_classic else _CONSUMER,
     }

@@ -17,7 +17,6 @@ from ...cores.all_groups import AllGroups
 from ...cores.expiry import ExpiryTimes
 from ...cores.group_expiry import expired, subscribed
 from ...cores.group_messages import (
-    Answered,
     CheckCommit,
     CommittedOffset,
     ConsumerBeat,
@@ -140,11 +139,11 @@ class GroupShard:
     def tick(self) -> None:
         now_ms = self._log.now_ms
         if now_ms >= self._due_ms:
-            answers = self._groups.tick(now_ms)
+            self._groups.tick(now_ms)
             self._write_groups()
             self._share.release_gone()
             self._renew_deadline()
-            self._answer(answers)
+            self._answer()
         self._share.tick()
         self._forget_deleted()
         if now_ms >= self._expires_at_ms:
@@ -207,17 +206,19 @@ class GroupShard:
                 raise AssertionError(f"not a request to groups: {foreign!r}")
 
     def _step(self, request: RequestId, message: JoinGroup | Sync | LeaveGroup | Heartbeat) -> None:
-        answers = self._groups.step(message, request, self._log.now_ms)
+        self._forget_deleted()
+        self._groups.step(message, request, self._partition_counts(), self._log.now_ms)
         self._write_groups()
-        if not isinstance(message, Heartbeat):  # which only puts deadlines off
+        if not isinstance(message, Heartbeat):  # which puts deadlines off, or sets one beyond the session
             self._renew_deadline()
-        self._answer(answers)
+        self._answer()
 
     def _beat(self, request: RequestId, beat: ConsumerHeartbeat) -> None:
         self._forget_deleted()
         answer = self._groups.beat(beat, self._partition_counts(), self._log.now_ms)
         self._write_groups()
         self._due_ms = min(self._due_ms, self._log.now_ms + beat.session_ms)
+        self._answer()
         self._log.reply(request, answer)
 
     def _share_beat(self, request: RequestId, beat: ShareHeartbeat) -> None:
@@ -239,8 +240,8 @@ class GroupShard:
             self._counts = {topic.name: len(topic.partitions) for topic in topics.values()}
         return self._counts
 
-    def _answer(self, answers: Sequence[Answered]) -> None:
-        for answered in answers:
+    def _answer(self) -> None:
+        for answered in self._groups.take_answers():
             self._log.reply(RequestId(answered.ticket), answered.reply)
 
     def _write_groups(self) -> None:

@@ -130,16 +130,17 @@ class _Member:
 
 
 def member(address: str, group: str, topic: str) -> Member:
-    return _Member(
-        address,
-        group,
-        topic,
-        **{
-            "session.timeout.ms": 6000,
-            "heartbeat.interval.ms": 200,
-            "partition.assignment.strategy": "cooperative-sticky",
-        },
-    )
+    return _classic(address, group, topic, "cooperative-sticky")
+
+
+def eager_member(address: str, group: str, topic: str) -> Member:
+    """It gives up all that it reads before it joins again."""
+    return _classic(address, group, topic, "range")
+
+
+def _classic(address: str, group: str, topic: str, assignor: str) -> Member:
+    often = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 200}
+    return _Member(address, group, topic, **often, **{"partition.assignment.strategy": assignor})
 
 
 def member_of_assigning_group(address: str, group: str, topic: str) -> Member:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from millstream.logcore.cores.subscriptions import Subscription, encode_subscription
 from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.channel import Address, Channels
@@ -27,9 +28,10 @@ def channels(log: Log) -> Iterator[Channels]:
         opened.close()
 
 
-def join(channels: Channels, member: str = "") -> Any:
+def join(channels: Channels, member: str = "", kind: str = "connect") -> Any:
     asked = {"group_id": "g", "session_timeout": MINUTE, "rebalance_timeout": MINUTE, "member_id": member}
-    offered = {"protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
+    metadata = encode_subscription(Subscription(("t",))) if kind == "consumer" else b""
+    offered = {"protocol_type": kind, "protocols": [{"name": "range", "metadata": metadata}]}
     return channels.ask(Api.JOIN_GROUP, {**asked, **offered})
 
 
@@ -39,7 +41,7 @@ def beat(channels: Channels, api: Api, epoch: int = 0) -> Any:
     return channels.ask(api, {**about, **more})
 
 
-def test_a_group_with_members_of_the_other_protocol_says_what_to_do(channels: Channels) -> None:
+def test_a_group_with_members_that_are_no_consumers_says_what_to_do(channels: Channels) -> None:
     joined = join(channels, join(channels).member_id)
     assert joined.error_code is ErrorCode.none
     refused = beat(channels, Api.CONSUMER_GROUP_HEARTBEAT)
@@ -53,6 +55,16 @@ def test_a_group_with_members_of_the_other_protocol_says_what_to_do(channels: Ch
     assert join(channels).error_code is ErrorCode.inconsistent_group_protocol
     assert beat(channels, Api.CONSUMER_GROUP_HEARTBEAT, -1).error_code is ErrorCode.none
     assert join(channels, join(channels).member_id).error_code is ErrorCode.none
+
+
+def test_consumers_of_both_protocols_are_members_of_one_group_and_are_told_apart(channels: Channels) -> None:
+    first = join(channels, join(channels, kind="consumer").member_id, "consumer")
+    assert (first.error_code, first.leader) == (ErrorCode.none, first.member_id)
+    assert beat(channels, Api.CONSUMER_GROUP_HEARTBEAT).error_code is ErrorCode.none
+    again = join(channels, first.member_id, "consumer")
+    assert (again.error_code, again.leader, again.members) == (ErrorCode.none, "", ())
+    [group] = channels.ask(Api.CONSUMER_GROUP_DESCRIBE, {"group_ids": ["g"]}).groups
+    assert {member.member_id: member.member_type for member in group.members} == {first.member_id: 0, "m": 1}
 
 
 def test_a_share_group_stays_one(channels: Channels) -> None:

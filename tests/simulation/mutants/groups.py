@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from millstream.logcore.cores import consumer_groups
 from millstream.logcore.cores.all_groups import AllGroups
+from millstream.logcore.cores.coordinated_group import CoordinatedGroup
 from millstream.logcore.cores.group_messages import GroupFault
 from millstream.logcore.cores.share_partition import ShareFault
 from millstream.logcore.records.key_values import KeyValue, encode_key_values
@@ -120,7 +120,7 @@ MUTANTS: Final = [
         "T-L21",
         "gives a partition to a member while another one still reads it",
         "test_a_partition_that_is_given_up_goes_on_after_a_fail_over_only_when_it_is_free",
-        (consumer_groups._Group, "holders", _nobody),
+        (CoordinatedGroup, "holders", _nobody),
     ),
     cluster_mutant(
         "offsets_of_deleted_topics",
