@@ -64,8 +64,8 @@ class NumberColumn:
     def grow(self, count: int) -> None:
         self._count = max(self._count, count)
         if count > len(self._valid):
-            count = max(count, 4 * len(self._valid))
-            self._values, self._valid = _longer(self._values, count), _longer(self._valid, count)
+            room = _room_for(count)
+            self._values, self._valid = _longer(self._values, room), _longer(self._valid, room)
 
     def get(self, slots: Ints) -> pa.Array:
         valid = self._valid[slots]
@@ -83,6 +83,12 @@ class NumberColumn:
 
     def clear(self, slots: Ints) -> None:
         """They take the same room whatever they have."""
+
+
+def _room_for(count: int) -> int:
+    """The next power of 4: the last one is a whole block of `PlacedRows`. Four times what there was went beyond it, and
+    a million rows were copied for the last few thousand places of a block."""
+    return 1 << ((count - 1).bit_length() + 1 & ~1)
 
 
 def _longer(values: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:

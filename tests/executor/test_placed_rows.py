@@ -10,7 +10,7 @@ import pytest
 
 from millstream.executor.state import placed_rows, state_columns, zones
 from millstream.executor.state.placed_rows import PlacedRows
-from millstream.executor.state.state_columns import state_column
+from millstream.executor.state.state_columns import NumberColumn, state_column
 from millstream.executor.state.zones import Zones
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -108,3 +108,13 @@ def test_a_zone_with_times_before_1970_only_has_no_others() -> None:
     target.widen(np.array([0]), np.array([-5]))
     assert target.slots(-6, -5, 1).tolist() == [0]
     assert target.slots(-5, 100, 1).tolist() == target.slots(-100, -6, 1).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("count", "room"),
+    [(1, 1), (2, 4), (4, 4), (5, 16), (1 << 18, 1 << 18), ((1 << 18) + 1, 1 << 20), (1 << 20, 1 << 20)],
+)
+def test_a_column_grows_by_powers_of_four_and_never_beyond_a_block(count: int, room: int) -> None:
+    column = NumberColumn(pa.int64())
+    column.grow(count)
+    assert len(column._values) == len(column._valid) == room
