@@ -160,7 +160,7 @@ def _synced(group: CoordinatedGroup, sync: Sync, now_ms: int) -> Synced:
         return Synced(GroupFault.REBALANCING)
     if not _gives_up(member):
         member.acts_until_ms = None
-    member.told, member.unsure = frozenset(member.assigned), False
+    member.told = frozenset(member.assigned)
     return Synced(GroupFault.NONE, CONSUMER, protocol, encode_assignment(sorted(member.assigned)))
 
 

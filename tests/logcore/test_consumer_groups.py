@@ -240,6 +240,41 @@ def test_a_coordinator_that_takes_over_knows_the_patterns() -> None:
     assert {place.topic for place in member.reads} == {"a", "bc", "cb"}
 
 
+def test_a_pattern_fits_only_what_the_member_may_read() -> None:
+    groups = ConsumerGroups()
+    counts = {"a": 1, "b": 1, "other": 1}
+
+    def beat(epoch: int, readable: frozenset[str] | None) -> ConsumerBeat:
+        pattern, owned = ("a|b", frozenset[TopicPartition]()) if epoch == 0 else (None, None)
+        asked = ConsumerHeartbeat("g", "m", epoch, None, "c", "h", REBALANCE_MS, None, pattern, owned)
+        return groups.beat(replace(asked, readable=readable), counts, 0)
+
+    joined = beat(0, frozenset({"a", "b", "other"}))
+    assert joined.assignment == (TopicPartition("a", 0), TopicPartition("b", 0))
+    told = beat(joined.epoch, frozenset({"a", "other"}))
+    assert told.assignment == (TopicPartition("a", 0),)
+
+
+def test_a_topic_that_nobody_reads_is_no_news() -> None:
+    groups = ConsumerGroups()
+    member = Reader(groups, "a", topics=None, pattern="a|b")
+    settle([member], {"a": 1})
+    epoch = member.epoch
+    settle([member], {"a": 1, "other": 1})
+    assert member.epoch == epoch
+    settle([member], {"a": 1, "other": 1, "b": 1})
+    assert member.epoch == epoch + 1
+
+
+def test_a_static_member_that_goes_on_after_all_is_not_away() -> None:
+    groups = ConsumerGroups()
+    member = Reader(groups, "a", instance="i")
+    settle([member], {"t": 1})
+    groups.beat(replace(member.beat_of(), epoch=LEAVES_FOR_A_WHILE), {"t": 1}, 0)
+    assert member.beat({"t": 1}).fault is GroupFault.NONE
+    assert Reader(groups, "b", instance="i").beat({"t": 1}).fault is GroupFault.UNRELEASED_INSTANCE
+
+
 def test_commits_and_heartbeats_must_have_the_members_epoch() -> None:
     groups = ConsumerGroups()
     member = Reader(groups, "a")

@@ -190,8 +190,79 @@ def test_commits_of_both_kinds_are_checked_by_their_own_rules() -> None:
         CheckCommit(GROUP, new.epoch, "nobody"): GroupFault.UNKNOWN_MEMBER,
         CheckCommit(GROUP): GroupFault.UNKNOWN_MEMBER,
         CheckCommit(GROUP, transactional=True): GroupFault.NONE,
+        CheckCommit(GROUP, 0, transactional=True): GroupFault.UNKNOWN_MEMBER,
     }
     assert {check: world.groups.check_commit(check, world.now_ms) for check in checks} == checks
+
+
+def test_who_does_what_is_asked_stays_a_member() -> None:
+    world = World()
+    old, new = ClassicClient(world, "a"), AssignedClient(world, "b")
+    world.run()
+    reads = [set(old.reads), set(new.reads)]
+    for _ in range(3 * max(SESSION_MS, REBALANCE_MS) // 500):
+        old.act()
+        new.act()
+        world.pass_time(500)
+    assert [old.reads, new.reads] == reads and world.is_at_rest()
+
+
+def test_a_commit_is_a_sign_of_life_of_a_member_that_joins_and_syncs() -> None:
+    world = World()
+    old, new = ClassicClient(world, "a"), AssignedClient(world, "b")
+    world.run()
+    for _ in range(2 * SESSION_MS // 500):
+        check = CheckCommit(GROUP, old._generation, old.member_id)
+        assert world.groups.check_commit(check, world.now_ms) is GroupFault.NONE
+        new.act()
+        world.pass_time(500)
+
+
+def test_after_a_restart_a_member_has_its_own_session_to_be_heard_of() -> None:
+    world = World()
+    old, new = ClassicClient(world, "a"), AssignedClient(world, "b")
+    world.run()
+    world.restart()
+    old.vanish()
+    for _ in range(SESSION_MS // 500 - 1):
+        new.act()
+        world.pass_time(500)
+    assert len(world.describe().members) == 2
+    world.pass_time(500)
+    assert [member.client_id for member in world.describe().members] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "protocol", "fault"),
+    [
+        (None, None, GroupFault.NONE),  # a client too old to say
+        ("consumer", "range", GroupFault.NONE),
+        ("connect", "range", GroupFault.INCONSISTENT_PROTOCOL),
+        ("consumer", "sticky", GroupFault.INCONSISTENT_PROTOCOL),
+    ],
+)
+def test_who_syncs_has_to_mean_what_it_joined(type_: str | None, protocol: str | None, fault: GroupFault) -> None:
+    world = World()
+    old, _ = ClassicClient(world, "a"), AssignedClient(world, "b")
+    world.run()
+    replies: list[Reply] = []
+    world.ask(Sync(GROUP, old._generation, old.member_id, None, type_, protocol), replies.append)
+    assert [reply.fault for reply in replies] == [fault]
+
+
+def test_a_group_that_is_deleted_leaves_nothing_behind() -> None:
+    world = World()
+    ClassicClient(world, "a")
+    AssignedClient(world, "b")
+    world.run()
+    for member in list(world.members):
+        assert isinstance(member, AssignedClient | ClassicClient)
+        member.leave()
+    assert world.groups.names() == [GROUP] and world.groups.forget(GROUP)
+    world.settle()
+    assert world.entries == {}
+    world.restart()
+    assert world.groups.names() == []
 
 
 def test_a_static_member_is_replaced_in_its_place() -> None:
