@@ -166,20 +166,24 @@ class ClassicClient(Client):
     _generation: int = -1
     _waits: bool = False
     _joins: bool = True
+    _sync: Sync | None = None  # what it says next: it has joined
     _led: dict[str, int] | None = None  # the partitions that it assigned, if it leads
 
     def act(self) -> None:
         """Who leads looks after the topic: for more partitions it has the group assign anew."""
         if self._waits:
             return
-        if self._joins or self._led not in (None, self.world.counts):
+        if self._sync is not None:
+            sync, self._sync, self._waits = self._sync, None, True
+            self.world.ask(sync, self._synced)
+        elif self._joins or self._led not in (None, self.world.counts):
             self._join()
         else:
             self.world.ask(Heartbeat(GROUP, self._generation, self.member_id, self.instance), self._beaten)
 
     def interrupted(self) -> None:
         if self._waits:
-            self._waits, self._joins, self.is_well = False, True, False
+            self._waits, self._joins, self.is_well, self._sync = False, True, False, None
 
     def leave(self) -> None:
         self.world.members.remove(self)
@@ -205,12 +209,13 @@ class ClassicClient(Client):
             self._join()
         elif reply.fault is GroupFault.NONE:
             self.member_id, self._generation = reply.member_id, reply.generation
-            self._joins, self._waits = False, True
+            self._joins = False
             leads = reply.leader_id == reply.member_id
             self._led = self.world.counts if leads else None
             assignments = self._assign(reply) if leads else {}
-            sync = Sync(GROUP, self._generation, self.member_id, self.instance, CONSUMER, reply.protocol, assignments)
-            self.world.ask(sync, self._synced)
+            self._sync = Sync(
+                GROUP, self._generation, self.member_id, self.instance, CONSUMER, reply.protocol, assignments
+            )
         else:
             self._refused(reply.fault)
 
@@ -238,7 +243,7 @@ class ClassicClient(Client):
 
     def _refused(self, fault: GroupFault) -> None:
         assert fault is GroupFault.REBALANCING or fault in LOST, fault
-        self._joins, self._waits, self.is_well = True, False, False
+        self._joins, self._waits, self.is_well, self._sync = True, False, False, None
         if fault in LOST:
             self.lose()
             self.member_id = ""

@@ -243,6 +243,7 @@ def test_a_coordinator_that_takes_over_knows_the_patterns() -> None:
 def test_a_pattern_fits_only_what_the_member_may_read() -> None:
     groups = ConsumerGroups()
     counts = {"a": 1, "b": 1, "other": 1}
+    Reader(groups, "reads b, too", ("b",)).beat(counts)
 
     def beat(epoch: int, readable: frozenset[str] | None) -> ConsumerBeat:
         pattern, owned = ("a|b", frozenset[TopicPartition]()) if epoch == 0 else (None, None)
@@ -250,9 +251,12 @@ def test_a_pattern_fits_only_what_the_member_may_read() -> None:
         return groups.beat(replace(asked, readable=readable), counts, 0)
 
     joined = beat(0, frozenset({"a", "b", "other"}))
-    assert joined.assignment == (TopicPartition("a", 0), TopicPartition("b", 0))
-    told = beat(joined.epoch, frozenset({"a", "other"}))
-    assert told.assignment == (TopicPartition("a", 0),)
+    assert joined.assignment == (TopicPartition("a", 0),)
+    again = beat(joined.epoch, frozenset({"a", "b"}))
+    assert again.epoch == joined.epoch, "what it may not read is nothing that it reads"
+    later = beat(joined.epoch, frozenset({"a"}))
+    assert later.epoch == joined.epoch + 1, "another one reads b, but not for this one"
+    assert beat(later.epoch, frozenset({"a"})).epoch == later.epoch
 
 
 def test_a_topic_that_nobody_reads_is_no_news() -> None:

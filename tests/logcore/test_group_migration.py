@@ -75,6 +75,62 @@ def test_a_cooperative_member_goes_on_reading_what_it_keeps() -> None:
     assert world.is_at_rest() and kind_of(world) == "classic"
 
 
+def test_what_a_cooperative_member_has_to_give_up_is_its_own_until_it_has_synced_and_joined_again() -> None:
+    world = World(6)
+    first = AssignedClient(world, "a")
+    world.run()
+    kept = ClassicClient(world, "b", assignor="cooperative-sticky")
+    world.run()
+    assert len(kept.reads) == 3
+    third = AssignedClient(world, "c")
+    for member in (third, first, kept, third, kept, third, kept, third, kept, third):
+        member.act()
+        world.check()
+    world.run()
+    assert [len(kept.reads), len(third.reads)] == [2, 2]
+
+
+def test_to_join_again_and_again_gives_no_more_time_to_give_up() -> None:
+    world = World(2)
+    stuck = ClassicClient(world, "a", assignor="cooperative-sticky")
+    world.run()
+    waits = AssignedClient(world, "b")
+    waits.act()
+    metadata = encode_subscription(Subscription(("t",), tuple(world.everywhere())))
+    protocols = (Protocol("cooperative-sticky", metadata),)
+    join = JoinGroup(GROUP, stuck.member_id, None, "c", "h", SESSION_MS, REBALANCE_MS, "consumer", protocols, "x")
+    replies: list[Reply] = []
+    for _ in range(REBALANCE_MS // 500):
+        world.ask(join, replies.append)
+        world.pass_time(500)
+        waits.act()
+    assert {reply.fault for reply in replies} == {GroupFault.NONE}
+    waits.act()
+    assert len(waits.reads) == 2
+
+
+@pytest.mark.parametrize(
+    ("member_id", "instance", "fault"),
+    [
+        ("its own", "i", GroupFault.NONE),
+        ("", "i", GroupFault.NONE),
+        ("older", "i", GroupFault.FENCED_INSTANCE),
+        ("its own", "j", GroupFault.UNKNOWN_MEMBER),
+        ("", "j", GroupFault.NONE),
+    ],
+)
+def test_a_static_member_joins_as_itself(member_id: str, instance: str, fault: GroupFault) -> None:
+    world = World()
+    old, _ = ClassicClient(world, "a", "i"), AssignedClient(world, "b")
+    world.run()
+    joins = old.member_id if member_id == "its own" else member_id
+    protocols = (Protocol("range", encode_subscription(Subscription(("t",)))),)
+    join = JoinGroup(GROUP, joins, instance, "c", "h", SESSION_MS, REBALANCE_MS, "consumer", protocols, "x")
+    replies: list[Reply] = []
+    world.ask(join, replies.append)
+    assert [reply.fault for reply in replies] == [fault]
+
+
 def test_an_eager_member_that_joins_has_given_up_at_once() -> None:
     world = World(2)
     first = ClassicClient(world, "a")
@@ -82,7 +138,8 @@ def test_an_eager_member_that_joins_has_given_up_at_once() -> None:
     second = AssignedClient(world, "b")
     second.act()
     first.act()  # is told that there is something
-    first.act()  # joins and syncs
+    first.act()  # joins
+    first.act()  # syncs
     second.act()
     assert (len(first.reads), len(second.reads)) == (1, 1)
 
@@ -134,6 +191,7 @@ def test_a_coordinator_that_takes_over_goes_on_where_the_other_was(assignor: str
     new.act()
     assert [old.reads, new.reads] == reads
     world.run()
+    assert world.describe() == before, "nothing was assigned anew"
 
 
 def test_a_coordinator_that_takes_over_has_members_assign_anew_whose_partner_left_before() -> None:
@@ -205,6 +263,46 @@ def test_who_does_what_is_asked_stays_a_member() -> None:
         new.act()
         world.pass_time(500)
     assert [old.reads, new.reads] == reads and world.is_at_rest()
+
+
+@pytest.mark.parametrize(("session_ms", "rebalance_ms"), [(10_000, 20_000), (10_000, 5_000)])
+def test_who_has_joined_has_to_sync_in_time(session_ms: int, rebalance_ms: int) -> None:
+    """The time of a rebalance, or of a session where that is longer; to say that it lives is not enough."""
+    world = World(1)
+    AssignedClient(world, "b").act()
+    metadata = encode_subscription(Subscription(("t",)))
+    protocols = (Protocol("range", metadata),)
+    join = JoinGroup(GROUP, "", "i", "c", "h", session_ms, rebalance_ms, "consumer", protocols, "a")
+    replies: list[Reply] = []
+    world.ask(join, replies.append)
+    [joined] = replies
+    assert isinstance(joined, Joined)
+    limit_ms = max(session_ms, rebalance_ms)
+    while world.now_ms < limit_ms - 500:
+        world.pass_time(500)
+        world.ask(Heartbeat(GROUP, joined.generation, "a", "i"), replies.append)
+        world.members[0].act()
+    assert all(reply.fault is not GroupFault.UNKNOWN_MEMBER for reply in replies)
+    world.pass_time(500)
+    world.ask(Heartbeat(GROUP, joined.generation, "a", "i"), replies.append)
+    assert replies[-1].fault is GroupFault.UNKNOWN_MEMBER
+
+
+def test_to_sync_is_a_sign_of_life_and_refused_where_the_group_has_gone_on() -> None:
+    world = World(2)
+    old, _ = ClassicClient(world, "a"), AssignedClient(world, "b")
+    world.run()
+    replies: list[Reply] = []
+    sync = Sync(GROUP, old._generation, old.member_id)
+    for _ in range(2 * SESSION_MS // 500):
+        world.ask(sync, replies.append)
+        world.members[1].act()
+        world.pass_time(500)
+    assert {reply.fault for reply in replies} == {GroupFault.NONE}
+    world.counts = {"t": 3}
+    world.members[1].act()
+    world.ask(sync, replies.append)
+    assert replies[-1].fault is GroupFault.REBALANCING
 
 
 def test_a_commit_is_a_sign_of_life_of_a_member_that_joins_and_syncs() -> None:
