@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import structlog
 
-from ..cdc_records import topic_of
+from ..cdc.cdc_records import topic_of
 from ..connector import Chunk, ConnectRecord, Position
 from ..connector_errors import ConnectorFailed, SystemFault
 from .binlog_events import (

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..chunked_tables import ChunkedTables, ChunkWindow
+from ..cdc.chunked_tables import ChunkedTables, ChunkWindow
 from ..connector import ConnectRecord
 from ..connector_errors import ConnectorFailed
 from ..converters import json_text

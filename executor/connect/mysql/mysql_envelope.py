@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..cdc_records import ENVELOPE_VERSION, change_record, topic_of
+from ..cdc.cdc_records import ENVELOPE_VERSION, change_record, topic_of
 from ..connector import ConnectRecord
 from ..connector_errors import ConnectorFailed
 from .binlog_tables import LoggedTable

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from millstream.errors import did_you_mean
 
-from ..cdc_records import topic_of
+from ..cdc.cdc_records import topic_of
 from ..connector import SourceColumn, SourceTable
 from ..connector_errors import UnknownSourceTable
 from .mysql_server import all_tables, described_table, is_captured

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..cdc_records import is_named
+from ..cdc.cdc_records import is_named
 from ..connector_errors import ConnectorFailed
 from .binlog_tables import LoggedTable
 from .gtids import Flavor

@@ -21,7 +21,7 @@ import structlog
 
 from millstream.errors import MillstreamError, did_you_mean
 
-from ..cdc_records import topic_of
+from ..cdc.cdc_records import topic_of
 from ..connector import Chunk, Position, SourceConnector, SourceTable, TaskInfo, TopicEnds
 from ..connector_errors import ConnectorFailed, UnknownSourceTable
 from .binlog_changes import BinlogChanges, begun_place

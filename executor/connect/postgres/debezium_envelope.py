@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..cdc_records import ENVELOPE_VERSION, change_record, topic_of
+from ..cdc.cdc_records import ENVELOPE_VERSION, change_record, topic_of
 from ..connector import ConnectRecord
 from .pg_values import Reader, ValueModes, value_reader
 from .pgoutput import RowChange, TableRelation, TupleValues, Unchanged

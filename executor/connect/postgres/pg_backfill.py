@@ -23,7 +23,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from ..chunked_tables import ChunkedTables, ChunkWindow
+from ..cdc.chunked_tables import ChunkedTables, ChunkWindow
 from ..connector import ConnectRecord
 from ..converters import json_text
 from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope

@@ -8,7 +8,7 @@ import psycopg
 
 from millstream.errors import did_you_mean
 
-from ..cdc_records import is_named, topic_of
+from ..cdc.cdc_records import is_named, topic_of
 from ..connector import SourceColumn, SourceTable
 from ..connector_errors import UnknownSourceTable
 from .pg_connections import explained

@@ -24,7 +24,7 @@ import structlog
 
 from millstream.errors import MillstreamError, did_you_mean
 
-from ..cdc_records import is_named, topic_of
+from ..cdc.cdc_records import is_named, topic_of
 from ..connector import Chunk, ConnectRecord, Position, SourceConnector, SourceTable, TaskInfo, TopicEnds
 from ..connector_errors import ConnectorFailed, SystemUnavailable, UnknownSourceTable
 from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import structlog
 
-from ..cdc_records import is_named
+from ..cdc.cdc_records import is_named
 from ..connector_errors import ConnectorFailed
 from .pg_connections import explained, lsn_of, lsn_text, quoted, slot_lost
 from .pgoutput import RelationColumn, TableRelation

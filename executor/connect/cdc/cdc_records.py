@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from .connector import ConnectRecord
+from ..connector import ConnectRecord
 
 ENVELOPE_VERSION: Final = "1.0"
 _NOT_IN_A_TOPIC: Final = re.compile(r"[^a-zA-Z0-9._-]")

@@ -11,8 +11,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from .connector import ConnectRecord, Sweep
-from .converters import json_text
+from ..connector import ConnectRecord, Sweep
+from ..converters import json_text
 
 _AGAIN_S: Final = 0.05
 _log = structlog.get_logger("millstream.connect")

@@ -1,0 +1,1 @@
+"""What the sources that follow the changes of a database share, whichever database it is."""
