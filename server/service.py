@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import structlog
 
-from ..executor.connect.task_worker import TASK_THREADS
+from ..executor.connect.leaving import TASK_THREADS
 from ..logcore.backup.snapshots import Snapshots
 from ..logcore.cluster.node_log import NodeLog
 from ..logcore.cluster.operations import Operations

@@ -33,6 +33,7 @@ from ...logcore.client import TopicPartition
 from .connector_errors import UnknownSourceTable
 from .declared_columns import Declarations, nothing_declared
 from .inbox import Inbox
+from .leaving import Tenure
 from .task_clock import MACHINE_CLOCK, TaskClock
 
 Position = Mapping[str, Any]
@@ -105,7 +106,8 @@ class TaskInfo:
     tasks; another one of the same name has another. `clock`: for the time, and to wait. `declared`: what a sink
     may ask for the types of columns. `log_end`: of a sink, the next offset of a partition that it reads; `topic_id`:
     another one where a topic was deleted and created again; None, where nobody knows. `inbox`: of a source that is sent
-    its records."""
+    its records. `tenure`: to `check` between two requests that change the other system; while one hangs, a successor
+    may begin."""
 
     connector: str
     number: int = 0
@@ -116,6 +118,7 @@ class TaskInfo:
     log_end: Callable[[TopicPartition], int | None] = field(default=lambda at: None, compare=False, repr=False)
     topic_id: Callable[[str], str | None] = field(default=lambda topic: None, compare=False, repr=False)
     inbox: Inbox = field(default_factory=Inbox, compare=False, repr=False)
+    tenure: Tenure = field(default_factory=Tenure, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

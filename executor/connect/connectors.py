@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from .converters import converter_of
 from .dead_letters import is_tolerant
 from .declarations import declarations_of
 from .inbox import Inbox
+from .leaving import LeavingTasks, Tenure
 from .secret_vault import KnownSecrets
 from .sink_runner import SinkRunner, Transcoder, group_of, reading, topics_problem
 from .source_runner import SourceRunner, transactional_id
@@ -33,6 +35,7 @@ from .task_worker import Ending, TaskRunner, TaskState, TaskStatus, TaskWorker
 from .transforms import routed, transforms_of
 
 _TASKS_MAX: Final = 64
+_SETTLES_S: Final = 2.0
 _log = structlog.get_logger("millstream.connect")
 
 
@@ -47,7 +50,8 @@ class ConnectorStatus:
 
 
 class Connectors:
-    """Any thread may call any method; those that change one connector are called one after the other."""
+    """Any thread may call any method; those that change one connector are called one after the other. They wait for no
+    other system: tasks that are to end leave on threads of their own, and `settled` waits for them a moment."""
 
     def __init__(
         self, log: LogClient, transcoder: Transcoder, known_secrets: KnownSecrets, catalog: Callable[[], Catalog]
@@ -58,6 +62,7 @@ class Connectors:
         self._transcoder = transcoder
         self._catalog = catalog
         self._running: dict[str, _Running] = {}
+        self._leaving: dict[str, tuple[LeavingTasks, ...]] = {}
         self._ending = Ending()
         self._guard = threading.Lock()
 
@@ -68,14 +73,28 @@ class Connectors:
         running = _Running(self._log, self._transcoder, info, Secrets(self.known_secrets), self._catalog)
         with self._guard:
             self._running[info.name] = running
-        running.begin()
+            before = self._leaving.get(info.name, ())
+        running.begin(before)
 
-    def stop(self, name: str) -> None:
-        """Ends the work; positions stay. One that does not run is fine."""
+    def stop(self, name: str, cleans_up: Callable[[], None] | None = None) -> None:
+        """Asks its tasks to end; positions stay. One that does not run is fine. In: `cleans_up`: once they are gone."""
         with self._guard:
             running = self._running.pop(name, None)
-        if running is not None:
-            running.stop()
+            before = [leaving for leaving in self._leaving.get(name, ()) if not leaving.is_over]
+            workers = () if running is None else running.workers
+            for worker in workers:
+                worker.ask_to_stop()
+            if workers or cleans_up is not None:
+                before.append(LeavingTasks(name, workers, cleans_up))
+            self._leaving[name] = tuple(before)
+
+    def settled(self, names: Sequence[str], within_s: float = _SETTLES_S) -> dict[str, str]:
+        """Waits until the tasks of before are gone; what is still waited for then, by connector."""
+        deadline, left = time.monotonic() + within_s, dict[str, str]()
+        for name, leaving in [(of, each) for of in names for each in self._leaving.get(of, ())]:
+            if not leaving.wait(max(0.0, deadline - time.monotonic())):
+                left[name] = leaving.waits_for
+        return left
 
     def pause(self, name: str) -> None:
         self._found(name).pause()
@@ -106,7 +125,7 @@ class Connectors:
         positions = {number: at for (name, number), at in read_positions(self._log).items() if name == info.name}
         for at in positions.values():
             loaded.resnapshot(settings, at, table, ends)  # before anything is stopped
-        self.stop(info.name)
+        self._let_go(info.name)
         try:
             for number in positions:
                 producer = self._log.transactional_producer(transactional_id(info.name, number))  # fences the task
@@ -119,14 +138,15 @@ class Connectors:
             self.start(info)
 
     def drop(self, info: ConnectorInfo) -> None:
-        """Also of one that does not run. Forgets positions, and what the connector keeps in the other system."""
-        self.stop(info.name)
-        _forget_outside(info, Secrets(self.known_secrets))
+        """Also of one that does not run. Forgets positions, and, once its tasks are gone, what the connector keeps in
+        the other system."""
+        secrets = Secrets(self.known_secrets)
+        self._let_go(info.name, lambda: _forget_outside(info, secrets))
         self.drop_positions(info.name)
 
     def drop_positions(self, connector: str) -> None:
         """A connector of this name begins anew."""
-        self.stop(connector)
+        self._let_go(connector)
         if self._log.topic(POSITIONS_TOPIC) is not None:
             for name, task in read_positions(self._log):
                 if name == connector:
@@ -157,8 +177,17 @@ class Connectors:
         self.ask_to_stop()
         with self._guard:
             running, self._running = list(self._running.values()), {}
+            leaving = [each for of in self._leaving.values() for each in of]
         for each in running:
             each.stop(self._ending)
+        for each in leaving:
+            each.wait(self._ending.left_s)
+
+    def _let_go(self, name: str, cleans_up: Callable[[], None] | None = None) -> None:
+        """As `stop`, and its tasks write nothing any more, though they may not have ended."""
+        self.stop(name, cleans_up)
+        for leaving in self._leaving[name]:
+            leaving.let_go()
 
     def _found(self, name: str) -> _Running:
         with self._guard:
@@ -185,25 +214,23 @@ class _Running:
         self._paused = info.paused
         self._secrets = secrets
         self._catalog = catalog
-        self._workers: tuple[TaskWorker, ...] = ()
+        self.workers: tuple[TaskWorker, ...] = ()
         self._identity = threading.Lock()  # held by the task that looks for it, or makes it
         self._error: str | None = None
         self._own_inbox = Inbox()
         self.inbox: Inbox | None = None
         """Of a connector that is sent its records."""
 
-    def begin(self) -> None:
+    def begin(self, before: Sequence[LeavingTasks]) -> None:
+        """In: `before`: those whose place its tasks take."""
         try:
             shares = self._shares()
         except MillstreamError as error:
             self._error = self._secrets.scrub(error.message)
             _log.error("connector failed", connector=self._info.name, error=self._error)
             return
-        self._workers = tuple(
-            TaskWorker(self._info.name, number, self._opening(number, share), self._secrets, paused=self._paused)
-            for number, share in enumerate(shares)
-        )
-        for worker in self._workers:
+        self.workers = tuple(self._worker(number, share, before) for number, share in enumerate(shares))
+        for worker in self.workers:
             worker.start()
 
     def info_now(self) -> ConnectorInfo:
@@ -213,35 +240,31 @@ class _Running:
 
     def pause(self) -> None:
         self._paused = True
-        for worker in self._workers:
+        for worker in self.workers:
             worker.pause()
 
     def resume(self) -> None:
         self._paused = False
-        for worker in self._workers:
+        for worker in self.workers:
             worker.resume()
 
     def restart(self, task: int) -> None:
-        if not 0 <= task < len(self._workers):
+        if not 0 <= task < len(self.workers):
             raise UnknownConnectorTask(f"connector {self._info.name} has no task {task}")
-        self._workers[task].restart()
+        self.workers[task].restart()
 
     def status(self) -> ConnectorStatus:
-        tasks = tuple(worker.status() for worker in self._workers)
+        tasks = tuple(worker.status() for worker in self.workers)
         state: TaskState = "FAILED" if self._error is not None else "PAUSED" if self._paused else "RUNNING"
         return ConnectorStatus(self._info.name, state, tasks, self._error)
 
     def ask_to_stop(self) -> None:
-        for worker in self._workers:
+        for worker in self.workers:
             worker.ask_to_stop()
 
-    def stop(self, ending: Ending | None = None) -> None:
-        self.ask_to_stop()
-        for worker in self._workers:
-            if ending is None:
-                worker.stop()
-            else:
-                worker.stop(ending.left_s)
+    def stop(self, ending: Ending) -> None:
+        for worker in self.workers:
+            worker.stop(ending.left_s)
 
     def _shares(self) -> list[Mapping[str, Any]]:
         """What each task does. Raises `InvalidConnector`."""
@@ -253,13 +276,20 @@ class _Running:
             return list(loaded.tasks(settings, most))
         return [{"of": most} for _ in range(most)]
 
-    def _opening(self, number: int, share: Mapping[str, Any]) -> Callable[[], TaskRunner]:
+    def _worker(self, number: int, share: Mapping[str, Any], before: Sequence[LeavingTasks]) -> TaskWorker:
+        tenure = Tenure()
+        opening = self._opening(TaskInfo(self._info.name, number, share, inbox=self._own_inbox, tenure=tenure))
+        return TaskWorker(
+            self._info.name, number, opening, self._secrets, paused=self._paused, tenure=tenure, before=before
+        )
+
+    def _opening(self, info: TaskInfo) -> Callable[[], TaskRunner]:
         def open_runner() -> TaskRunner:
             plugin, settings, resolved = resolved_settings(self._info, self._secrets)
-            loaded, task = plugin.load(), TaskInfo(self._info.name, number, share, inbox=self._own_inbox)
+            loaded, task = plugin.load(), info
             if issubclass(loaded, SourceConnector):
                 return SourceRunner(self._log, loaded(settings, task), task, resolved)
-            with self._identity:
+            with self._identity, task.tenure:
                 identity = sink_identity(self._log, self._info.name)
             task = replace(
                 reading(task, self._log), identity=identity, declared=declarations_of(self._catalog, resolved)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +25,7 @@ from ...logcore.mirrors.own_log import check_is_another
 from ...logcore.mirrors.renamed_mirror import RenamedMirror, RenamedMirrorSettings
 from ...planner.mirror_info import MirrorInfo
 from .connector_secrets import Secrets
+from .leaving import LeavingTasks
 from .mirror_settings import MirrorSettings, mirror_settings
 from .secret_vault import KnownSecrets
 from .task_worker import Ending, TaskState, TaskStatus, TaskWorker
@@ -116,11 +117,13 @@ class Mirrors:
             running.worker.restart()
 
     def begin_anew(self, info: MirrorInfo) -> None:
-        """With what its settings refer to now."""
-        self.stop(info.name)
+        """With what its settings refer to now, once the task of before has gone; nobody waits for it here."""
+        with self._guard:
+            leaving = self._running.pop(info.name, None)
+        before = () if leaving is None else leaving.left_by()
         if info.state == "PROMOTED" or self._closed:
             return
-        running = _RunningMirror(self._log, info, Secrets(self.known_secrets))
+        running = _RunningMirror(self._log, info, Secrets(self.known_secrets), before)
         with self._guard:
             self._running[info.name] = running
         running.worker.start()
@@ -194,11 +197,18 @@ class Mirrors:
 class _RunningMirror:
     """One mirror: its task, and what it shows."""
 
-    def __init__(self, log: LogClient, info: MirrorInfo, secrets: Secrets) -> None:
+    def __init__(self, log: LogClient, info: MirrorInfo, secrets: Secrets, before: Sequence[LeavingTasks]) -> None:
+        """In: `before`: those whose place it takes."""
         self.board = MirrorBoard()
+        self._before = before
         self.worker = TaskWorker(
-            info.name, 0, self._opening(log, info, secrets), secrets, paused=info.state == "PAUSED"
+            info.name, 0, self._opening(log, info, secrets), secrets, paused=info.state == "PAUSED", before=before
         )
+
+    def left_by(self) -> Sequence[LeavingTasks]:
+        """Asks it to end. Gives whom its successor has to wait for."""
+        self.worker.ask_to_stop()
+        return *(each for each in self._before if not each.is_over), LeavingTasks(self.worker.name, (self.worker,))
 
     def _opening(self, log: LogClient, info: MirrorInfo, secrets: Secrets) -> Callable[[], Mirror]:
         return lambda: _opened(log, info, secrets, self.board)

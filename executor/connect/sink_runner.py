@@ -114,6 +114,7 @@ class SinkRunner:
         if self._task.clock.monotonic() >= self._next_look:
             self._look()
         if not self._log.wait(self._positions, timeout_s):
+            self._task.tenure.check()
             self._sink.tick()
             self._commit()
             return False
@@ -159,6 +160,7 @@ class SinkRunner:
     ) -> None:
         """What is refused becomes dead letters before the positions move, where the sink moves them itself."""
         while True:
+            self._task.tenure.check()
             try:
                 self._sink.write(batch, positions)
                 return
@@ -175,7 +177,8 @@ class SinkRunner:
         durable = {at: min(position, held.get(at, position)) for at, position in self._positions.items()}
         moved = {at: position for at, position in durable.items() if self._committed.get(at) != position}
         if moved:
-            self._log.commit_offsets(group_of(self._task.connector), moved)
+            with self._task.tenure:
+                self._log.commit_offsets(group_of(self._task.connector), moved)
             self._committed.update(moved)
 
     def _batches(
@@ -205,6 +208,7 @@ class SinkRunner:
         new = [at for at in self._share() if at not in self._positions]
         if not new:
             return
+        self._task.tenure.check()
         stored = self._sink.positions(new)
         known = self._log.committed_offsets(group_of(self._task.connector)) if stored is None else stored
         for at in new:
@@ -275,7 +279,8 @@ class SinkRunner:
             topic=raw.topic, partition=raw.partition, offset=raw.offset,
         )  # fmt: skip
         if letter is not None:
-            self._log.append(letter[0], 0, letter[1])
+            with self._task.tenure:
+                self._log.append(letter[0], 0, letter[1])
 
 
 def _read(raw: ConnectRecord, key: Converter, value: Converter) -> ConnectRecord:

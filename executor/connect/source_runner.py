@@ -50,8 +50,9 @@ class SourceRunner:
         self._transforms = transforms_of(config)
         self._config = config
         self._new_partitions = new_partitions(config)
-        create_positions_topic(log)
-        self._producer = log.transactional_producer(transactional_id(task.connector, task.number))
+        with task.tenure:
+            create_positions_topic(log)
+            self._producer = log.transactional_producer(transactional_id(task.connector, task.number))
         self.position = read_position(log, task.connector, task.number)
         self._read_up_to: Position | None = self.position
         self._open = False
@@ -71,6 +72,7 @@ class SourceRunner:
         chunk = self._source.read(self._read_up_to, timeout_s)
         if chunk is None:
             return False
+        self._task.tenure.check()
         fp("connect.after_read")
         letters: list[tuple[str, RowRecords]] = []
         for refused in chunk.refused:

@@ -3,7 +3,7 @@
 Trouble that passes (the other system, the log, the network, a full disk) is waited out for as long as it takes: the
 state stays RUNNING and the status says what keeps it. An error that somebody has to fix makes the task FAILED at once,
 an error of the other system that nobody knows after some minutes, any other exception after some attempts; RESTART
-CONNECTOR opens it again.
+CONNECTOR opens it again. The first of them is opened once the tasks whose place it takes have gone (`leaving.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -30,6 +30,7 @@ from ...logcore.errors import (
 from ...logcore.mirrors.mirror_errors import InvalidMirror
 from .connector_errors import ConnectorFailed, InvalidConnector, SystemFault, SystemUnavailable
 from .connector_secrets import Secrets
+from .leaving import LEAVES_S, TASK_THREADS, LeavingTasks, TaskReplaced, Tenure
 from .mirror_settings import InvalidMirrorSetting
 
 TaskState = Literal["RUNNING", "PAUSED", "FAILED", "STOPPED"]
@@ -39,12 +40,9 @@ _AGAIN_S: Final = 0.1
 _AGAIN_MAX_S: Final = 30.0
 _ATTEMPTS: Final = 6  # after an exception that nobody foresaw
 _FAULT_S: Final = 300.0  # a store that is set up, or a table that somebody repairs
-_STOP_S: Final = 10.0
 _LAG_S: Final = 1.0
 ENDING_S: Final = 2.0
 """How long an engine that ends waits for all tasks of its connectors, or of its mirrors."""
-TASK_THREADS: Final = "millstream-connect-"
-"""How the names of the threads begin."""
 _FOR_PEOPLE: Final = (
     ConnectorFailed, InvalidConnector, CorruptLog, LogClosed, ProducerFenced, InvalidTopic, InvalidRecords,
     RecordsTooLarge, InvalidMirrorSetting, InvalidMirror,
@@ -92,7 +90,8 @@ class TaskWorker:
     """Any thread may call any method.
 
     In: `open_runner`: gives a new life, on the worker's thread; `secrets`: kept out of what is said about errors;
-    `fault_s`: how long a `SystemFault` is tried again, and not less than some attempts.
+    `fault_s`: how long a `SystemFault` is tried again, and not less than some attempts; `tenure`: ends when it is let
+    go of; `before`: those whose place it takes.
     """
 
     def __init__(
@@ -104,12 +103,17 @@ class TaskWorker:
         *,
         paused: bool,
         fault_s: float = _FAULT_S,
+        tenure: Tenure | None = None,
+        before: Sequence[LeavingTasks] = (),
     ) -> None:
-        self._name = name
+        self.name = name
         self._number = number
         self._open_runner = open_runner
         self._secrets = secrets
         self._fault_s = fault_s
+        self._tenure = tenure or Tenure()
+        self._before = before
+        self._follows: LeavingTasks | None = None  # which of them it waits for
         self._state: TaskState = "PAUSED" if paused else "RUNNING"
         self._wanted_paused = paused
         self._stopping = False
@@ -127,9 +131,8 @@ class TaskWorker:
     def status(self) -> TaskStatus:
         with self._changed:
             until_ms = self._waits_until_ms if self._state == "RUNNING" else None
-            return TaskStatus(
-                self._number, self._state, self._records, self._lag, self._restarts, self._error, until_ms
-            )
+            error = self._error if self._follows is None else self._follows.waits_for
+            return TaskStatus(self._number, self._state, self._records, self._lag, self._restarts, error, until_ms)
 
     def pause(self) -> None:
         """Returns at once; the state says PAUSED when nothing is under way any more."""
@@ -150,14 +153,20 @@ class TaskWorker:
             self._stopping = True
             self._changed.notify_all()
 
-    def stop(self, within_s: float = _STOP_S) -> None:
-        """Returns when nothing is written any more. A step that hangs in another system is left to itself, and fenced
-        by the next task."""
+    def stop(self, within_s: float = LEAVES_S) -> None:
+        """A step that hangs in another system is left to itself, and fenced by the next task."""
         self.ask_to_stop()
+        if not self.ends_within(within_s):
+            _log.warning("a connector task is left waiting", connector=self.name, task=self._number)
+
+    def ends_within(self, seconds: float) -> bool:
+        """Once it is asked to stop."""
         if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join(within_s)
-            if self._thread.is_alive():
-                _log.warning("a connector task is left waiting", connector=self._name, task=self._number)
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def let_go(self) -> None:
+        self._tenure.end()
 
     def _tell(self, *, wanted_paused: bool) -> None:
         with self._changed:
@@ -167,6 +176,7 @@ class TaskWorker:
     # The thread
 
     def _run(self) -> None:
+        self._take_over()
         attempts, wait_s, failing_since = 0, _AGAIN_S, time.monotonic()
         while self._ready():
             before = self._records
@@ -174,7 +184,13 @@ class TaskWorker:
                 self._live()
                 attempts, wait_s = 0, _AGAIN_S
                 continue
+            except TaskReplaced:
+                self.ask_to_stop()
+                continue
             except Exception as error:
+                if self._stopping:
+                    _log.info("connector task ended", connector=self.name, error=self._described(error))
+                    continue
                 if self._records > before:
                     attempts, wait_s = 0, _AGAIN_S
                 if attempts == 0:
@@ -189,6 +205,21 @@ class TaskWorker:
             wait_s = min(2 * wait_s, _AGAIN_MAX_S)
         with self._changed:
             self._state = "STOPPED"
+
+    def _take_over(self) -> None:
+        """Waits for those before it; the status says so."""
+        for leaving in self._before:
+            leaving.when_over(self._notice)
+        with self._changed:
+            while not self._stopping and (waiting := [each for each in self._before if not each.is_over]):
+                self._state = "PAUSED" if self._wanted_paused else "RUNNING"
+                self._follows = waiting[0]
+                self._changed.wait()
+            self._follows = None
+
+    def _notice(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _ready(self) -> bool:
         """Waits while the task is paused or failed; False where it is to end."""
@@ -230,7 +261,7 @@ class TaskWorker:
             self._state, self._error = "FAILED", text
         foreseen = isinstance(error, MillstreamError) and not isinstance(error, SystemFault)
         trace = None if foreseen else self._secrets.scrub("".join(traceback.format_exception(error)))
-        _log.error("connector task failed", connector=self._name, task=self._number, error=text, trace=trace)
+        _log.error("connector task failed", connector=self.name, task=self._number, error=text, trace=trace)
 
     def _note(self, error: Exception) -> None:
         text = self._described(error)
@@ -238,7 +269,7 @@ class TaskWorker:
             self._restarts += 1
             again, self._error = self._error != text, text
         if again:
-            _log.warning("connector task waits", connector=self._name, task=self._number, error=text)
+            _log.warning("connector task waits", connector=self.name, task=self._number, error=text)
 
     def _described(self, error: Exception) -> str:
         if isinstance(error, MillstreamError):

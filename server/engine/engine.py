@@ -27,15 +27,21 @@ from ...planner.catalog import Catalog
 from ...planner.expressions.readable import with_names
 from ...planner.source_reading import SourceReading
 from ...sql.ast import (
+    AlterConnector,
     AssertSchema,
     AssertTopic,
     AssertValues,
+    ControlConnector,
     ControlMirror,
+    CreateConnector,
     CreateFromConnector,
     CreateMirror,
+    CreateSecret,
+    DropConnector,
     Explain,
     PrintTopic,
     Query,
+    Resnapshot,
     ShowGraph,
     ShowLineage,
     Statement,
@@ -68,8 +74,8 @@ from .source_readings import plan_reading
 from .statement_settings import StatementSettings
 
 _LOCKLESS = (
-    AssertTopic | AssertSchema | AssertValues | ControlMirror | CreateFromConnector | CreateMirror | Explain | ShowGraph
-    | ShowLineage
+    AlterConnector | AssertTopic | AssertSchema | AssertValues | ControlConnector | ControlMirror | CreateConnector
+    | CreateFromConnector | CreateMirror | CreateSecret | DropConnector | Explain | Resnapshot | ShowGraph | ShowLineage
 )  # fmt: skip
 
 
@@ -266,7 +272,7 @@ class Engine:
 
     def _turn(self, statement: Statement) -> AbstractContextManager[object]:
         """The lock; but an assertion waits for what others do, EXPLAIN for a busy query, and both change nothing. Those
-        that wait for other systems take the lock themselves, afterwards."""
+        that wait for other systems take the lock themselves, before or afterwards."""
         lockless = isinstance(statement, _LOCKLESS) or (
             self._connect_cluster is not None and is_about_connectors(statement)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -74,6 +74,11 @@ class ConnectorExists(StatementError):
 
 def create_connector(statement: CreateConnector, request: Request) -> list[Entity]:
     """CREATE SOURCE|SINK CONNECTOR [IF NOT EXISTS] name WITH (…)."""
+    with request.lock:
+        return _created(statement, request)
+
+
+def _created(statement: CreateConnector, request: Request) -> list[Entity]:
     text = without_secrets(statement.text)
     if statement.name in request.catalog.connectors:
         message = f"Connector {statement.name} already exists"
@@ -101,6 +106,10 @@ def create_connector(statement: CreateConnector, request: Request) -> list[Entit
 
 def alter_connector(statement: AlterConnector, request: Request) -> list[Entity]:
     """ALTER CONNECTOR name WITH (…): its tasks go on from their positions, with these settings."""
+    return settled(lambda: _altered(statement, request), request, lambda: [statement.name])
+
+
+def _altered(statement: AlterConnector, request: Request) -> list[Entity]:
     known = found_connector(statement.name, request, statement.span)
     given = setting_texts(statement.properties)
     text = without_secrets(statement.text, known.config.get("connector.class"))
@@ -120,6 +129,10 @@ def alter_connector(statement: AlterConnector, request: Request) -> list[Entity]
 
 def drop_connector(statement: DropConnector, request: Request) -> list[Entity]:
     """DROP CONNECTOR [IF EXISTS] name. Topics stay."""
+    return settled(lambda: _dropped(statement, request), request, lambda: [statement.name])
+
+
+def _dropped(statement: DropConnector, request: Request) -> list[Entity]:
     if statement.if_exists and statement.name not in request.catalog.connectors:
         return [Warned(statement_text=statement.text, message=f"Connector '{statement.name}' does not exist.")]
     known = found_connector(statement.name, request, statement.span)
@@ -129,6 +142,10 @@ def drop_connector(statement: DropConnector, request: Request) -> list[Entity]:
 
 def control_connector(statement: ControlConnector, request: Request) -> list[Entity]:
     """PAUSE|RESUME|RESTART CONNECTOR name. RESTART is of this run of the server only: the catalog does not change."""
+    return settled(lambda: _controlled(statement, request), request, lambda: [statement.name])
+
+
+def _controlled(statement: ControlConnector, request: Request) -> list[Entity]:
     known = found_connector(statement.name, request, statement.span)
     offset = -1
     if statement.action == "RESTART":
@@ -147,6 +164,10 @@ def control_connector(statement: ControlConnector, request: Request) -> list[Ent
 
 def resnapshot(statement: Resnapshot, request: Request) -> list[Entity]:
     """RESNAPSHOT CONNECTOR name [TABLE 'table']. The position has it, so it goes on after a restart."""
+    return settled(lambda: _resnapshot(statement, request), request, lambda: [statement.name])
+
+
+def _resnapshot(statement: Resnapshot, request: Request) -> list[Entity]:
     known = found_connector(statement.name, request, statement.span)
     try:
         request.connectors.resnapshot(known, statement.table)
@@ -221,6 +242,16 @@ def stalled_connector(statement: Explain, request: Request) -> Entity:
 
 
 # ------------------------------------------------------------------ shared with the routes
+
+
+def settled(change: Callable[[], list[Entity]], request: Request, names: Callable[[], list[str]]) -> list[Entity]:
+    """Makes the change with the engine's lock, and waits without it, for a moment, for the tasks that have to end. In:
+    `names`: of the connectors that it changes."""
+    with request.lock:
+        entities = change()
+    left = request.connectors.settled(names())
+    warnings = [f"Connector {name}: {waits_for}." for name, waits_for in left.items()]
+    return [replace(entity, warnings=[*entity.warnings, *warnings]) for entity in entities] if warnings else entities
 
 
 def found_connector(name: str, request: Request, span: Span | None = None) -> ConnectorInfo:

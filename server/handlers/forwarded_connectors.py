@@ -77,10 +77,7 @@ def _either(
     @functools.wraps(here)
     def run(statement: Named, request: Request) -> list[Entity]:
         cluster = _cluster_of(statement.name, request)
-        if cluster is not None:
-            return there(statement, request, cluster)
-        with request.lock:
-            return here(statement, request)
+        return here(statement, request) if cluster is None else there(statement, request, cluster)
 
     return run
 

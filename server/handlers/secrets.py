@@ -12,6 +12,7 @@ from ..catalog.commands import PutSecret, RemoveSecret
 from ..engine.entities import CommandState, CurrentStatus, Entity, SecretLine, SecretList, Warned
 from ..engine.request import Request
 from ..security.statement_secrets import without_secrets
+from .connectors import settled
 from .create import command_id
 
 _BYTES_MAX = 64 * 1024
@@ -25,6 +26,10 @@ class SecretKeyUnusable(InvalidStatement):
 
 def create_secret(statement: CreateSecret, request: Request) -> list[Entity]:
     """CREATE [OR REPLACE] SECRET [IF NOT EXISTS] name [WITH] (key = 'value', …)."""
+    return settled(lambda: _created(statement, request), request, lambda: _users(statement.name, request))
+
+
+def _created(statement: CreateSecret, request: Request) -> list[Entity]:
     text = without_secrets(statement.text)
     known = statement.name in request.catalog.secrets
     if known and not statement.or_replace:

@@ -60,6 +60,7 @@ class PostgresSource(SourceConnector):
 
     def __init__(self, settings: PostgresSettings, task: TaskInfo) -> None:
         self._settings = settings
+        self._tenure = task.tenure
         self._slot = settings.slot(task.connector)
         self._publication = settings.publication(task.connector)
         self._envelope = EnvelopeSettings(
@@ -158,6 +159,7 @@ class PostgresSource(SourceConnector):
 
     def _publish(self) -> None:
         settings = self._settings
+        self._tenure.check()
         ensure_publication(
             self._connected(), self._publication, settings.table_include_list, settings.table_exclude_list,
             create=settings.publication_autocreate_mode == "filtered",
@@ -166,10 +168,13 @@ class PostgresSource(SourceConnector):
     def _take_snapshot(self, *, again: bool) -> Iterator[Chunk]:
         """All rows in one transaction of the log; the slot is ours, whether it is there already or not. In: `again`:
         the topics have rows, which may be wrong: they are deleted first, in the same transaction."""
-        drop_slot(self._connected(), self._slot)
+        connection = self._connected()
+        self._tenure.check()
+        drop_slot(connection, self._slot)
         self._publish()
         replication = ReplicationStream(self._settings.parameters)
         try:
+            self._tenure.check()
             slot = replication.create_slot(self._slot)
             tables = published_tables(self._connected(), self._publication) or []
             at = {"phase": "stream", "lsn": lsn_text(slot.consistent_lsn), "tables": tables}

@@ -56,6 +56,7 @@ class HttpSink(SinkConnector):
         del positions
         for record in records:
             if record.value is not None or self._settings.behavior_on_null_values == "delete":
+                self._task.tenure.check()
                 self._send(record)
                 fp("connect.http_after_send")
 
