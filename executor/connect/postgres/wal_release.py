@@ -19,8 +19,8 @@ from .pg_connections import lsn_of
 STRIDE_BYTES: Final = 8 << 20
 """Two strides and what is on its way are held."""
 _LOOK_S: Final = 0.1
-_SLOT_S: Final = 0.1  # the temporary slot waits for the transactions that write now; the record is before that
-_BUSY_S: Final = 0.5  # before the next one then
+_SLOT_S: Final = 0.03  # the temporary slot waits for the transactions that write now; the record is before that
+_BUSY_S: Final = 0.1  # before the next one then: with half a second, 160 MiB were held at 100 MB a second
 _REST_S: Final = 15.0  # as often as PostgreSQL does it itself
 _log = structlog.get_logger("millstream.connect")
 
