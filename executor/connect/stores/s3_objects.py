@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
@@ -14,9 +14,7 @@ from millstream.errors import MillstreamError
 from .file_store import FileStore, StoredFile, StoreSettings
 from .lake_errors import explained
 from .local_files import LocalFiles
-
-_CONNECT_S: Final = 5
-_REQUEST_S: Final = 60
+from .s3_clients import S3_CLIENTS
 
 
 def opened_store(location: str, settings: StoreSettings) -> FileStore:
@@ -30,26 +28,14 @@ class S3Objects:
     """In: `place`: bucket/prefix."""
 
     def __init__(self, place: str, settings: StoreSettings) -> None:
-        scheme, _, host = (settings.s3_endpoint or "https://").rstrip("/").partition("://")
         self._place = place
         with _explained():
-            self._files = fs.S3FileSystem(
-                access_key=settings.aws_access_key_id,
-                secret_key=settings.aws_secret_access_key,
-                session_token=settings.aws_session_token,
-                region=settings.s3_region or ("us-east-1" if host else None),
-                scheme=scheme,
-                endpoint_override=host or None,
-                connect_timeout=_CONNECT_S,
-                request_timeout=_REQUEST_S,
-                retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=2),
-                background_writes=False,
-            )
+            self._client = S3_CLIENTS.client(settings)
 
     def files(self, folder: str = "") -> list[StoredFile]:
         base = f"{self._place}/{folder}" if folder else self._place
-        with _explained():
-            infos = self._files.get_file_info(fs.FileSelector(base, allow_not_found=True, recursive=True))
+        with self._request() as files:
+            infos = files.get_file_info(fs.FileSelector(base, allow_not_found=True, recursive=True))
         return sorted(
             StoredFile(info.path.removeprefix(f"{self._place}/"), info.size, (info.mtime_ns or 0) // 1_000_000)
             for info in infos
@@ -60,21 +46,21 @@ class S3Objects:
         opened = self.opened(path)
         if opened is None:
             return None
-        with _explained(), opened:
+        with self._request(), opened:
             return opened.readall()
 
     def opened(self, path: str) -> Any:
-        with _explained(), contextlib.suppress(FileNotFoundError):
-            return self._files.open_input_file(f"{self._place}/{path}")
+        with contextlib.suppress(FileNotFoundError), self._request() as files:
+            return files.open_input_file(f"{self._place}/{path}")
         return None
 
     def version(self, opened: Any) -> str:
-        with _explained():
+        with self._request():
             known = {name.lower(): value for name, value in (opened.metadata() or {}).items()}
         return bytes(known[b"etag"]).decode() if b"etag" in known else str(opened.size())
 
     def write(self, path: str, data: bytes | pa.Buffer) -> None:
-        with _explained(), self._files.open_output_stream(f"{self._place}/{path}", compression=None) as stream:
+        with self._request() as files, files.open_output_stream(f"{self._place}/{path}", compression=None) as stream:
             stream.write(data)
 
     def create(self, path: str, data: bytes) -> bool:
@@ -84,20 +70,25 @@ class S3Objects:
         return True
 
     def move(self, before: str, after: str) -> None:
-        with _explained():
-            if self._there(before):
-                self._files.copy_file(f"{self._place}/{before}", f"{self._place}/{after}")
-                self._files.delete_file(f"{self._place}/{before}")
-            elif not self._there(after):
-                raise FileNotFoundError(f"{before} is gone")
+        if self._there(before):
+            with self._request() as files:
+                files.copy_file(f"{self._place}/{before}", f"{self._place}/{after}")
+                files.delete_file(f"{self._place}/{before}")
+        elif not self._there(after):
+            raise FileNotFoundError(f"{before} is gone")
 
     def delete(self, path: str) -> None:
-        with _explained(), contextlib.suppress(FileNotFoundError):
-            self._files.delete_file(f"{self._place}/{path}")
+        with contextlib.suppress(FileNotFoundError), self._request() as files:
+            files.delete_file(f"{self._place}/{path}")
 
     def _there(self, path: str) -> bool:
-        with _explained():
-            return self._files.get_file_info(f"{self._place}/{path}").type == fs.FileType.File
+        with self._request() as files:
+            return files.get_file_info(f"{self._place}/{path}").type == fs.FileType.File
+
+    @contextlib.contextmanager
+    def _request(self) -> Generator[fs.S3FileSystem]:
+        with _explained(), self._client.request() as files:
+            yield files
 
 
 @contextlib.contextmanager
