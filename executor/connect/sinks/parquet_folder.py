@@ -4,12 +4,13 @@ What a catalog does for other formats, files below `_millstream` do here, which 
 
     _millstream/schemas/00000002.arrow                 the columns; the last one counts
     _millstream/<connector>/<task>/000000000017.json   the last commit of a task: offsets, and the files it brings
-    _millstream/<connector>/<task>/000000000017-0.staged
+    _millstream/<connector>/<task>/000000000017-0-<life>.staged
 
 A commit writes its files beside the table (staged), then its record, from which on it counts, and then moves the files
 to where readers see them. Whoever opens the table moves what a record names and a dead task has left. So after a death
 at any moment the rows are there once: without the record nothing was seen, and with it all of it will be. Two tasks
-that take each other's place both try to write the record with the same number: one of them is refused.
+that take each other's place both try to write the record with the same number: one of them is refused, and its files
+have names of their own, so that they are not taken for those of the record.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ class ParquetFolder:
         for folder, part in divided(rows, self._layout.partitions):
             for begin in range(0, part.num_rows, self._layout.rows_max):
                 name = f"{number:012}-{len(found)}"
-                staged = f"{self._folder}/{self._task}/{name}.staged"
+                staged = f"{self._folder}/{self._task}/{name}-{self._life}.staged"
                 self._store.write(staged, self._encoded(part.slice(begin, self._layout.rows_max)))
                 fp("connect.parquet_after_file")
                 found.append((staged, f"{folder}part-{self._connector[:12]}-{self._task}-{name}.parquet"))

@@ -25,6 +25,7 @@ from millstream.executor.connect.declared_columns import DeclaredColumns
 from millstream.executor.connect.sinks.parquet_sink import ParquetSink
 from millstream.executor.connect.task_clock import VirtualClock
 from millstream.logcore.client import TopicPartition
+from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.testing import ConnectorSandbox
 
 POINTS = (
@@ -268,6 +269,22 @@ def test_of_two_tasks_that_write_the_same_records_one_is_refused(place: Place) -
     two.write(more[3:], {at: 9})
     place.sink(task, rotate_interval_ms="0").write(more, {at: 9})
     assert [row["id"] for row in place.rows()] == list(range(9))
+
+
+def test_a_task_that_hangs_leaves_the_files_of_its_successor_alone(place: Place) -> None:
+    """It writes its file when the successor has named one of its own in a record, and not moved it yet."""
+    task, at = TaskInfo("out", identity="i", clock=VirtualClock()), TopicPartition("orders", 0)
+    hangs, successor = (place.sink(task, rotate_interval_ms="0") for _ in range(2))
+    successor.write([_record(0)], {at: 1})
+    assert hangs.open_table("orders") is not None
+    arm("connect.lake_after_commit:1:raise")
+    with pytest.raises(FailpointHit):
+        successor.write([_record(n) for n in range(1, 6)], {at: 6})
+    arm("")
+    with pytest.raises(SystemUnavailable, match="changed meanwhile"):
+        hangs.write([_record(n) for n in range(3)], {at: 3})
+    place.sink(task, rotate_interval_ms="0").write([_record(6)], {at: 7})
+    assert [row["id"] for row in place.rows()] == list(range(7))
 
 
 def test_a_task_that_hangs_for_several_commits_is_refused(place: Place) -> None:
