@@ -18,9 +18,10 @@ from ...logcore.client import HEADERS, FetchedColumns, FetchedRows, LogClient, T
 from ...logcore.errors import OffsetOutOfRange
 from ...logcore.failpoints import fp
 from .connector import ConnectRecord, RecordsRefused, SinkConnector, TaskInfo
-from .connector_errors import InvalidConnector
+from .connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
 from .converters import Converter, converter_of
 from .dead_letters import DeadLetters
+from .task_positions import note_topics, topics_read_before
 from .transforms import transformed, transforms_of
 
 _BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -97,6 +98,7 @@ class SinkRunner:
         self._dead_letters = DeadLetters(log, task, config)
         self._positions: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[str, str] = {}
         self._next_look = task.clock.monotonic()
         self._most = _FIRST_RECORDS
         self._turns = 0
@@ -118,6 +120,7 @@ class SinkRunner:
             self._sink.tick()
             self._commit()
             return False
+        self._check_topics()
         records: list[_Placed] = []
         moved: dict[TopicPartition, int] = {}
         count = 0
@@ -205,15 +208,48 @@ class SinkRunner:
     def _look(self) -> None:
         """Takes this task's share of the partitions that there are now."""
         self._next_look = self._task.clock.monotonic() + _LOOK_S
+        self._check_topics()
         new = [at for at in self._share() if at not in self._positions]
         if not new:
             return
         self._task.tenure.check()
+        anew = self._topics_made_anew({at.topic for at in new})
         stored = self._sink.positions(new)
+        if anew and stored is not None:
+            raise ConnectorFailed(
+                f"the topic {min(anew)} was deleted and created again, and the other system has offsets of the old one",
+                hint="DROP CONNECTOR, and create it again: then it reads all of the topic.",
+            )
         known = self._log.committed_offsets(group_of(self._task.connector)) if stored is None else stored
         for at in new:
-            self._positions[at] = known.get(at, self._log.offsets(*at).log_start_offset)
+            begin = self._log.offsets(*at).log_start_offset
+            self._positions[at] = begin if at.topic in anew else known.get(at, begin)
             self._committed[at] = self._positions[at]
+        self._note_topics(anew)
+
+    def _topics_made_anew(self, topics: set[str]) -> set[str]:
+        """Those that are not the ones that this task has read before, under these names."""
+        found = {topic: self._task.topic_id(topic) for topic in topics}
+        self._topic_ids |= {topic: id_ for topic, id_ in found.items() if id_ is not None}
+        before = topics_read_before(self._log, self._task.connector, self._task.number)
+        return {topic for topic in topics if before.get(topic, found[topic]) != found[topic]}
+
+    def _note_topics(self, anew: set[str]) -> None:
+        """Once nothing is left of the offsets of topics of before."""
+        name, number = self._task.connector, self._task.number
+        before = topics_read_before(self._log, name, number)
+        begun = {at: position for at, position in self._positions.items() if at.topic in anew}
+        with self._task.tenure:
+            if begun:
+                self._log.commit_offsets(group_of(name), begun)
+            if (ids := {**before, **self._topic_ids}) != before:
+                note_topics(self._log, name, number, ids)
+
+    def _check_topics(self) -> None:
+        """Before anything is fetched: a topic that was made anew has other offsets. The next life sees to that."""
+        for topic, known in self._topic_ids.items():
+            if self._task.topic_id(topic) not in (known, None):
+                raise SystemUnavailable(f"the topic {topic} was deleted and created again, and is read as a new one")
 
     def _share(self) -> list[TopicPartition]:
         of = int(self._task.config.get("of", 1))

@@ -1,11 +1,14 @@
 """Positions of sources: a record for each task in a compacted topic, written in the transaction of its records. In the
-place of a sink's is its identity: the positions of sinks are committed offsets, or lie with their rows."""
+place of a sink's is its identity: the positions of sinks are committed offsets, or lie with their rows. With negative
+numbers, after the tasks, are the ids of the topics that each task of a sink has read: offsets say nothing about a topic
+that was deleted and created again."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Final
 
 import orjson
@@ -47,6 +50,16 @@ def sink_identity(log: LogClient, connector: str) -> str:
         found = {"identity": uuid.uuid4().hex}
         log.append(POSITIONS_TOPIC, 0, position_record(connector, 0, found))
     return found["identity"]
+
+
+def topics_read_before(log: LogClient, connector: str, task: int) -> dict[str, str]:
+    """The ids of topics, by name, as the task of a sink has noted them last."""
+    return dict(read_position(log, connector, -1 - task) or {})
+
+
+def note_topics(log: LogClient, connector: str, task: int, ids: Mapping[str, str]) -> None:
+    create_positions_topic(log)
+    log.append(POSITIONS_TOPIC, 0, position_record(connector, -1 - task, ids))
 
 
 def read_positions(log: LogClient) -> dict[tuple[str, int], Position]:

@@ -95,3 +95,26 @@ def test_a_task_that_dies_soon_after_each_start_gets_through_a_backlog(box: Conn
         written = [place for batch in KeptBatches.batches for place in batch]
         assert len(written) == len(set(written)) == 35_000
         assert len(KeptBatches.batches[0]) == 10_000 and {part for part, _ in KeptBatches.batches[1]} == {0, 1}
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+@pytest.mark.parametrize("is_seen", [True, False])
+@pytest.mark.parametrize("count", [3, 8])
+def test_a_topic_that_is_deleted_and_created_again_is_read_from_its_beginning(
+    box: ConnectorSandbox, restarts: bool, is_seen: bool, count: int
+) -> None:
+    """Also where it is longer than what was read of the one before. In: `is_seen`: while it is gone."""
+    fill(box, [5])
+    box.run()
+    box.log.delete_topic("rows")
+    if is_seen:
+        box.restart()
+        box.run()
+    fill(box, [count])
+    if restarts:
+        box.restart()
+    box.clock.advance(10_000)
+    box.run()
+    box.restart()
+    box.run()
+    assert [offset for batch in KeptBatches.batches for _, offset in batch] == [*range(5), *range(count)]

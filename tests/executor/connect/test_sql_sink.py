@@ -28,6 +28,7 @@ from millstream.executor.connect.sql_databases import database_engine, database_
 from millstream.logcore.clients.producer import Producer
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import Log, open_log
+from millstream.testing import ConnectorSandbox
 
 POINTS = ("sink_after_read", "sql_before_commit", "sql_after_commit", "sink_after_write", "sink_after_commit")
 
@@ -387,3 +388,20 @@ def test_a_database_that_cannot_be_opened_for_want_of_file_handles_is_waited_for
             engine.connect()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("count", [3, 8])
+def test_a_topic_that_was_deleted_and_created_again_stops_the_task(tmp_path: Path, count: int) -> None:
+    """Its offsets are not those that the database has: with them, records would be left out."""
+    config = {"connection.url": f"sqlite:///{tmp_path / 'out.db'}", "topics": "orders", "insert.mode": "insert"}
+    with ConnectorSandbox(SqlSink, {**config, "pk.mode": "none", "auto.create": "true"}) as box:
+        for rows in (5, count):
+            for number in range(rows):
+                box.produce("orders", None, {"id": number})
+            if rows == 5:
+                box.run()
+                box.log.delete_topic("orders")
+        box.clock.advance(10_000)
+        with pytest.raises(ConnectorFailed, match="the topic orders was deleted and created again") as failed:
+            box.run()
+        assert "DROP CONNECTOR, and create it again" in (failed.value.hint or "")
