@@ -43,9 +43,9 @@ from .http.app import http_app
 from .http.context import CALL_THREADS, PATIENT_THREADS, HttpContext
 from .http.gate import Gate
 from .http.listener import HttpListener, cannot_listen
-from .http.schema_registry import schema_registry_app
 from .insight.log_metrics import LogMetrics
 from .kafka_listener import kafka_listener
+from .registry.registry_app import schema_registry_app
 from .security.access import Authenticator
 from .security.host_check import HostCheck, names_of
 from .security.kafka_users import KafkaUsers

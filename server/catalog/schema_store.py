@@ -1,7 +1,7 @@
 """The schema registry as this server has it: the fold of the topic `_schemas`, and what is written to it.
 
 Rules that the state itself does not need (levels, ids, references) are in `planner/schemas/registry.py`; the HTTP
-face is `schema_registry.py`. One writer at a time: the engine's lock sees to it.
+face is `server/registry/`. One writer at a time: the engine's lock sees to it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from ...planner.schemas.registry import Version, subject_of, topic_of
 from ...planner.specs import RecordSchema
 from ..catalog.schema_store import SchemaStore
-from ..http.schema_registry import RegistryRefusal, register_version
+from ..registry.registry_app import RegistryRefusal, register_version
 from ..security.rights import Need, Rights
 from .embedded_formats import FORMAT_OF_KIND, EmbeddedFormat, check_usable
 from .proxy_errors import BAD_REQUEST, INVALID_SCHEMA, SERIALIZATION, ProxyRefusal

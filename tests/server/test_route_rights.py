@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Match
 from millstream.server.http.app import http_routes
 from millstream.server.http.context import HttpContext
 from millstream.server.http.routes import PATHS
-from millstream.server.http.schema_registry import schema_registry_app
+from millstream.server.registry.registry_app import schema_registry_app
 from millstream.server.rest_proxy.proxy_paths import PROXY_PATHS
 from millstream.server.security.access import hash_token
 from millstream.server.service import Service

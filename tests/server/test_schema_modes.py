@@ -11,7 +11,7 @@ from asgi_client import AsgiClient
 from millstream.errors import StatementError
 from millstream.planner.schemas.registry import Registry, apply_record, mode_record
 from millstream.server.catalog.schema_store import SchemaStore
-from millstream.server.http.schema_registry import schema_registry_app
+from millstream.server.registry.registry_app import schema_registry_app
 from millstream.testing import Sandbox
 
 

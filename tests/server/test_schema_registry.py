@@ -16,7 +16,7 @@ from millstream.logcore.client import FetchedRows
 from millstream.planner.schemas.registry import Registry, apply_record
 from millstream.server.catalog.schema_store import SchemaStore
 from millstream.server.handlers.assertions import AssertionFailed
-from millstream.server.http.schema_registry import schema_registry_app
+from millstream.server.registry.registry_app import schema_registry_app
 from millstream.testing import Sandbox
 
 

@@ -42,10 +42,10 @@ from ...planner.schemas.registry import (
 from ...planner.specs import FormatSpec
 from ...sql.settings.property import says_true
 from ..catalog.schema_store import SchemaStore
+from ..http.context import rights_of
+from ..http.errors import RequestRefused, error_code_of, message_of
+from ..http.requests import read_object
 from ..security.rights import EVERYTHING, Need, NotPermitted, Rights
-from .context import rights_of
-from .errors import RequestRefused, error_code_of, message_of
-from .requests import read_object
 
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 

@@ -1,0 +1,1 @@
+"""The schema registry over HTTP, for the serializers of Kafka clients."""
