@@ -38,7 +38,7 @@ from millstream.logcore.client import HEADERS, LogClient, RowRecords, TopicParti
 from millstream.logcore.log import Log, open_log
 from millstream.planner.formats import FORMAT_KINDS
 from millstream.planner.planning import PlannedPush
-from millstream.planner.schemas.registry import Reference, Registry, SchemaKind, subject_of
+from millstream.planner.schemas.registry import GivenSchema, Reference, Registry, SchemaKind, subject_of
 from millstream.planner.source_info import SourceInfo
 from millstream.planner.specs import FormatSpec
 from millstream.server.config.properties import lenient_properties
@@ -276,18 +276,16 @@ class Sandbox:
         counted = [version.id for version in registry.versions.values() if version.id < _REFERENCE_ID]
         version = registry.new_version(
             subject_of(pending.topic, pending.part),
-            kind,
-            _schema_text(pending.schema, kind),
-            tuple(named),
+            GivenSchema(kind, _schema_text(pending.schema, kind), tuple(named)),
             pending.id or (max(counted, default=0) + 1 if pending.references else None),
         )
         registry = registry.with_version(version)
         for reference in pending.references:
             other = FORMAT_KINDS[str(reference["format"]).upper()]
-            text = _schema_text(reference["schema"], other)
-            known = registry.find(reference["name"], other, text)
+            given = GivenSchema(other, _schema_text(reference["schema"], other))
+            known = registry.find(reference["name"], given)
             reference_id = known.id if known else _REFERENCE_ID + len(registry.versions)
-            made = registry.new_version(reference["name"], other, text, schema_id=reference_id)
+            made = registry.new_version(reference["name"], given, schema_id=reference_id)
             registry = registry.with_version(made)
             store.append([made])
         store.append([version])
@@ -295,7 +293,8 @@ class Sandbox:
     @staticmethod
     def _reference_version(registry: Registry, reference: dict[str, Any]) -> int:
         kind = FORMAT_KINDS[str(reference["format"]).upper()]
-        return registry.new_version(reference["name"], kind, _schema_text(reference["schema"], kind)).version
+        given = GivenSchema(kind, _schema_text(reference["schema"], kind))
+        return registry.new_version(reference["name"], given).version
 
     def _register_pending(self, sql: str) -> None:
         """Before a query, all of them; before another statement those of the topics that it names."""

@@ -52,7 +52,7 @@ class ProtobufCodec:
         self._file = protobuf_text.load(schema.text, schema.references)
         message = self._file.message(schema.message)
         if message is None:
-            raise InvalidSchema(f"the PROTOBUF schema {schema.id} has no message {schema.message}")
+            raise InvalidSchema(f"the PROTOBUF schema {schema.id} has no message {schema.message}".rstrip())
         self._framed = framed
         self._message = message
         self._start = header(schema.id) + _indexes_to_bytes(self._file.indexes(message)) if framed else b""

@@ -13,7 +13,7 @@ from ..formats import FORMAT_KINDS, FORMATS
 from ..schema import Column, Schema
 from ..schemas import avro_schemas, json_schemas, protobuf_schemas
 from ..schemas.compatibility import incompatibilities
-from ..schemas.registry import Registry, Version, subject_of
+from ..schemas.registry import GivenSchema, Registry, Version, subject_of
 from ..source_info import SourceInfo
 from ..specs import FormatSpec, RecordSchema
 from .inference import Inference, columns_of, find_version, refuse_schema_id
@@ -150,13 +150,13 @@ def _version(
     subject, kind = subject_of(target.topic, part), FORMAT_KINDS[spec.name]
     if asked.id is not None:
         found = find_version(Inference(part, target.topic, spec.name, asked, spec.wrap_single), registry, None)
-        version = registry.new_version(subject, found.kind, found.text, found.references, found.id)
+        version = registry.new_version(subject, found.given, found.id)
         _check_mode(version, registry)
         return version
     latest = registry.latest(subject)
     if latest is not None and latest.kind == kind and not renew:
         return latest
-    version = registry.new_version(subject, kind, _text(part, target, spec, asked))
+    version = registry.new_version(subject, GivenSchema(kind, _text(part, target, spec, asked)))
     _check_mode(version, registry)
     if (subject, version.version) not in registry.versions:
         problems = incompatibilities(version, registry)

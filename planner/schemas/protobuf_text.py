@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import (
     any_pb2,
+    api_pb2,
     descriptor_pb2,
     duration_pb2,
     empty_pb2,
+    field_mask_pb2,
+    source_context_pb2,
     struct_pb2,
     timestamp_pb2,
+    type_pb2,
     wrappers_pb2,
 )
 from google.protobuf.descriptor import Descriptor
@@ -26,7 +30,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 from ...sql.compiling.later import LaterModule
 from ...sql.settings.property import says_true
-from .registry import InvalidSchema
+from .invalid_schema import InvalidSchema
+from .protobuf_meta import meta_of_literals, put_meta
 
 # ANTLR takes a sixth of a second to import, and few servers ever read such a schema.
 if TYPE_CHECKING:
@@ -37,7 +42,19 @@ else:
 
 _COMPILED = {
     module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb
-    for module in (any_pb2, duration_pb2, empty_pb2, struct_pb2, timestamp_pb2, wrappers_pb2, descriptor_pb2)
+    for module in (
+        any_pb2,
+        api_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        source_context_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        type_pb2,
+        wrappers_pb2,
+        descriptor_pb2,
+    )
 }
 _WELL_KNOWN = {
     "google/type/date.proto": 'syntax = "proto3"; package google.type; '
@@ -69,16 +86,18 @@ _QUOTED_OR_NOT_SAID = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ProtobufFile:
-    """`messages`: those at the top, in order. `parameters`: of a field, by its message's full name and its own: the
-    precision and the scale of a decimal."""
+    """`messages`: those at the top, in order; none where the file is only imported, for its enums. `descriptor`: of the
+    file, its names resolved; of its options those that are read here. `parameters`: of a field, by its message's full
+    name and its own: the precision and the scale of a decimal."""
 
     messages: tuple[Descriptor, ...]
+    descriptor: descriptor_pb2.FileDescriptorProto
     parameters: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict[tuple[str, str], dict[str, str]])
 
     def message(self, full_name: str) -> Descriptor | None:
         """The message of this name, nested ones included; the first one for an empty name."""
         if not full_name:
-            return self.messages[0]
+            return self.messages[0] if self.messages else None
         return next((found for found in _all_messages(self.messages) if found.full_name == full_name), None)
 
     def at(self, indexes: Sequence[int]) -> Descriptor | None:
@@ -116,9 +135,9 @@ def load(text: str, references: tuple[tuple[str, str], ...] = ()) -> ProtobufFil
         raise InvalidSchema(f"the PROTOBUF schema cannot be used: {error}") from None
     proto = descriptor_pb2.FileDescriptorProto.FromString(file.serialized_pb)
     messages = tuple(file.message_types_by_name[message.name] for message in proto.message_type)
-    if not messages:
+    if not messages and not proto.enum_type:
         raise InvalidSchema("the PROTOBUF schema has no message")
-    return ProtobufFile(messages, loader.parameters)
+    return ProtobufFile(messages, proto, loader.parameters)
 
 
 def _without_comments(text: str) -> str:
@@ -174,13 +193,13 @@ class _Loader:
     def _import(self, name: str) -> None:
         if name in self._added:
             return
-        if name in self._texts:
-            self.add(name, self._texts[name])
-        elif name in _COMPILED:
+        if name in _COMPILED:
             self._added.add(name)
             for needed in descriptor_pb2.FileDescriptorProto.FromString(_COMPILED[name]).dependency:
                 self._import(needed)
             self.pool.AddSerializedFile(_COMPILED[name])
+        elif name in self._texts:
+            self.add(name, self._texts[name])
         else:
             raise InvalidSchema(
                 f'the PROTOBUF schema imports "{name}", which is unknown', hint="Register it as a reference."
@@ -252,7 +271,11 @@ class _Loader:
             elif name == "default":
                 made.default_value = _default(option.value)
             elif name.lstrip(".").startswith("confluent.field_meta"):
-                self.parameters[full_name, element.name] = dict(_pairs(option.value))
+                meta = meta_of_literals(_members(name, option.value))
+                self.parameters.setdefault((full_name, element.name), {}).update(meta.parameters)
+                put_meta(made.options, meta)
+            elif name == "json_name":
+                made.json_name = str(option.value)
         return made
 
     def _map(self, element: ast.MapField, proto: _Message, full_name: str) -> None:
@@ -290,17 +313,13 @@ def _default(value: Any) -> str:
     return str(value if name is None else name)
 
 
-def _pairs(literal: Any) -> Iterator[tuple[str, str]]:
-    """The `params` of a field's meta data, wherever in the option they stand."""
-    if isinstance(literal, list):
-        for member in literal:  # pyright: ignore[reportUnknownVariableType]
-            yield from _pairs(member)
-    elif isinstance(literal, ast.MessageLiteral):
-        found = {element.name: element.value for element in literal.elements if not isinstance(element, ast.Comment)}
-        if isinstance(found.get("key"), str):
-            yield str(found["key"]), str(found.get("value", ""))
-        for value in found.values():
-            yield from _pairs(value)
+def _members(name: str, literal: Any) -> dict[str, Any]:
+    """Of an option that is a message, or names one member of it: `(confluent.field_meta).tags`."""
+    member = name.rpartition(").")[2] if ")." in name else ""
+    if member:
+        return {member: literal}
+    elements = literal.elements if isinstance(literal, ast.MessageLiteral) else ()
+    return {element.name: element.value for element in elements if not isinstance(element, ast.Comment)}
 
 
 def _join(prefix: str, name: str) -> str:

@@ -7,9 +7,11 @@ schema says in columns is in `avro_schemas.py`, `json_schemas.py` and `protobuf_
 
 from __future__ import annotations
 
+import hashlib
 import json
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
@@ -17,6 +19,8 @@ from millstream.errors import StatementError
 
 from ..formats.format import SchemaKind
 from ..specs import RecordSchema
+from .invalid_schema import InvalidSchema
+from .schema_forms import canonical, normal
 
 KINDS: tuple[SchemaKind, ...] = ("AVRO", "JSON", "PROTOBUF")
 LEVELS = (
@@ -32,12 +36,6 @@ class SubjectClosed(StatementError):
     code = "SUBJECT_CLOSED"
 
 
-class InvalidSchema(StatementError):
-    """A schema cannot be parsed, or refers to what is not there."""
-
-    code = "INVALID_SCHEMA"
-
-
 @dataclass(frozen=True, slots=True)
 class Reference:
     """`name`: how the schema's text calls the other one."""
@@ -48,8 +46,27 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenSchema:
+    """A schema that somebody registers or looks up.
+
+    `metadata`, `rule_set`: what clients keep beside it, in JSON; empty: none were said. `normal`: it is the same as
+    another one that has its normal form.
+    """
+
+    kind: SchemaKind
+    text: str
+    references: tuple[Reference, ...] = ()
+    metadata: str = ""
+    rule_set: str = ""
+    normal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a subject. Versions begin at 1. The same schema has the same id everywhere."""
+    """One version of a subject. Versions begin at 1. The same schema has the same id everywhere.
+
+    `metadata`, `rule_set`: see `GivenSchema`. `foreign_guid`: what another registry called it, if it comes from there.
+    """
 
     subject: str
     version: int
@@ -58,9 +75,19 @@ class Version:
     text: str
     references: tuple[Reference, ...] = ()
     deleted: bool = False
+    metadata: str = ""
+    rule_set: str = ""
+    foreign_guid: str = ""
 
-    def is_schema(self, kind: SchemaKind, canonical_text: str, references: tuple[Reference, ...]) -> bool:
-        return self.kind == kind and self.references == references and canonical(self.kind, self.text) == canonical_text
+    @property
+    def given(self) -> GivenSchema:
+        return GivenSchema(self.kind, self.text, self.references, self.metadata, self.rule_set)
+
+    @property
+    def guid(self) -> str:
+        """The same for the same schema, in every subject and in every registry of ours."""
+        named = json.dumps([self.kind, self.text, [astuple(r) for r in self.references], self.metadata, self.rule_set])
+        return self.foreign_guid or str(uuid.UUID(bytes=hashlib.md5(named.encode(), usedforsecurity=False).digest()))
 
 
 def subject_of(topic: str, part: Literal["key", "value"]) -> str:
@@ -76,18 +103,6 @@ def topic_of(subject: str) -> str:
     """
     topic, separator, part = subject.rpartition("-")
     return topic if separator and topic and part in ("key", "value") else subject
-
-
-def canonical(kind: SchemaKind, text: str) -> str:
-    """A text that is equal for schemas that differ in white space only. Raises `InvalidSchema` for broken JSON."""
-    if kind == "PROTOBUF":
-        return " ".join(text.split())
-    try:
-        return json.dumps(json.loads(text), separators=(",", ":"))
-    except ValueError:
-        if kind == "AVRO" and text.strip().isidentifier():
-            return json.dumps(text.strip())  # a primitive's bare name
-        raise InvalidSchema(f"the {kind} schema is not valid JSON: {text[:80]}") from None
 
 
 def _nothing() -> Mapping[Any, Any]:
@@ -138,50 +153,66 @@ class Registry:
                 hint="PUT /mode (or /mode/SUBJECT) of the schema registry changes it.",
             )
 
-    def find(
-        self,
-        subject: str,
-        kind: SchemaKind,
-        text: str,
-        references: tuple[Reference, ...] = (),
-        *,
-        deleted: bool = False,
-    ) -> Version | None:
-        """The version of `subject` that is this schema."""
-        wanted = (kind, canonical(kind, text), references)
-        versions = self.of_subject(subject, deleted=deleted)
-        return next((version for version in versions if version.is_schema(*wanted)), None)
+    def find(self, subject: str, given: GivenSchema, *, deleted: bool = False) -> Version | None:
+        """The newest version of `subject` that is this schema; metadata and rules count where they are given."""
+        versions = reversed(self.of_subject(subject, deleted=deleted))
+        return next((version for version in versions if self._is(version, given)), None)
 
     def new_version(
         self,
         subject: str,
-        kind: SchemaKind,
-        text: str,
-        references: tuple[Reference, ...] = (),
+        given: GivenSchema,
         schema_id: int | None = None,
         number: int | None = None,
+        guid: str = "",
     ) -> Version:
-        """The version that this schema has under `subject`, or gets: see `with_version`.
+        """The version that this schema has under `subject`, or gets: see `with_version`. Metadata and rules that are
+        not given are those of the latest version.
 
-        In: `number`: None: the one after the last. Raises `InvalidSchema` where `schema_id` or `number` belongs to
-        another schema.
+        In: `number`: None: the one after the last. `guid`: see `Version.foreign_guid`. Raises `InvalidSchema` where
+        `schema_id` or `number` belongs to another schema.
         """
-        wanted = (kind, canonical(kind, text), references)
-        known = self.find(subject, kind, text, references) if number is None else self.versions.get((subject, number))
-        if known is not None and known.is_schema(*wanted) and schema_id in (None, known.id):
+        known = self.find(subject, given) if number is None else self.versions.get((subject, number))
+        if known is not None and self._is(known, given) and schema_id in (None, known.id):
             return replace(known, deleted=False)
         if number is not None and known is not None:
             raise InvalidSchema(f"version {number} of subject {subject} is another schema")
+        given = self._inherited(subject, given)
         if schema_id is None:
-            same = (version.id for version in self.versions.values() if version.is_schema(*wanted))
-            chosen = next(same, self.highest_id + 1)
+            same = (v for v in self.versions.values() if self._is(v, given) and self._says(v, given))
+            chosen = next((version.id for version in same), self.highest_id + 1)
         else:
             chosen, taken = schema_id, self.by_id(schema_id)
-            if taken is not None and not taken.is_schema(*wanted):
+            if taken is not None and not self._is(taken, given):
                 raise InvalidSchema(f"the schema id {schema_id} belongs to another schema")
         if number is None:
             number = max((v.version for v in self.of_subject(subject, deleted=True)), default=0) + 1
-        return Version(subject, number, chosen, kind, text, references)
+        return Version(
+            subject, number, chosen, given.kind, given.text, given.references,
+            metadata=given.metadata, rule_set=given.rule_set, foreign_guid=guid,
+        )  # fmt: skip
+
+    def _is(self, version: Version, given: GivenSchema) -> bool:
+        if version.kind != given.kind or version.references != given.references:
+            return False
+        if given.metadata not in ("", version.metadata) or given.rule_set not in ("", version.rule_set):
+            return False
+        if version.text == given.text or canonical(version.kind, version.text) == canonical(given.kind, given.text):
+            return True
+        if not given.normal:
+            return False
+        texts = self.resolve(given.references)
+        return normal(version.kind, version.text, texts) == normal(given.kind, given.text, texts)
+
+    @staticmethod
+    def _says(version: Version, given: GivenSchema) -> bool:
+        return (version.metadata, version.rule_set) == (given.metadata, given.rule_set)
+
+    def _inherited(self, subject: str, given: GivenSchema) -> GivenSchema:
+        latest = self.latest(subject)
+        if latest is None:
+            return given
+        return replace(given, metadata=given.metadata or latest.metadata, rule_set=given.rule_set or latest.rule_set)
 
     def with_version(self, version: Version) -> Registry:
         versions = MappingProxyType({**self.versions, (version.subject, version.version): version})
@@ -241,8 +272,22 @@ def version_record(version: Version) -> Record:
         value["schemaType"] = version.kind
     if version.references:
         value["references"] = [{"name": r.name, "subject": r.subject, "version": r.version} for r in version.references]
+    value |= contract_of(version)
+    if version.foreign_guid:
+        value["guid"] = version.foreign_guid
     value |= {"schema": version.text, "deleted": version.deleted}
     return _json(key), _json(value)
+
+
+def contract_of(version: Version) -> dict[str, Any]:
+    """`metadata` and `ruleSet` as JSON has them, where there are any."""
+    said = {"metadata": version.metadata, "ruleSet": version.rule_set}
+    return {name: json.loads(text) for name, text in said.items() if text}
+
+
+def contract_text(said: Any) -> str:
+    """How `Version` keeps one of them."""
+    return json.dumps(said, separators=(",", ":"), sort_keys=True) if said else ""
 
 
 def removal_record(subject: str, number: int) -> Record:
@@ -296,8 +341,9 @@ def _version(said: Mapping[str, Any]) -> Version:
     references = tuple(Reference(r["name"], r["subject"], r["version"]) for r in said.get("references") or ())
     kind = cast(SchemaKind, said.get("schemaType") or "AVRO")
     return Version(
-        said["subject"], said["version"], said["id"], kind, said["schema"], references, bool(said.get("deleted"))
-    )
+        said["subject"], said["version"], said["id"], kind, said["schema"], references, bool(said.get("deleted")),
+        contract_text(said.get("metadata")), contract_text(said.get("ruleSet")), str(said.get("guid") or ""),
+    )  # fmt: skip
 
 
 def _json(value: Any) -> bytes:

@@ -21,22 +21,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from millstream.errors import ServerError, StatementError
+from millstream.errors import StatementError
 
 from ...executor.formats.schema_records import codec_of
-from ...planner.schemas import json_schemas
+from ...planner.schemas import json_schemas, protobuf_text
 from ...planner.schemas.compatibility import incompatibilities
 from ...planner.schemas.registry import (
     GLOBAL,
-    KINDS,
     LEVELS,
     MODES,
-    Reference,
+    GivenSchema,
     Registry,
-    SchemaKind,
     SubjectClosed,
     Version,
-    canonical,
+    contract_of,
     topic_of,
 )
 from ...planner.specs import FormatSpec
@@ -46,6 +44,15 @@ from ..http.context import rights_of
 from ..http.errors import RequestRefused, error_code_of, message_of
 from ..http.requests import read_object
 from ..security.rights import EVERYTHING, Need, NotPermitted, Rights
+from .bodies import (
+    INVALID_SCHEMA,
+    VERSION_MAX,
+    RegistryRefusal,
+    described,
+    given_in,
+    text_in,
+    wanted_number,
+)
 
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 
@@ -54,11 +61,11 @@ VERSION_NOT_FOUND: Final = 40402
 SCHEMA_NOT_FOUND: Final = 40403
 SUBJECT_DELETED: Final = 40404
 SUBJECT_NOT_DELETED: Final = 40405
+VERSION_DELETED: Final = 40406
 VERSION_NOT_DELETED: Final = 40407
 LEVEL_NOT_FOUND: Final = 40408
 MODE_NOT_FOUND: Final = 40409
 INCOMPATIBLE: Final = 409
-INVALID_SCHEMA: Final = 42201
 INVALID_VERSION: Final = 42202
 INVALID_LEVEL: Final = 42203
 INVALID_MODE: Final = 42204
@@ -66,38 +73,38 @@ NOT_IN_THIS_MODE: Final = 42205
 REFERENCED: Final = 42206
 BACKEND_FAILED: Final = 50001
 
+_CONFIGURED: Final = ("compatibility", "compatibilityLevel")
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _FORMATS = {"AVRO": "AVRO", "PROTOBUF": "PROTOBUF"}
-_VERSION_MAX = 2**31 - 1
 
 Answer = Callable[["_Asked"], Any]
 
 
-class RegistryRefusal(ServerError):
-    """A request that the schema registry refuses; `number` is what clients act on."""
-
-    code = "SCHEMA_REGISTRY"
-
-    def __init__(self, number: int, message: str) -> None:
-        super().__init__(message)
-        self.number = number
-
-    @property
-    def status(self) -> int:
-        return self.number if self.number < 1000 else self.number // 100
-
-
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request, its body read. `rights`: of who asks."""
+    """A request, its body read. `rights`: of who asks. `properties`: of metadata, that its query names."""
 
     path: dict[str, str]
     query: dict[str, str]
     body: dict[str, Any]
     rights: Rights = EVERYTHING
+    properties: tuple[tuple[str, str], ...] = ()
 
     def flag(self, name: str) -> bool:
         return says_true(self.query.get(name))
+
+    @property
+    def format(self) -> str:
+        return self.query.get("format", "")
+
+    def number(self, name: str, default: int) -> int:
+        given = self.query.get(name, "")
+        return int(given) if given.removeprefix("-").isdecimal() and given.isascii() else default
+
+    def page(self, found: list[Any]) -> list[Any]:
+        """The part of a list that `offset` and `limit` name; a negative limit is none."""
+        begin, limit = max(self.number("offset", 0), 0), self.number("limit", -1)
+        return found[begin:] if limit < 0 else found[begin : begin + limit]
 
 
 Asks = Literal["nothing", "subject", "insert", "ddl", "admin", "seen"]
@@ -126,6 +133,9 @@ def schema_registry_app(store: SchemaStore, lock: contextlib.AbstractContextMana
         route("/subjects/{subject}/versions/{version}/referencedby", "GET", pages.referenced_by, "subject"),
         route("/schemas", "GET", pages.schemas, "seen"),
         route("/schemas/types", "GET", lambda asked: ["JSON", "PROTOBUF", "AVRO"], "nothing"),
+        route("/subjects/{subject}/metadata", "GET", pages.with_metadata, "subject"),
+        route("/contexts", "GET", pages.contexts, "seen"),
+        route("/schemas/guids/{guid}", "GET", pages.schema_of_guid, "seen"),
         route("/schemas/ids/{id}", "GET", pages.schema, "seen"),
         route("/schemas/ids/{id}/schema", "GET", pages.schema_text, "seen"),
         route("/schemas/ids/{id}/subjects", "GET", pages.schema_subjects, "seen"),
@@ -181,9 +191,9 @@ def _endpoint(
     async def endpoint(request: Request) -> Response:
         try:
             body = await read_object(request, BODY_BYTES_MAX) if request.method in ("POST", "PUT") else {}
-            asked = _Asked(
-                cast("dict[str, str]", request.path_params), dict(request.query_params), body, rights_of(request.scope)
-            )
+            path, query = cast("dict[str, str]", request.path_params), request.query_params
+            properties = tuple(zip(query.getlist("key"), query.getlist("value"), strict=False))
+            asked = _Asked(path, dict(query), body, rights_of(request.scope), properties)
             return _json(await run_in_threadpool(locked, asked))
         except (RequestRefused, NotPermitted) as error:
             return _error(error_code_of(error), error.message)
@@ -222,22 +232,15 @@ def _no_route(request: Request, error: Exception) -> Response:
     return _error(error.status_code, f"{request.method} {request.url.path} is nothing that a schema registry has")
 
 
-def register_version(
-    store: SchemaStore,
-    subject: str,
-    kind: SchemaKind,
-    text: str,
-    references: tuple[Reference, ...] = (),
-    schema_id: int | None = None,
-) -> Version:
+def register_version(store: SchemaStore, subject: str, given: GivenSchema, schema_id: int | None = None) -> Version:
     """The version of the subject that this schema is, or becomes. Whoever calls holds the lock. Raises
     `RegistryRefusal`, `InvalidSchema`, `SubjectClosed`."""
     registry = store.registry
-    known = registry.find(subject, kind, text, references)
+    known = registry.find(subject, given)
     if known is not None:
         return known
     registry.check_mode(subject, "READWRITE")
-    version = registry.new_version(subject, kind, text, references, schema_id)
+    version = registry.new_version(subject, given, schema_id)
     _check(version, registry)
     problems = incompatibilities(version, registry)
     if problems:
@@ -250,19 +253,11 @@ def register_version(
     return version
 
 
-def _import_version(
-    store: SchemaStore,
-    subject: str,
-    kind: SchemaKind,
-    text: str,
-    references: tuple[Reference, ...],
-    schema_id: int | None,
-    number: int | None,
-) -> Version:
+def _import_version(store: SchemaStore, subject: str, given: GivenSchema, body: dict[str, Any]) -> Version:
     """As another registry has it: versions may be missing before it, and it is compared with none. Without an id: the
     version that is there."""
-    registry = store.registry
-    known = registry.find(subject, kind, text, references)
+    registry, schema_id = store.registry, wanted_number(body, "id")
+    known = registry.find(subject, given)
     if schema_id is None and known is not None:
         return known
     if schema_id is None:
@@ -270,7 +265,9 @@ def _import_version(
             NOT_IN_THIS_MODE,
             f'Subject {subject} is in import mode: a schema brings its "id", and may bring its "version"',
         )
-    version = registry.new_version(subject, kind, text, references, schema_id, number)
+    version = registry.new_version(
+        subject, given, schema_id, wanted_number(body, "version"), str(body.get("guid") or "")
+    )
     _check(version, registry)
     if registry.versions.get((subject, version.version)) != version:
         store.append([version])
@@ -289,17 +286,33 @@ class _Pages:
 
     def subjects(self, asked: _Asked) -> list[str]:
         prefix = asked.query.get("subjectPrefix", "")
-        found = filter(asked.rights.sees_subject, self._registry.subjects(deleted=asked.flag("deleted")))
-        return sorted(subject for subject in found if subject.startswith(prefix))
+        subjects = self._registry.subjects(deleted=asked.flag("deleted") or asked.flag("deletedOnly"))
+        live = set(self._registry.subjects()) if asked.flag("deletedOnly") else ()
+        found = [subject for subject in subjects if asked.rights.sees_subject(subject) and subject not in live]
+        return asked.page(sorted(subject for subject in found if subject.startswith(prefix)))
 
     def versions(self, asked: _Asked) -> list[int]:
-        return [version.version for version in self._of_subject(asked)]
+        return asked.page([version.version for version in self._of_subject(asked)])
 
     def version(self, asked: _Asked) -> dict[str, Any]:
-        return _described(self._version(asked))
+        return described(self._version(asked), self._registry, asked.format)
 
     def version_text(self, asked: _Asked) -> bytes:
-        return self._version(asked).text.encode()
+        return text_in(self._version(asked), self._registry, asked.format).encode()
+
+    def with_metadata(self, asked: _Asked) -> dict[str, Any]:
+        """The latest version whose metadata has all the properties that the query names."""
+        for version in reversed(self._of_subject(asked)):
+            said = contract_of(version).get("metadata", {}).get("properties") or {}
+            if all(said.get(key) == value for key, value in asked.properties):
+                return described(version, self._registry, asked.format)
+        raise RegistryRefusal(SCHEMA_NOT_FOUND, "Schema not found")
+
+    def contexts(self, asked: _Asked) -> list[str]:
+        """The default one, and those that subjects name: `:.CONTEXT:SUBJECT`."""
+        seen = filter(asked.rights.sees_subject, self._registry.subjects())
+        named = {subject.split(":")[1] for subject in seen if subject.startswith(":.") and subject.count(":") > 1}
+        return asked.page([".", *sorted(named - {"."})])
 
     def referenced_by(self, asked: _Asked) -> list[int]:
         found = self._referring(self._version(asked))
@@ -308,18 +321,21 @@ class _Pages:
     def look_up(self, asked: _Asked) -> dict[str, Any]:
         subject = asked.path["subject"]
         self._of_subject(asked)
-        kind, text, references = _schema_in(asked.body)
-        found = self._registry.find(subject, kind, text, references, deleted=asked.flag("deleted"))
+        found = self._registry.find(subject, self._given(asked), deleted=asked.flag("deleted"))
         if found is None:
             raise RegistryRefusal(SCHEMA_NOT_FOUND, "Schema not found")
-        return _described(found)
+        return described(found, self._registry, asked.format)
 
     def register(self, asked: _Asked) -> dict[str, Any]:
-        subject, given = asked.path["subject"], _schema_in(asked.body)
-        schema_id, number = _wanted_number(asked.body, "id"), _wanted_number(asked.body, "version")
+        subject, given = asked.path["subject"], self._given(asked)
         if self._registry.mode(subject) == "IMPORT":
-            return {"id": _import_version(self._store, subject, *given, schema_id, number).id}
-        return {"id": register_version(self._store, subject, *given, schema_id).id}
+            made = _import_version(self._store, subject, given, asked.body)
+        else:
+            made = register_version(self._store, subject, given, wanted_number(asked.body, "id"))
+        return described(made, self._registry, asked.format)
+
+    def _given(self, asked: _Asked) -> GivenSchema:
+        return given_in(asked.body, self._registry, normal=asked.flag("normalize"))
 
     def delete_subject(self, asked: _Asked) -> list[int]:
         subject, permanent = asked.path["subject"], asked.flag("permanent")
@@ -340,7 +356,13 @@ class _Pages:
 
     def delete_version(self, asked: _Asked) -> int:
         permanent = asked.flag("permanent")
-        version = self._version(asked, deleted=permanent)
+        version = self._version(asked, deleted=True)
+        if version.deleted and not permanent:
+            raise RegistryRefusal(
+                VERSION_DELETED,
+                f"Subject '{version.subject}' Version {version.version} was soft deleted. Set permanent=true to delete "
+                "permanently",
+            )
         if permanent and not version.deleted:
             raise RegistryRefusal(
                 VERSION_NOT_DELETED,
@@ -385,7 +407,7 @@ class _Pages:
             raise RegistryRefusal(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
         if wanted in ("latest", "-1"):
             return found[-1]
-        if not wanted.isdecimal() or not 1 <= int(wanted) <= _VERSION_MAX:
+        if not wanted.isdecimal() or not 1 <= int(wanted) <= VERSION_MAX:
             raise RegistryRefusal(
                 INVALID_VERSION,
                 f"The specified version '{wanted}' is not a valid version id. Allowed values are between [1, 2^31-1] "
@@ -407,24 +429,35 @@ class _Pages:
             for version in registry.of_subject(subject, deleted=asked.flag("deleted"))
             if not asked.flag("latestOnly") or version == registry.latest(subject)
         ]
-        return [_described(version) for version in found]
+        return [described(version, registry, asked.format) for version in asked.page(found)]
 
     def schema(self, asked: _Asked) -> dict[str, Any]:
-        described = _described(self._with_id(asked)[0])
-        return {name: described[name] for name in ("schemaType", "schema", "references") if name in described}
+        """As the subject of the query has it, if it has it."""
+        found, subject = self._with_id(asked), asked.query.get("subject")
+        version = next((version for version in found if version.subject == subject), found[0])
+        return _of_schema(described(version, self._registry, asked.format))
+
+    def schema_of_guid(self, asked: _Asked) -> dict[str, Any]:
+        wanted = asked.path["guid"].lower()
+        for version in self._registry.versions.values():
+            if version.guid == wanted and asked.rights.sees_subject(version.subject):
+                return _of_schema(described(version, self._registry, asked.format), with_id=True)
+        raise RegistryRefusal(SCHEMA_NOT_FOUND, f"Schema {wanted} not found")
 
     def schema_text(self, asked: _Asked) -> bytes:
-        return self._with_id(asked)[0].text.encode()
+        return text_in(self._with_id(asked)[0], self._registry, asked.format).encode()
 
     def schema_subjects(self, asked: _Asked) -> list[str]:
-        return sorted({version.subject for version in self._with_id(asked) if not version.deleted})
+        return asked.page(sorted({version.subject for version in self._places(asked)}))
 
     def schema_versions(self, asked: _Asked) -> list[dict[str, Any]]:
-        return [
-            {"subject": version.subject, "version": version.version}
-            for version in self._with_id(asked)
-            if not version.deleted
-        ]
+        return asked.page([{"subject": found.subject, "version": found.version} for found in self._places(asked)])
+
+    def _places(self, asked: _Asked) -> list[Version]:
+        """Of the schema with the id that is asked for."""
+        subject = asked.query.get("subject")
+        found = [version for version in self._with_id(asked) if not version.deleted or asked.flag("deleted")]
+        return [version for version in found if subject in (None, version.subject)]
 
     def _with_id(self, asked: _Asked) -> list[Version]:
         wanted = asked.path["id"]
@@ -439,8 +472,8 @@ class _Pages:
     def compatibility(self, asked: _Asked) -> dict[str, Any]:
         """With a version: as if that was the latest one; without: as if the schema was registered."""
         subject, registry = asked.path["subject"], self._registry
-        kind, text, references = _schema_in(asked.body)
-        version = Version(subject, _VERSION_MAX, 0, kind, text, references)
+        given = self._given(asked)
+        version = Version(subject, VERSION_MAX, 0, given.kind, given.text, given.references)
         _check(version, registry)
         level = registry.level(subject)
         if "version" in asked.path:
@@ -461,6 +494,11 @@ class _Pages:
 
     def set_level(self, asked: _Asked) -> dict[str, str]:
         level = str(asked.body.get("compatibility", "")).upper()
+        unknown = [name for name, value in asked.body.items() if value and name not in _CONFIGURED]
+        if unknown:
+            raise RegistryRefusal(
+                INVALID_LEVEL, f"This schema registry has no {', '.join(unknown)}; a subject has its compatibility only"
+            )
         if level not in LEVELS:
             raise RegistryRefusal(INVALID_LEVEL, f"Invalid compatibility level. Valid values are {', '.join(LEVELS)}")
         subject = asked.path.get("subject", GLOBAL)
@@ -505,35 +543,14 @@ class _Pages:
         return bool(self._registry.of_subject(subject) if subject else self._registry.subjects())
 
 
+def _of_schema(said: dict[str, Any], *, with_id: bool = False) -> dict[str, Any]:
+    """What answers have that are about a schema, not about its place in a subject."""
+    places = ("subject", "version") if with_id else ("subject", "version", "id")
+    return {name: value for name, value in said.items() if name not in places}
+
+
 def _without_subject(registry: Registry, subject: str) -> dict[tuple[str, int], Version]:
     return {key: version for key, version in registry.versions.items() if version.subject != subject}
-
-
-def _schema_in(body: dict[str, Any]) -> tuple[SchemaKind, str, tuple[Reference, ...]]:
-    """Kind, text and references of the schema that a request brings. Raises `RegistryRefusal`."""
-    kind, text = body.get("schemaType") or "AVRO", body.get("schema")
-    if kind not in KINDS:
-        raise RegistryRefusal(INVALID_SCHEMA, f"Invalid schema type {kind}; the types are {', '.join(KINDS)}")
-    if not isinstance(text, str) or not text.strip():
-        raise RegistryRefusal(INVALID_SCHEMA, "Empty schema")
-    try:
-        references = tuple(
-            Reference(str(r["name"]), str(r["subject"]), int(r["version"])) for r in body.get("references") or ()
-        )
-    except (KeyError, TypeError, ValueError, OverflowError):
-        raise RegistryRefusal(INVALID_SCHEMA, "a reference has a name, a subject and a version") from None
-    canonical(kind, text)
-    return kind, text, references
-
-
-def _wanted_number(body: dict[str, Any], name: str) -> int | None:
-    """Clients say 0 or -1 where they want none."""
-    wanted = body.get(name)
-    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted <= 0:
-        return None
-    if wanted > _VERSION_MAX:
-        raise RegistryRefusal(INVALID_SCHEMA, f'"{name}" is at most {_VERSION_MAX}')
-    return wanted
 
 
 def _check(version: Version, registry: Registry) -> None:
@@ -541,16 +558,7 @@ def _check(version: Version, registry: Registry) -> None:
     schema = registry.record_schema(version)
     if version.kind == "JSON":
         json_schemas.sql_type(version.text, str, schema.references)
+    elif version.kind == "PROTOBUF" and not protobuf_text.load(version.text, schema.references).messages:
+        return  # others import its enums
     else:
         codec_of(FormatSpec(_FORMATS[version.kind]), schema)
-
-
-def _described(version: Version) -> dict[str, Any]:
-    described: dict[str, Any] = {"subject": version.subject, "version": version.version, "id": version.id}
-    if version.kind != "AVRO":
-        described["schemaType"] = version.kind
-    if version.references:
-        described["references"] = [
-            {"name": r.name, "subject": r.subject, "version": r.version} for r in version.references
-        ]
-    return {**described, "schema": version.text}

@@ -9,7 +9,8 @@ from typing import Any, Final, Literal
 from ...planner.schemas.registry import Version, subject_of, topic_of
 from ...planner.specs import RecordSchema
 from ..catalog.schema_store import SchemaStore
-from ..registry.registry_app import RegistryRefusal, register_version
+from ..registry.bodies import RegistryRefusal, given_schema
+from ..registry.registry_app import register_version
 from ..security.rights import Need, Rights
 from .embedded_formats import FORMAT_OF_KIND, EmbeddedFormat, check_usable
 from .proxy_errors import BAD_REQUEST, INVALID_SCHEMA, SERIALIZATION, ProxyRefusal
@@ -77,7 +78,7 @@ class NamedSchemas:
             subject = choice.subject or _subject(topic, part, choice)
             rights.require([Need("insert", topic_of(subject), f"subject {subject}")])
             with self._lock:
-                return register_version(self._store, subject, choice.format.kind, choice.text)
+                return register_version(self._store, subject, given_schema(choice.format.kind, choice.text))
         if choice.schema_id is not None:
             subject = choice.subject or subject_of(topic, part)
             known = [version for version in registry.versions.values() if version.id == choice.schema_id]

@@ -25,7 +25,7 @@ from ...logcore.errors import (
 )
 from ..http.errors import RETRY_AFTER_S, TOO_MANY_REQUESTS, RequestRefused, error_code_of, message_of
 from ..http.statements import json_response
-from ..registry.registry_app import RegistryRefusal
+from ..registry.bodies import RegistryRefusal
 from ..security.rights import NotPermitted
 
 V2_JSON: Final = "application/vnd.kafka.v2+json"

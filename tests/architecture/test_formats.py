@@ -17,8 +17,8 @@ ROOMS = ("planner/formats/", "executor/formats/")
 KINDS = {"AVRO", "JSON", "PROTOBUF"}  # of schemas in the registry, too
 BY_KIND = {  # what is about schemas and not about formats
     "planner/schemas/compatibility.py", "planner/declarations/inference.py", "planner/declarations/record_schemas.py",
-    "planner/schemas/registry.py",
-    "planner/specs.py", "server/registry/registry_app.py",
+    "planner/schemas/registry.py", "planner/schemas/schema_forms.py",
+    "planner/specs.py", "server/registry/registry_app.py", "server/registry/bodies.py",
     "server/rest_proxy/embedded_formats.py", "server/rest_proxy/proxy_paths.py",  # as requests call them
 }  # fmt: skip
 CHOSEN = {  # where somebody who named no format gets one

@@ -170,7 +170,8 @@ def test_the_requests_of_pages_are_answered_as_they_stand_there(tmp_path: Path) 
     with service_in(tmp_path, schema_registry="127.0.0.1:0") as service:
         register, _ = [block for kind, block in FENCE.findall(text_of("schema-registry")) if kind == "sh"]
         (create,) = [block for kind, block in FENCE.findall(text_of("schema-registry")) if kind == "sql"]
-        assert bash(register.replace("127.0.0.1:8081", str(service.schema_registry_address))) == '{"id":1}'
+        made = json.loads(bash(register.replace("127.0.0.1:8081", str(service.schema_registry_address))))
+        assert (made["id"], made["version"]) == (1, 1)
         service.engine.execute(create, Session())
         assert [column.name for column in service.engine.catalog.sources["CLICKS"].schema] == ["URL"]
         service.engine.execute("DROP STREAM clicks;", Session())

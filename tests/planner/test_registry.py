@@ -10,6 +10,7 @@ from millstream.planner.schema import Column
 from millstream.planner.schemas import avro_schemas, json_schemas, protobuf_schemas, protobuf_text
 from millstream.planner.schemas.compatibility import incompatibilities
 from millstream.planner.schemas.registry import (
+    GivenSchema,
     InvalidSchema,
     Reference,
     Registry,
@@ -71,10 +72,10 @@ def record(*fields: object) -> str:
 
 def test_the_same_schema_has_the_same_id_under_every_subject() -> None:
     registry = Registry()
-    first = registry.new_version("a-value", "AVRO", '{"type": "int"}')
+    first = registry.new_version("a-value", GivenSchema("AVRO", '{"type": "int"}'))
     registry = registry.with_version(first)
-    second = registry.new_version("b-value", "AVRO", '{"type":"int"}')
-    third = registry.with_version(second).new_version("b-value", "AVRO", '"string"')
+    second = registry.new_version("b-value", GivenSchema("AVRO", '{"type":"int"}'))
+    third = registry.with_version(second).new_version("b-value", GivenSchema("AVRO", '"string"'))
     assert (first.id, first.version) == (1, 1)
     assert (second.id, second.version) == (1, 1)
     assert (third.id, third.version) == (2, 2)
@@ -82,14 +83,14 @@ def test_the_same_schema_has_the_same_id_under_every_subject() -> None:
 
 def test_registering_what_is_there_changes_nothing() -> None:
     version = Version("s", 1, 7, "JSON", '{"type":"object"}')
-    assert registered(version).new_version("s", "JSON", '{ "type" : "object" }') == version
+    assert registered(version).new_version("s", GivenSchema("JSON", '{ "type" : "object" }')) == version
 
 
 def test_an_id_that_somebody_chose_is_kept_and_cannot_be_taken() -> None:
-    version = Registry().new_version("s", "AVRO", '"int"', schema_id=102)
+    version = Registry().new_version("s", GivenSchema("AVRO", '"int"'), schema_id=102)
     assert version.id == 102
     with pytest.raises(InvalidSchema, match="102 belongs to another schema"):
-        registered(version).new_version("t", "AVRO", '"long"', schema_id=102)
+        registered(version).new_version("t", GivenSchema("AVRO", '"long"'), schema_id=102)
 
 
 def test_the_registry_is_the_fold_of_its_records() -> None:
@@ -120,8 +121,14 @@ def test_no_id_is_given_twice_though_compaction_leaves_nothing_of_what_was_remov
         whole = apply_record(whole, *record)
     for record in [records[2], records[6]]:
         compacted = apply_record(compacted, *record)
-    assert whole.new_version("u", "AVRO", '"string"').id == compacted.new_version("u", "AVRO", '"string"').id == 8
-    assert compacted.new_version("u", "AVRO", '"string"', schema_id=2).id == 2  # who brings ids along knows why
+    assert (
+        whole.new_version("u", GivenSchema("AVRO", '"string"')).id
+        == compacted.new_version("u", GivenSchema("AVRO", '"string"')).id
+        == 8
+    )
+    assert (
+        compacted.new_version("u", GivenSchema("AVRO", '"string"'), schema_id=2).id == 2
+    )  # who brings ids along knows why
 
 
 def test_a_deleted_version_is_no_latest_one_but_its_id_stays() -> None:
@@ -129,7 +136,7 @@ def test_a_deleted_version_is_no_latest_one_but_its_id_stays() -> None:
     registry = registered(gone)
     assert registry.latest("s") is None
     assert registry.by_id(5) == gone
-    assert registry.new_version("s", "AVRO", '"long"').version == 2
+    assert registry.new_version("s", GivenSchema("AVRO", '"long"')).version == 2
 
 
 def test_references_come_before_what_imports_them() -> None:

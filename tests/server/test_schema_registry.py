@@ -13,7 +13,7 @@ from millstream.errors import FormatError, InvalidProperty, InvalidStatement, St
 from millstream.executor.errors import QueryFailed
 from millstream.executor.sources.schemas_topic import SCHEMAS_TOPIC
 from millstream.logcore.client import FetchedRows
-from millstream.planner.schemas.registry import Registry, apply_record
+from millstream.planner.schemas.registry import GivenSchema, Registry, apply_record
 from millstream.server.catalog.schema_store import SchemaStore
 from millstream.server.handlers.assertions import AssertionFailed
 from millstream.server.registry.registry_app import schema_registry_app
@@ -251,15 +251,16 @@ LONG = {"schema": '"long"'}
 
 
 def test_schemas_are_registered_and_found_again(client: AsgiClient) -> None:
-    assert client.post("/subjects/s/versions", json=INT).json() == {"id": 1}
-    assert client.post("/subjects/s/versions", json=INT).json() == {"id": 1}
-    assert client.post("/subjects/s/versions", json=LONG).json() == {"id": 2}
+    assert client.post("/subjects/s/versions", json=INT).json()["id"] == 1
+    assert client.post("/subjects/s/versions", json=INT).json()["id"] == 1
+    assert client.post("/subjects/s/versions", json=LONG).json()["id"] == 2
     assert client.get("/subjects").json() == ["s"]
     assert client.get("/subjects/s/versions").json() == [1, 2]
-    described = {"subject": "s", "version": 2, "id": 2, "schema": '"long"'}
-    assert client.get("/subjects/s/versions/latest").json() == described
-    assert client.post("/subjects/s", json=LONG).json() == described
-    assert client.get("/schemas/ids/1").json() == {"schema": '"int"'}
+    described = client.get("/subjects/s/versions/latest").json()
+    guid = described.pop("guid")
+    assert described == {"subject": "s", "version": 2, "id": 2, "schema": '"long"'}
+    assert client.post("/subjects/s", json=LONG).json() == {**described, "guid": guid}
+    assert client.get("/schemas/ids/2").json() == {"schema": '"long"', "guid": guid}
     assert client.get("/schemas/ids/1/versions").json() == [{"subject": "s", "version": 1}]
     assert client.get("/subjects/s/versions/1/schema").text == '"int"'
 
@@ -273,7 +274,7 @@ def test_other_kinds_and_references_are_shown(client: AsgiClient) -> None:
         "schema": 'syntax = "proto3"; import "event.proto"; message Top { Event e = 1; }',
         "references": [reference],
     }
-    assert client.post("/subjects/top/versions", json=top).json() == {"id": 2}
+    assert client.post("/subjects/top/versions", json=top).json()["id"] == 2
     found = client.get("/schemas/ids/2").json()
     assert (found["schemaType"], found["references"]) == ("PROTOBUF", [reference])
     assert client.get("/subjects/event/versions/1/referencedby").json() == [2]
@@ -289,7 +290,7 @@ def test_an_incompatible_schema_is_a_conflict(client: AsgiClient) -> None:
     assert client.post("/compatibility/subjects/s/versions/latest", json=INT).json() == {"is_compatible": False}
     assert client.post("/compatibility/subjects/s/versions", json=LONG).json() == {"is_compatible": True}
     assert client.put("/config/s", json={"compatibility": "none"}).json() == {"compatibility": "NONE"}
-    assert client.post("/subjects/s/versions", json=INT).json() == {"id": 2}
+    assert client.post("/subjects/s/versions", json=INT).json()["id"] == 2
     assert client.delete("/config/s").json() == {"compatibilityLevel": "NONE"}
     assert client.get("/config").json() == {"compatibilityLevel": "BACKWARD"}
 
@@ -300,15 +301,15 @@ def test_subjects_are_deleted_softly_first(client: AsgiClient) -> None:
     assert client.delete("/subjects/s").json() == [1]
     assert client.get("/subjects/s/versions").json()["error_code"] == 40401
     assert client.get("/subjects", params={"deleted": "true"}).json() == ["s"]
-    assert client.get("/schemas/ids/1").json() == {"schema": '"int"'}
+    assert client.get("/schemas/ids/1").json()["schema"] == '"int"'
     assert client.delete("/subjects/s").json()["error_code"] == 40404
     assert client.delete("/subjects/s", params={"permanent": "true"}).json() == [1]
     assert client.get("/schemas/ids/1").json()["error_code"] == 40403
 
 
 def test_the_id_of_a_schema_that_was_deleted_for_good_is_not_given_again(client: AsgiClient, sandbox: Sandbox) -> None:
-    assert client.post("/subjects/s/versions", json=INT).json() == {"id": 1}
-    assert client.post("/subjects/t/versions", json=LONG).json() == {"id": 2}
+    assert client.post("/subjects/s/versions", json=INT).json()["id"] == 1
+    assert client.post("/subjects/t/versions", json=LONG).json()["id"] == 2
     for subject in "ts":
         client.delete(f"/subjects/{subject}")
         assert client.delete(f"/subjects/{subject}", params={"permanent": "true"}).json() == [1]
@@ -320,9 +321,9 @@ def test_the_id_of_a_schema_that_was_deleted_for_good_is_not_given_again(client:
     left = Registry()
     for key, value in compacted.items():
         left = left if value is None else apply_record(left, key, value)
-    assert left.new_version("u", "AVRO", '"int"').id == 3
-    assert SchemaStore(log).registry.new_version("u", "AVRO", '"int"').id == 3
-    assert client.post("/subjects/u/versions", json=INT).json() == {"id": 3}
+    assert left.new_version("u", GivenSchema("AVRO", '"int"')).id == 3
+    assert SchemaStore(log).registry.new_version("u", GivenSchema("AVRO", '"int"')).id == 3
+    assert client.post("/subjects/u/versions", json=INT).json()["id"] == 3
     assert client.get("/schemas/ids/1").json()["error_code"] == 40403
 
 
@@ -432,7 +433,7 @@ def test_json_schemas_of_any_value_are_compared(client: AsgiClient) -> None:
     client.put("/config", json={"compatibility": "FULL"})
     for properties, id_ in (('{"a":true,"b":{"type":"string"}}', 1), ('{"a":{"type":"integer"},"b":true}', 2)):
         text = f'{{"type":"object","properties":{properties},"required":["a"]}}'
-        assert client.post("/subjects/s/versions", json={"schemaType": "JSON", "schema": text}).json() == {"id": id_}
+        assert client.post("/subjects/s/versions", json={"schemaType": "JSON", "schema": text}).json()["id"] == id_
 
 
 def test_what_nobody_foresaw_is_logged_and_answered_as_by_the_registry(
@@ -478,7 +479,7 @@ def test_what_nobody_foresaw_is_logged_and_answered_as_by_the_registry(
     ],
 )
 def test_a_schema_is_registered_whatever_columns_it_gives(client: AsgiClient, kind: str, text: str) -> None:
-    assert client.post("/subjects/s/versions", json={"schemaType": kind, "schema": text}).json() == {"id": 1}
+    assert client.post("/subjects/s/versions", json={"schemaType": kind, "schema": text}).json()["id"] == 1
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ class AsgiClient:
     def delete(self, path: str, params: Mapping[str, str] | None = None) -> Answer:
         return self._ask("DELETE", path, None, params)
 
-    def post(self, path: str, json: Any) -> Answer:
-        return self._ask("POST", path, json, None)
+    def post(self, path: str, json: Any, params: Mapping[str, str] | None = None) -> Answer:
+        return self._ask("POST", path, json, params)
 
     def put(self, path: str, json: Any, params: Mapping[str, str] | None = None) -> Answer:
         return self._ask("PUT", path, json, params)

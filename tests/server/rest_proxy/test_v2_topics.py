@@ -11,6 +11,7 @@ from rest_proxy import ProxyClient, base64_of, refused, stored
 from running_server import service_in
 
 from millstream.logcore.murmur2 import partition_of
+from millstream.planner.schemas.registry import GivenSchema
 from millstream.server.security.access import hash_token
 from millstream.server.service import Service
 
@@ -216,7 +217,7 @@ def test_rights_are_those_of_the_kafka_port(tmp_path_factory: pytest.TempPathFac
         with ProxyClient(service, "insert") as client:
             own = client.produce("/topics/own", schema, "avro").json()["value_schema_id"]
             store = service.engine.schemas
-            hidden = store.registry.new_version("other-value", "AVRO", '"string"')
+            hidden = store.registry.new_version("other-value", GivenSchema("AVRO", '"string"'))
             store.append([hidden])
             for schema_id, answer in ((own, 200), (hidden.id, 422)):
                 body = {"value_schema_id": schema_id, "records": [{"value": 1}]}
