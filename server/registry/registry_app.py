@@ -511,7 +511,7 @@ class _Pages:
         self._registry.check_mode(subject, "READWRITE", "IMPORT")
         before = self._registry.level(subject)
         self._store.set_level(subject, None)
-        return {"compatibilityLevel": before}
+        return {"compatibility": before, "compatibilityLevel": before}
 
     # -------------------------------------------------------------- modes
 
