@@ -109,9 +109,11 @@ class SourceRelation:
         same = " AND ".join(f"s.{key} IS NOT DISTINCT FROM b.{key}" for key in keys) or "true"
         partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
         last = f"row_number() OVER ({partition}ORDER BY _seq DESC) = 1"
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE latest AS SELECT * FROM batch QUALIFY {last}")
+        # Without the values: DuckDB finds the last row by a sort key of all of its columns, in which -0.0 is 0.0.
+        found = f"SELECT {', '.join([*keys, '_seq'])} FROM batch QUALIFY {last}"
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE latest AS {found}")
         self._delete(f"FROM {RELATION} AS s USING latest AS b WHERE {same}")
-        self._insert("latest WHERE NOT _null")
+        self._insert("batch SEMI JOIN latest USING (_seq) WHERE NOT _null")
 
     def _delete(self, rows: str) -> None:
         """After a rollback the counts are wrong until `compact`, which comes sooner then."""

@@ -51,18 +51,18 @@ def _encoded(store: str, key: Sequence[str], table: pa.Table) -> pa.Table:
     return pa.table(
         {
             "timestamp": pa.array(np.full(len(table), now_ms)),
-            "key": _with_prefix(_key_prefix(store, keys.schema), _rows_of(keys)),
+            "key": _with_prefix(_key_prefix(store, keys.schema), _rows_of(keys, keys=True)),
             "value": pc.if_else(
                 flat(table, _DELETED),
                 pa.scalar(None, pa.binary()),
-                _with_prefix(fingerprint(values.schema), _rows_of(values)),
+                _with_prefix(fingerprint(values.schema), _rows_of(values, keys=False)),
             ),
         }
     )
 
 
-def _rows_of(table: pa.Table) -> pa.BinaryArray:
-    return encode_rows([flat(table, name) for name in table.column_names], len(table))
+def _rows_of(table: pa.Table, *, keys: bool) -> pa.BinaryArray:
+    return encode_rows([flat(table, name) for name in table.column_names], len(table), keys=keys)
 
 
 def _key_prefix(store: str, schema: pa.Schema) -> bytes:

@@ -6,7 +6,7 @@
     list, map       count (4 bytes), the length of each element (4 bytes each), then the elements as rows of one column
     struct          a row of its fields
 
-Equal values have equal bytes, so that they can be keys (0.0 and -0.0 are equal, and all NaN): brokers compact by them.
+Equal keys have equal bytes (0.0 and -0.0 are equal, and all NaN): brokers compact by them. Other values stay as is.
 The schema is not in the bytes; a fingerprint of it (`fingerprint`) says whether they were written by another one.
 Whole columns are encoded and decoded at once: nothing here loops over rows.
 """
@@ -39,10 +39,11 @@ def fingerprint(schema: pa.Schema) -> bytes:
     return zlib.crc32(text.encode()).to_bytes(4, "big")
 
 
-def encode_rows(columns: Sequence[pa.Array], rows: int) -> pa.BinaryArray:
-    """One value per row, none of them NULL. In: `rows`: how many, for there may be no columns."""
+def encode_rows(columns: Sequence[pa.Array], rows: int, *, keys: bool = True) -> pa.BinaryArray:
+    """One value per row, none of them NULL. In: `rows`: how many, for there may be no columns. `keys`: whether equal
+    rows must have equal bytes."""
     parts = [_bits([_validity(column) for column in columns], rows)] if columns else []
-    parts += [_encode(column) for column in columns]
+    parts += [_encode(column, keys) for column in columns]
     if not parts:
         return pa.array([b""] * rows, pa.binary())
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
@@ -66,22 +67,24 @@ def decode_rows(values: pa.BinaryArray, types: Sequence[pa.DataType], skipped: i
 # ------------------------------------------------------------------ encoding
 
 
-def _encode(column: pa.Array) -> pa.BinaryArray:
+def _encode(column: pa.Array, keys: bool) -> pa.BinaryArray:
     """The bytes of each value; those of a NULL are empty."""
     type_ = column.type
     if pa.types.is_null(type_):
         return pa.array([b""] * len(column), pa.binary())
     if pa.types.is_struct(type_):
-        return _where_valid(column, encode_rows([_field(column, i) for i in range(type_.num_fields)], len(column)))
+        fields = [_field(column, i) for i in range(type_.num_fields)]
+        return _where_valid(column, encode_rows(fields, len(column), keys=keys))
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
-        return _encode_lists(column)
+        return _encode_lists(column, keys)
     if is_text(type_):
         return _with_length(column)
-    return _encode_fixed(column)
+    return _encode_fixed(column, keys)
 
 
-def _encode_fixed(column: pa.Array) -> pa.BinaryArray:
+def _encode_fixed(column: pa.Array, keys: bool) -> pa.BinaryArray:
     raw = _fixed_bytes(column)
+    raw = _one_form(raw) if keys and pa.types.is_floating(column.type) else raw
     width = raw.shape[1]
     valid = _validity(column)
     starts = np.zeros(len(column) + 1, np.int32)
@@ -99,12 +102,12 @@ def _fixed_bytes(column: pa.Array) -> Bytes:
     if buffer is None:
         return np.zeros((count, width), np.uint8)
     begin = column.offset * width
-    raw = np.frombuffer(buffer, np.uint8, count * width, begin).reshape(count, width)
-    return _one_form(raw, width) if pa.types.is_floating(type_) else raw
+    return np.frombuffer(buffer, np.uint8, count * width, begin).reshape(count, width)
 
 
-def _one_form(raw: Bytes, width: int) -> Bytes:
+def _one_form(raw: Bytes) -> Bytes:
     """Floats that are equal, with equal bytes."""
+    width = raw.shape[1]
     floats = raw.reshape(-1).view(f"<f{width}") + 0.0  # -0.0 becomes 0.0
     return np.where(np.isnan(floats), floats.dtype.type(np.nan), floats).view(np.uint8).reshape(-1, width)
 
@@ -115,12 +118,12 @@ def _with_length(column: pa.Array) -> pa.BinaryArray:
     return _where_valid(column, pc.binary_join_element_wise(lengths, text.fill_null(b""), b""))
 
 
-def _encode_lists(column: pa.Array) -> pa.BinaryArray:
+def _encode_lists(column: pa.Array, keys: bool) -> pa.BinaryArray:
     """The elements of a list follow each other in the bytes of all elements, so a list is a stretch of them."""
     lists = _as_list(column)
     counts = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     flat = lists.flatten()  # without what lies under NULLs
-    encoded = encode_rows([flat], len(flat))
+    encoded = encode_rows([flat], len(flat), keys=keys)
     data, starts, ends = _contents(encoded)
     bounds = np.concatenate([[0], np.cumsum(counts)])
     places = np.append(starts, ends[-1] if len(ends) else 0)

@@ -91,7 +91,7 @@ class SpilledRows:
                 blank = False if pa.types.is_boolean(column.type) else 0
                 records[f"value{place}"] = as_physical(column).fill_null(blank).to_numpy(zero_copy_only=False)
                 continue
-            values = column if is_text(column.type) else encode_rows([column], len(column))
+            values = column if is_text(column.type) else encode_rows([column], len(column), keys=False)
             lengths = self._append(values, records[f"offset{place}"])
             records[f"length{place}"] = lengths
             self._live += int(lengths.sum()) - int(before[f"length{place}"].sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from millstream.executor.state.laid_aside import LaidAside
 from millstream.logcore.client import LogClient
 from millstream.logcore.errors import OffsetOutOfRange
 from millstream.logcore.log import open_log
+from millstream.planner.schema import Column, Schema
 from millstream.planner.source_info import SourceInfo
 from millstream.sql.functions.casts import cast_functions
 from millstream.sql.functions.udf import Udf
-from millstream.sql.types import DOUBLE, STRING
+from millstream.sql.types import DOUBLE, STRING, Array, Field, Struct
 
 
 @pytest.fixture
@@ -55,6 +57,17 @@ def test_a_table_is_its_latest_row_per_key(client: LogClient) -> None:
     append(client, "c", 7)
     table.catch_up()
     assert [tuple(row.values()) for row in table.query(sql).to_pylist()] == [("a", 3, 5), ("c", 7, 5)]
+
+
+@pytest.mark.parametrize("kind", ["TABLE", "STREAM"])
+def test_a_zero_keeps_its_sign(kind: str, client: LogClient) -> None:
+    struct = Struct((Field("D", DOUBLE),))
+    columns = (Column("K", STRING, "KEY"), Column("D", DOUBLE), Column("A", Array(DOUBLE)), Column("S", struct))
+    found = Materialization(replace(source(kind), schema=Schema(columns)), client)
+    client.append("input", 0, rows([("a", {"D": -0.0, "A": [-0.0], "S": {"D": -0.0}}, 5)]))
+    found.catch_up()
+    (row,) = found.query("SELECT v0, v1, v2 FROM source").to_pylist()
+    assert str(row) == "{'v0': -0.0, 'v1': [-0.0], 'v2': {'D': -0.0}}"
 
 
 @pytest.mark.parametrize("kind", ["TABLE", "STREAM"])

@@ -82,6 +82,13 @@ def test_floats_that_are_equal_have_equal_bytes() -> None:
     assert other not in (zero, nan)
 
 
+@pytest.mark.parametrize("type_", [pa.float64(), pa.list_(pa.float64()), pa.struct([("d", pa.float64())])])
+def test_what_is_no_key_keeps_the_sign_of_a_zero(type_: pa.DataType) -> None:
+    values = {pa.float64(): [-0.0, 0.0], pa.list_(pa.float64()): [[-0.0], [0.0]]}.get(type_, [{"d": -0.0}, {"d": 0.0}])
+    (found,) = decode_rows(encode_rows([pa.array(values, type_)], 2, keys=False), [type_])
+    assert str(found.to_pylist()) == str(values)
+
+
 @given(st.binary(max_size=40), st.data())
 def test_bytes_that_are_no_row_are_refused_or_decoded(content: bytes, data: st.DataObject) -> None:
     type_, _ = data.draw(_typed())
