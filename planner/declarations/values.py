@@ -276,7 +276,8 @@ def _misfit_of(node: exp.Expression, type_: SqlType) -> str | None:
     if not coercion.is_numeric(type_) or (literal.is_string and text.lower().startswith("0x")):
         return None
     try:
-        return _misfit_of_number(sign * PythonDecimal(text), type_)
+        number = PythonDecimal(text)
+        return _misfit_of_number(number if sign > 0 else number.copy_negate(), type_)
     except InvalidOperation:
         return "It is no number."
 
@@ -289,15 +290,13 @@ def _misfit_of_number(number: PythonDecimal, type_: SqlType) -> str | None:
         return None
     if isinstance(type_, Decimal):
         limit, scale = PythonDecimal(10) ** (type_.precision - type_.scale), type_.scale
-        fits = abs(number) < limit
+        fits = number.copy_abs() < limit  # not abs(), which rounds to 28 digits
     else:
         limit, scale = PythonDecimal(2) ** (31 if type_ == INTEGER else 63), 0
         fits = -limit <= number < limit
     if not fits:
         return f"It does not fit into {type_}."
-    exponent = number.normalize().as_tuple().exponent
-    assert isinstance(exponent, int), "the number is finite"
-    return None if -exponent <= scale else f"It does not fit into {type_} without rounding: write ROUND or CAST."
+    return None if _is_whole(number, scale) else f"It does not fit into {type_} without rounding: write ROUND or CAST."
 
 
 def _quoted(names: Sequence[str]) -> str:
@@ -312,3 +311,11 @@ def _check_key(source: SourceInfo, columns: Mapping[Column, SqlExpression], stat
                 f"Value for primary key column(s) {', '.join(missing)} is required for tables",
                 span=statement.span,
             )
+
+
+def _is_whole(number: PythonDecimal, scale: int) -> bool:
+    """Whether it has no more than so many decimal places, but for zeros."""
+    _, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int), "the number is finite"
+    surplus = -exponent - scale
+    return surplus <= 0 or not any(digits[-surplus:])

@@ -15,7 +15,7 @@ from millstream.testing import Sandbox
 def sandbox() -> Iterator[Sandbox]:
     with Sandbox() as opened:
         opened.execute(
-            "CREATE STREAM s (i INT, b BIGINT, d DECIMAL(4,2), day DATE, clock TIME, moment TIMESTAMP, yes BOOLEAN, "
+            "CREATE STREAM s (i INT, b BIGINT, d DECIMAL(4,2), long DECIMAL(38,2), day DATE, clock TIME, moment TIMESTAMP, yes BOOLEAN, "
             "bin BYTES, f DOUBLE, who STRUCT<age INT, born DATE>, many ARRAY<DATE>, named MAP<STRING, DATE>) "
             "WITH (kafka_topic='s', value_format='JSON', partitions=1);"
         )
@@ -41,6 +41,9 @@ def sandbox() -> Iterator[Sandbox]:
         ("i", "UNIX_TIMESTAMP()"),
         ("d", "RANDOM()"),
         ("d", "1.555"),
+        ("long", "'123456789012345678901234567890.999'"),
+        ("long", "-123456789012345678901234567890.999"),
+        ("long", "'1000000000000000000000000000000000000'"),
         ("day", "'monday'"),
         ("day", "'2020-01-01T10:00:00'"),
         ("day", "'2020-02-30'"),
@@ -130,3 +133,19 @@ def test_the_ends_of_the_range_go_in() -> None:
             (-2147483648, 9223372036854775807, 99.99),
             (2147483647, -9, -99.99),
         ]
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_all_digits_of_a_long_decimal_go_in_and_into_a_sum(sign: str) -> None:
+    with Sandbox() as sandbox:
+        sandbox.execute(
+            "SET 'auto.offset.reset' = 'earliest'; CREATE STREAM s (k INT KEY, d DECIMAL(38,2)) "
+            "WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+            "CREATE TABLE total AS SELECT k, SUM(d) AS d FROM s GROUP BY k;"
+        )
+        longest = f"{sign}{'9' * 36}.99"
+        sandbox.execute(f"INSERT INTO s VALUES (1, '{longest}'), (2, {sign}123456789012345678901234567890.90);")
+        sandbox.drain()
+        wanted = [Decimal(longest), Decimal(f"{sign}123456789012345678901234567890.90")]
+        assert [record["value"]["D"] for record in sandbox.consume("s")] == wanted
+        assert [record["value"]["D"] for record in sandbox.consume("TOTAL")] == wanted

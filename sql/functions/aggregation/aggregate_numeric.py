@@ -70,7 +70,7 @@ def adder(type_: SqlType) -> tuple[Any, Callable[[Any, Any, int], Any]]:
 
         def add_decimal(total: Any, value: Any, sign: int) -> Any:
             result = _EXACT.add(total, value) if sign > 0 else _EXACT.subtract(total, value)
-            if abs(result) >= bound:
+            if result.copy_abs() >= bound:  # not abs(), which rounds to 28 digits
                 raise QueryError(
                     f"Exception caught in process: Numeric field overflow: a sum of {type_} became {result}",
                     hint=f"Cast the argument to a wider type, such as DECIMAL(38, {type_.scale}).",

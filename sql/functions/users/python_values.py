@@ -185,7 +185,7 @@ def _decimal(value: Any, type_: Decimal) -> decimal.Decimal:
     if not exact.is_finite():
         raise _wrong(value, type_)
     rounded = exact.quantize(decimal.Decimal(1).scaleb(-type_.scale), context=_DECIMALS)
-    if abs(rounded) >= decimal.Decimal(10) ** (type_.precision - type_.scale):
+    if rounded.copy_abs() >= decimal.Decimal(10) ** (type_.precision - type_.scale):
         raise ValueError(f"it returned {rounded}, which is too large for {type_}")
     return rounded
 
