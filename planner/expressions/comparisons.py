@@ -75,24 +75,36 @@ def is_in(node: exp.In, value: Typed, options: Sequence[Typed]) -> Typed:
     except TypeMismatch as mismatch:
         span = mismatch.span or span_of(node)
         raise TypeMismatch(f"Invalid Predicate: {mismatch.message}", span=span, hint=mismatch.hint) from mismatch
-    known = [
-        (one, coerced(option, common).tree)
+    found_in = [
+        (one, coerced(option, common))
         for one, option in zip(node.expressions, options, strict=True)
         if option.type != NULL
     ]
+    value = coerced(value, common)
+    total = value.total and all(option.total for _, option in found_in)  # as they are compared: what widens can fail
+    known = [(one, option.tree) for one, option in found_in]
     if not known:
         return Typed(exp.false(), BOOLEAN, True)
     listed = [tree for one, tree in known if _is_value(one)]
     others = [tree for one, tree in known if not _is_value(one)]
-    if len(listed) < _LIST_MIN:
+    if total and len(listed) < _LIST_MIN:  # what can fail: see `_is_listed`
         listed, others = [], [tree for _, tree in known]
-    left = grouped(coerced(value, common).tree)
+    left = grouped(value.tree)
     count_step(node, left, len(others) + bool(listed))
     found: list[exp.Expression] = [exp.EQ(this=left.copy(), expression=grouped(tree)) for tree in others]
     if listed:
-        found.insert(0, function_call("list_contains", function_call("list_value", *listed), left))
+        found.insert(0, _is_listed(left, listed, total))
     tree = exp.or_(*found, copy=False)
-    return Typed(false_for_null(tree), BOOLEAN, all(t.total for t in (value, *options)))
+    return Typed(false_for_null(tree), BOOLEAN, total)
+
+
+def _is_listed(value: exp.Expression, items: Sequence[exp.Expression], total: bool) -> exp.Expression:
+    """DuckDB makes a join of `list_contains` and of equalities with OR between them, and so computes the value outside
+    of a TRY around them."""
+    values = function_call("list_value", *items)
+    if total:
+        return function_call("list_contains", values, value)
+    return exp.GT(this=function_call("list_position", values, value), expression=exp.Literal.number(0))
 
 
 def _is_value(node: exp.Expression) -> bool:

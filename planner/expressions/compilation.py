@@ -245,8 +245,8 @@ def _concatenation(node: exp.DPipe, scope: Scope) -> Typed:
     call = find_function("CONCAT", span_of(node)).resolve([side.type for side in sides], span_of(node))
     if scope.lambdas and call.return_type == STRING:
         return _joined(*sides)
-    trees = [coerced(side, wanted).tree for side, wanted in zip(sides, call.parameter_types, strict=True)]
-    return Typed(call.render(trees), call.return_type, all(side.total for side in sides))
+    sides = [coerced(side, wanted) for side, wanted in zip(sides, call.parameter_types, strict=True)]
+    return Typed(call.render([side.tree for side in sides]), call.return_type, all(side.total for side in sides))
 
 
 def _joined(left: Typed, right: Typed) -> Typed:
@@ -299,10 +299,9 @@ def _case(node: exp.Case, scope: Scope) -> Typed:
         raise InvalidStatement(
             "Invalid Case expression. All case branches have NULL type", span=span_of(node), hint="Cast one to a type."
         )
-    tree = exp.Case(
-        ifs=[exp.If(this=when.tree, true=coerced(then, type_).tree) for when, then in branches],
-        default=coerced(otherwise, type_).tree,
-    )
+    branches = [(when, coerced(then, type_)) for when, then in branches]
+    otherwise = coerced(otherwise, type_)
+    tree = exp.Case(ifs=[exp.If(this=when.tree, true=then.tree) for when, then in branches], default=otherwise.tree)
     parts = [part for pair in branches for part in pair] + [otherwise]
     return Typed(tree, type_, all(part.total for part in parts))
 

@@ -70,7 +70,8 @@ def array_of(node: exp.Array, items: Sequence[Typed]) -> Typed:
             span=span_of(node),
         )
     element = _element_type(items, node.expressions, "ARRAY", "an array with all NULL elements", node)
-    trees = [coerced(item, element).tree for item in items]
+    items = [coerced(item, element) for item in items]
+    trees = [item.tree for item in items]
     return Typed(function_call("list_value", *trees), Array(element), all(item.total for item in items))
 
 

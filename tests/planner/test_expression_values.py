@@ -14,10 +14,10 @@ from millstream.planner.expressions.scope import Scope, ScopeSource
 from millstream.planner.expressions.typed import Typed, to_sql
 from millstream.sql.functions.udf import register_udfs
 from millstream.sql.parser import parse_expression
-from millstream.sql.types import BIGINT, DOUBLE, INTEGER, STRING, SqlType
+from millstream.sql.types import BIGINT, DOUBLE, INTEGER, STRING, Decimal, SqlType
 
-COLUMNS = {"T": ("t", STRING), "D": ("d", DOUBLE), "ROWTIME": ("ROWTIME", BIGINT)}
-ROW = "(SELECT 'a_c' AS t, 0.5::DOUBLE AS d, 86400000::BIGINT AS ROWTIME) AS row"
+COLUMNS = {"T": ("t", STRING), "D": ("d", DOUBLE), "L": ("l", Decimal(38, 0)), "ROWTIME": ("ROWTIME", BIGINT)}
+ROW = f"(SELECT 'a_c' AS t, 0.5::DOUBLE AS d, {'9' * 38}::DECIMAL(38, 0) AS l, 86400000::BIGINT AS ROWTIME) AS row"
 NO_TEXT = "CAST(NULL AS STRING)"
 
 
@@ -75,7 +75,7 @@ def test_pipes_are_another_spelling_of_concat_outside_of_lambdas(expression: str
 def test_items_that_are_computed_stand_once_beside_the_list_of_the_others(items: int) -> None:
     numbers = ", ".join(map(str, range(3, 3 + items)))
     sql = to_sql(compiled(f"1 IN ({numbers}, CAST(D AS INT))"), str).sql
-    assert (sql.lower().count("list_contains"), sql.count("1 = "), sql.count("TRUNC(d)")) == (1, 1, 1)
+    assert (sql.lower().count("list_position"), sql.count("1 = "), sql.count("TRUNC(d)")) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -179,10 +179,41 @@ def test_in_a_lambda_an_operand_is_not_asked_once_those_before_it_have_decided(e
         ("T IN ('a', CAST(1 / 0 AS STRING))", False),
         ("ROWTIME = '1970-01-02'", True),
         ("1 / 1", False),
+        ("L IN (L, L)", True),
+        ("L IN (1.5, 2)", False),
+        ("1 IN (L, 2.5)", False),
+        ("ARRAY[L, L]", True),
+        ("ARRAY[L, 1.5]", False),
+        ("CASE WHEN D IS NULL THEN L ELSE 1.5 END", False),
     ],
 )
 def test_an_expression_is_total_if_no_row_can_make_it_fail(expression: str, total: bool) -> None:
     assert compiled(expression).total is total
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "L IN (1.5, 2)",
+        "L IN (1.5, 2, 3, 4, 5, 6, 7, 8)",
+        "1 IN (L, 2.5)",
+        "ARRAY[L, 1.5]",
+        "CASE WHEN D IS NULL THEN 1.5 ELSE L END",
+    ],
+)
+def test_a_decimal_that_does_not_fit_into_the_common_type_fails_its_row_only(expression: str) -> None:
+    assert value(expression) is None
+
+
+@pytest.mark.parametrize("items", [1, 2, 7, 8, 30])
+@pytest.mark.parametrize("negated", ["", "NOT "])
+def test_a_value_that_fails_is_in_no_list_and_in_the_others_of_its_batch(items: int, negated: str) -> None:
+    listed = ", ".join(str(item) for item in range(items))
+    planned = to_sql(compiled(f"CAST(T AS INT) {negated}IN ({listed})"), str)
+    register_udfs(connection(), planned.udfs)
+    rows = "(VALUES ('abc'), ('0'), ('99'), (NULL)) AS rows(t)"
+    found = [value for (value,) in connection().execute(f"SELECT {planned.sql} FROM {rows}").fetchall()]
+    assert found == [None, not negated, bool(negated), bool(negated)]
 
 
 @pytest.mark.parametrize(

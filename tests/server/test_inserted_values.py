@@ -15,8 +15,9 @@ from millstream.testing import Sandbox
 def sandbox() -> Iterator[Sandbox]:
     with Sandbox() as opened:
         opened.execute(
-            "CREATE STREAM s (i INT, b BIGINT, d DECIMAL(4,2), long DECIMAL(38,2), day DATE, clock TIME, moment TIMESTAMP, yes BOOLEAN, "
-            "bin BYTES, f DOUBLE, who STRUCT<age INT, born DATE>, many ARRAY<DATE>, named MAP<STRING, DATE>) "
+            "CREATE STREAM s (i INT, b BIGINT, d DECIMAL(4,2), long DECIMAL(38,2), day DATE, clock TIME, "
+            "moment TIMESTAMP, yes BOOLEAN, bin BYTES, f DOUBLE, "
+            "who STRUCT<age INT, born DATE>, many ARRAY<DATE>, named MAP<STRING, DATE>) "
             "WITH (kafka_topic='s', value_format='JSON', partitions=1);"
         )
         yield opened
