@@ -43,8 +43,15 @@ def check_columns(name: str, columns: Sequence[Column], part: str) -> None:
         listed = ", ".join(str(column) for column in columns)
         raise FormatError(
             f"{part} format does not support schema.\nformat: {name}\n"
-            f"schema: Persistence{{columns=[{listed}], features=[]}}\nreason: {reason}"
+            f"schema: Persistence{{columns=[{listed}], features=[]}}\nreason: {reason}",
+            hint=_other_formats(columns, part),
         )
+
+
+def _other_formats(columns: Sequence[Column], part: str) -> str | None:
+    """What to write instead."""
+    able = [name for name, each in FORMATS.items() if not each.columnar and each.refusal(columns, part) is None]
+    return f"WITH ({part.upper()}_FORMAT='…') sets another format: {', '.join(able)} can hold this." if able else None
 
 
 def check_map_keys(columns: Sequence[Column]) -> None:
