@@ -6,9 +6,11 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-from ...logcore.client import LogClient, Offsets, TopicPartition
+from ...logcore.client import LogClient, Offsets, TopicPartition, TransactionalProducer
+from ...logcore.errors import LogUnavailable
 from ...logcore.topic_rules import NOTES
 from ...planner.physical import PhysicalPlan
+from ...planner.steps.sink import Sink
 from ..errors import PositionLost
 from .start_offsets import StartSettings, first_offset
 
@@ -71,6 +73,28 @@ def topics_group(query_id: str) -> str:
     """The group whose committed offsets, of partition 0 of each topic that the query reads or writes, are what the
     topics' ids come to (`known_topics.py`)."""
     return f"{NOTES}topics-of-{query_id}"
+
+
+def take_id(log: LogClient, plan: PhysicalPlan, transactional_id: str) -> TransactionalProducer:
+    """Shuts out whoever wrote for the query under this id, whose last transaction is decided then.
+
+    Raises `CorruptLog` where that cannot end because a partition of its is damaged: the log only says that it waits for
+    the end.
+    """
+    try:
+        return log.transactional_producer(transactional_id)
+    except LogUnavailable:
+        for topic in _topics_written(plan):
+            known = log.topic(topic)
+            for partition in range(0 if known is None else known.partition_count):
+                log.offsets(topic, partition)
+        raise
+
+
+def _topics_written(plan: PhysicalPlan) -> tuple[str, ...]:
+    sink = (plan.root.topic,) if isinstance(plan.root, Sink) else ()
+    own = (changelog_topic, marker_topic, repartition_topic)
+    return (*sink, *(topic_of(plan.query_id) for topic_of in own))
 
 
 def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) -> dict[TopicPartition, int]:

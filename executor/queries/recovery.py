@@ -15,10 +15,9 @@ from pathlib import Path
 import structlog
 
 from ...logcore.client import LogClient, TopicPartition, TransactionalProducer
-from ...logcore.errors import LogUnavailable, TopicExists
+from ...logcore.errors import TopicExists
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
-from ...planner.steps.sink import Sink
 from .. import processing_log
 from ..figures import Meters
 from ..partitioning import RekeyPartitioner
@@ -29,7 +28,7 @@ from ..state.lost_state import check_ends, check_not_ahead, committed_ends, whol
 from ..state.state_commits import StateCommits
 from ..state.state_file import StateFile, open_state
 from ..tasks import changelog_partition_count, is_stateful
-from .query_log import STATE_CONFIG, changelog_topic, start_positions
+from .query_log import STATE_CONFIG, changelog_topic, start_positions, take_id
 from .query_settings import QuerySettings
 
 log = structlog.get_logger()
@@ -64,7 +63,7 @@ def recover(
     In: `state_directory`: the query's own; None keeps its state in memory. `open_database`: for its state, unless it
     must be alone.
     """
-    producer = _acquire(plan, client) if take_over is None else take_over()
+    producer = take_id(client, plan, plan.query_id) if take_over is None else take_over()
     fp("query.fenced")
     processing_log.create_topic(client)
     stateful = is_stateful(plan)
@@ -98,24 +97,6 @@ def recover(
     except BaseException as error:
         state.close(error)
         raise
-
-
-def _acquire(plan: PhysicalPlan, client: LogClient) -> TransactionalProducer:
-    """Raises `CorruptLog` where the query's last transaction cannot end because a partition of its is damaged: the log
-    only says that it waits for the end."""
-    try:
-        return client.transactional_producer(plan.query_id)
-    except LogUnavailable:
-        for topic in (_sink_topic(plan), changelog_topic(plan.query_id)):
-            known = None if topic is None else client.topic(topic)
-            for partition in range(0 if known is None else known.partition_count):
-                assert topic is not None
-                client.offsets(topic, partition)
-        raise
-
-
-def _sink_topic(plan: PhysicalPlan) -> str | None:
-    return plan.root.topic if isinstance(plan.root, Sink) else None
 
 
 def _changelog_ends(plan: PhysicalPlan, client: LogClient) -> dict[int, int]:

@@ -40,6 +40,7 @@ from ..queries.query_log import (
     offset_group,
     repartition_topic,
     start_positions,
+    take_id,
 )
 from ..queries.start_offsets import StartSettings
 from ..state.lost_state import committed_ends, forget_ends
@@ -77,7 +78,7 @@ class AlignedBuckets:
 def take_from_spark(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> TransactionalProducer:
     """Readies a query for another executor, which goes on with this producer of the query's id. A Spark run that is
     still alive ends. Raises `ProducerFenced` where somebody else takes the query meanwhile."""
-    owner = client.transactional_producer(plan.query_id)  # before the look: a run that begins now finds itself fenced
+    owner = take_id(client, plan, plan.query_id)  # before the look: a run that begins now finds itself fenced
     if client.topic(marker_topic(plan.query_id)) is not None:
         try:
             align(plan, client, properties, NO_RUN, owner)
@@ -178,7 +179,7 @@ def _begin_run(
     guard = threading.Lock()  # a producer is for one thread at a time
 
     def begin(bucket: int) -> StateMarker:
-        producer = client.transactional_producer(bucket_id(stages.plan.query_id, bucket))
+        producer = take_id(client, stages.plan, bucket_id(stages.plan.query_id, bucket))
         last = last_marker(client, topic, bucket)
         if last is None:
             marker = StateMarker(run, seen=seen)

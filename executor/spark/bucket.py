@@ -28,7 +28,7 @@ from ..inspection import StateSeen
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline, calls_python
 from ..queries.query import DATA_ERRORS, SIZE_ERRORS
-from ..queries.query_log import changelog_topic, marker_topic
+from ..queries.query_log import changelog_topic, marker_topic, take_id
 from ..queries.query_settings import QuerySettings
 from ..queries.recovery import replay_changelog
 from ..record_error import RecordError, left_out, located
@@ -157,7 +157,7 @@ class BucketRuntime:
                 return self._producer
             except ProducerFenced:
                 pass
-        producer = self._client.transactional_producer(bucket_id(self._query_id, self._bucket))
+        producer = take_id(self._client, self._stages.plan, bucket_id(self._query_id, self._bucket))
         fp("spark.bucket_claimed")
         marker = check_run(self._client, self._markers, self._bucket, self.run)
         self._bring_up_to_date(producer, marker)

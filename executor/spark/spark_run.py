@@ -12,7 +12,7 @@ from ...logcore.errors import LogError
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
 from ..queries.known_topics import KnownTopics
-from ..queries.query_log import marker_topic, offset_group
+from ..queries.query_log import marker_topic, offset_group, take_id
 from ..sources.same_topic import SameTopic
 from ..sources.source_reader import PARTITIONS_S
 from .alignment import align, batch_partition
@@ -54,7 +54,7 @@ class SparkRun:
         self._same = [SameTopic(client, topic) for topic in self._topics.names]
         self._topics.check()  # after the look at the ids: what is another topic since then is found before a batch
         self._topic_ids = self._topics.ids()
-        self._producer = client.transactional_producer(plan.query_id)
+        self._producer = take_id(client, plan, plan.query_id)
         aligned = align(plan, client, spec.properties, spec.run, self._producer)
         self._at = aligned.positions
         self.seen = aligned.seen

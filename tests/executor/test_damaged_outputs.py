@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import shutil
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hand_plans import count_plan, rows
 
 from millstream.executor.queries.query import QueryRuntime
+from millstream.executor.spark.alignment import take_from_spark
 from millstream.logcore.errors import CorruptLog, LogUnavailable
 from millstream.logcore.log import Log, open_log
 
 
-def test_the_partition_is_named_and_not_only_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by_the_server", [False, True])  # which looks whether the query ran on Spark
+def test_the_partition_is_named_and_not_only_the_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_the_server: bool
+) -> None:
     replicas = tmp_path / "log" / "replicas"
     with closing(open_log(tmp_path / "log", sync="never")) as log:
         for topic in ("input", "counts"):
@@ -32,5 +37,6 @@ def test_the_partition_is_named_and_not_only_the_wait(tmp_path: Path, monkeypatc
 
     with closing(open_log(tmp_path / "log", sync="never")) as log:
         monkeypatch.setattr(Log, "transactional_producer", waits)
+        take_over = partial(take_from_spark, count_plan(), log, {}) if by_the_server else None
         with pytest.raises(CorruptLog, match='partition 0 of topic "counts" cannot be opened'):
-            QueryRuntime(count_plan(), log, tmp_path / "state")
+            QueryRuntime(count_plan(), log, tmp_path / "state", take_over=take_over)

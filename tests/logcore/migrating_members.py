@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -131,7 +132,7 @@ class World:
 
 
 @dataclass
-class Client:
+class Client(ABC):
     world: World
     name: str
     instance: str | None = None
@@ -143,9 +144,12 @@ class Client:
     def __post_init__(self) -> None:
         self.world.members.append(self)
 
+    @abstractmethod
     def act(self) -> None:
         """Does what is next."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def leave(self) -> None: ...
 
     def interrupted(self) -> None:
         """No answer will come to what it asked."""
