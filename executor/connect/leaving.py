@@ -115,7 +115,9 @@ class LeavingTasks:
             if not task.ends_within(max(0.0, self._deadline - time.monotonic())):
                 _log.warning("a connector task is left waiting", connector=self._connector)
         self.let_go()
-        if self._cleans_up is not None:
-            self.waits_for = "what the dropped connector has left in the other system is not removed yet"
-            self._cleans_up()
-        self._over.set_result(None)
+        try:
+            if self._cleans_up is not None:
+                self.waits_for = "what the dropped connector has left in the other system is not removed yet"
+                self._cleans_up()
+        finally:  # else a connector of this name would never begin
+            self._over.set_result(None)

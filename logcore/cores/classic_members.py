@@ -14,6 +14,7 @@ from ..client import TopicPartition
 from .coordinated_group import CoordinatedGroup, CoordinatedMember
 from .group_members import Group, Member
 from .group_messages import (
+    MEMBERS_MAX,
     GroupAnswer,
     GroupFault,
     GroupState,
@@ -39,7 +40,6 @@ from .subscriptions import (
 
 ClassicMessage = JoinGroup | Sync | Heartbeat | LeaveGroup
 
-_MEMBERS_MAX: Final = 10_000
 _KNOWN_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """What these tell each other besides partitions is of no use to anybody else. What others do is (Kafka Streams: which
 tasks go where): members that depend on it cannot be assigned to by the coordinator."""
@@ -101,7 +101,7 @@ def _join_fault(group: CoordinatedGroup, join: JoinGroup) -> GroupFault:
             names &= {protocol.name for protocol in member.classic.protocols}
     if not names:
         return GroupFault.INCONSISTENT_PROTOCOL
-    full = known is None and holder is None and len(group.members) >= _MEMBERS_MAX
+    full = known is None and holder is None and len(group.members) >= MEMBERS_MAX
     return GroupFault.GROUP_FULL if full else GroupFault.NONE
 
 

@@ -76,6 +76,8 @@ def check_forgotten(group: str, fault: GroupFault) -> None:
         raise LogError(f'group "{group}" cannot be forgotten: {fault.value.replace("_", " ")}')
 
 
+MEMBERS_MAX: Final = 10_000
+"""Of one group."""
 SESSION_TIMEOUT_MS_MIN: Final = 1_000
 SESSION_TIMEOUT_MS_MAX: Final = 30 * 60 * 1000
 

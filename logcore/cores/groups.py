@@ -14,6 +14,7 @@ from typing import Final, assert_never
 from .group_fold import group_of, record_of
 from .group_members import Group, Member
 from .group_messages import (
+    MEMBERS_MAX,
     Answered,
     CheckCommit,
     GroupAnswer,
@@ -35,8 +36,6 @@ from .group_records import ClassicGroup, GroupKey, GroupRecord, Kind
 
 GATHERING_MS: Final = 100
 """How long an empty group waits for more members after each first one: a service often starts several at once."""
-
-_MEMBERS_MAX: Final = 10_000
 
 
 class Groups:
@@ -190,7 +189,7 @@ class Groups:
             fault = _member_fault(group, join.member_id, join.instance_id)
         if fault is GroupFault.NONE and not group.supports(join):
             fault = GroupFault.INCONSISTENT_PROTOCOL
-        if fault is GroupFault.NONE and not join.member_id and len(group.members) >= _MEMBERS_MAX:
+        if fault is GroupFault.NONE and not join.member_id and len(group.members) >= MEMBERS_MAX:
             fault = GroupFault.GROUP_FULL
         return fault
 

@@ -151,6 +151,7 @@ class Client(ABC):
     @abstractmethod
     def leave(self) -> None: ...
 
+    @abstractmethod
     def interrupted(self) -> None:
         """No answer will come to what it asked."""
 
@@ -270,6 +271,9 @@ class AssignedClient(Client):
         self.epoch = answer.epoch
         if answer.assignment is not None:
             self.reads = set(answer.assignment)
+
+    def interrupted(self) -> None:
+        """It is answered at once, always."""
 
     def leave(self, epoch: int = -1) -> None:
         self.world.members.remove(self)
