@@ -80,7 +80,9 @@ class Connectors:
         """Asks its tasks to end; positions stay. One that does not run is fine. In: `cleans_up`: once they are gone."""
         with self._guard:
             running = self._running.pop(name, None)
-            before = [leaving for leaving in self._leaving.get(name, ()) if not leaving.is_over]
+            left = {of: tuple(each for each in tasks if not each.is_over) for of, tasks in self._leaving.items()}
+            self._leaving = {of: tasks for of, tasks in left.items() if tasks}
+            before = list(self._leaving.get(name, ()))
             workers = () if running is None else running.workers
             for worker in workers:
                 worker.ask_to_stop()
@@ -186,7 +188,7 @@ class Connectors:
     def _let_go(self, name: str, cleans_up: Callable[[], None] | None = None) -> None:
         """As `stop`, and its tasks write nothing any more, though they may not have ended."""
         self.stop(name, cleans_up)
-        for leaving in self._leaving[name]:
+        for leaving in self._leaving.get(name, ()):
             leaving.let_go()
 
     def _found(self, name: str) -> _Running:
