@@ -49,7 +49,7 @@ from .batch_records import BatchRecord, adopted, read_batch
 from .batches import ranges_of_subplan
 from .bucket import BucketRuntime, bucket_id
 from .lanes import LaneRange, Positions, ranges_between
-from .markers import NO_BATCH, BatchId, SentRange, StaleRun, StateMarker, last_marker
+from .markers import NO_BATCH, SentRange, StaleRun, StateMarker, last_marker
 from .pieces import Piece
 from .spark_figures import BucketFigures
 from .stage_one import StageOne
@@ -112,7 +112,7 @@ def align(
     seen = {bucket: markers[bucket].seen for each in stages.subplans if each.stateful for bucket in each.buckets}
     if last is not None and target != committed:
         read = ranges_between(committed, target)
-        finished = _finish(stages, client, settings, run, markers, last.id, read, owner)
+        finished = _finish(stages, client, settings, run, markers, last, read, owner)
         seen |= {bucket: state for bucket, state in finished.items() if bucket in seen}
     moved = {lane: offset for lane, offset in target.items() if committed[lane] != offset}
     if moved:
@@ -234,28 +234,28 @@ def _finish(
     properties: Mapping[str, str],
     run: str,
     markers: Sequence[StateMarker],
-    last: BatchId,
+    last: BatchRecord,
     read: Sequence[LaneRange],
     owner: TransactionalProducer,
 ) -> dict[int, StateSeen | None]:
     """Does the batch in the buckets that have not, in process. Out: what lies in their states now."""
     finished: dict[int, StateSeen | None] = {}
-    sent = {bucket: marker.sent for bucket, marker in enumerate(markers) if marker.batch == last}
+    sent = {bucket: marker.sent for bucket, marker in enumerate(markers) if marker.batch == last.id}
     for subplan in stages.subplans:
-        behind = [bucket for bucket in subplan.buckets if markers[bucket].batch != last]
+        behind = [bucket for bucket in subplan.buckets if markers[bucket].batch != last.id]
         if not behind:
             continue
         log.info("batch finished in process", query_id=stages.plan.query_id, buckets=behind)
         pieces: dict[int, list[Piece]] = {bucket: [] for bucket in behind}
         reading = StageOne(stages, subplan, client)
-        for bucket, piece in reading.read(ranges_of_subplan(stages, subplan, read, sent)):
+        for bucket, piece in reading.read(ranges_of_subplan(stages, subplan, read, sent), last.topics):
             if bucket in pieces:
                 pieces[bucket].append(piece)
         reading.close()
         for bucket, own in pieces.items():
             if own:
                 runtime = BucketRuntime(stages, bucket, run, client, properties)
-                report = _undisturbed(partial(_check_owner, owner), partial(runtime.apply, own, last))
+                report = _undisturbed(partial(_check_owner, owner), partial(runtime.apply, own, last.id))
                 runtime.close()
                 sent[bucket] = SentRange(report.sent_start, report.sent_end)
                 finished[bucket] = BucketFigures.from_json(report.figures).state if report.figures else None

@@ -18,11 +18,13 @@ WAIT_S = 0.2  # how long planning a batch may wait for records: this often a que
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one subplan does of a batch: a job of Spark's. `tasks`: the ranges that each task reads; none is empty."""
+    """What one subplan does of a batch: a job of Spark's. `tasks`: the ranges that each task reads; none is empty.
+    `topics`: of the batch, as its record has them."""
 
     batch: BatchId
     subplan: int
     tasks: Sequence[Sequence[LaneRange]]
+    topics: Mapping[str, int]
 
     @property
     def record_count(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -41,15 +41,17 @@ _open: OrderedDict[tuple[str, int], BucketRuntime] = OrderedDict()
 
 @dataclass(frozen=True, slots=True)
 class ReadStage:
-    """Rows (task number) in, rows (bucket, seq, piece) out. In: `spec_json`: a `RunSpec`; `tasks`: of the round."""
+    """Rows (task number) in, rows (bucket, seq, piece) out. In: `spec_json`: a `RunSpec`; `tasks`, `topics`: of the
+    round."""
 
     spec_json: str
     subplan: int
     tasks: Sequence[Sequence[LaneRange]]
+    topics: Mapping[str, int]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
-            pieces = _stage_one(self.spec_json, self.subplan).read(self.tasks[number])
+            pieces = _stage_one(self.spec_json, self.subplan).read(self.tasks[number], self.topics)
             for sequence, (bucket, piece) in enumerate(pieces):
                 yield _piece_row(bucket, sequence, encode_piece(piece))
 
@@ -82,12 +84,13 @@ class ReadAndApplyStage:
     spec_json: str
     subplan: int
     tasks: Sequence[Sequence[LaneRange]]
+    topics: Mapping[str, int]
     batch: BatchId
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
             pieces: dict[int, list[Piece]] = {}
-            for bucket, piece in _stage_one(self.spec_json, self.subplan).read(self.tasks[number]):
+            for bucket, piece in _stage_one(self.spec_json, self.subplan).read(self.tasks[number], self.topics):
                 pieces.setdefault(bucket, []).append(piece)
             yield from _apply(spec_from_json(self.spec_json), pieces, self.batch)
 

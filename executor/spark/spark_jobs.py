@@ -106,7 +106,7 @@ class SparkJobs:
         already."""
         count, subplan = len(round_.tasks), self._spec.stages.subplans[round_.subplan]
         numbers = self._session.range(0, count, 1, count)  # a partition for each
-        reading = self._spec_json, round_.subplan, round_.tasks
+        reading = self._spec_json, round_.subplan, round_.tasks, round_.topics
         if not subplan.shuffled:
             return numbers.mapInArrow(ReadAndApplyStage(*reading, round_.batch), REPORT_SCHEMA)
         pieces = numbers.mapInArrow(ReadStage(*reading), PIECE_SCHEMA)

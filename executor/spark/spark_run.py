@@ -116,7 +116,7 @@ class SparkRun:
             ranges = ranges_of_subplan(stages, subplan, read, sent)
             if ranges:
                 tasks = ranges_of_tasks(subplan, ranges, self._parallelism())
-                found = self._run_round(Round(batch.id, subplan.number, tasks))
+                found = self._run_round(Round(batch.id, subplan.number, tasks, batch.topics))
                 sent |= {report.bucket: SentRange(report.sent_start, report.sent_end) for report in found}
                 reports += found
         return reports

@@ -17,6 +17,7 @@ from ..figures import Meters, OperatorCounts
 from ..operators.columns import Ints, ints, with_columns
 from ..partitioning import RekeyPartitioner, split_by_partition
 from ..pipeline import Pipeline, calls_python
+from ..queries.known_topics import digest_of
 from ..queries.query import DATA_ERRORS, SIZE_ERRORS
 from ..record_error import RecordError, located
 from ..sources.same_topic import another_topic
@@ -58,14 +59,19 @@ class StageOne:
     def close(self) -> None:
         self._database.close()
 
-    def read(self, ranges: Sequence[LaneRange]) -> Iterator[tuple[int, Piece]]:
-        """The pieces of these ranges, each with its bucket; a lane's in offset order. Raises `PositionLost`; the
-        log's errors pass through."""
+    def read(self, ranges: Sequence[LaneRange], topics: Mapping[str, int]) -> Iterator[tuple[int, Piece]]:
+        """The pieces of these ranges, each with its bucket; a lane's in offset order. Use none before the last one is
+        there: only then is it known that they are of `topics`, those of the batch. Raises `PositionLost`, the log's
+        errors pass through."""
         for lane_range in ranges:
             if lane_range.lane.topic == self._stages.repartition_topic:
                 yield from self._read_rows(lane_range)
             else:
                 yield from self._read_topic(lane_range)
+        for topic in {lane_range.lane.topic for lane_range in ranges} & topics.keys():
+            id = topics[topic]
+            if id and digest_of(self._log, topic) != id:  # it may hold as many records as the batch was to read
+                raise another_topic(topic)
 
     def _read_rows(self, lane_range: LaneRange) -> Iterator[tuple[int, Piece]]:
         """What a bucket of another subplan wrote."""

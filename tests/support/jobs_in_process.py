@@ -82,7 +82,7 @@ class JobsInProcess:
         reading = StageOne(stages, stages.subplans[round_.subplan], self._driver.client)
         pieces: dict[int, list[Piece]] = {}
         for task in round_.tasks:
-            for bucket, piece in reading.read(task):
+            for bucket, piece in reading.read(task, round_.topics):
                 pieces.setdefault(bucket, []).append(piece)
         reading.close()
         return [self._apply(bucket, own, round_.batch) for bucket, own in pieces.items()]

@@ -90,7 +90,7 @@ class StagedRun:
         reading = StageOne(self.stages, subplan, self.client)
         found: dict[int, list[Piece]] = {}
         ranges = ranges_of_subplan(self.stages, subplan, ranges_between(start, end), sent)
-        for bucket, piece in reading.read(ranges):
+        for bucket, piece in reading.read(ranges, {}):
             found.setdefault(bucket, []).append(decode_piece(pa.py_buffer(encode_piece(piece))))
         reading.close()
         return found

@@ -203,6 +203,26 @@ def test_a_task_that_finds_less_than_was_there_gives_up(log: Log, driver: Driver
     eventually(lambda: numbers(log) == [8])
 
 
+@pytest.mark.parametrize("query", [COPY, COUNT])
+def test_a_task_that_finds_another_topic_gives_up_though_it_holds_as_much(
+    log: Log, driver: DriverInProcess, start: MadeQuery, query: str
+) -> None:
+    """The batch was planned, and its job waited for a core."""
+    column = "N2" if query == COPY else "C"
+    click(log, 1, 2)
+    driver.hangs.set()
+    running = start(query)
+    assert driver.job_began.wait(60)
+    make_anew(log, "clicks")
+    click(log, 4, 5, 7)
+    driver.hangs.clear()
+    assert error(running).startswith('topic "clicks", which query SPARK_1 reads, was deleted and created again. RESUME')
+    assert numbers(log, column) == []
+    running.resume()
+    wanted = [8, 10, 14] if query == COPY else [1, 2, 3]
+    eventually(lambda: numbers(log, column) == wanted)
+
+
 @pytest.mark.parametrize("made_anew", [False, True])
 def test_of_what_a_task_finds_out_the_query_says_what_it_does_with_the_topic(
     log: Log, driver: DriverInProcess, start: MadeQuery, monkeypatch: pytest.MonkeyPatch, made_anew: bool

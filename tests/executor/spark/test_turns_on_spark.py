@@ -45,7 +45,7 @@ def test_a_query_gets_its_turn_while_others_have_work_without_end() -> None:
     plan = plan_of("stateless", "SPARK")
     done: Counter[str] = Counter()
     over = threading.Event()
-    work = Round(NO_BATCH, 0, [[LaneRange(TopicPartition("clicks", 0), 0, 1)]])
+    work = Round(NO_BATCH, 0, [[LaneRange(TopicPartition("clicks", 0), 0, 1)]], {})
 
     def run(name: str) -> None:
         jobs = SleepingJobs(session, RunSpec(plan_to_json(replace(plan, query_id=name)), "nowhere", "run"))
