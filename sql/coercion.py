@@ -71,7 +71,7 @@ def can_coerce(source: SqlType, target: SqlType, *, literal: bool = False) -> bo
             whole = source.precision - source.scale <= target.precision - target.scale
             return whole and source.scale <= target.scale
         case _, Decimal() if source in (INTEGER, BIGINT):
-            return can_coerce(_as_decimal(source), target)
+            return can_coerce(as_decimal(source), target)
         case Array(), Array():
             return can_coerce(source.element, target.element, literal=literal)
         case Map(), Map():
@@ -260,7 +260,8 @@ def check_time_text(written: exp.Expression, target: SqlType) -> None:
 # ------------------------------------------------------------------ decimals
 
 
-def _as_decimal(type_: SqlType) -> Decimal:
+def as_decimal(type_: SqlType) -> Decimal:
+    """The DECIMAL that holds every value of an INTEGER, a BIGINT or a DECIMAL."""
     if isinstance(type_, Decimal):
         return type_
     assert type_ in (INTEGER, BIGINT), f"{type_} is no decimal"
@@ -269,7 +270,7 @@ def _as_decimal(type_: SqlType) -> Decimal:
 
 def widen_decimals(a: SqlType, b: SqlType) -> Decimal:
     """The DECIMAL that holds every value of both."""
-    left, right = _as_decimal(a), _as_decimal(b)
+    left, right = as_decimal(a), as_decimal(b)
     scale = max(left.scale, right.scale)
     return _cut(max(left.precision - left.scale, right.precision - right.scale) + scale, scale)
 
@@ -298,7 +299,7 @@ def arithmetic_type(operator: Operator, left: SqlType, right: SqlType) -> SqlTyp
         return DOUBLE
     if not isinstance(left, Decimal) and not isinstance(right, Decimal):
         return BIGINT if BIGINT in (left, right) else INTEGER
-    return _decimal_result(operator, _as_decimal(left), _as_decimal(right))
+    return _decimal_result(operator, as_decimal(left), as_decimal(right))
 
 
 def _decimal_result(operator: Operator, left: Decimal, right: Decimal) -> Decimal:
@@ -357,8 +358,8 @@ def decimal_operation(
 
     A quotient is rounded half up. Where a result cannot hold the value, or a divisor is 0, the row gives NULL.
     """
-    sides = [(tree, type_, _as_decimal(type_)) for tree, type_ in (left, right)]
-    trees = [cast_sql(tree, type_, as_decimal, explicit=True) for tree, type_, as_decimal in sides]
+    sides = [(tree, type_, as_decimal(type_)) for tree, type_ in (left, right)]
+    trees = [cast_sql(tree, type_, decimal, explicit=True) for tree, type_, decimal in sides]
     a, b = sides[0][2], sides[1][2]
     if name in _EXACT_IN_DUCKDB and _exact_in_duckdb(name, a, b):
         operation = _EXACT_IN_DUCKDB[name](

@@ -17,9 +17,10 @@ from ...sql.functions.like import MATCHES_LIKE, is_simple
 from ...sql.functions.udf import Udf
 from ...sql.iso_time import InvalidTime, epoch_ms
 from ...sql.printing import print_expression
-from ...sql.types import BIGINT, BOOLEAN, DATE, NULL, STRING, TIME, TIMESTAMP, Array, Map, SqlType, Struct
+from ...sql.types import BIGINT, BOOLEAN, DATE, NULL, STRING, TIME, TIMESTAMP, Array, Decimal, Map, SqlType, Struct
 from ..limits import count_step
 from .conversions import coerced, false_for_null, function_call, grouped
+from .exact_decimals import compared_exactly, has_room, is_held, written_as
 from .scope import Scope
 from .typed import Typed
 
@@ -43,7 +44,7 @@ def comparison(node: exp.Expression, left: Typed, right: Typed, scope: Scope) ->
     """One of `=`, `<`, IS DISTINCT FROM and the like. Raises `TypeMismatch` where ksqlDB does not compare them."""
     left, right = _comparable(node, (node.this, left), (node.expression, right), scope)
     total = left.total and right.total
-    tree = type(node)(this=grouped(left.tree), expression=grouped(right.tree))
+    tree = _compared(node, type(node), left, right)
     if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
         return Typed(exp.Paren(this=tree), BOOLEAN, total)
     return Typed(false_for_null(tree), BOOLEAN, total)
@@ -54,12 +55,20 @@ def between(node: exp.Between, value: Typed, low: Typed, high: Typed, scope: Sco
     again = Typed(value.tree.copy(), value.type, value.total)
     value, low = _comparable(node, (node.this, value), (node.args["low"], low), scope)
     value2, high = _comparable(node, (node.this, again), (node.args["high"], high), scope)
-    tree = exp.and_(
-        exp.GTE(this=grouped(value.tree), expression=grouped(low.tree)),
-        exp.LTE(this=grouped(value2.tree), expression=grouped(high.tree)),
-    )
+    tree = exp.and_(_compared(node, exp.GTE, value, low), _compared(node, exp.LTE, value2, high))
     total = value.total and low.total and value2.total and high.total
     return Typed(false_for_null(tree), BOOLEAN, total)
+
+
+def _compared(node: exp.Expression, operator: type[exp.Expression], left: Typed, right: Typed) -> exp.Expression:
+    if left.type != right.type and coercion.is_numeric(left.type) and coercion.is_numeric(right.type):
+        if not has_room(left.type, right.type):
+            tree = compared_exactly(operator, left, right)
+            count_step(node, tree)
+            return tree
+        common = coercion.common_type((left.type, right.type))
+        left, right = coerced(left, common), coerced(right, common)
+    return operator(this=grouped(left.tree), expression=grouped(right.tree))
 
 
 def is_in(node: exp.In, value: Typed, options: Sequence[Typed]) -> Typed:
@@ -75,27 +84,39 @@ def is_in(node: exp.In, value: Typed, options: Sequence[Typed]) -> Typed:
     except TypeMismatch as mismatch:
         span = mismatch.span or span_of(node)
         raise TypeMismatch(f"Invalid Predicate: {mismatch.message}", span=span, hint=mismatch.hint) from mismatch
-    found_in = [
-        (one, coerced(option, common))
-        for one, option in zip(node.expressions, options, strict=True)
-        if option.type != NULL
-    ]
-    value = coerced(value, common)
-    total = value.total and all(option.total for _, option in found_in)  # as they are compared: what widens can fail
-    known = [(one, option.tree) for one, option in found_in]
+    known = [(one, option) for one, option in zip(written, options, strict=True) if option.type != NULL]
     if not known:
         return Typed(exp.false(), BOOLEAN, True)
-    listed = [tree for one, tree in known if _is_value(one)]
-    others = [tree for one, tree in known if not _is_value(one)]
+    if isinstance(common, Decimal) and not all(is_held(*side, common) for side in ((node.this, value), *known)):
+        return _is_in_decimals(node, value, known)
+    known = [(one, coerced(option, common)) for one, option in known]
+    value = coerced(value, common)
+    total = value.total and all(option.total for _, option in known)  # as they are compared: what widens can fail
+    listed = [option.tree for one, option in known if _is_value(one)]
+    others = [option for one, option in known if not _is_value(one)]
     if total and len(listed) < _LIST_MIN:  # what can fail: see `_is_listed`
-        listed, others = [], [tree for _, tree in known]
+        listed, others = [], [option for _, option in known]
+    return _found(node, value, listed, others, total)
+
+
+def _is_in_decimals(node: exp.In, value: Typed, items: Sequence[_Side]) -> Typed:
+    """No type holds them all, so each is compared with the value by itself; a written one that the value's type does
+    not have is none of its values."""
+    type_ = coercion.as_decimal(value.type)
+    value = Typed(coerced(value, type_).tree, type_, value.total)
+    listed = [written_as(one, type_) for one, _ in items if _is_value(one)]
+    others = [item for one, item in items if not _is_value(one)]
+    total = value.total and all(item.total for item in others)
+    return _found(node, value, [tree for tree in listed if tree is not None], others, total)
+
+
+def _found(node: exp.In, value: Typed, listed: Sequence[exp.Expression], others: Sequence[Typed], total: bool) -> Typed:
+    """Whether the value is one of the `listed`, which are values of its type, or equals one of the `others`."""
     left = grouped(value.tree)
     count_step(node, left, len(others) + bool(listed))
-    found: list[exp.Expression] = [exp.EQ(this=left.copy(), expression=grouped(tree)) for tree in others]
-    if listed:
-        found.insert(0, _is_listed(left, listed, total))
-    tree = exp.or_(*found, copy=False)
-    return Typed(false_for_null(tree), BOOLEAN, total)
+    found = [_is_listed(left, listed, total)] if listed else [exp.false()] if not others else []
+    found += [_compared(node, exp.EQ, Typed(left.copy(), value.type), other) for other in others]
+    return Typed(false_for_null(exp.or_(*found, copy=False)), BOOLEAN, total)
 
 
 def _is_listed(value: exp.Expression, items: Sequence[exp.Expression], total: bool) -> exp.Expression:
@@ -167,6 +188,8 @@ def _comparable(node: exp.Expression, one: _Side, other: _Side, scope: Scope) ->
         common: SqlType = TIMESTAMP
     elif STRING in (left.type, right.type):
         common = right.type if left.type == STRING else left.type
+    elif not has_room(left.type, right.type):
+        return left, right  # see `_compared`
     else:
         common = coercion.common_type((left.type, right.type))
     return coerced(left, common), coerced(right, common)
