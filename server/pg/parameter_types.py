@@ -18,6 +18,7 @@ from ...sql.parser import parse
 from ...sql.types import BIGINT, STRING, Array, SqlType
 from .pg_dialect import our_text
 from .pg_parameters import sql_type_named
+from .pg_quantified import quantified_parameters
 from .pg_statements import PgStatement
 
 _MARK: Final = "\ue000parameter "
@@ -35,6 +36,8 @@ def parameter_types(statement: PgStatement, catalog: Catalog, databases: Iterabl
     }
     marks = {number: f"'{_MARK}{number}'" for number in range(1, statement.parameter_count + 1)}
     marks |= dict.fromkeys(counts, "1")
+    arrays = quantified_parameters(statement.tokens)
+    marks |= {number: f"ARRAY[{marks[number]}]" for number in arrays}
     found: dict[int, SqlType] = dict.fromkeys(counts, BIGINT)
     try:
         (parsed,) = parse(our_text(statement.text, statement.tokens, catalog, marks, databases).text)
@@ -45,7 +48,7 @@ def parameter_types(statement: PgStatement, catalog: Catalog, databases: Iterabl
         number = _number(literal)
         type_ = None if number is None else _type_beside(literal, columns)
         if number is not None and type_ is not None:
-            found[number] = type_
+            found[number] = Array(type_) if number in arrays else type_
     if isinstance(parsed, InsertValues):
         found |= _inserted(parsed, catalog)
     return found
@@ -82,6 +85,9 @@ def _type_beside(literal: exp.Literal, columns: Mapping[str, SqlType]) -> SqlTyp
             return parent.meta.get("to")
         case exp.Like():
             return STRING
+        case exp.Anonymous(this="ARRAY_CONTAINS", expressions=[array, value]) if value is node:
+            searched = _type_of(array, columns)
+            return searched.element if isinstance(searched, Array) else None
         case exp.Binary() | exp.Between() | exp.In():
             others = [child for child in parent.iter_expressions() if child is not node]
             return next((type_ for other in others if (type_ := _type_of(other, columns)) is not None), None)

@@ -12,6 +12,7 @@ is (windows, EMIT CHANGES), and an error's place can be told in the text that th
 | `$1` | the value's literal |
 | `GROUP BY 1`, `GROUP BY alias` | `GROUP BY` what is selected there |
 | `SELECT a FROM t GROUP BY a` | `SELECT DISTINCT a FROM t` |
+| `x = ANY($1)`, `x <> ALL($1)` | `x IN (…)`, `x NOT IN (…)`: see `pg_quantified` |
 | `length(x)`, `char_length`, `strpos`, … | `LEN(x)`, … |
 
 Rewriting by a parser of PostgreSQL (sqlglot's) was the other way: it knows no windows and no EMIT, and forgets places.
@@ -30,7 +31,9 @@ from ...planner.schema import PSEUDO
 from ...sql.functions.catalog import FUNCTIONS
 from ...sql.identifiers import RESERVED, quote_identifier
 from .pg_grouping import GroupedQuery, grouped_query
-from .pg_tokens import PgToken
+from .pg_parameters import WrongParameter
+from .pg_quantified import Quantified, listed_items, quantified
+from .pg_tokens import PgToken, partners
 
 SCHEMA: Final = "public"
 _SCHEMAS: Final = (SCHEMA, "pg_catalog")
@@ -146,7 +149,7 @@ class _Rewriting:
         self._written: list[str | None] = [None] * len(tokens)
         self._before = [0] * len(tokens)  # how many CAST( go before the token
         self._begins: dict[int, int] = {}  # of a type of a cast: where its operand begins, by the last token
-        self._partner = _partners(tokens)
+        self._partner = partners(tokens)
 
     def result(self) -> RewrittenText:
         at = 0
@@ -166,6 +169,8 @@ class _Rewriting:
             self._written[at] = "'" + token.value.replace("'", "''") + "'"
         elif token.upper == "AS" and self._in_cast(at):
             return self._type(at + 1, at)
+        elif (found := quantified(self._tokens, at, self._partner)) is not None:
+            return self._quantified(found)
         elif token.kind in ("word", "name"):
             return self._name(at)
         return at + 1
@@ -198,6 +203,43 @@ class _Rewriting:
     def _sign(self, at: int) -> str:
         inside = 0 <= at < len(self._tokens) and self._tokens[at].kind == "sign"
         return self._tokens[at].text if inside else ""
+
+    # ANY and ALL
+
+    def _quantified(self, found: Quantified) -> int:
+        """Looks at what is inside, and gives the place behind it."""
+        kept = range(found.core_first, found.core_end)
+        first = self._tokens[found.core_first]
+        at = found.core_first
+        while at < found.core_end:
+            at = self._look(at)
+        if found.core_end == found.core_first + 1 and first.kind in ("parameter", "string"):
+            written = self._written[found.core_first]
+            self._written[found.core_first] = _items(first.text if written is None else written)
+        elif first.upper == "ARRAY" and self._sign(found.core_first + 1) == "[":
+            self._written[found.core_first] = self._written[found.core_first + 1] = ""
+            self._written[found.core_end - 1] = "NULL" if len(kept) == 3 else ""
+        elif first.upper != "SELECT":
+            return self._searched(found)
+        self._written[found.word - 1], self._written[found.word] = "NOT IN" if found.is_all else "IN", ""
+        self._leave_out(place for place in range(found.first, found.closing) if place not in kept)
+        return found.closing + 1
+
+    def _searched(self, found: Quantified) -> int:
+        """`'a' = ANY(tags)`."""
+        begin = self._operand(found.word - 2)
+        if begin is None:
+            return found.closing + 1
+        value, array = self._text_of(begin, found.word - 1), self._text_of(found.core_first, found.core_end)
+        known = f"{array} IS NOT NULL AND NOT" if found.is_all else ""
+        self._leave_out(range(begin, found.closing + 1))
+        self._written[begin] = f"({value} IS NOT NULL AND {known} ARRAY_CONTAINS({array}, {value}))"
+        return found.closing + 1
+
+    def _leave_out(self, places: Iterable[int]) -> None:
+        for at in places:
+            self._written[at] = ""
+            self._before[at] = 0
 
     # Grouping
 
@@ -351,15 +393,8 @@ class _Rewriting:
         return result
 
 
-def _partners(tokens: Sequence[PgToken]) -> dict[int, int]:
-    """Of each closing bracket the opening one."""
-    found: dict[int, int] = {}
-    opened: list[int] = []
-    for at, token in enumerate(tokens):
-        if token.kind != "sign":
-            continue
-        if token.text in "([" and len(token.text) == 1:
-            opened.append(at)
-        elif token.text in (")", "]") and opened:
-            found[at] = opened.pop()
+def _items(written: str) -> str:
+    found = listed_items(written)
+    if found is None:
+        raise WrongParameter(f"{written[:100]} is no array", hint="Write one as '{1,2}' or ARRAY[1, 2].")
     return found

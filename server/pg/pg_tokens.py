@@ -103,3 +103,17 @@ def _unescaped(found: re.Match[str]) -> str:
     if found[4]:
         return chr(int(found[4], 8) or 0xFFFD)
     return "'" if found[0] == "''" else _CONTROLS.get(found[5], found[5])
+
+
+def partners(tokens: Sequence[PgToken]) -> dict[int, int]:
+    """Of each closing bracket the opening one."""
+    found: dict[int, int] = {}
+    opened: list[int] = []
+    for at, token in enumerate(tokens):
+        if token.kind != "sign":
+            continue
+        if token.text in "([" and len(token.text) == 1:
+            opened.append(at)
+        elif token.text in (")", "]") and opened:
+            found[at] = opened.pop()
+    return found

@@ -42,6 +42,12 @@ PARAMETERS: dict[str, list[Any]] = {
     "b = %s": [b"\x00\xff"],
     "ARRAY_CONTAINS(nums, %s) AND ARRAY_LENGTH(nums) = %s": [2, 2],
     "n IN (%s, %s) AND n BETWEEN %s AND %s": [3, 4, 1, 5],
+    "n = ANY(%s) AND i <> ALL(%s) AND user_id = SOME((%s))": [[3, None], [8, 9], ["ada", "it's {\"}"]],
+    "n = ANY(%s::bigint[]) AND user_id = ANY(CAST(%s AS varchar[]))": [[3, 4], ["ada", "bo"]],
+    "n::text = ANY(%s) AND NOT user_id = ANY(%s) AND n <> ALL(%s)": [["3"], ["bo"], [None]],
+    "amount = ANY(%s) AND d = ANY(%s)": [[decimal.Decimal("12.5")], [datetime.date(2020, 2, 3)]],
+    "n > 0 AND n <> ALL(%s::int[])": [[]],
+    "%s = ANY(nums) AND %s <> ALL(nums) AND %s = ANY(tags)": [2, 3, "a"],
 }
 
 
@@ -51,6 +57,36 @@ def test_parameters_of_every_type_are_taken(dsn: str, condition: str, sent: str)
     with psycopg.connect(dsn) as connection:
         asked = f"SELECT user_id FROM totals WHERE {condition.replace('%s', sent)}"
         assert connection.execute(asked, PARAMETERS[condition]).fetchall() == [("ada",)]
+
+
+LISTS: dict[str, list[str]] = {
+    "n = ANY(ARRAY[1, 3])": ["ada"],
+    "n = ANY ((ARRAY[1, n + 0])::bigint[])": ["ada"],
+    "n = ANY('{1,3,NULL}')": ["ada"],
+    "n = ANY('{1,3}'::int8[])": ["ada"],
+    "n = ANY(ARRAY[]::int[])": [],
+    "n = ANY('{}')": [],
+    "n = ANY(NULL)": [],
+    "user_id = ANY('{\"ada\",x}') AND user_id != ALL(ARRAY['nil'])": ["ada"],
+    "user_id <> ALL(ARRAY['nil', 'bo']::text[])": ["ada"],
+    "user_id = ANY (SELECT user_id FROM clicks)": ["ada"],
+    "user_id <> ALL (SELECT user_id FROM clicks)": ["nil"],
+    "'b \"c\"' = ANY(tags) OR 'x' = ANY(tags)": ["ada"],
+    "3 <> ALL(nums)": ["ada"],
+    "2 <> ALL(nums)": [],
+}
+
+
+@pytest.mark.parametrize("condition", LISTS)
+def test_any_and_all_look_for_a_value_in_an_array(dsn: str, condition: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute(f"SELECT user_id FROM totals WHERE {condition}").fetchall()
+        assert sorted(user for (user,) in rows) == LISTS[condition]
+
+
+def test_a_text_that_is_no_array_has_no_items(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection, pytest.raises(psycopg.Error, match="is no array"):
+        connection.execute("SELECT user_id FROM totals WHERE n = ANY('1,2')")
 
 
 HOSTILE_TEXTS = [
@@ -258,6 +294,12 @@ def test_asyncpg_reads_arrays_of_every_type(service: Service, dsn: str) -> None:
         connection = await asyncpg.connect(
             host="127.0.0.1", port=service.pg_address.port, user="ana", database="millstream"
         )
+        found = await connection.fetch(
+            "SELECT n FROM totals WHERE n = ANY($1) AND user_id <> ALL($2)", [3, None], ["b"]
+        )
+        assert [row["n"] for row in found] == [3]
+        found = await connection.fetch("SELECT n FROM totals WHERE $1 = ANY(nums)", 2)
+        assert [row["n"] for row in found] == [3]
         (row,) = await connection.fetch("SELECT a, b, c, d, e FROM arrays")
         assert tuple(row) == (
             [1, None], [decimal.Decimal("1.25")], [datetime.datetime(2020, 1, 2, 3, 4, 5)], [b"\x00\xff"], [1.5, None],

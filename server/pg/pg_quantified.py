@@ -1,0 +1,84 @@
+"""`x = ANY(array)` and `x <> ALL(array)`, by which drivers pass lists: as IN, or as a search in an array's column.
+
+| theirs | ours |
+| --- | --- |
+| `x = ANY($1)`, `x = ANY('{1,2}'::int[])`, `x = ANY(ARRAY[1, 2])` | `x IN (1, 2)` |
+| `x <> ALL($1)` | `x NOT IN (1, 2)` |
+| `x = ANY(SELECT …)` | `x IN (SELECT …)` |
+| `x = ANY(tags)` | `(x IS NOT NULL AND ARRAY_CONTAINS(tags, x))` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...sql.printing import literal
+from .pg_parameters import NO_VALUE, text_array
+from .pg_tokens import PgToken, partners, pg_tokens
+
+_SIGNS = {"ANY": ("=",), "SOME": ("=",), "ALL": ("<>", "!=")}
+
+
+@dataclass(frozen=True, slots=True)
+class Quantified:
+    """Places of tokens: of ANY or ALL, behind its `(`, and of its `)`; and the array without parentheses and casts."""
+
+    word: int
+    first: int
+    closing: int
+    core_first: int
+    core_end: int
+    is_all: bool
+
+
+def quantified(tokens: Sequence[PgToken], at: int, partner: Mapping[int, int]) -> Quantified | None:
+    """None where no such comparison has its ANY here. In: `partner`: of each closing bracket the opening one."""
+    signs = _SIGNS.get(tokens[at].upper, ())
+    if at < 2 or at + 2 >= len(tokens) or tokens[at - 1].text not in signs or tokens[at + 1].text != "(":
+        return None
+    closings = {opened: closed for closed, opened in partner.items()}
+    closing = closings.get(at + 1)
+    if closing is None or closing == at + 2:
+        return None
+    return Quantified(at, at + 2, closing, *_core(tokens, at + 2, closing, closings), tokens[at].upper == "ALL")
+
+
+def _core(tokens: Sequence[PgToken], first: int, end: int, closings: Mapping[int, int]) -> tuple[int, int]:
+    """Without parentheses and casts around it; as it is where an operator stands in it."""
+    token = tokens[first]
+    if token.upper == "CAST" and closings.get(first + 1) == end - 1:
+        cast = next((at for at in range(end - 1, first, -1) if tokens[at].upper == "AS"), end)
+        return _core(tokens, first + 2, cast, closings)
+    begin = first + 1 if token.upper == "ARRAY" else first
+    stop = closings.get(begin, begin) + 1
+    if stop < end and tokens[stop].text != "::":
+        return first, end
+    if token.text == "(" and stop > first + 2 and tokens[first + 1].upper != "SELECT":
+        return _core(tokens, first + 1, stop - 1, closings)
+    return first, stop
+
+
+def quantified_parameters(tokens: Sequence[PgToken]) -> frozenset[int]:
+    """The numbers of parameters that are such an array as a whole."""
+    partner = partners(tokens)
+    found = [one for at in range(len(tokens)) if (one := quantified(tokens, at, partner)) is not None]
+    cores = [tokens[one.core_first] for one in found if one.core_end == one.core_first + 1]
+    return frozenset(int(token.text[1:]) for token in cores if token.kind == "parameter")
+
+
+def listed_items(written: str) -> str | None:
+    """In: an array as a literal, of ours or as PostgreSQL's text. Out: its items; None for another text.
+
+    >>> listed_items("ARRAY[1, 2]"), listed_items("'{a,NULL}'"), listed_items("'{}'")
+    ('1, 2', "'a', NULL", 'NULL')
+    """
+    if written == "NULL":
+        return written
+    if written[:6] == "ARRAY[":
+        return written[6:-1].strip() or "NULL"
+    try:
+        items = text_array(pg_tokens(written)[0].value, "text")
+    except (*NO_VALUE, IndexError):
+        return None
+    return ", ".join("NULL" if item is None else literal(item) for item in items) or "NULL"
