@@ -31,6 +31,7 @@ from ..security.access import CERTIFICATE
 from .connection_places import PLACE, ConnectionPlace
 from .errors import ENDS, SHUTTING_DOWN, TOO_MANY_REQUESTS, RequestRefused, error_body
 from .routes import PROBES
+from .socket_frames import with_goodbyes
 from .statements import error_response, json_response
 
 TRANSPORT: Final = "millstream.transport"
@@ -256,6 +257,10 @@ async def _nowhere(event: Event) -> None:
 class _Http1(H11Protocol):
     """Says `200 OK`."""
 
+    async def _create_stream(self, request: h11.Request) -> None:
+        await super()._create_stream(request)
+        with_goodbyes(self.stream)
+
     async def stream_send(self, event: StreamEvent) -> None:
         if not isinstance(event, Response) or event.status_code < 200:
             await super().stream_send(event)
@@ -269,6 +274,10 @@ class _Http2(H2Protocol):
     """Closes a connection whose client takes back most of what it asks for."""
 
     _resets = 0
+
+    async def _create_stream(self, request: h2.events.RequestReceived) -> None:
+        await super()._create_stream(request)
+        with_goodbyes(self.streams.get(request.stream_id))
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         self._resets += sum(isinstance(event, h2.events.StreamReset) for event in events)

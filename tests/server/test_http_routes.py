@@ -57,6 +57,23 @@ def test_a_web_socket_gets_the_columns_then_the_rows_then_goodbye(service: Servi
     assert code == 1000
 
 
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (b"\x81\x01x", 1002),  # not masked
+        (b"\xf1\x80\0\0\0\0", 1002),  # of bits that mean nothing yet
+        (b"\x83\x80\0\0\0\0", 1002),  # of a kind that there is not
+        (b"\x09\x80\0\0\0\0", 1002),  # a ping in pieces
+        (b"\x81\x81\0\0\0\0\xff", 1007),
+        (b"\x81\xff" + (2**24 + 1).to_bytes(8, "big") + bytes(4 + 2**24 + 1), 1009),
+    ],
+)
+def test_a_client_that_breaks_the_protocol_of_web_sockets_is_told_so(service: Service, frame: bytes, code: int) -> None:
+    with socket_of(service, "SELECT id, v FROM s EMIT CHANGES;") as socket:
+        socket.send(frame)
+        assert list(socket.messages())[-1] == code
+
+
 def test_a_web_socket_that_closes_ends_its_query(service: Service, http: httpx.Client) -> None:
     with socket_of(service, "SELECT id FROM s EMIT CHANGES;") as socket:
         messages = socket.messages()

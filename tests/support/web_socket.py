@@ -33,6 +33,10 @@ class WebSocketClient:
             self._close()
             raise ConnectionError(status)
 
+    def send(self, frame: bytes) -> None:
+        """As it is: well formed or not."""
+        self._socket.sendall(frame)
+
     def messages(self) -> Iterator[str | int]:
         """Texts, and at the end the code of the closing frame, whose text is `reason` then."""
         while True:
