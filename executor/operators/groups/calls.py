@@ -1,4 +1,4 @@
-"""The calls of an aggregation: their arguments as columns, and the columns that keep their states."""
+"""The calls of an aggregation, and the columns that keep their states."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from ....sql.functions.aggregation.aggregates import AGGREGATES
 from ....sql.types import SqlType
 from ...state.connection import Guard
 from ...state.store import StateStore
-from ..chains.failing_rows import FailingRows, suspected
-from ..chains.guarded_statement import GuardedStatement
 from ..columns import Bools, Ints, flat
+from .arguments import Arguments
 from .extremes import Extremes
 from .members import Members, Turned
 
@@ -29,8 +28,7 @@ NUMBER: Final = "_number"
 
 
 class Calls:
-    """Column `a{i}_{j}` is argument j of call i, `f{i}` whether its filter takes the row, `s{i}_{j}` column j of its
-    state, `v{i}` its result."""
+    """Column `s{i}_{j}` is column j of the state of call i, `v{i}` its result."""
 
     def __init__(
         self,
@@ -66,51 +64,18 @@ class Calls:
         }
         self.result_names = [f"v{i}" for i in range(len(calls))]
         self._calls = calls
-        self._members: list[tuple[Members, str]] = []
+        self._members: list[Members] = []
         self._extremes: dict[int, Extremes] = {}
-        self._kept = list(kept)
-        self._sources: dict[str, str] = {}
-        rendered: list[str] = []
-        is_plain = True
-        for i, (call, fold) in enumerate(zip(calls, self.folds, strict=True)):
-            types = fold.parameter_types[: len(call.arguments)]  # behind them there may be a row's number
-            for j, (argument, type_) in enumerate(zip(call.arguments, types, strict=True)):
-                name = f"a{i}_{j}"
-                self._sources[name] = argument.sql
-                rendered.append(f"({argument.sql})::{type_.duckdb} AS {name}")
-                known = argument.sql in input_schema.names
-                is_plain &= known and input_schema.field(argument.sql).type.equals(type_.arrow)
-            if call.filter is not None:
-                self._sources[f"f{i}"] = call.filter.sql
-                rendered.append(f"coalesce({call.filter.sql}, false) AS f{i}")
-                is_plain = False
-        self._statement = None
-        if not is_plain:
-            sql = f"SELECT {', '.join([*self._kept, *rendered])} FROM {{input}}"
-            suspects = [
-                (f"the {what} of {call.function}", each)
-                for call in calls
-                for what, each in (*(("argument", a) for a in call.arguments), ("filter", call.filter))
-                if each is not None
-            ]
-            self._statement = GuardedStatement(
-                connection,
-                sql,
-                input_schema,
-                lambda aside: FailingRows(connection, aside, input_schema, schema, suspected(suspects, schema)),
-                guard,
-            )
+        types = [fold.parameter_types for fold in self.folds]  # behind the arguments' there may be a row's number
+        self._arguments = Arguments(connection, calls, types, schema, input_schema, kept, guard)
 
     def with_arguments(self, rows: pa.Table) -> pa.Table:
-        """The kept columns and the arguments; columns that are arguments as they are cost nothing."""
-        if self._statement is not None:
-            return self._statement.run(rows, rows)
-        columns = [rows.column(name) for name in [*self._kept, *self._sources.values()]]
-        return pa.table(columns, names=[*self._kept, *self._sources])
+        """The kept columns, and those that the calls look into."""
+        return self._arguments.beside(rows)
 
     def arguments(self, rows: pa.Table, call: int) -> list[pa.Array]:
         """In: the rows, with the column NUMBER where a call wants it."""
-        given = [flat(rows, f"a{call}_{j}") for j in range(len(self._calls[call].arguments))]
+        given = self._arguments.columns(rows, call)
         return [*given, flat(rows, NUMBER)] if call in self.last_numbers else given
 
     def last_number(self, states: pa.Table) -> Ints:
@@ -132,11 +97,11 @@ class Calls:
                 by_argument.setdefault((call.arguments[0].sql, self.folds[i].parameter_types[0]), []).append(i)
         for number, ((_, type_), calls) in enumerate(by_argument.items()):
             members = Members(connection, f"{name}.members{number}", key, type_, calls, retracts=retracts)
-            self._members.append((members, f"a{calls[0]}_0"))
+            self._members.append(members)
             for i in calls:
                 if self._calls[i].ordered:
                     self._extremes[i] = Extremes(self.folds[i], self._calls[i].function, members, i)
-        return {members.store.name: members.store for members, _ in self._members}
+        return {members.store.name: members.store for members in self._members}
 
     def run(
         self,
@@ -176,31 +141,38 @@ class Calls:
 
     def passes(self, rows: pa.Table, call: int) -> Bools | None:
         """Which rows the call's filter takes; None where it has none."""
-        if self._calls[call].filter is None:
-            return None
-        return flat(rows, f"f{call}").to_numpy(zero_copy_only=False)
+        return self._arguments.passes(rows, call)
 
     def _events(
         self, events: GroupEvents, rows: pa.Table, keys: pa.Table
     ) -> tuple[list[GroupEvents], dict[int, Turned]]:
         """What each call sees of the events: a row that its filter or DISTINCT leaves out is no row (-1). And of calls
         of values that are taken back the members."""
-        of_calls = [_filtered(events, self.passes(rows, i)) for i in range(len(self.folds))]
+        of_calls = self._filtered_events(events, rows)
         for i, extremes in self._extremes.items():
-            of_calls[i] = _filtered(of_calls[i], extremes.before_counting(flat(rows, f"a{i}_0")))
+            of_calls[i] = _filtered(of_calls[i], extremes.before_counting(self.arguments(rows, i)[0]))
             extremes.prepare(of_calls[i])
         turned: dict[int, Turned] = {}
-        for members, argument in self._members:
+        for members in self._members:
             own = {call: of_calls[call] for call in members.calls}
-            thinned, of_members = members.distinct(own, flat(rows, argument), keys)
+            thinned, of_members = members.distinct(own, self.arguments(rows, members.calls[0])[0], keys)
             turned |= of_members
             for call, each in thinned.items():
                 of_calls[call] = each
         return of_calls, turned
 
+    def _filtered_events(self, events: GroupEvents, rows: pa.Table) -> list[GroupEvents]:
+        """What each call's filter leaves; each filter is asked once."""
+        of_filters: dict[str | None, GroupEvents] = {}
+        for call in range(len(self.folds)):
+            name = self._arguments.filter_of(call)
+            if name not in of_filters:
+                of_filters[name] = _filtered(events, self.passes(rows, call))
+        return [of_filters[self._arguments.filter_of(call)] for call in range(len(self.folds))]
+
     def forget(self, keys: pa.Table) -> None:
         """Forgets the members of these groups, which have no windows."""
-        for members, _ in self._members:
+        for members in self._members:
             slots = members.forget(keys)
             for call in self._extremes.keys() & set(members.calls):
                 self._extremes[call].forget(slots)
