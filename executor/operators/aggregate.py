@@ -30,6 +30,7 @@ from .columns import (
     Ints,
     batch_schema,
     conform,
+    equal,
     flat,
     ints,
     is_null,
@@ -79,6 +80,7 @@ class Aggregator(Operator):
         self._step = step
         self.late_rows = 0
         self._emit_every = emit == "every"
+        self._only_changes = self._emit_every and not step.repeats  # else it depended on where batches end
         self._keys = ["_part", *key_names(step.schema)]
         self._input_schema = batch_schema(schema, extra, columns)
         self._has_st = "_st" in extra
@@ -235,7 +237,8 @@ class Aggregator(Operator):
         | every | all                    | the group's previous event in the batch; for the first, the stored result  |
         | last  | the group's last one   | the stored result: events in between were not emitted                      |
 
-        A new group has nothing to retract. With `every`, batch boundaries make no difference, because the stored result
+        A new group has nothing to retract. Without `repeats` events whose result is the one that they retract are left
+        out. With `every`, batch boundaries make no difference, because the stored result
         is that of the last event of the previous batch. A -1 immediately precedes its +1 and has the same `_seq`: the
         next operator treats such a pair as one update of one row; separated, they would be a deletion and an insertion.
         Events keep the order of the rows that caused them, also with `last` (`np.sort`): in group order, a join below
@@ -250,7 +253,20 @@ class Aggregator(Operator):
         stored = np.where(work.known, np.cumsum(work.known) - 1 + n, -1)
         before = previous_in_group(groups) if self._emit_every else np.full(n, -1, dtype=np.int64)
         old = np.where(before >= 0, before, stored[groups])[events]
+        if self._only_changes:
+            differ = np.flatnonzero(self._differ(folded, events, old))
+            events, old = events[differ], old[differ]
         return self._output(folded, events, old)
+
+    @staticmethod
+    def _differ(folded: _Folded, events: Ints, old: Ints) -> Bools:
+        """Whether the results of these events are others than the old ones, at these positions."""
+        differ = old < 0
+        for name, column in folded.results.items():
+            column = _comparable(column)
+            whole = column if folded.old is None else pa.concat_arrays([column, _comparable(folded.old[name])])
+            differ |= ~equal(column.take(pa.array(events)), whole.take(pa.array(np.maximum(old, 0))))
+        return differ
 
     def _output(self, folded: _Folded, events: Ints, old: Ints | None) -> pa.Table:
         """A row at +1 per event, with `old` a row at -1 before it that has the result at that position."""
@@ -295,6 +311,11 @@ class _Folded:
     results: dict[str, pa.Array]
     times: Ints
     last: Ints
+
+
+def _comparable(column: pa.Array) -> pa.Array:
+    """Doubles by their bits: 0.0 and -0.0 are two results, and NaN is one."""
+    return column.view(pa.int64()) if pa.types.is_float64(column.type) else column
 
 
 def _nothing(rows: int) -> Ints:

@@ -206,14 +206,16 @@ def without_repeats(rows: pa.Table) -> pa.Table:
     same = np.ones(len(minus), dtype=np.bool_)
     for name in rows.column_names:
         if name[0] in "kv" or name in ("_part", "_ws", "_we"):
-            same &= _equal(flat(rows, name).take(pa.array(minus)), flat(rows, name).take(pa.array(minus + 1)))
+            same &= equal(flat(rows, name).take(pa.array(minus)), flat(rows, name).take(pa.array(minus + 1)))
     repeated = np.zeros(len(weight), dtype=np.bool_)
     repeated[minus[same]] = repeated[minus[same] + 1] = True
     return rows.filter(pa.array(~repeated)) if same.any() else rows
 
 
-def _equal(left: pa.Array, right: pa.Array) -> Bools:
+def equal(left: pa.Array, right: pa.Array) -> Bools:
     """Where the values are equal; NULL is a value. What cannot be compared is not."""
+    if pa.types.is_integer(left.type) and not left.null_count and not right.null_count:
+        return left.to_numpy() == right.to_numpy()
     try:
         found = pc.equal(left, right)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # nested types

@@ -80,7 +80,7 @@ def lower_for_client(
     """The physical plan of an analyzed query without a sink, and where its columns stand in the rows."""
     root = plan.lower(_lowering(analyzed))
     names = tuple(root.result_column(i) for i in range(len(plan.schema.value)))
-    return PhysicalPlan(context.query_id, root, dict(context.properties)), names
+    return PhysicalPlan(context.query_id, root.without_repeats(), dict(context.properties)), names
 
 
 def _lowering(analyzed: Analyzed) -> Lowering:
@@ -195,6 +195,7 @@ def _with_sink(
     step = plan.lower(_lowering(analyzed))
     if target.ttl_ms is not None and target.kind == "TABLE":
         step = with_ttl(step, target.ttl_ms)
+    step = step.without_repeats()
     scope = Scope((ScopeSource(target.name, {c.name: (c.name, c.type) for c in plan.schema}),), context.catalog.types)
     rowtime = rowtime_expression(plan.schema, target.timestamp_column, target.timestamp_format, scope)
     sink = Sink(

@@ -5,6 +5,7 @@ Steps form a tree, sources at the leaves. A step answers for itself, so code tha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -15,6 +16,7 @@ from ..insight.stall import Cause, OperatorSeen, counted
 from ..schema import Schema
 from ..specs import KeyWindow, Kind, SqlExpression, WindowSpec
 
+_PSEUDO = re.compile(r"\b_(?!null\b|weight\b)\w")
 Text = Callable[[str], str]
 """How an expression is written: as generated, or with the names that people know."""
 
@@ -130,6 +132,16 @@ class Step:
         """
         return None
 
+    def without_repeats(self, unwanted: bool = False) -> Step:
+        """The step so that it gives no update of a result by an equal one to steps that it means nothing to.
+
+        In: `unwanted`: such updates mean nothing to the step that reads this one. They do mean something to whoever
+        goes by times: an update brings a later one, however equal the row is. So they stay below all that asks for one.
+        """
+        if not self.stateless or len(self.inputs) != 1 or reads_times(self.expressions):
+            return self
+        return self.with_inputs(self.inputs[0].without_repeats(unwanted))
+
     # ------------------------------------------------------------------ for people
 
     @property
@@ -204,6 +216,11 @@ def _nothing_passes(covered: Sequence[Step], rows: int) -> Cause:
         "Rows without a value, and empty arrays in EXPLODE, produce no rows.",
         figures=figures,
     )
+
+
+def reads_times(expressions: Sequence[SqlExpression]) -> bool:
+    """Whether they read a pseudo column of the rows that updates of a row by an equal one may change."""
+    return any(_PSEUDO.search(each.sql) for each in expressions)
 
 
 def walk(step: Step) -> list[Step]:

@@ -54,6 +54,22 @@ def test_old_results_go_before_new_ones_where_they_are_asked_for() -> None:
         assert brief(out, "k0", "v0", "_weight") == expected
 
 
+def test_without_repeats_a_result_replaces_others_only() -> None:
+    step = aggregate(stream(), [call("MAX", expression("v0", BIGINT))], emit_old=True, repeats=False)
+    rows = [row("a", 3), row("a", 1), row("b", None), row("a", 3), row("b", None), row("a", 5), row("b", 0)]
+    expected = [("a", 3, 1), ("b", None, 1), ("a", 3, -1), ("a", 5, 1), ("b", None, -1), ("b", 0, 1)]
+    for ends in ([], [1], [2, 4], [1, 2, 3, 4, 5, 6]):
+        assert brief(run(plan(step), rows, ends), "k0", "v0", "_weight") == expected
+
+
+def test_doubles_of_other_bits_are_other_results() -> None:
+    latest = call("LATEST_BY_OFFSET", expression("v0", DOUBLE))
+    step = aggregate(stream(values=[DOUBLE]), [latest], emit_old=True, repeats=False)
+    values = [0.0, 0.0, -0.0, float("nan"), float("nan"), 1.0]
+    out = run(plan(step), [{"k0": "a", "v0": value, "ts": 0} for value in values], [2])
+    assert [repr(each["v0"]) for each in out if each["_weight"] > 0] == ["0.0", "-0.0", "nan", "1.0"]
+
+
 def test_a_row_is_late_in_a_later_batch_too() -> None:
     """The stream time outlives a batch."""
     rows = [row("a", 1, 0), row("b", 2, 25), row("a", 3, 1), row("b", 4, 60)]
