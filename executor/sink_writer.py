@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -28,6 +28,9 @@ from .work_pool import slices, work_pool
 PART_ROWS = 2_000  # of a partition, on average: fewer are not encoded by themselves
 
 
+_Encode = Callable[[Encoder, Sequence[pa.Array], pa.BooleanArray], tuple[pa.Array, Sequence[RowError]]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Unwritten:
     """A row that could not be encoded, and the input record that it comes from (its `_seq`)."""
@@ -38,7 +41,7 @@ class _Unwritten:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a batch writes to the sink's topic: at most one entry per partition.
+    """What a batch writes to the sink's topic: of a partition one entry, or several in the order of their rows.
 
     `cause_count`: how many different `_seq`, that is input records, the written records have; without those that also
     have an error.
@@ -183,32 +186,35 @@ class SinkWriter:
         headers: RecordHeaders | None,
         parts: Sequence[RowsOfPartition],
     ) -> tuple[list[tuple[int, RowRecords]], Sequence[_Unwritten]]:
-        """Of a large batch each partition's rows are encoded by themselves, side by side. Else all are encoded and then
-        divided: an encoder has its price, however few the rows are."""
+        """Of a large batch each partition's rows are encoded by themselves, side by side, and written in pieces where
+        there are more cores than partitions: to put these together took 3 % of a query with one group. Else all are
+        encoded and then divided: an encoder has its price, however few the rows are."""
         names = [f"v{index}" for index, _ in self._encoded]
         columns = {"timestamp": _array(rows, "_ts"), "key": keys, "_null": null_rows, "_seq": rows["_seq"]}
         if headers is not None:
             columns["headers"] = headers.of(_array(rows, "_seq"))
         table = pa.table({**columns, **{name: rows[name] for name in names}})
         if rows.num_rows < PART_ROWS * len(parts):
-            encoded, refused = self._values(table)
+            encoded, refused = self._values(table, _encoded)
             unwritten = _unwritten(table, "v", refused)
             whole = _with_bytes(table, encoded)
             if refused:
                 parts = [part.without([error.row for error in refused]) for part in parts]
             return _that_are_some([(part.partition, RowRecords(part.of(whole))) for part in parts]), unwritten
-        found = work_pool().side_by_side([partial(self._part, part.of(table), len(parts)) for part in parts])
-        records = [(part.partition, RowRecords(own)) for part, (own, _) in zip(parts, found, strict=True)]
+        pieces = [piece for part in parts for piece in _pieces(part, len(parts))]
+        found = work_pool().side_by_side([partial(self._piece, table, piece) for piece in pieces])
+        records = [(piece.partition, RowRecords(own)) for piece, (own, _) in zip(pieces, found, strict=True)]
         return _that_are_some(records), [row for _, rows in found for row in rows]
 
-    def _part(self, table: pa.Table, beside: int) -> tuple[pa.Table, Sequence[_Unwritten]]:
-        encoded, refused = self._values(table, beside)
-        return _without(_with_bytes(table, encoded), refused), _unwritten(table, "v", refused)
+    def _piece(self, table: pa.Table, piece: RowsOfPartition) -> tuple[pa.Table, Sequence[_Unwritten]]:
+        own = piece.of(table)
+        encoded, refused = self._values(own, encode_writable)
+        return _without(_with_bytes(own, encoded), refused), _unwritten(own, "v", refused)
 
-    def _values(self, table: pa.Table, beside: int = 1) -> tuple[pa.Array, Sequence[RowError]]:
+    def _values(self, table: pa.Table, encoded: _Encode) -> tuple[pa.Array, Sequence[RowError]]:
         assert self._value_encoder is not None
         values = [_array(table, f"v{index}") for index, _ in self._encoded]
-        return _encoded(self._value_encoder, values, _array(table, "_null"), beside=beside)
+        return encoded(self._value_encoder, values, _array(table, "_null"))
 
     def _columnar(
         self, rows: pa.Table, null_rows: pa.BooleanArray, parts: Sequence[RowsOfPartition]
@@ -229,6 +235,12 @@ class SinkWriter:
         calls = [partial(records, part) for part in parts]
         large = rows.num_rows >= PART_ROWS * len(parts)
         return list(work_pool().side_by_side(calls) if large else [call() for call in calls])
+
+
+def _pieces(part: RowsOfPartition, beside: int) -> list[RowsOfPartition]:
+    """In: how many partitions' rows are encoded side by side."""
+    bounds = slices(len(part.numbers), beside=beside)
+    return [RowsOfPartition(part.partition, part.numbers[begin:end]) for begin, end in bounds]
 
 
 def _with_bytes(table: pa.Table, values: pa.Array) -> pa.Table:
@@ -283,11 +295,9 @@ def _encoded(
     null_rows: pa.BooleanArray | None,
     window_start: pa.Array | None = None,
     window_end: pa.Array | None = None,
-    *,
-    beside: int = 1,
 ) -> tuple[pa.Array, Sequence[RowError]]:
     """What the encoder makes of them, and which rows it cannot write: these are null. The rows of a large batch are
-    divided, and encoded side by side; not where as many batches as there are cores are encoded `beside` each other."""
+    divided, and encoded side by side."""
     given = [*columns, null_rows, window_start, window_end]
     rows = next((len(array) for array in given if array is not None), 0)
 
@@ -296,7 +306,7 @@ def _encoded(
         encoded, refused = encode_writable(encoder, values, nulls, starts, ends)
         return encoded, [RowError(begin + error.row, error.message) for error in refused]
 
-    parts = slices(rows, beside=beside)
+    parts = slices(rows)
     if len(parts) < 2:
         return encode_writable(encoder, columns, null_rows, window_start, window_end)
     found = work_pool().side_by_side([partial(part, *bounds) for bounds in parts])

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hand_plans import ARROW, COUNTS, INPUT, count_plan, sink_of, stream_source
 
-from millstream.executor import sink_writer
+from millstream.executor import sink_writer, work_pool
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.sink_writer import Output, SinkWriter
 from millstream.executor.sources.source_reader import ReadBatch, RecordHeaders
@@ -143,13 +143,14 @@ def protobuf_sink(partitions: int) -> Sink:
     return replace(sink, value_format=spec_of("PROTOBUF", columns))
 
 
-@pytest.mark.parametrize("part_rows", [1, 10_000])
+@pytest.mark.parametrize(("part_rows", "slice_rows"), [(1, 10_000), (1, 2), (10_000, 2), (10_000, 10_000)])
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_rows_that_cannot_be_encoded_are_errors_of_their_records(
-    monkeypatch: pytest.MonkeyPatch, part_rows: int, partitions: int
+    monkeypatch: pytest.MonkeyPatch, part_rows: int, slice_rows: int, partitions: int
 ) -> None:
-    """Whether partitions are encoded together or side by side."""
+    """Whether partitions are encoded together, side by side, or in pieces."""
     monkeypatch.setattr(sink_writer, "PART_ROWS", part_rows)
+    monkeypatch.setattr(work_pool, "SLICE_ROWS", slice_rows)
     bad = (0, 5, 8, 9)
     rows = [{"k0": f"key-{i}", "v0": i, "v1": [i, None] if i in bad else [i], "_seq": i // 2} for i in range(10)]
     output = SinkWriter(protobuf_sink(partitions)).encode(changes(*rows), NO_INPUT)
@@ -159,6 +160,17 @@ def test_rows_that_cannot_be_encoded_are_errors_of_their_records(
     assert (output.record_count, output.cause_count) == (6, 2)  # of the records 1 and 3 all rows are written
     assert [error.kind for error in output.errors] == ["encode"] * 3  # one for each record
     assert all(records.table.num_rows for _, records in output.records)  # type: ignore[union-attr]
+
+
+def test_rows_that_are_encoded_in_pieces_are_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"k0": None if i % 5 else f"key-{i}", "v0": i, "v1": f"text {i}"} for i in range(50)]
+    whole = SinkWriter(stream_sink()).encode(changes(*rows), NO_INPUT)
+    monkeypatch.setattr(sink_writer, "PART_ROWS", 1)
+    monkeypatch.setattr(work_pool, "SLICE_ROWS", 2)
+    pieces = SinkWriter(stream_sink()).encode(changes(*rows), NO_INPUT)
+    assert len(pieces.records) == min(25, work_pool.work_pool().cores)
+    assert written(pieces) == written(whole)
+    assert (pieces.record_count, pieces.cause_count) == (50, 50)
 
 
 def test_where_no_row_can_be_encoded_nothing_is_written() -> None:
