@@ -105,6 +105,7 @@ class StreamStreamJoiner(Joiner):
                 f"{step.id}.{side}",
                 {**self._key_types, "_rts": BIGINT, "_id": BIGINT},
                 values,
+                writes_new_keys=True,
             )
             for side, values in zip(("left", "right"), map(_value_types, self._schemas), strict=True)
         ]

@@ -104,6 +104,23 @@ class KeyIndex:
             _put_again(self._hashes, self.count, self._buckets)
 
 
+class SlotCounter:
+    """Slots for keys that are all different, and that nobody asks for: no key is remembered."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
+
+    def take(self, rows: int) -> Ints:
+        """So many new slots."""
+        slots = self.count + np.arange(rows, dtype=np.int64)
+        self.count += rows
+        return slots
+
+    def renumbered(self, slots: Ints) -> SlotCounter:
+        """As `KeyIndex.renumbered`."""
+        return SlotCounter(len(slots))
+
+
 class PartialIndex:
     """Slots by a part of their keys, newest first.
 

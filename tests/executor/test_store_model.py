@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from millstream.executor.state.store import StateStore
 
-from .store_model import ROOMS, Key, Row, change, check, check_between, merged, opened, room_of
+from .store_model import KEY, ROOMS, VALUE, Key, Row, change, check, check_between, merged, opened, room_of, table
 
 parts, words, times = st.integers(0, 1), st.sampled_from(["a", "b", "", None]), st.integers(0, 5)
 keys = st.tuples(parts, words, times)
@@ -64,3 +64,49 @@ def test_a_store_is_a_dict(listed_actions: list[tuple[str, Any]], again: int) ->
     rebuilt = replayed(opened(duckdb.connect()), changes)
     check(rebuilt, model)
     check(replayed(rebuilt, changes[-again:]), model)
+
+
+written_once = st.one_of(
+    st.tuples(st.just("write"), st.lists(st.tuples(parts, times), max_size=6)),
+    st.tuples(st.just("expire"), st.tuples(parts, times)),
+    st.tuples(st.sampled_from(["settle", "open", "replay", "check"]), st.none()),
+)
+
+
+@pytest.mark.usefixtures("little_room")
+@settings(max_examples=drawn(15), deadline=None)
+@given(listed_actions=st.lists(written_once, max_size=14))
+def test_a_store_that_does_not_remember_keys_is_a_dict_whose_keys_are_written_once(
+    listed_actions: list[tuple[str, Any]],
+) -> None:
+    """Looked into by keys, replayed and opened again, it knows them; and forgets them with the next ones."""
+
+    def opened_once() -> StateStore:
+        return StateStore(connection, "store", KEY, VALUE, writes_new_keys=True)
+
+    connection = duckdb.connect()
+    target, model, changes = opened_once(), dict[Key, Row](), list[pa.Table]()
+    for number, (action, argument) in enumerate(listed_actions):
+        if action == "write":
+            new: dict[Key, Row] = {(part, f"{number}.{i}", time): (i, None) for i, (part, time) in enumerate(argument)}
+            target.write(table([(*key, *row) for key, row in new.items()], [*KEY, *VALUE]))
+            model |= new
+        elif action == "expire":
+            part, below = argument
+            target.expire(part, "_ws", below)
+            model = {key: row for key, row in model.items() if key[0] != part or key[2] >= below}
+        elif action == "check":
+            check(target, model)
+            found = target.read(table(list(model), list(KEY)))
+            assert len(found) == len(model)
+        else:
+            changes += [taken.rows for taken in target.take_changes()]
+            target.settle()
+            if action == "open":
+                target = opened_once()
+            elif action == "replay":
+                connection = duckdb.connect()
+                target = replayed(opened_once(), changes)
+    check(target, model)
+    target.settle()
+    check(opened_once(), model)
