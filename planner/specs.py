@@ -6,8 +6,9 @@ Expressions are DuckDB SQL that the planner generated over the columns of the st
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from ..sql.types import SqlType
 from ..sql.windows import WINDOW_TYPES
@@ -18,6 +19,9 @@ JoinKind = Literal["INNER", "LEFT", "RIGHT", "FULL"]
 Kind = Literal["STREAM", "TABLE"]
 
 DEFAULT_GRACE_MS = 86_400_000
+VOLATILE: Final = ("random", "uuid", "gen_random_uuid", "uuidv4")
+"""DuckDB's functions that may give something else each time."""
+_VOLATILE_CALL: Final = re.compile(rf"\b(?:{'|'.join(VOLATILE)})\(", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,12 @@ class SqlExpression:
     sql: str
     type: SqlType
     udfs: tuple[str, ...] = ()
+
+    @property
+    def may_differ(self) -> bool:
+        """Whether equal text may give something else: Python's functions, the user's among them, can do what they
+        like."""
+        return bool(self.udfs) or _VOLATILE_CALL.search(self.sql) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,12 +237,12 @@ class Aggregator(Operator):
         | every | all                    | the group's previous event in the batch; for the first, the stored result  |
         | last  | the group's last one   | the stored result: events in between were not emitted                      |
 
-        A new group has nothing to retract. Without `repeats` events whose result is the one that they retract are left
-        out. With `every`, batch boundaries make no difference, because the stored result
-        is that of the last event of the previous batch. A -1 immediately precedes its +1 and has the same `_seq`: the
-        next operator treats such a pair as one update of one row; separated, they would be a deletion and an insertion.
-        Events keep the order of the rows that caused them, also with `last` (`np.sort`): in group order, a join below
-        would see changes of two keys in an order that never existed.
+        A new group has nothing to retract. Without `repeats`, events whose result is the one that they retract are left
+        out. With `every`, batch boundaries make no difference, because the stored result is that of the last event of
+        the previous batch. A -1 immediately precedes its +1 and has the same `_seq`: the next operator treats such a
+        pair as one update of one row; separated, they would be a deletion and an insertion. Events keep the order of
+        the rows that caused them, also with `last` (`np.sort`): in group order, a join below would see changes of two
+        keys in an order that never existed.
         """
         work, groups = folded.work, folded.work.events.group
         n = len(groups)

@@ -12,12 +12,11 @@ from millstream.errors import Unsupported
 
 from ...sql.functions.udf import udfs_in
 from ...sql.types import SqlType
-from ..specs import SqlExpression
+from ..specs import VOLATILE, SqlExpression
 from .failing_constants import fails_always, hide_failing_constants
 
 DEPTH_MAX = 900  # levels of a tree; DuckDB reads 1,000, and TRY and the like come on top
 _DUCKDB = DuckDB()
-_VOLATILE = ("random", "uuid", "gen_random_uuid", "uuidv4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,7 @@ class Typed:
     def volatile(self) -> bool:
         """Whether it may differ from call to call; DuckDB refuses TRY around those."""
         return any(
-            isinstance(node, exp.Rand | exp.Uuid)
-            or (isinstance(node, exp.Anonymous) and node.name.lower() in _VOLATILE)
+            isinstance(node, exp.Rand | exp.Uuid) or (isinstance(node, exp.Anonymous) and node.name.lower() in VOLATILE)
             for node in self.tree.walk()
         )
 

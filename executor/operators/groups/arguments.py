@@ -7,9 +7,7 @@ asked nine filters where there are three.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Final
 
 import duckdb
 import pyarrow as pa
@@ -23,9 +21,6 @@ from ..chains.chain_text import WORD
 from ..chains.failing_rows import FailingRows, suspected
 from ..chains.guarded_statement import GuardedStatement
 from ..columns import Bools, flat
-
-EACH_TIME: Final = re.compile(r"\b(?:random|uuid)\(", re.IGNORECASE)
-"""DuckDB's functions that give something else each time, however equal the text is."""
 
 
 class Arguments:
@@ -93,9 +88,9 @@ class Arguments:
         return self._column(condition, f"coalesce({condition.sql}, false)")
 
     def _column(self, expression: SqlExpression, text: str) -> str:
-        """The column that the text is computed as. The user's functions may give something else each time, too: a text
-        with one is told apart by spaces behind it."""
-        if expression.udfs or EACH_TIME.search(text):
+        """The column that the text is computed as. Equal texts that may give different values are told apart by spaces
+        behind them."""
+        if expression.may_differ:
             text += " " * len(self._computed)
         return self._computed.setdefault(text, f"c{len(self._computed)}")
 

@@ -102,6 +102,15 @@ def test_arguments_may_be_expressions() -> None:
     assert brief(out, "v0", "v1", "v2") == [(2, 1.0, 1), (6, 1.5, 2)]
 
 
+def test_equal_arguments_that_may_differ_are_computed_by_themselves() -> None:
+    calls = [call("SUM", expression(text, DOUBLE)) for text in ("random()", "random()", "v1 + 1", "v1 + 1")]
+    first, second, third, fourth = brief(
+        run(plan(aggregate(stream(), calls)), [row("a", 1, v1=1.0)]), "v0", "v1", "v2", "v3"
+    )[0]
+    assert first != second
+    assert third == fourth == 2.0
+
+
 def test_tasks_do_not_share_groups() -> None:
     out = run(plan(aggregate(stream(), [SUM])), [row("a", 1, part=0), row("a", 2, part=1), row("a", 3, part=0)])
     assert brief(out, "_part", "v0") == [(0, 1), (1, 2), (0, 4)]
