@@ -83,8 +83,8 @@ class Aggregator(Operator):
         self._only_changes = self._emit_every and not step.repeats  # else it depended on where batches end
         self._keys = ["_part", *key_names(step.schema)]
         self._input_schema = batch_schema(schema, extra, columns)
-        self._has_st = "_st" in extra
-        kept = ["_seq", "_ts", "_weight", "_null", *self._keys, *(["_st"] if self._has_st else [])]
+        self._own_time = not step.asks_stream_time or "_st" not in extra
+        kept = ["_seq", "_ts", "_weight", "_null", *self._keys, *([] if self._own_time else ["_st"])]
         self._calls = Calls(
             connection, step.calls, schema, self._input_schema, kept, properties, guard, retracts=step.retracts
         )
@@ -101,20 +101,17 @@ class Aggregator(Operator):
         self._time: StreamTime | None = None
         if self._placing is not None:
             self._closing = Closing(step, self._placing, self._store, self._calls, list(members.values()))
-            self._own_time = not self._has_st or self._closing.lossy
-            if self._own_time or step.emit == "FINAL":
-                self._time = StreamTime(connection, f"{step.id}.stream_time")
-                self.stores[f"{step.id}.stream_time"] = self._time.store
+            self._time = StreamTime(connection, f"{step.id}.stream_time")
+            self.stores[f"{step.id}.stream_time"] = self._time.store
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         rows = self._relevant(self._calls.with_arguments(conform(batch.rows, self._input_schema)))
-        if self._closing is None:
+        if self._closing is None or self._time is None:
             return ChangeBatch(self._changes(self._fold(self._plain_work(rows))), batch.stream_time_ms)
-        before = self._time.read() if self._time is not None else {}
+        before = self._time.read()
         at_rows, after = self._stream_times(rows, batch, before)
         folded = self._fold(self._windowed_work(rows, at_rows))
-        if self._time is not None:
-            self._time.write(before, after)
+        self._time.write(before, after)
         if self._step.emit == "FINAL":
             out = self._closing.emit(rows, at_rows, before, after)
             return replace(batch, rows=conform(out, self._output_schema))

@@ -79,8 +79,8 @@ class SessionAggregator(Operator):
         self._until_closed = step.window.size_ms + step.window.grace_ms  # from a session's end
         self._keys = ["_part", *key_names(step.schema)]
         self._input_schema = batch_schema(schema, extra, columns)
-        self._has_st = "_st" in extra
-        kept = ["_seq", "_ts", "_null", *self._keys, *(["_st"] if self._has_st else [])]
+        self._own_time = not step.asks_stream_time or "_st" not in extra
+        kept = ["_seq", "_ts", "_null", *self._keys, *([] if self._own_time else ["_st"])]
         self._calls = Calls(connection, step.calls, schema, self._input_schema, kept, properties, guard, merging=True)
         self.schema, self.extra = step.schema, ("_ws", "_we")
         self._output_schema = batch_schema(step.schema, self.extra)
@@ -95,11 +95,11 @@ class SessionAggregator(Operator):
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         rows = self._relevant(self._calls.with_arguments(conform(batch.rows, self._input_schema)))
         before = self._time.read()
-        if self._has_st:
-            at_rows, after = ints(rows, "_st"), merged(before, batch.stream_time_ms)
-        else:
+        if self._own_time:
             at_rows, after = running(flat(rows, "_part"), ints(rows, "_ts"), before)
             after = moved_on(after, batch.elapsed_ms)
+        else:
+            at_rows, after = ints(rows, "_st"), merged(before, batch.stream_time_ms)
         changes = self._fold(rows, at_rows)
         self._time.write(before, after)
         out = self._closed(rows, at_rows, before, after) if self._step.emit == "FINAL" else changes

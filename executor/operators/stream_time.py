@@ -1,8 +1,8 @@
 """Stream time: the largest rowtime that a task has seen, per task and, where needed, at every row.
 
-What counts is every record of the source, also those that a filter drops later: the source stage writes the running
-maximum into `_st`, so that a late row is told the same way wherever a batch ends. Behind a repartition only the rows
-that arrive there count, as in Kafka Streams.
+For whoever asks (`Step.asks_stream_time`) every record of the source counts, also those that a filter drops later: the
+source stage writes the running maximum into `_st`, so that a late row is told the same way wherever a batch ends. For
+windows with EMIT CHANGES, and behind a repartition, only the rows that arrive there count, as in Kafka Streams.
 """
 
 from __future__ import annotations

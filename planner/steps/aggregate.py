@@ -180,7 +180,11 @@ class Aggregate(Step):
 
     @property
     def asks_stream_time(self) -> bool:
-        return self.window is not None or self.ttl_ms is not None
+        """Of windows only if they are given once they close: what a filter drops says, too, that nothing more comes.
+        Else the time is that of the rows that arrive here, as in Kafka Streams."""
+        if self.window is None:
+            return self.ttl_ms is not None
+        return self.final and self.window.retention_ms is None
 
     @property
     def passes_stream_time(self) -> bool:

@@ -169,11 +169,19 @@ def test_a_row_is_late_when_its_own_task_s_time_has_passed_the_window_and_its_gr
         assert brief(out, "k0", "_ws", "v0") == [("a", 0, 1), ("a", 10, 1), ("a", 0, 2), ("b", 10, 1), ("a", 0, 1)]
 
 
-def test_rows_that_a_filter_drops_move_stream_time_all_the_same() -> None:
+def test_rows_that_a_filter_drops_make_no_other_late() -> None:
+    filtered = Filter("filter", stream(), expression("v0 > 0", BIGINT))
+    rows = [row("a", 1, 0), row("a", 0, 100), row("a", 1, 1), row("a", 1, 10), row("a", 1, 2)]
+    for ends in ([], [1], [2], [1, 2], [1, 2, 3, 4]):
+        out = run(plan(aggregate(filtered, [COUNT], window=tumbling(10, 0))), rows, ends)
+        assert brief(out, "_ws", "v0") == [(0, 1), (0, 2), (10, 1)]
+
+
+def test_rows_that_a_filter_drops_close_windows_whose_final_results_wait() -> None:
     filtered = Filter("filter", stream(), expression("v0 > 0", BIGINT))
     rows = [row("a", 1, 0), row("a", 0, 100), row("a", 1, 1)]
     for ends in ([], [1], [2], [1, 2]):
-        out = run(plan(aggregate(filtered, [COUNT], window=tumbling(10, 0))), rows, ends)
+        out = run(plan(aggregate(filtered, [COUNT], window=tumbling(10, 0), emit="FINAL")), rows, ends)
         assert brief(out, "_ws", "v0") == [(0, 1)]
 
 

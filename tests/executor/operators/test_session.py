@@ -10,6 +10,7 @@ from pipelines import aggregate, brief, call, expression, open_pipeline, plan, r
 
 from millstream.planner.specs import WindowSpec
 from millstream.planner.steps.aggregate import AggregateCall
+from millstream.planner.steps.filter import Filter
 from millstream.sql.types import BIGINT, BOOLEAN
 
 MAX = call("MAX", expression("v0", BIGINT))
@@ -140,6 +141,18 @@ def test_a_row_that_a_filter_leaves_out_lengthens_a_session_and_keeps_its_result
     step = aggregate(stream(), calls, window=WindowSpec("SESSION", 1000))
     out = run(plan(step), [row("0", 1, 0), row("0", 99, 500)], emit="every")
     assert brief(out, "_we", "v0", "v1", "_weight") == [(0, 1, 1, 1), (0, 1, 1, -1), (500, 1, 99, 1)]
+
+
+@pytest.mark.parametrize(("emit", "results"), [("CHANGES", [(0, 0, 1), (0, 2, 9)]), ("FINAL", [(0, 0, 1)])])
+def test_rows_that_where_leaves_out_close_sessions_only_where_their_final_results_wait(
+    emit: str, results: list[tuple[int, int, int]]
+) -> None:
+    some = Filter("filter", stream(), expression("v0 < 10", BIGINT))
+    step = aggregate(some, [MAX], window=WindowSpec("SESSION", 5, grace_ms=0), emit=emit)
+    rows = [row("0", 1, 0), row("0", 99, 100), row("0", 9, 2)]
+    for ends in ([], [1], [2], [1, 2]):
+        out = brief(run(plan(step), rows, ends, emit="every"), "_ws", "_we", "v0", "_weight")
+        assert [each for *each, weight in out if weight > 0] == [list(one) for one in results]
 
 
 def test_sessions_that_nothing_is_counted_in_become_one_all_the_same() -> None:
