@@ -30,6 +30,7 @@ from ...planner.catalog import Catalog
 from ...planner.schema import PSEUDO
 from ...sql.functions.catalog import FUNCTIONS
 from ...sql.identifiers import RESERVED, quote_identifier
+from ...sql.nesting import DEPTH_MAX
 from .pg_grouping import GroupedQuery, grouped_query
 from .pg_parameters import WrongParameter
 from .pg_quantified import Quantified, listed_items, quantified
@@ -150,6 +151,9 @@ class _Rewriting:
         self._before = [0] * len(tokens)  # how many CAST( go before the token
         self._begins: dict[int, int] = {}  # of a type of a cast: where its operand begins, by the last token
         self._partner = partners(tokens)
+        self._closing = {opened: closed for closed, opened in self._partner.items()}
+        self._depth = 0  # of ANY in ANY
+        self._last_search = -1  # where the last `x = ANY(column)` begins
 
     def result(self) -> RewrittenText:
         at = 0
@@ -169,7 +173,7 @@ class _Rewriting:
             self._written[at] = "'" + token.value.replace("'", "''") + "'"
         elif token.upper == "AS" and self._in_cast(at):
             return self._type(at + 1, at)
-        elif (found := quantified(self._tokens, at, self._partner)) is not None:
+        elif (found := quantified(self._tokens, at, self._closing)) is not None:
             return self._quantified(found)
         elif token.kind in ("word", "name"):
             return self._name(at)
@@ -208,11 +212,15 @@ class _Rewriting:
 
     def _quantified(self, found: Quantified) -> int:
         """Looks at what is inside, and gives the place behind it."""
+        if self._depth == DEPTH_MAX:
+            return found.word + 1  # our parser refuses it
         kept = range(found.core_first, found.core_end)
         first = self._tokens[found.core_first]
         at = found.core_first
+        self._depth += 1
         while at < found.core_end:
             at = self._look(at)
+        self._depth -= 1
         if found.core_end == found.core_first + 1 and first.kind in ("parameter", "string"):
             written = self._written[found.core_first]
             self._written[found.core_first] = _items(first.text if written is None else written)
@@ -226,10 +234,12 @@ class _Rewriting:
         return found.closing + 1
 
     def _searched(self, found: Quantified) -> int:
-        """`'a' = ANY(tags)`."""
+        """`'a' = ANY(tags)`. One inside of another stays as it is, for our parser to refuse: each writes its operands
+        twice, so thirty of them were more than memory holds."""
         begin = self._operand(found.word - 2)
-        if begin is None:
+        if begin is None or self._last_search >= begin:
             return found.closing + 1
+        self._last_search = begin
         value, array = self._text_of(begin, found.word - 1), self._text_of(found.core_first, found.core_end)
         known = f"{array} IS NOT NULL AND NOT" if found.is_all else ""
         self._leave_out(range(begin, found.closing + 1))
@@ -353,7 +363,7 @@ class _Rewriting:
         name, end = self._type_name(at)
         digits = ""
         if self._sign(end) == "(":
-            closed = next((other for other, opened in self._partner.items() if opened == end), end)
+            closed = self._closing.get(end, end)
             inside = self._text[self._tokens[end].start : self._tokens[closed].end]
             digits, end = inside, closed + 1
         ours = _TYPES.get(name)

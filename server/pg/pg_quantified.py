@@ -32,12 +32,11 @@ class Quantified:
     is_all: bool
 
 
-def quantified(tokens: Sequence[PgToken], at: int, partner: Mapping[int, int]) -> Quantified | None:
-    """None where no such comparison has its ANY here. In: `partner`: of each closing bracket the opening one."""
+def quantified(tokens: Sequence[PgToken], at: int, closings: Mapping[int, int]) -> Quantified | None:
+    """None where no such comparison has its ANY here. In: `closings`: of each opening bracket the closing one."""
     signs = _SIGNS.get(tokens[at].upper, ())
     if at < 2 or at + 2 >= len(tokens) or tokens[at - 1].text not in signs or tokens[at + 1].text != "(":
         return None
-    closings = {opened: closed for closed, opened in partner.items()}
     closing = closings.get(at + 1)
     if closing is None or closing == at + 2:
         return None
@@ -46,23 +45,25 @@ def quantified(tokens: Sequence[PgToken], at: int, partner: Mapping[int, int]) -
 
 def _core(tokens: Sequence[PgToken], first: int, end: int, closings: Mapping[int, int]) -> tuple[int, int]:
     """Without parentheses and casts around it; as it is where an operator stands in it."""
-    token = tokens[first]
-    if token.upper == "CAST" and closings.get(first + 1) == end - 1:
-        cast = next((at for at in range(end - 1, first, -1) if tokens[at].upper == "AS"), end)
-        return _core(tokens, first + 2, cast, closings)
-    begin = first + 1 if token.upper == "ARRAY" else first
-    stop = closings.get(begin, begin) + 1
-    if stop < end and tokens[stop].text != "::":
-        return first, end
-    if token.text == "(" and stop > first + 2 and tokens[first + 1].upper != "SELECT":
-        return _core(tokens, first + 1, stop - 1, closings)
-    return first, stop
+    while True:  # a stranger may write thousands
+        token = tokens[first]
+        if token.upper == "CAST" and closings.get(first + 1) == end - 1:
+            cast = next((at for at in range(end - 1, first, -1) if tokens[at].upper == "AS"), end)
+            first, end = first + 2, cast
+            continue
+        begin = first + 1 if token.upper == "ARRAY" else first
+        stop = closings.get(begin, begin) + 1
+        if stop < end and tokens[stop].text != "::":
+            return first, end
+        if token.text != "(" or stop <= first + 2 or tokens[first + 1].upper == "SELECT":
+            return first, stop
+        first, end = first + 1, stop - 1
 
 
 def quantified_parameters(tokens: Sequence[PgToken]) -> frozenset[int]:
     """The numbers of parameters that are such an array as a whole."""
-    partner = partners(tokens)
-    found = [one for at in range(len(tokens)) if (one := quantified(tokens, at, partner)) is not None]
+    closings = {opened: closed for closed, opened in partners(tokens).items()}
+    found = [one for at in range(len(tokens)) if (one := quantified(tokens, at, closings)) is not None]
     cores = [tokens[one.core_first] for one in found if one.core_end == one.core_first + 1]
     return frozenset(int(token.text[1:]) for token in cores if token.kind == "parameter")
 

@@ -89,6 +89,26 @@ def test_a_text_that_is_no_array_has_no_items(dsn: str) -> None:
         connection.execute("SELECT user_id FROM totals WHERE n = ANY('1,2')")
 
 
+DEEP_LISTS: dict[str, str] = {
+    "parentheses": f"n = ANY({'(' * 5000}'{{1}}'{')' * 5000})",
+    "casts": f"n = ANY({'CAST(' * 5000}'{{1}}'{' AS int[])' * 5000})",
+    "items": f"n = ANY(ARRAY[{'(' * 5000}1{')' * 5000}])",
+    "lists in lists": f"{'n = ANY(' * 5000}'{{1}}'{')' * 5000}",
+    "searches on the right": f"{'n <> ALL(' * 40}nums{')' * 40}",
+    "searches on the left": f"{'(' * 40}n{' = ANY(nums))' * 40}",
+}
+
+
+@pytest.mark.parametrize("condition", DEEP_LISTS.values(), ids=DEEP_LISTS)
+def test_lists_in_lists_are_found_empty_or_refused_by_what_is_wrong(dsn: str, condition: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        try:
+            answer = connection.execute(f"SELECT user_id FROM totals WHERE {condition}").fetchall()
+        except psycopg.Error as refused:
+            answer = refused.sqlstate
+        assert answer in ([], "42601", "42804", "42883")
+
+
 HOSTILE_TEXTS = [
     "x' OR '1' = '1",
     "x'; DROP STREAM clicks; --",
