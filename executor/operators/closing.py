@@ -35,7 +35,7 @@ class Closing:
         self._calls = calls
         self._until_closed = window.size_ms + window.grace_ms  # from a window's start
         self._forgotten: dict[int, int] = {}
-        self.lossy = step.emit == "FINAL" and window.retention_ms is not None
+        self._lossy = step.lossy
 
     def forget(self, stream_times: Mapping[int, int]) -> None:
         """Drop closed windows, seldom enough to cost nothing."""
@@ -73,7 +73,7 @@ class Closing:
         order = np.argsort(marks, kind="stable")  # within one mark the store's order, by key
         starts, ends = self._placing.starts(marks), self._placing.ends(marks)
         trigger = np.searchsorted(at_rows, ends + window.grace_ms)
-        if self.lossy:
+        if self._lossy:
             at = np.append(at_rows, NEVER)[trigger]
             assert window.retention_ms is not None
             order = order[(starts >= self._placing.latest_starts(at) - window.retention_ms)[order]]

@@ -213,7 +213,10 @@ def without_repeats(rows: pa.Table) -> pa.Table:
 
 
 def equal(left: pa.Array, right: pa.Array) -> Bools:
-    """Where the values are equal; NULL is a value. What cannot be compared is not."""
+    """Where the values are equal; NULL is a value. Doubles go by their bits: 0.0 and -0.0 are two, NaN is one. What
+    cannot be compared is not."""
+    if pa.types.is_float64(left.type):
+        left, right = left.view(pa.int64()), right.view(pa.int64())
     if pa.types.is_integer(left.type) and not left.null_count and not right.null_count:
         return left.to_numpy() == right.to_numpy()
     try:

@@ -182,9 +182,12 @@ class Aggregate(Step):
     def asks_stream_time(self) -> bool:
         """Of windows only if they are given once they close: what a filter drops says, too, that nothing more comes.
         Else the time is that of the rows that arrive here, as in Kafka Streams."""
-        if self.window is None:
-            return self.ttl_ms is not None
-        return self.final and self.window.retention_ms is None
+        return self.ttl_ms is not None if self.window is None else self.final and not self.lossy
+
+    @property
+    def lossy(self) -> bool:
+        """Whether windows that are older than their retention when they close are left out, as in ksqlDB."""
+        return self.final and self.window is not None and self.window.retention_ms is not None
 
     @property
     def passes_stream_time(self) -> bool:
@@ -212,7 +215,7 @@ class Aggregate(Step):
 
     def without_repeats(self, unwanted: bool = False) -> Step:
         """Flink's aggregates give no result that replaces an equal one, either: of the bids on an auction a few raise
-        its highest one, and of Nexmark's q4 two thirds of the averages were those of before."""
+        its highest one, and of what Nexmark's q4 averages four fifths repeated the one of before."""
         if self.window is not None or self.ttl_ms is not None:
             return self
         below = self.input.without_repeats(unwanted=not reads_times(self.expressions))
