@@ -169,7 +169,11 @@ class EngineLog:
             if begin >= end and not written:
                 return None
             self._log.wait({where: begin}, _LOOK_S)
-        self._lose("its record is not visible")
+        if self._outlasts:  # brokers that have come back may take minutes to end the transactions of before
+            _log.warning("record is not visible yet", topic=where.topic)
+            self.check_lease()
+        else:
+            self._lose("its record is not visible")
         raise LogUnavailable(f"what was written to {where.topic} is not visible yet")
 
     def _waited_out(self, ask: Callable[[], _Answer]) -> _Answer:

@@ -9,10 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from frame_relay import FrameRelay
 from waiting import eventually
 
+from millstream.logcore.client import RowRecords
 from millstream.logcore.errors import LogClosed, LogUnavailable, ProducerFenced
 from millstream.logcore.external.external_log import ExternalLog, ExternalLogSettings
 from millstream.logcore.log import Log, open_log
@@ -20,6 +22,7 @@ from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.server import LogServer
 from millstream.server.catalog.command_topic import CommandTopic
 from millstream.server.catalog.commands import RemoveType
+from millstream.server.cluster import engine_log
 from millstream.server.cluster.engine_log import EngineLog
 
 AWAY_S = 1.2
@@ -37,6 +40,7 @@ class Brokers:
         self.address_beside = parts.enter_context(LogServer(log, port=0)).address
         self.relay.lead_to(self.server.port)
         self.lost: list[str] = []
+        self.log = log
         self._parts = parts
         self.pool = parts.enter_context(ThreadPoolExecutor(2))
 
@@ -124,6 +128,26 @@ def test_an_engine_that_another_one_follows_in_the_outage_ends(brokers: Brokers)
     assert [command for _, command in CommandTopic(follower).read_all()] == [FIRST]
     follower.check_lease()
     follower.close()
+
+
+def test_a_record_that_brokers_do_not_show_for_long_is_waited_for(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those that have come back, and still end the transactions of before. Here it is one of somebody else."""
+    monkeypatch.setattr(engine_log, "_FOUND_S", 0.2)
+    commands = commands_on(brokers.engine("one"))
+    (topic,) = (name for name in brokers.log.topics() if name.endswith("command"))
+    stranger = brokers.log.transactional_producer("stranger")
+    stranger.begin()
+    stranger.append(topic, 0, RowRecords(pa.table({"timestamp": [0], "key": [b"k"], "value": [b"v"]})))
+    answer = brokers.pool.submit(commands.append, SECOND)
+    with pytest.raises(TimeoutError):
+        answer.result(1.5)
+    assert not brokers.lost
+    stranger.abort()
+    offset = answer.result(30)
+    assert list(commands.read_all())[-1] == (offset, SECOND)
+    assert not brokers.lost
 
 
 def _use(engine: EngineLog) -> None:
