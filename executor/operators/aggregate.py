@@ -194,7 +194,10 @@ class Aggregator(Operator):
         keys = rows.select(self._keys)
         keys = keys if every_row else take(keys, row)
         keys = keys.append_column(self._placing.mark, pa.array(marks))
-        groups, known = self._store.locate([flat(keys, name) for name in keys.column_names])
+        if self._placing.one_each:
+            groups, known = self._store.locate([flat(keys, name) for name in keys.column_names])
+        else:
+            groups, known = self._store.locate_marked([flat(rows, name) for name in self._keys], row, marks)
         return _Work(rows, groups, known, GroupEvents(groups.group, _nothing(len(row)), row), row, keys, every_row)
 
     # -------------------------------------------------------------- folding

@@ -19,6 +19,8 @@ from .key_hash import Hashes, Vector
 _CAPACITY = 64  # keys, at first: most stores of a server that has many are small
 _DOUBLED_TO = 1 << 20  # keys; then by a quarter each time: what is reserved in vain must not be as much as what is used
 ROWS_MAX = 1 << 40
+_MIXED = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))  # odd, with bits that look random
+_PAIR_BITS = np.uint64(32)  # of what they make of a pair: the high ones depend on all of it
 _GROUP_BITS = np.uint64(34)  # of a hash, above those that find its bucket: what remains is positive
 
 
@@ -189,6 +191,15 @@ def _more(capacity: int) -> int:
     return 2 * capacity if capacity < _DOUBLED_TO else capacity + capacity // 4
 
 
+def numbered_pairs(one: Ints, other: Ints) -> tuple[Ints, Ints]:
+    """The different pairs, numbered from 0 in the order in which they first come: each one's number, and of each number
+    where it is first. In: two numbers per pair, of which `one` is a group's (`Numbered.group`)."""
+    group, first = np.empty((2, len(one)), np.int64)
+    places = np.full(1 << (2 * len(one)).bit_length(), -1, np.int32)
+    found = _number_pairs(read_only(one), read_only(other), places, group, first)
+    return group, first[:found].copy()
+
+
 def slots_of(numbered: Numbered) -> Ints:
     """Per row."""
     return numbered.slot if len(numbered) == len(numbered.group) else numbered.slot[numbered.group]
@@ -249,6 +260,27 @@ def _number(
             found += 1
         group[i] = own
     return asked.shape[1], count, found
+
+
+@loop
+def _number_pairs(one: Vector, other: Vector, places: Vector, group: Vector, first: Vector):
+    """In: `places`: as `groups` of `_number`."""
+    mask = len(places) - 1
+    found = 0
+    for i in range(len(one)):
+        mixed = (np.uint64(one[i]) * _MIXED[0]) ^ (np.uint64(other[i]) * _MIXED[1])
+        place = np.int64(mixed >> _PAIR_BITS) & mask
+        own = np.int64(places[place])
+        while own >= 0 and (one[first[own]] != one[i] or other[first[own]] != other[i]):
+            place = (place + 1) & mask
+            own = np.int64(places[place])
+        if own < 0:
+            own = np.int64(found)
+            places[place] = own
+            first[found] = i
+            found += 1
+        group[i] = own
+    return found
 
 
 @loop  # looks as `_number` does, written out: a call costs more than the look

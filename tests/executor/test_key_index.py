@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from millstream.executor.state import key_index
 from millstream.executor.state.key_hash import key_hashes
-from millstream.executor.state.key_index import KeyIndex, PartialIndex, grown
+from millstream.executor.state.key_index import KeyIndex, PartialIndex, grown, numbered_pairs
 
 _BITS = (1 << 64) - 1
 
@@ -128,6 +128,15 @@ def test_equal_keys_get_the_same_slot_for_good(batches: list[list[tuple[int, str
                 assert known.setdefault(batch[row], slot) == slot
             assert index.find(hashes).tolist() == [known[key] for key in batch]
         assert sorted(known.values()) == list(range(len(known)))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-1, 0, 1, 2_000, 4_000, 1 << 40])), max_size=80))
+def test_pairs_are_numbered_as_they_first_come(pairs: list[tuple[int, int]]) -> None:
+    one, other = (np.array([pair[side] for pair in pairs], np.int64) for side in (0, 1))
+    group, first = numbered_pairs(one, other)
+    assert [pairs[at] for at in first.tolist()] == list(dict.fromkeys(pairs))
+    assert [pairs[at] for at in first[group].tolist()] == pairs
+    assert first.tolist() == sorted(first.tolist())
 
 
 def of_numbers(*numbers: int) -> Any:

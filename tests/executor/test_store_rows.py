@@ -216,6 +216,21 @@ def test_values_of_slots_whose_row_is_gone_or_in_the_table_only() -> None:
         assert target.values(numbered.slot)["n"].to_pylist() == [4, None, 1]
 
 
+def test_a_row_is_located_at_each_of_its_marks() -> None:
+    """As if each place were a row of its own; row 1 has no place."""
+    parts, rows = keys((0, "a", 0), (1, "b", 0), (0, None, 0), (0, "a", 0)), np.array([0, 0, 2, 2, 3, 3])
+    marks = np.array([1, 7, 4, 7, 7, 1])
+    places = keys((0, "a", 1), (0, "a", 7), (0, None, 4), (0, None, 7), (0, "a", 7), (0, "a", 1))
+    marked, other = filled(), filled()
+    found, known = marked.locate_marked(columns_of(parts, *KEY)[:-1], rows, marks)
+    expected, known_there = other.locate(columns_of(places, *KEY))
+    assert known.tolist() == known_there.tolist() == [True, False, True, False]
+    for column in ("group", "first", "slot"):
+        assert getattr(found, column).tolist() == getattr(expected, column).tolist()
+    nowhere, none = filled().locate_marked(columns_of(parts, *KEY)[:-1], rows[:0], marks[:0])
+    assert (len(nowhere), nowhere.group.tolist(), none.tolist()) == (0, [], [])
+
+
 def test_rows_by_a_part_of_the_key_are_located() -> None:
     target = filled()
     change(target, {(0, "a", 9): (7, []), (0, "a", 5): (8, [])})
