@@ -36,7 +36,7 @@ class QueryStatus:
     """A query at one moment. `lag` counts the records that are readable and not yet read, per source partition.
 
     `error`: why it stopped, or, where the state is RUNNING, what keeps it waiting: it tries again. `executor`: what
-    runs it, or is to run it.
+    runs it, or is to run it. `backfill_left`: records that it has yet to read on Spark; None without a backfill.
     """
 
     query_id: str
@@ -46,6 +46,7 @@ class QueryStatus:
     lag: Mapping[TopicPartition, int] = field(default_factory=dict)
     error: str | None = None
     executor: ExecutorKind | None = None
+    backfill_left: int | None = None
 
     @property
     def shown_state(self) -> QueryState:

@@ -25,7 +25,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class PersistentQuery:
-    """A query that runs until it is terminated. `sink` is the name of the stream or table it writes."""
+    """A query that runs until it is terminated. `sink` is the name of the stream or table it writes. `backfill`: until
+    it has read these offsets of its topics, by partition, it runs on Spark; None: it runs in one place from the start.
+    """
 
     id: str
     statement: str
@@ -34,6 +36,7 @@ class PersistentQuery:
     sources: tuple[str, ...]
     kind: Literal["CREATE_AS", "INSERT"]
     paused: bool = False
+    backfill: Mapping[str, tuple[int, ...]] | None = None
 
 
 def _frozen() -> Mapping[str, Any]:

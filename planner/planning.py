@@ -63,7 +63,7 @@ class PlannedSource:
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
     """A persistent query. `sink` is None for INSERT INTO (the target exists), else the new source, for which `topic`
-    has to be created and `schemas` are to be registered first."""
+    has to be created and `schemas` are to be registered first. `backfill`: its history is to be read on Spark."""
 
     plan: PhysicalPlan
     sources: tuple[str, ...]
@@ -71,6 +71,7 @@ class PlannedQuery:
     sink: SourceInfo | None
     topic: NewTopic | None
     schemas: tuple[Version, ...] = ()
+    backfill: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ _COMMON = {
     "KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION", "EXECUTOR", "TTL",
 }  # fmt: skip
 _CREATE_ONLY = {"WINDOW_TYPE", "WINDOW_SIZE", "SOURCE_CONNECTOR", "SOURCED_BY_CONNECTOR"}
-PROPERTY_NAMES = tuple(sorted(_COMMON | _CREATE_ONLY))
+_AS_ONLY = {"BACKFILL"}
+PROPERTY_NAMES = tuple(sorted(_COMMON | _CREATE_ONLY | _AS_ONLY))
 """What WITH takes, of formats beside."""
 _NULLABLE = ("OPTIONAL", "WRAPPER")
 _DELIMITERS = {"TAB": "\t", "SPACE": " "}
@@ -54,6 +55,7 @@ class SourceProperties:
     timestamp_format: str | None
     key_window: KeyWindow | None
     executor: str | None
+    backfill: bool
     key_schema: SchemaProperties
     value_schema: SchemaProperties
     ttl_ms: int | None = None
@@ -78,7 +80,7 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
 
     Raises `InvalidProperty`, `FormatError`, `Unsupported`.
     """
-    check_known(properties, _COMMON | _CREATE_ONLY if create else _COMMON)
+    check_known(properties, _COMMON | (_CREATE_ONLY if create else _AS_ONLY))
     both = properties.get("FORMAT") is not None
     for name in ("KEY_FORMAT", "VALUE_FORMAT"):
         if both and name in properties:
@@ -100,6 +102,7 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
         timestamp_format=_text(properties, "TIMESTAMP_FORMAT"),
         key_window=_key_window(properties),
         executor=_text(properties, "EXECUTOR"),
+        backfill=_backfill(properties),
         key_schema=_schema_properties(properties, "KEY", formats["KEY_FORMAT"]),
         value_schema=_schema_properties(properties, "VALUE", formats["VALUE_FORMAT"]),
         ttl_ms=None if properties.get("TTL") is None else _duration_ms(str(properties["TTL"])),
@@ -126,6 +129,18 @@ def check_ttl(kind: str, ttl_ms: int | None) -> None:
             "TTL is a property of tables: a stream's rows are not updated.",
             hint="How long a topic keeps a stream's records is its RETENTION_MS.",
         )
+
+
+def _backfill(properties: Properties) -> bool:
+    """Whether history is to be read on Spark."""
+    given = _text(properties, "BACKFILL")
+    if given is not None and given.lower() != "spark":
+        raise InvalidProperty(
+            f"BACKFILL cannot be '{given}'",
+            hint="BACKFILL='spark' reads on Spark what the sources hold now. Without it the query reads all of that "
+            "itself, on its EXECUTOR.",
+        )
+    return given is not None
 
 
 def _cleanup_policy(properties: Properties) -> str | None:

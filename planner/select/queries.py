@@ -152,7 +152,9 @@ def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQu
     physical = _with_sink(plan, source, analyzed, context, executor=properties.executor)
     config = topic_config(statement.kind, properties, windowed=plan.key_window is not None)
     new_topic = None if existing is not None else NewTopic(topic, partitions, config, properties.replicas or 0)
-    return PlannedQuery(physical, analyzed.sources, statement.name, source, new_topic, schemas.versions)
+    return PlannedQuery(
+        physical, analyzed.sources, statement.name, source, new_topic, schemas.versions, properties.backfill
+    )
 
 
 def _check_kind(statement: CreateAsSelect, plan: LogicalPlan) -> None:

@@ -198,7 +198,7 @@ def _on_any_executor(query: PersistentQuery) -> PersistentQuery:
 
 
 def _query_json(query: PersistentQuery) -> dict[str, Any]:
-    return {
+    fields: dict[str, Any] = {
         "id": query.id,
         "statement": query.statement,
         "plan": plan_to_json(query.plan),
@@ -207,6 +207,7 @@ def _query_json(query: PersistentQuery) -> dict[str, Any]:
         "kind": query.kind,
         "paused": query.paused,
     }
+    return fields if query.backfill is None else {**fields, "backfill": query.backfill}
 
 
 def _query(record: dict[str, Any]) -> PersistentQuery:
@@ -218,7 +219,12 @@ def _query(record: dict[str, Any]) -> PersistentQuery:
         sources=tuple(record["sources"]),
         kind=record["kind"],
         paused=record["paused"],
+        backfill=_backfill(record.get("backfill")),
     )
+
+
+def _backfill(ends: Mapping[str, list[int]] | None) -> dict[str, tuple[int, ...]] | None:
+    return None if ends is None else {topic: tuple(offsets) for topic, offsets in ends.items()}
 
 
 def _connector_json(connector: ConnectorInfo) -> dict[str, Any]:

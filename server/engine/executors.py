@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -11,19 +12,22 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import structlog
 
-from millstream.errors import ServerError, StatementError, Unsupported
+from millstream.errors import MillstreamError, ServerError, StatementError, Unsupported
 
 from ...executor.errors import UnknownQuery
 from ...executor.executor import Executor, ExecutorKind, QueryStatus
 from ...executor.figures import QueryFigures
 from ...executor.queries.duckdb_executor import DuckDBExecutor
+from ...executor.queries.query_log import start_positions
+from ...executor.queries.start_offsets import StartSettings
 from ...logcore.client import LogClient
+from ...logcore.failpoints import fp
 from ...planner.catalog import PersistentQuery
 from ...planner.expressions.user_functions import functions_of
 from ...planner.physical import PhysicalPlan
@@ -36,6 +40,7 @@ from ...sql.settings.property_table import (
     SPARK_MASTER,
     ExecutorChoice,
 )
+from .backfills import Backfills, records_left
 
 log = structlog.get_logger()
 
@@ -123,9 +128,16 @@ def describe_executor(properties: Mapping[str, str]) -> str:
     return f"{sentence}; {reason}: with Spark, queries could use a cluster"
 
 
-def chosen_executor(plan: PhysicalPlan, server: Mapping[str, str] | None = None) -> ExecutorKind:
+def chosen_executor(
+    plan: PhysicalPlan, server: Mapping[str, str] | None = None, *, backfill: bool = False
+) -> ExecutorKind:
     """The executor that will run the plan: the one that was named for it, else the server's choice, which leaves on
-    DuckDB what only that can run. Raises `Unsupported` where it is Spark, and cannot run the plan here."""
+    DuckDB what only that can run. In: `backfill`: it is to read its history, and records are all that moves time there.
+    Raises `Unsupported` where it is Spark, and cannot run the plan here."""
+    if backfill:
+        if (reason := why_no_spark()) is not None:
+            raise Unsupported(f"Spark cannot read the query's history: {reason}", hint="Leave BACKFILL out.")
+        return "spark"
     settings = ExecutorSettings.of({**(server or {}), **plan.properties})
     match settings.choice:
         case "duckdb":
@@ -159,6 +171,8 @@ class RoutingExecutor:
 
     A stored query whose executor is missing since (another machine, Java gone) does not keep the others from running:
     its state is ERROR, with the reason.
+
+    One with a backfill starts on Spark, and moves by itself once it has read up to its mark.
     """
 
     def __init__(
@@ -177,15 +191,21 @@ class RoutingExecutor:
         self._executors: dict[ExecutorKind, Executor] = {}
         self._by_query: dict[str, Executor] = {}
         self._refused: dict[str, QueryStatus] = {}  # by query id: of those that cannot run here
+        self._moving = threading.RLock()  # whoever changes where a query runs, or whether
+        self._backfills = Backfills(client, self._end_backfill)
 
     def start(self, query: PersistentQuery) -> None:
+        with self._moving:
+            self._start(query, backfill=self._is_before_mark(query))
+
+    def _start(self, query: PersistentQuery, *, backfill: bool) -> None:
         try:
             self._check_code(query.plan)
-            name = chosen_executor(query.plan, self._properties)
+            name = chosen_executor(query.plan, self._properties, backfill=backfill)
         except StatementError as error:
             log.error("query cannot start", query_id=query.id, error=error.message)
             self._refused[query.id] = QueryStatus(
-                query.id, "ERROR", error=error.message, executor=_named_executor(query.plan)
+                query.id, "ERROR", error=error.message, executor="spark" if backfill else _named_executor(query.plan)
             )
             return
         executor = self._executor(name)
@@ -198,6 +218,40 @@ class RoutingExecutor:
             with self._guard:
                 self._by_query.pop(query.id, None)
             raise
+        if backfill:
+            self._backfills.add(query)
+
+    def _is_before_mark(self, query: PersistentQuery) -> bool:
+        """Whether the query has history to read on Spark. Where it begins is settled first: one that begins with what
+        is new has none."""
+        if query.backfill is None:
+            return False
+        with contextlib.suppress(MillstreamError):  # what is wrong, the query's status says
+            properties = {**self._properties, **query.plan.properties}
+            start_positions(self._client, query.plan, StartSettings.of(properties))
+        try:
+            return records_left(self._client, query) > 0
+        except MillstreamError:
+            return True  # the log does not say: the look at backfills asks again
+
+    def _end_backfill(self, query: PersistentQuery) -> None:
+        """Moves a query that has read its history, while it runs: not one that is paused or in trouble."""
+        with self._moving:
+            status = self.status(query.id)
+            rests = status.state in ("PAUSED", "ERROR") and status.error != _NOT_STARTED
+            if query.id not in self._backfills or rests:
+                return
+            log.info("backfill is done", query_id=query.id)
+            on_spark = self._by_query.get(query.id)
+            if on_spark is not None:
+                on_spark.stop(query.id)
+            fp("backfill.stopped")
+            self._backfills.take_out(query.id)
+            try:
+                self._start(replace(query, paused=False), backfill=False)
+            except BaseException:
+                self._backfills.add(query)  # the next look tries again
+                raise
 
     def _check_code(self, plan: PhysicalPlan) -> None:
         """Raises `PythonFunctionsOff` for a query with users' code, where that was allowed once and is no more."""
@@ -207,30 +261,36 @@ class RoutingExecutor:
             raise functions_off(f"the query calls {function.name}, which is written in Python", None)
 
     def stop(self, query_id: str) -> None:
-        self._refused.pop(query_id, None)
-        found = self._by_query.get(query_id)
-        if found is not None:
-            found.stop(query_id)
+        with self._moving:
+            self._refused.pop(query_id, None)
+            self._backfills.take_out(query_id)
+            found = self._by_query.get(query_id)
+            if found is not None:
+                found.stop(query_id)
 
     def pause(self, query_id: str) -> None:
         """One that does not run starts as the catalog says, whenever it does."""
-        executor = self._by_query.get(query_id)
-        if executor is not None:
-            executor.pause(query_id)
+        with self._moving:
+            executor = self._by_query.get(query_id)
+            if executor is not None:
+                executor.pause(query_id)
 
     def resume(self, query_id: str) -> None:
-        executor = self._by_query.get(query_id)
-        if executor is not None:
-            executor.resume(query_id)
+        with self._moving:
+            executor = self._by_query.get(query_id)
+            if executor is not None:
+                executor.resume(query_id)
 
     def drop(self, query_id: str) -> None:
         """Also of a query that was never started here, as after a crash."""
-        self._refused.pop(query_id, None)
-        with self._guard:
-            self._by_query.pop(query_id, None)
-        # It may have run on either: each has caches of a state that is no more. For that Spark need not be there.
-        for kind in _KINDS:
-            self._executor(kind).drop(query_id)
+        with self._moving:
+            self._refused.pop(query_id, None)
+            self._backfills.take_out(query_id)
+            with self._guard:
+                self._by_query.pop(query_id, None)
+            # It may have run on either: each has caches of a state that is no more. For that Spark need not be there.
+            for kind in _KINDS:
+                self._executor(kind).drop(query_id)
 
     def status(self, query_id: str) -> QueryStatus:
         """Of one that is nowhere: it is in the catalog, and its start failed; who ordered that tries again. While a
@@ -242,9 +302,11 @@ class RoutingExecutor:
         if executor is None:
             return QueryStatus(query_id, "ERROR", error=_NOT_STARTED)
         try:
-            return executor.status(query_id)
+            found = executor.status(query_id)
         except UnknownQuery:
             return QueryStatus(query_id, "STOPPED")
+        left = self._backfills.left(query_id)
+        return found if left is None else replace(found, backfill_left=left)
 
     def figures(self, query_id: str) -> QueryFigures | None:
         executor = self._by_query.get(query_id)
@@ -256,6 +318,7 @@ class RoutingExecutor:
             return None
 
     def close(self) -> None:
+        self._backfills.close()
         with self._guard:
             executors, self._executors = list(self._executors.values()), {}
             self._by_query.clear()

@@ -14,14 +14,13 @@ from ..engine.request import Request
 
 def alter_query(statement: AlterQuery, request: Request) -> list[Entity]:
     """ALTER QUERY id SET EXECUTOR = '…': the query replaces itself, so it goes on there from its committed offsets and
-    its state, also after an error."""
+    its state, also after an error. A backfill that is under way ends with it."""
     query = request.query(statement.query_id, statement.span)
     executor = EXECUTOR.check(statement.executor)
     plan = replace(query.plan, properties={**query.plan.properties, EXECUTOR.name: executor})
     chosen_executor(plan, request.server_properties)  # refuses one that cannot run it, before anything is written
-    command = StartQuery(
-        query=replace(query, plan=plan), statement=statement.text, properties=dict(request.session.properties)
-    )
+    moved = replace(query, plan=plan, backfill=None)
+    command = StartQuery(query=moved, statement=statement.text, properties=dict(request.session.properties))
     offset = request.store.submit(command)
     return [
         CurrentStatus(

@@ -19,6 +19,7 @@ from ...sql.ast import CreateAsSelect, CreateSource, InsertInto
 from ...sql.settings.property_table import EXECUTOR, PERSISTENT_QUERIES
 from ..catalog.commands import PutSource, StartQuery
 from ..catalog.upgrades import refuse_other_schema, refuse_other_state
+from ..engine.backfills import mark_of
 from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
 from ..engine.executors import chosen_executor
 from ..engine.request import Request
@@ -76,6 +77,7 @@ def create_as_select(statement: CreateAsSelect, request: Request) -> list[Entity
         sources=planned.sources,
         kind="CREATE_AS",
         paused=replaced.paused if replaced else False,
+        backfill=mark_of(request.log, planned.plan) if planned.backfill else None,
     )
     warnings = _reads_itself(query, sink.topic, catalog)
     offset = request.store.submit(_start(statement.text, query, sink, planned, request))
@@ -137,7 +139,8 @@ def command_id(kind: str, name: str, action: str) -> str:
 def _start(
     text: str, query: PersistentQuery, sink: SourceInfo | None, planned: PlannedQuery, request: Request
 ) -> StartQuery:
-    chosen_executor(query.plan, request.server_properties)  # refuses one that there is not, before anything is written
+    for backfill in {False, query.backfill is not None}:  # refuses what there is not, before anything is written
+        chosen_executor(query.plan, request.server_properties, backfill=backfill)
     _refuse_one_too_many(query, request)
     check_start(request.log, planned.plan, StartSettings.of(planned.plan.properties))
     request.register(planned.schemas)

@@ -142,7 +142,8 @@ def _sources_above(source: SourceInfo, catalog: Catalog) -> list[str]:
 
 def _metrics(status: QueryStatus) -> dict[str, int]:
     names = ("rows_in", "rows_used", "rows_dropped", "rows_failed", "rows_out", "batches", "restarts")
-    return {name: getattr(status.metrics, name) for name in names}
+    left = {} if status.backfill_left is None else {"backfill_left": status.backfill_left}
+    return {**{name: getattr(status.metrics, name) for name in names}, **left}
 
 
 def _statistics(writers: tuple[PersistentQuery, ...], executor: Executor) -> str:

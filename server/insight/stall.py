@@ -92,6 +92,10 @@ def state_causes(seen: Situation) -> Iterator[Cause]:
     elif status.error is not None:
         yield Cause("RETRYING", f"The query cannot continue and retries: {status.error}.",
                     "It continues automatically when the reason is gone.")  # fmt: skip
+    if status.backfill_left is not None:
+        yield Cause("BACKFILL", f"The query reads its history on Spark: {status.backfill_left} records are left.",
+                    "It moves to its own executor when it has read what its sources held when it was created.",
+                    blocks=False, figures={"left": status.backfill_left})  # fmt: skip
     for source in seen.query.plan.sources():
         if source.topic not in seen.topics:
             yield Cause("SOURCE_TOPIC_GONE", f'The topic "{source.topic}" of {source.name} no longer exists.',

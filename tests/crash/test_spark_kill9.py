@@ -8,8 +8,10 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import backfill_workload
 import pytest
 import spark_crash_workload
 
@@ -33,9 +35,19 @@ def test_a_chain_of_kills_loses_and_repeats_nothing(tmp_path: Path, kills: tuple
     assert spark_crash_workload.differences(tmp_path) == []
 
 
-def _run(directory: Path, failpoints: str = "") -> int | None:
+def test_history_that_spark_reads_counts_once_though_the_process_is_killed_in_it(tmp_path: Path) -> None:
+    """A query with BACKFILL moves to DuckDB when it has read it; `test_backfill_kills.py` has more moments."""
+    backfill_workload.prepare(tmp_path)
+    assert _run(tmp_path, "txn.committed:8:kill9", backfill_workload.run_on_pyspark) == -signal.SIGKILL
+    assert _run(tmp_path, target=backfill_workload.run_on_pyspark) == 0
+    backfill_workload.check(tmp_path)
+
+
+def _run(
+    directory: Path, failpoints: str = "", target: Callable[..., None] = spark_crash_workload.run_and_exit
+) -> int | None:
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=spark_crash_workload.run_and_exit, args=(str(directory), failpoints))
+    process = context.Process(target=target, args=(str(directory), failpoints))
     process.start()
     process.join(START_S)
     if process.exitcode is None:

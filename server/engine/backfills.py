@@ -1,0 +1,111 @@
+"""Queries that read their history on Spark, `WITH (BACKFILL='spark')`: up to where, and whether they are there.
+
+The end of a backfill is no command. A query stores where its sources ended when it was created (its mark). As long as
+its committed offsets are before the mark it runs on Spark, and from then on where it would run without a backfill. Both
+are in the log, so whoever starts the query, after whatever crash, comes to the same answer. A RESET takes the offsets
+back, and so begins the backfill again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+
+from millstream.errors import LogError
+
+from ...executor.queries.query_log import FORGOTTEN, offset_group
+from ...logcore.client import LogClient, TopicPartition
+from ...planner.catalog import PersistentQuery
+from ...planner.physical import PhysicalPlan
+
+log = structlog.get_logger()
+
+LOOK_S: Final = 0.5
+
+
+def mark_of(client: LogClient, plan: PhysicalPlan) -> dict[str, tuple[int, ...]]:
+    """Where the topics that the plan reads end now, by partition. Raises `LogError`."""
+    return {
+        topic: tuple(
+            client.offsets(topic, partition).last_stable_offset for partition in range(client.partition_count(topic))
+        )
+        for topic in dict.fromkeys(source.topic for source in plan.sources())
+    }
+
+
+def records_left(client: LogClient, query: PersistentQuery) -> int:
+    """How many records are between the query and its mark, as offsets are counted; 0 without a backfill. What is not
+    there is not waited for: what retention has removed, a topic that is gone, or one that was made anew and is shorter.
+    Raises `LogError`."""
+    if query.backfill is None:
+        return 0
+    topics, committed = client.topics(), client.committed_offsets(offset_group(query.id))
+    left = 0
+    for topic, ends in query.backfill.items():
+        for partition, end in enumerate(ends if topic in topics else ()):
+            bounds, at = client.offsets(topic, partition), TopicPartition(topic, partition)
+            begin = max(bounds.log_start_offset, committed.get(at, FORGOTTEN))
+            left += max(0, min(end, bounds.last_stable_offset) - begin)
+    return left
+
+
+class Backfills:
+    """The queries that are before their mark, and a thread that looks at them while there are any.
+
+    In: `is_done`: is called with a query that has reached its mark, again and again, until it is taken out.
+    """
+
+    def __init__(self, client: LogClient, is_done: Callable[[PersistentQuery], None]) -> None:
+        self._client = client
+        self._is_done = is_done
+        self._queries: dict[str, PersistentQuery] = {}
+        self._guard = threading.Lock()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __contains__(self, query_id: str) -> bool:
+        return query_id in self._queries
+
+    def add(self, query: PersistentQuery) -> None:
+        with self._guard:
+            self._queries[query.id] = query
+            if self._thread is None and not self._closing.is_set():
+                self._thread = threading.Thread(target=self._look, name="backfills", daemon=True)
+                self._thread.start()
+
+    def take_out(self, query_id: str) -> None:
+        with self._guard:
+            self._queries.pop(query_id, None)
+
+    def left(self, query_id: str) -> int | None:
+        """As `records_left`; None for a query that is not here, or whose log does not answer."""
+        query = self._queries.get(query_id)
+        if query is not None:
+            with contextlib.suppress(LogError):
+                return records_left(self._client, query)
+        return None
+
+    def close(self) -> None:
+        """Returns once nobody is moved any more."""
+        self._closing.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _look(self) -> None:
+        while not self._closing.wait(LOOK_S):
+            with self._guard:
+                queries: Mapping[str, PersistentQuery] = dict(self._queries)
+                if not queries:
+                    self._thread = None
+                    return
+            for query in queries.values():
+                try:
+                    if records_left(self._client, query) == 0:
+                        self._is_done(query)
+                except Exception as error:  # the log is away: the next look finds out more
+                    log.warning("no look at a backfill", query_id=query.id, error=str(error))
