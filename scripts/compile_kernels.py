@@ -33,6 +33,8 @@ _STATEMENTS: Final = """
     CREATE STREAM s (k STRING KEY, g STRING, x INT) WITH (kafka_topic='s', format='JSON', partitions=1);
     CREATE TABLE t (k STRING PRIMARY KEY, g STRING, x INT) WITH (kafka_topic='s', format='JSON', partitions=1);
     CREATE TABLE sums AS SELECT g, SUM(x) AS x FROM s WINDOW SESSION (5 SECONDS) GROUP BY g;
+    CREATE TABLE counts AS SELECT g, COUNT(*) AS n FROM s WINDOW HOPPING (SIZE 2 SECONDS, ADVANCE BY 1 SECOND)
+      GROUP BY g;
     CREATE TABLE different AS SELECT g, COUNT(DISTINCT x) AS x FROM s GROUP BY g;
     CREATE TABLE best AS SELECT g, MAX(x) AS most, MIN(g) AS least, COUNT(DISTINCT x) AS different
       FROM t GROUP BY g;
