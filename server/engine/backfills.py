@@ -39,14 +39,14 @@ def mark_of(client: LogClient, plan: PhysicalPlan) -> dict[str, tuple[int, ...]]
 
 def records_left(client: LogClient, query: PersistentQuery) -> int:
     """How many records are between the query and its mark, as offsets are counted; 0 without a backfill. What is not
-    there is not waited for: what retention has removed, a topic that is gone, or one that was made anew and is shorter.
-    Raises `LogError`."""
+    there is not waited for: what retention has removed, a topic that is gone, or one that was made anew and is shorter,
+    or has fewer partitions. Raises `LogError`."""
     if query.backfill is None:
         return 0
     topics, committed = client.topics(), client.committed_offsets(offset_group(query.id))
     left = 0
     for topic, ends in query.backfill.items():
-        for partition, end in enumerate(ends if topic in topics else ()):
+        for partition, end in enumerate(ends[: topics[topic].partition_count] if topic in topics else ()):
             bounds, at = client.offsets(topic, partition), TopicPartition(topic, partition)
             begin = max(bounds.log_start_offset, committed.get(at, FORGOTTEN))
             left += max(0, min(end, bounds.last_stable_offset) - begin)

@@ -320,3 +320,11 @@ def test_what_is_left_is_counted_up_to_the_mark(committed: int | None, left: int
     one.log.delete_records("s", 0, 5)
     assert records_left(one.log, marked) == min(left, 2)
     assert records_left(one.log, replace(marked, backfill={"s": (100,), "gone": (5,)})) == 9 - max(5, committed or 0)
+
+
+def test_a_topic_that_was_made_anew_with_fewer_partitions_is_not_waited_for(one: EmbeddedEngine) -> None:
+    insert(one, 0, 7)
+    run(one, COUNTS)
+    (query,) = one.catalog.queries.values()
+    marked = replace(query, id="other", backfill={"s": (5, 3)})  # it had two, and has one
+    assert records_left(one.log, marked) == 5
