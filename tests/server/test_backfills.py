@@ -62,6 +62,18 @@ def moved_here(engine: EmbeddedEngine, *names: str) -> None:
     eventually(lambda: all(shown(engine)[name] == HERE for name in names))
 
 
+def has_read(engine: EmbeddedEngine, topic: str) -> None:
+    """Waits until all queries that read the topic have read it, wherever they run."""
+    lanes = [TopicPartition(topic, n) for n in range(engine.log.partition_count(topic))]
+
+    def is_read() -> bool:
+        readers = [q for q in engine.catalog.queries.values() if topic in {s.topic for s in q.plan.sources()}]
+        read = [engine.log.committed_offsets(query.id) for query in readers]
+        return all(each.get(at, 0) >= engine.log.offsets(*at).last_stable_offset for each in read for at in lanes)
+
+    eventually(is_read, 60)
+
+
 def on_spark(spark: SparkInProcess) -> int:
     """Batches that were done there."""
     return 0 if spark.driver is None else len(spark.driver.record_counts)
@@ -95,6 +107,7 @@ def test_joins_and_streams_are_as_without_a_backfill(engine: EmbeddedEngine) -> 
     def more(begin: int, end: int) -> None:
         names = ", ".join(f"({begin}, {i}, 'n{i % 3}')" for i in range(begin, end))
         engine.execute(f"INSERT INTO t (rowtime, id, name) VALUES {names};", Session())
+        has_read(engine, "t")  # queries join what is there when a record comes
         rows = ", ".join(f"({begin + i}, {i}, 0, {i})" for i in range(begin, end))
         engine.execute(f"INSERT INTO s2 (rowtime, id, g, v) VALUES {rows};", Session())
         insert(engine, begin, end)
