@@ -122,7 +122,11 @@ def test_joins_and_streams_are_as_without_a_backfill(engine: EmbeddedEngine) -> 
     drained(engine)
     for name in shapes:
         here, there = (written(engine, f"{name}_{place}".upper()) for place in ("here", "there"))
-        assert here and sorted(map(repr, here)) == sorted(map(repr, there))
+        assert len(here) == len(there) > 0
+        if name == "sums":  # what is between depends on which partition's rows come first
+            assert dict(here) == dict(there)
+        else:
+            assert sorted(map(repr, here)) == sorted(map(repr, there))
 
 
 @pytest.mark.parametrize("why", ["no records", "what is new", "nothing left by retention"])
