@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -148,10 +148,21 @@ class SparkSandboxExecutor:
             return False
         failures = self._failures()
         query.spark.run_available(found)
-        if self._failures() > failures and self._stops_on_bad_record(query.plan):
-            raise QueryFailed(f"query {query.plan.query_id}: {self._last_failure()}")
+        self._check(query.plan, failures)
         self._take_note(query)
         return True
+
+    def _check(self, plan: PhysicalPlan, failures: int) -> None:
+        """Raises `QueryFailed` as on DuckDB: for a row that the sink's format cannot hold, and for any record that was
+        left out where the script says so. In: where the processing log ended before."""
+        entries = self._left_out(failures)
+        unwritten = next((each["serializationError"] for each in entries if "serializationError" in each), None)
+        if unwritten is not None:
+            message = f"Exception caught in process: Unable to serialize record: {unwritten['errorMessage']}"
+            raise QueryFailed(f"query {plan.query_id}: {message}")
+        if entries and self._stops_on_bad_record(plan):
+            error = entries[-1].get("deserializationError") or entries[-1]["recordProcessingError"]
+            raise QueryFailed(f"query {plan.query_id}: {error['errorMessage']}")
 
     def _take_note(self, query: _Query) -> None:
         """Puts what the query has written into the journal."""
@@ -188,18 +199,17 @@ class SparkSandboxExecutor:
             return 0
         return self._client.offsets(processing_log.TOPIC, 0).last_stable_offset
 
-    def _last_failure(self) -> str:
-        message, position = "", 0
-        while True:
-            fetched = self._client.fetch(processing_log.TOPIC, 0, position)
+    def _left_out(self, begin: int) -> list[dict[str, Any]]:
+        """The messages of the processing log from this offset on."""
+        messages: list[dict[str, Any]] = []
+        position, fetched = -1, self._client.fetch(processing_log.TOPIC, 0, begin)
+        while fetched.next_offset > position:
             for run in fetched.runs:
-                if isinstance(run, FetchedRows) and run.table.num_rows:
-                    entry = json.loads(run.table["value"][-1].as_py())["message"]
-                    error = entry.get("deserializationError") or entry.get("recordProcessingError")
-                    message = error["errorMessage"]
-            if fetched.next_offset <= position:
-                return message
+                if isinstance(run, FetchedRows):
+                    messages += [json.loads(value)["message"] for value in run.table["value"].to_pylist()]
             position = fetched.next_offset
+            fetched = self._client.fetch(processing_log.TOPIC, 0, position)
+        return messages
 
     def _query(self, query_id: str) -> _Query:
         found = self._queries.get(query_id)
