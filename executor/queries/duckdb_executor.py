@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millstream.errors import MillstreamError
-
 from ...logcore.client import LogClient
 from ...logcore.errors import UnknownTopic
 from ...planner.catalog import PersistentQuery
@@ -24,9 +22,8 @@ from ..state.databases import SharedDatabases
 from ..work_pool import work_pool
 from .known_topics import KnownTopics
 from .query import QueryRuntime
-from .query_log import changelog_topic, forget_query, safe_name, start_positions
+from .query_log import changelog_topic, forget_query, safe_name, settle_start
 from .query_worker import QueryWorker
-from .start_offsets import StartSettings
 from .turns import Turns
 
 # A server without queries needs none of it.
@@ -58,7 +55,7 @@ class DuckDBExecutor:
         with self._guard:
             if query.id in self._workers:
                 return
-            self._fix_beginning(query)
+            settle_start(self._client, query.plan, self._properties)
             topics = KnownTopics(self._client, query.plan)
             worker = QueryWorker(
                 query.id, lambda: self._open(query), self._turns, paused=query.paused, before_retry=topics.accept
@@ -102,15 +99,6 @@ class DuckDBExecutor:
         for worker in workers:
             worker.stop()
         self._turns.close()
-
-    def _fix_beginning(self, query: PersistentQuery) -> None:
-        """ "latest" means the moment at which the query was started, not the later one at which it gets its first turn.
-
-        What is wrong with a topic or a property, it finds out again then, and says it in the query's status.
-        """
-        with contextlib.suppress(MillstreamError):
-            properties = {**self._properties, **query.plan.properties}
-            start_positions(self._client, query.plan, StartSettings.of(properties))
 
     def _open(self, query: PersistentQuery) -> QueryRuntime:
         plan, client = query.plan, self._client

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Mapping
+
+from millstream.errors import MillstreamError
 
 from ...logcore.client import LogClient, Offsets, TopicPartition, TransactionalProducer
 from ...logcore.errors import LogUnavailable
@@ -124,6 +127,14 @@ def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) ->
     if new:
         log.commit_offsets(group, new)
     return positions
+
+
+def settle_start(log: LogClient, plan: PhysicalPlan, properties: Mapping[str, str]) -> None:
+    """Commits where the query begins: "latest" means the moment at which it was started, not the later one at which it
+    gets its first turn. In: `properties`: the plan's own go first. What is wrong with a topic or a property, the query
+    finds out again then, and says it in its status."""
+    with contextlib.suppress(MillstreamError):
+        start_positions(log, plan, StartSettings.of({**properties, **plan.properties}))
 
 
 def check_position(query_id: str, at: TopicPartition, position: int, bounds: Offsets) -> None:

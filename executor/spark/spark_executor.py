@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from millstream.errors import MillstreamError
-
 from ...logcore.client import LogClient
 from ...logcore.errors import UnknownTopic
 from ...logcore.log import Log
@@ -24,8 +22,7 @@ from ...sql.settings.property_table import SPARK_BOOTSTRAP
 from ..errors import SparkUnavailable, UnknownQuery
 from ..executor import QueryStatus
 from ..figures import QueryFigures
-from ..queries.query_log import changelog_topic, forget_query, safe_name, start_positions
-from ..queries.start_offsets import StartSettings
+from ..queries.query_log import changelog_topic, forget_query, safe_name, settle_start
 from ..state.temporary_folders import TemporaryFolder
 from .alignment import remove_run_topics
 from .spark_jobs import MakeJobs, SparkJobs
@@ -92,9 +89,7 @@ class SparkExecutor:
         with self._guard:
             if query.id in self._queries:
                 return
-            with contextlib.suppress(MillstreamError):  # what is wrong, the query's status says
-                properties = {**self._properties, **query.plan.properties}
-                start_positions(self._client, query.plan, StartSettings.of(properties))
+            settle_start(self._client, query.plan, self._properties)
             found = self._queries[query.id] = self.query(query)
             self._watch()
         found.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import importlib.util
@@ -24,8 +23,7 @@ from ...executor.errors import UnknownQuery
 from ...executor.executor import Executor, ExecutorKind, QueryStatus
 from ...executor.figures import QueryFigures
 from ...executor.queries.duckdb_executor import DuckDBExecutor
-from ...executor.queries.query_log import start_positions
-from ...executor.queries.start_offsets import StartSettings
+from ...executor.queries.query_log import settle_start
 from ...logcore.client import LogClient
 from ...logcore.failpoints import fp
 from ...planner.catalog import PersistentQuery
@@ -128,16 +126,9 @@ def describe_executor(properties: Mapping[str, str]) -> str:
     return f"{sentence}; {reason}: with Spark, queries could use a cluster"
 
 
-def chosen_executor(
-    plan: PhysicalPlan, server: Mapping[str, str] | None = None, *, backfill: bool = False
-) -> ExecutorKind:
+def chosen_executor(plan: PhysicalPlan, server: Mapping[str, str] | None = None) -> ExecutorKind:
     """The executor that will run the plan: the one that was named for it, else the server's choice, which leaves on
-    DuckDB what only that can run. In: `backfill`: it is to read its history, and records are all that moves time there.
-    Raises `Unsupported` where it is Spark, and cannot run the plan here."""
-    if backfill:
-        if (reason := why_no_spark()) is not None:
-            raise Unsupported(f"Spark cannot read the query's history: {reason}", hint="Leave BACKFILL out.")
-        return "spark"
+    DuckDB what only that can run. Raises `Unsupported` where it is Spark, and cannot run the plan here."""
     settings = ExecutorSettings.of({**(server or {}), **plan.properties})
     match settings.choice:
         case "duckdb":
@@ -153,6 +144,14 @@ def chosen_executor(
             if reason is not None:
                 raise Unsupported(f"Spark cannot run this query: {reason}", hint="Use EXECUTOR='duckdb' or 'auto'.")
             return "spark"
+
+
+def backfill_executor() -> ExecutorKind:
+    """The executor that reads a query's history, whatever runs it afterwards: there records alone move time. Raises
+    `Unsupported` where it is not there."""
+    if (reason := why_no_spark()) is not None:
+        raise Unsupported(f"Spark cannot read the query's history: {reason}", hint="Leave BACKFILL out.")
+    return "spark"
 
 
 def _named_executor(plan: PhysicalPlan) -> ExecutorKind | None:
@@ -201,7 +200,7 @@ class RoutingExecutor:
     def _start(self, query: PersistentQuery, *, backfill: bool) -> None:
         try:
             self._check_code(query.plan)
-            name = chosen_executor(query.plan, self._properties, backfill=backfill)
+            name = backfill_executor() if backfill else chosen_executor(query.plan, self._properties)
         except StatementError as error:
             log.error("query cannot start", query_id=query.id, error=error.message)
             self._refused[query.id] = QueryStatus(
@@ -226,9 +225,7 @@ class RoutingExecutor:
         is new has none."""
         if query.backfill is None:
             return False
-        with contextlib.suppress(MillstreamError):  # what is wrong, the query's status says
-            properties = {**self._properties, **query.plan.properties}
-            start_positions(self._client, query.plan, StartSettings.of(properties))
+        settle_start(self._client, query.plan, self._properties)
         try:
             return records_left(self._client, query) > 0
         except MillstreamError:

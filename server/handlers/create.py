@@ -21,7 +21,7 @@ from ..catalog.commands import PutSource, StartQuery
 from ..catalog.upgrades import refuse_other_schema, refuse_other_state
 from ..engine.backfills import mark_of
 from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
-from ..engine.executors import chosen_executor
+from ..engine.executors import backfill_executor, chosen_executor
 from ..engine.request import Request
 
 _QUERY_PREFIX = {"STREAM": "CSAS", "TABLE": "CTAS"}
@@ -139,8 +139,9 @@ def command_id(kind: str, name: str, action: str) -> str:
 def _start(
     text: str, query: PersistentQuery, sink: SourceInfo | None, planned: PlannedQuery, request: Request
 ) -> StartQuery:
-    for backfill in {False, query.backfill is not None}:  # refuses what there is not, before anything is written
-        chosen_executor(query.plan, request.server_properties, backfill=backfill)
+    chosen_executor(query.plan, request.server_properties)  # refuses one that there is not, before anything is written
+    if query.backfill is not None:
+        backfill_executor()
     _refuse_one_too_many(query, request)
     check_start(request.log, planned.plan, StartSettings.of(planned.plan.properties))
     request.register(planned.schemas)

@@ -27,7 +27,7 @@ from waiting import eventually
 
 from millstream.errors import InvalidProperty, StatementError, Unsupported
 from millstream.executor.queries.duckdb_executor import DuckDBExecutor
-from millstream.logcore.client import LogClient, RowRecords, TopicPartition
+from millstream.logcore.client import FetchedRows, LogClient, RowRecords, TopicPartition
 from millstream.planner.catalog import PersistentQuery
 from millstream.server.catalog.command_codec import command_from_json, command_to_json
 from millstream.server.catalog.commands import StartQuery
@@ -96,7 +96,7 @@ def test_history_is_read_on_spark_and_what_follows_here(engine: EmbeddedEngine, 
 
 
 def test_joins_and_streams_are_as_without_a_backfill(engine: EmbeddedEngine) -> None:
-    """A stream with a table, two streams, a foreign key: with and without, while rows come before, in and after it."""
+    """A stream with a table, two streams, an aggregate of a join; rows come before, in and after the backfill."""
     shapes = {
         "enriched": "STREAM {} {} AS SELECT s.id, s.v, t.name FROM s JOIN t ON s.id = t.id;",
         "met": "STREAM {} {} AS SELECT a.id, a.v AS av, b.v AS bv FROM s a JOIN s2 b WITHIN 1 DAY ON a.id = b.id;",
@@ -160,8 +160,10 @@ def test_a_source_that_ends_with_markers_of_transactions_is_read_to_its_end(one:
 
 
 def records(log: LogClient, topic: str) -> RowRecords:
-    (run_of_rows,) = log.fetch(topic, 0, 0, max_bytes=1 << 20).runs[:1]
-    return RowRecords(run_of_rows.table.drop_columns(["offset"]))  # type: ignore[union-attr]
+    """The first of them, to be written again."""
+    first = log.fetch(topic, 0, 0, max_bytes=1 << 20).runs[0]
+    assert isinstance(first, FetchedRows)
+    return RowRecords(first.table.drop_columns(["offset"]))
 
 
 # ------------------------------------------------------------------ statements meanwhile
@@ -209,8 +211,6 @@ def test_a_query_that_is_paused_in_its_backfill_stays_so(slow: EmbeddedEngine, s
 def test_to_name_an_executor_ends_the_backfill(executor: str, slow: EmbeddedEngine, spark: SparkInProcess) -> None:
     name = slow.catalog.source("C", None).created_by
     assert spark.driver is not None
-    if executor == "spark":
-        spark.driver.hangs.clear()
     run(slow, f"ALTER QUERY {name} SET EXECUTOR = '{executor}';")
     spark.driver.hangs.clear()
     insert(slow, 40, 50)
