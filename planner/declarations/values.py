@@ -218,20 +218,38 @@ def _misfit(value: Typed, column: Column, node: exp.Expression, hint: str | None
 def _converts(source: SqlType, target: SqlType, node: exp.Expression) -> bool:
     """Literals were found to be values of `target`. Fields that the wanted STRUCT does not have are left out. Digits of
     other numbers are tried when they become a DECIMAL."""
-    inner = unwrapped(node)
-    if isinstance(source, Struct) and isinstance(target, Struct):
-        entries = {e.this.name: e.expression for e in inner.expressions} if isinstance(inner, exp.Struct) else {}
-        return all(
-            wanted is None
-            or coercion.can_coerce(field.type, wanted.type)
-            or _converts(field.type, wanted.type, entries.get(field.name, node))
-            for field in source.fields
-            for wanted in (target.field(field.name),)
-        )
+    parts = _parts(source, target, unwrapped(node))
+    if parts is not None:
+        return all(given == wanted or coercion.can_coerce(given, wanted) or _converts(given, wanted, part)
+                   for given, wanted, part in parts)  # fmt: skip
     written = _written(node) is not None
     if source == STRING or (written and coercion.is_numeric(source) and coercion.is_numeric(target)):
         return True
     return isinstance(target, Decimal) and coercion.is_numeric(source) and source != DOUBLE
+
+
+def _parts(
+    source: SqlType, target: SqlType, node: exp.Expression
+) -> Sequence[tuple[SqlType, SqlType, exp.Expression]] | None:
+    """The types that the parts of a nested value have and are wanted to have, each with the expression of such a part
+    where one is written, else with that of the whole. None where the types are not of the same kind, or not nested."""
+    match source, target:
+        case Struct(), Struct():
+            entries = {e.this.name: e.expression for e in node.expressions} if isinstance(node, exp.Struct) else {}
+            both = [(field, target.field(field.name)) for field in source.fields]
+            return [(has.type, wants.type, entries.get(has.name, node)) for has, wants in both if wants is not None]
+        case Array(), Array():
+            items = node.expressions if isinstance(node, exp.Array) else [node]
+            return [(source.element, target.element, item) for item in items]
+        case Map(), Map():
+            wanted = {"keys": (source.key, target.key), "values": (source.value, target.value)}
+            return [
+                (*types, item)
+                for name, types in wanted.items()
+                for item in (node.args[name].expressions if isinstance(node, exp.Map) else [node])
+            ]
+        case _:
+            return None
 
 
 def _check_written(node: exp.Expression, type_: SqlType, misfit: Callable[[str], TypeMismatch]) -> None:

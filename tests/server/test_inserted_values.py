@@ -122,6 +122,29 @@ def test_what_is_written_as_a_value_of_the_type_goes_in() -> None:
         }
 
 
+def test_what_stands_in_lists_and_maps_is_fitted_as_it_is_alone() -> None:
+    with Sandbox() as sandbox:
+        sandbox.execute(
+            "CREATE STREAM s (items ARRAY<STRUCT<sku STRING, price DECIMAL(4,2), day DATE>>, "
+            "prices MAP<STRING, ARRAY<DECIMAL(4,2)>>) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+        )
+        sandbox.execute(
+            "INSERT INTO s VALUES ("
+            "ARRAY[STRUCT(sku := 'a', price := 3, day := '2020-02-29'), STRUCT(sku := 'b', price := 1 + 1, x := 1)], "
+            "MAP('a' := ARRAY[1, 2.5, NULL], 'b' := SLICE(ARRAY[1, 2, 3], 1, 2)));"
+        )
+        (record,) = sandbox.consume("s")
+        assert record["value"] == {
+            "ITEMS": [{"SKU": "a", "PRICE": 3, "DAY": 18_321}, {"SKU": "b", "PRICE": 2, "DAY": None}],
+            "PRICES": {"a": [1, Decimal("2.5"), None], "b": [1, 2]},
+        }
+        for value, error in [("100", "Expected type"), ("1.555", "Expected type"), ("60 + 40", "Failed to evaluate")]:
+            with pytest.raises(MillstreamError, match=error):
+                sandbox.execute(f"INSERT INTO s (items) VALUES (ARRAY[STRUCT(price := {value})]);")
+            with pytest.raises(MillstreamError, match=error):
+                sandbox.execute(f"INSERT INTO s (prices) VALUES (MAP('a' := ARRAY[0, {value}]));")
+
+
 def test_the_ends_of_the_range_go_in() -> None:
     with Sandbox() as sandbox:
         sandbox.execute(
