@@ -1,7 +1,7 @@
 # Every target makes its own environment in .venv: `make demo` works right after `git clone`.
 #
 #   make demo          a look at what Millstream does
-#   make test          all tests but the soak tests      (make test ARGS="-k window"; JOBS=6 for more processes)
+#   make test          all tests but the soak tests      (make test ARGS="-k window"; JOBS=3 for fewer processes)
 #   make lint          ruff, import contracts, pyright; where npm is, the console's types
 #   make check         lint, with the types of what changed, and the tests that need no server and no Spark: before each commit
 #   make format        let ruff rewrite the files
@@ -18,7 +18,7 @@ PYTHON ?= python3
 SPARK ?= auto
 MILLSTREAM_SHARED ?= ../shared
 ARGS ?=
-JOBS ?= 5
+JOBS ?= 6
 # A run that takes this long ends between two tests and reports what it has.
 TEST_SECONDS ?= 4200
 VENV := .venv

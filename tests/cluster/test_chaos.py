@@ -12,7 +12,7 @@ from .__main__ import run_seed
 
 SOAK_S = float(os.environ.get("MILLSTREAM_SOAK_CLUSTER_SECONDS", "1800"))
 SEED = int(os.environ.get("MILLSTREAM_SOAK_CLUSTER_SEED", str(int(time.time()))))
-SHORT_S = 10.0
+SHORT_S = 7.0
 LONG_S = 120.0
 
 
