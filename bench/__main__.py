@@ -30,6 +30,7 @@ from .measuring import Measured, machine
 from .mirroring import MirroringOptions, mirroring_lines
 from .nexmark import flink
 from .nexmark.measure import NexmarkOptions, nexmark_lines
+from .nexmark.on_spark import on_spark_lines
 from .partitions import partition_lines
 from .pipelines import pipelines
 from .planning import planning_lines
@@ -42,7 +43,7 @@ from .state_growth import state_lines
 PARTS: Final = ("duckdb", "latency", "spark")
 ON_DEMAND: Final = (
     "nexmark", "cores", "idle", "planning", "partitions", "kafka", "serving", "replication", "state", "small",
-    "checkouts", "external", "many", "mirroring", "flink", "captures",
+    "checkouts", "external", "many", "mirroring", "flink", "captures", "nexmark-spark",
 )  # fmt: skip
 """The first takes many minutes, the next compares one core with two, the others are not about the rows of queries."""
 _PARTITIONS_OPENED: Final = 10_000
@@ -104,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _print_checkouts(CheckoutsOptions(options.beside, 1 if options.rounds == 1 else 5))
     if "nexmark" in options.parts:
         _print_nexmark(options.nexmark)
+    if "nexmark-spark" in options.parts:
+        _print_nexmark_on_spark(options.nexmark)
     if "flink" in options.parts:
         _print_flink(options.nexmark)
 
@@ -153,6 +156,16 @@ def _print_nexmark(options: NexmarkOptions) -> None:
     sys.stdout.write(
         f"Nexmark: {options.events:,} events, {options.partitions} partition(s), seed {options.seed}; rows of the "
         "sources; from the statement until all is committed, fsync and encoding included\n\n"
+    )
+    sys.stdout.write(as_text(lines) + "\n")
+
+
+def _print_nexmark_on_spark(options: NexmarkOptions) -> None:
+    with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
+        lines = on_spark_lines(options, Path(folder))
+    sys.stdout.write(
+        f"Nexmark on both, JSON: {options.events:,} events, {options.partitions} partition(s), seed {options.seed}, "
+        "each result was compared with the batch query's\n\n"
     )
     sys.stdout.write(as_text(lines) + "\n")
 

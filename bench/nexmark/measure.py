@@ -28,13 +28,18 @@ _NAMES: Final = {"JSON": "JSON", "ARROW": "columnar"}
 
 @dataclass(frozen=True, slots=True)
 class NexmarkOptions:
-    """`seconds`: a query that needs longer is stopped. `names`: of the queries; none means all."""
+    """`seconds`: a query that needs longer is stopped. `names`: of the queries; none means all. `rate`: events per
+    second of event time."""
 
     events: int
     seconds: float
     partitions: int
     seed: int
     names: Sequence[str] = ()
+    rate: float = 10_000.0
+
+    def generate(self, folder: Path, events: int) -> Events:
+        return generate(folder, events, seed=self.seed, rate=self.rate, partitions=self.partitions)
 
 
 def nexmark_lines(options: NexmarkOptions, folder: Path) -> list[Line]:
@@ -42,9 +47,9 @@ def nexmark_lines(options: NexmarkOptions, folder: Path) -> list[Line]:
     if not generator_path().is_file():
         return [Line(f"Nexmark: not measured, there is no {generator_path()}")]
     queries = [query for query in nexmark_queries() if not options.names or query.name in options.names]
-    warm = generate(folder / "warm", _WARM_EVENTS, seed=options.seed, partitions=options.partitions)
+    warm = options.generate(folder / "warm", _WARM_EVENTS)
     _say(f"generating {options.events:,} events")
-    events = generate(folder / "events", options.events, seed=options.seed, partitions=options.partitions)
+    events = options.generate(folder / "events", options.events)
     by_query: dict[str, list[Line]] = {query.name: [] for query in queries}
     for topics, files in _FORMATS:
         with market(folder / f"warm-{topics}", warm, topics) as opened:
