@@ -86,21 +86,21 @@ class Lane:
         return np.concatenate(running) if running else np.empty(0, np.int64)
 
     def records(self, fetched: Fetched, end: int | None) -> tuple[list[Records], int]:
-        """What a fetch from `fetch_position` brought below `end`, and its bytes; the position moves on."""
+        """What a fetch from `fetch_position` brought below `end`, and the bytes of that; the position moves on."""
         pieces: list[Records] = []
         size = 0
         for run in fetched.runs:
             if isinstance(run, FetchedRows):
-                size += run.table.nbytes
                 offsets = run.table["offset"].to_numpy()
                 count = len(offsets) if end is None else int(np.searchsorted(offsets, end))
                 table = run.table if count == len(offsets) else run.table.slice(0, count)
+                size += table.nbytes
                 pieces.append(self._of_rows(offsets[:count], table))
             else:
-                size += run.batch.nbytes
                 offsets = run.row_offsets
                 count = len(offsets) if end is None else int(np.searchsorted(offsets, end))
                 columns = run.batch.slice(0, count)
+                size += columns.nbytes
                 partitions = np.full(count, self.partition, np.int32)
                 pieces.append(Records(partitions, offsets[:count], columns=columns, timestamp_ms=run.timestamp_ms))
         self.fetch_position = fetched.next_offset if end is None else min(fetched.next_offset, end)

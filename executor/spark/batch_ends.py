@@ -7,6 +7,7 @@ another. Then the reader that the DuckDB executor uses finds the place, with the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from ...logcore.client import LogClient, TopicPartition
 from ...logcore.storage.reader import UNPACKED_TIMES
@@ -19,6 +20,15 @@ from .lanes import Positions
 FEW = 64  # records: if each is as large as brokers take, they are as many bytes as a batch may have
 SMALL = 1_000  # records: of such batches not all are looked at, if the last records were small by far
 _BY_FAR = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What the reader that merges lanes by time gives at once, and where each lane is after it."""
+
+    ends: Mapping[TopicPartition, int]
+    record_count: int
+    byte_count: int
 
 
 class BatchEnds:
@@ -34,6 +44,7 @@ class BatchEnds:
         self._sources = [times_only(source) for source in plan.sources()]
         self._reader: SourceReader | None = None
         self._reader_at: Positions | None = None
+        self._next_step: _Step | None = None  # the reader has passed it, and no batch contains it yet
         self._record_bytes: float | None = None  # of the largest kind, as it was seen last
 
     def available(self, lanes: Mapping[TopicPartition, int]) -> Positions:
@@ -82,19 +93,36 @@ class BatchEnds:
         return known is not None and record_count <= SMALL and _BY_FAR * record_count * known <= bytes_max
 
     def _by_time(self, start: Positions, until: Positions) -> Positions:
-        reader = self._reader
-        if reader is None or self._reader_at != start:
-            reader = SourceReader(self._log, self._sources, start)
+        """As many steps of the reader as the batch has room for. The first step that does not fit begins the next
+        batch: the reader does not go back."""
+        reader, kept = self._reader, self._next_step
+        if reader is None or self._reader_at != start or (kept is not None and kept.record_count > self._size.records):
+            reader, self._next_step = SourceReader(self._log, self._sources, start), None
+        ends, bytes_left, records_left = start, self._size.bytes_max(self._parallelism()), self._size.records
+        while records_left > 0:
+            step = self._next_step or self._step(reader, until, records_left)
+            if step is None and ends == start:  # nothing but what readers skip
+                self._reader = None
+                return {lane: until[lane] for lane in start}
+            self._next_step = step
+            if step is None or (ends != start and (step.record_count > records_left or step.byte_count > bytes_left)):
+                break
+            ends = {lane: step.ends[lane] for lane in start}
+            bytes_left, records_left = bytes_left - step.byte_count, records_left - step.record_count
+            self._next_step = None
+        self._reader, self._reader_at = reader, ends
+        return ends
+
+    def _step(self, reader: SourceReader, until: Positions, records_max: int) -> _Step | None:
+        """None where nothing is left to read."""
         fetched_max = self._size.bytes_max(self._parallelism()) // UNPACKED_TIMES
         while True:
             before = reader.fetch_positions
-            batch = reader.read(fetched_max, until, max_records=self._size.records)
+            batch = reader.read(fetched_max, until, max_records=records_max)
             if batch is not None:
-                self._reader, self._reader_at = reader, batch.positions
-                return {lane: batch.positions[lane] for lane in start}
-            if reader.fetch_positions == before:  # nothing but what readers skip
-                self._reader = None
-                return {lane: until[lane] for lane in start}
+                return _Step(batch.positions, batch.record_count, batch.byte_count)
+            if reader.fetch_positions == before:
+                return None
 
 
 def shares(waiting: Mapping[TopicPartition, int], total: int) -> dict[TopicPartition, int]:

@@ -223,6 +223,22 @@ def test_reading_ends_where_it_is_told_to(client: LogClient) -> None:
     assert read(reader).record_count == 2
 
 
+@pytest.mark.parametrize("columnar", [False, True])
+def test_bytes_beyond_the_end_do_not_count(client: LogClient, columnar: bool) -> None:
+    source = stream_source()
+    if columnar:
+        meta = {"_ts": pa.array(range(100)), "_null": pa.array([False] * 100)}
+        arrays = [pa.array([f"k{n:02}" for n in range(100)]), pa.array(range(100)), pa.array(["w" * 50] * 100)]
+        client.append("input", 0, ColumnarRecords(columnar_batch(INPUT.columns, arrays, meta), 0))
+        source = replace(source, key_format=ARROW, value_format=ARROW)
+    else:
+        client.append("input", 0, rows([(f"k{n:02}", {"V": 10 + n % 10, "W": "w" * 50}, n) for n in range(100)]))
+    whole = read(reader_of(client, source)).byte_count
+    part = reader_of(client, source).read(1 << 20, {TopicPartition("input", 0): 10})
+    assert part is not None
+    assert 0.05 * whole < part.byte_count < 0.2 * whole
+
+
 def test_a_limit_on_records_cuts_in_the_merged_order(client: LogClient) -> None:
     client.append("input", 0, rows([("a", value(1), 10), ("c", value(2), 30)]))
     client.append("input", 1, rows([("b", value(3), 20), ("d", value(3), 40)]))

@@ -71,6 +71,50 @@ def test_a_batch_ends_where_its_bytes_are_as_many_as_fit(log: Log, query: str, t
 
 
 @pytest.mark.usefixtures("little_room")
+@pytest.mark.parametrize(("query", "topics"), [
+    ("group by another column", ("clicks",)),
+    ("join with a table", ("clicks", "users")),  # whose lanes have nothing
+])  # fmt: skip
+def test_a_batch_that_is_merged_by_time_has_all_that_fits(log: Log, query: str, topics: tuple[str, ...]) -> None:
+    for number in range(40):
+        large_records(log, "clicks", 5, begin=5 * number, size=900)  # the reader finds some 20 of them at a time
+    found = batches(BatchEnds(plan_of(query, "SPARK"), log, BatchSize(10**6)), lanes(*topics))
+    counts = [sum(batch.values()) for batch in found]
+    assert sum(counts) == 600
+    assert 0.5 * ROOM < min(counts[:-1]) * 900 < max(counts) * 900 <= ROOM
+
+
+def test_a_batch_that_is_merged_by_time_has_as_many_records_as_are_allowed(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        large_records(log, "clicks", 5, begin=5 * number, size=900)
+    size = BatchSize(50)
+    monkeypatch.setattr(BatchSize, "bytes_max", lambda _self, _parallelism: ROOM)
+    ends, start = BatchEnds(plan_of("group by another column", "SPARK"), log, size), lanes("clicks")
+    until = ends.available(start)
+    for count in (50, 50, 50, 20, 20, 50):
+        size.records = count  # less after a batch that had no room
+        end = ends.next(start, until)
+        assert sum(end.values()) - sum(start.values()) == count
+        start = end
+
+
+@pytest.mark.usefixtures("little_room")
+@pytest.mark.parametrize("append", [1, 7, 40])
+def test_where_lanes_are_merged_by_time_no_batch_runs_ahead_of_older_records(log: Log, append: int) -> None:
+    for begin in range(0, 200, append):
+        large_records(log, "clicks", min(append, 200 - begin), begin=begin, size=700)
+    done = dict.fromkeys(lanes("clicks"), 0)
+    for batch in batches(
+        BatchEnds(plan_of("group by another column", "SPARK"), log, BatchSize(10**6)), lanes("clicks")
+    ):
+        done = {lane: done[lane] + count for lane, count in batch.items()}
+        assert max(done.values()) - min(done.values()) <= 1  # a record of each lane at each time
+    assert set(done.values()) == {200}
+
+
+@pytest.mark.usefixtures("little_room")
 def test_records_that_get_larger_in_the_middle_are_noticed(log: Log) -> None:
     for number in range(30):
         large_records(log, "clicks", 100, begin=100 * number, size=1 if number < 12 else 1_000)
