@@ -1,4 +1,4 @@
-"""What a log can do, as a record that it answers: planner and executor ask for it, and never which log it is."""
+"""What a log can do. The planner and the executor ask a log for this record; they never ask which log it is."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final, Literal
 @dataclass(frozen=True, slots=True)
 class LogCapabilities:
     """`columnar`: it stores columnar batches (n rows use n offsets), also in compacted topics. `protects_names`: only
-    Millstream writes to topics named `_millstream…`. `shared`: topics there may belong to somebody else.
+    Millstream writes to topics named `_millstream…`. `shared`: some topics may belong to other applications.
     `own_settings`: topics have Millstream's own properties, such as `millstream.value.format`. `acknowledged`: an
-    acknowledged record is `synced` to disk, or only `replicated` to the memory of other brokers. `copies`: it takes
-    batches at the offsets that they have elsewhere, from a mirror."""
+    acknowledged record is `synced` to disk, or only `replicated` to the memory of other brokers. `copies`: a mirror
+    can append batches at the offsets that they have in another log."""
 
     columnar: bool
     protects_names: bool
@@ -28,8 +28,7 @@ MILLSTREAM: Final = LogCapabilities(
 KAFKA: Final = LogCapabilities(
     columnar=False, protects_names=False, shared=True, own_settings=False, acknowledged="replicated", copies=False
 )
-"""What every broker with Kafka's protocol can do."""
+"""What every broker that speaks Kafka's protocol can do."""
 
 FEATURE: Final = "millstream.log"
-"""The feature by which a server says that it can do all of `MILLSTREAM`; Kafka's clients ignore features that they do
-not know."""
+"""A server that reports this feature has all capabilities of `MILLSTREAM`. Kafka clients ignore unknown features."""

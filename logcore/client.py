@@ -1,7 +1,7 @@
-"""The door to the log: what the executor, the server and people use, in process or over the network alike.
+"""The public interface of the log. It is the same in this process and over the network.
 
 `open_log` (in `logcore.log`) gives a `LogClient` for a directory of this process, `RemoteLog` (in `logcore.remote`) one
-over the network. `Producer`, `Consumer` and `Admin` are the comfortable way to use either.
+over the network. `Producer`, `Consumer` and `Admin` are convenient clients on top of either.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLIENTS: Final = {"Admin": "admin", "Consumer": "consumer", "Producer": "produc
 
 
 def __getattr__(name: str) -> Any:
-    """The clients stand above this module, so they are loaded when somebody asks for them."""
+    """The clients import this module, so it loads them only on first use."""
     if name not in _CLIENTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f".clients.{_CLIENTS[name]}", __package__), name)
@@ -47,7 +47,7 @@ ROWS = pa.schema(
         ("headers", HEADERS),
     ]
 )
-"""What a fetch gives for records in row form. On append, `offset` is absent and `headers` may be."""
+"""The columns of fetched records in row form. On append, `offset` is absent and `headers` is optional."""
 
 
 class TopicPartition(NamedTuple):
@@ -56,12 +56,12 @@ class TopicPartition(NamedTuple):
 
 
 TopicConfig = Mapping[str, str] | None
-"""What differs from the defaults, by Kafka's property names; None is nothing."""
+"""Properties that differ from the defaults, by Kafka's names. None: all are defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`config` holds what differs from the defaults, by Kafka's property names."""
+    """A topic. `config` holds the properties that differ from the defaults, by Kafka's names."""
 
     name: str
     partition_count: int
@@ -81,7 +81,7 @@ class ColumnarRecords:
     """One columnar batch to append: any columns, one row per record.
 
     On disk it is a Kafka record batch with one record, whose value is an Arrow IPC stream of this batch. It uses
-    one offset per row. `timestamp_ms` is the largest rowtime in it.
+    one offset per row. `timestamp_ms` is the largest rowtime in the batch.
     """
 
     batch: pa.RecordBatch
@@ -90,16 +90,16 @@ class ColumnarRecords:
 
 @dataclass(frozen=True, slots=True)
 class FetchedRows:
-    """A run of records in row form, in the shape ROWS; neighbouring record batches come as one table."""
+    """A run of records in row form, with the columns of `ROWS`. Adjacent record batches are joined into one table."""
 
     table: pa.Table
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedColumns:
-    """One columnar batch; rows below the asked offset are already cut off.
+    """One columnar batch, without the rows below the requested offset.
 
-    `offsets`: of each row, where compaction took rows out between them; else row i has offset `base_offset + i`.
+    `offsets`: the offset of each row, if compaction removed rows in between. None: row i has `base_offset + i`.
     """
 
     batch: pa.RecordBatch
@@ -117,7 +117,7 @@ class FetchedColumns:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """`next_offset` is where to go on (it skips control records and aborted ones)."""
+    """The result of a fetch. `next_offset` is where to continue: it skips control records and aborted records."""
 
     runs: Sequence[FetchedRows | FetchedColumns]
     next_offset: int
@@ -135,9 +135,9 @@ class Offsets:
 
 
 class TransactionalProducer(Protocol):
-    """Writes that become visible together. Not for several threads at once.
+    """Makes several writes visible together. Only one thread at a time may use it.
 
-    Every method raises `ProducerFenced` once a newer producer has taken the transactional id.
+    Every method raises `ProducerFenced` after a newer producer has acquired the transactional id.
     """
 
     @property
@@ -151,11 +151,11 @@ class TransactionalProducer(Protocol):
         ...
 
     def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> None:
-        """Writes records that nobody with `read_committed` sees before `commit`."""
+        """Writes records that readers with `read_committed` see only after `commit`."""
         ...
 
     def append_batch(self, topic: str, partition: int, batch: EncodedBatch) -> int:
-        """The same of a batch that somebody else has encoded. Returns its first offset."""
+        """Writes a batch that the caller has already encoded. Returns its first offset."""
         ...
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -167,37 +167,38 @@ class TransactionalProducer(Protocol):
         ...
 
     def abort(self) -> None:
-        """Drops what was written since `begin`."""
+        """Discards everything written since `begin`."""
         ...
 
 
 class LogAdmin(Protocol):
-    """What an administrator does with the topics of a log."""
+    """Administrative operations on the topics of a log."""
 
     def alter_topic(self, name: str, config: Mapping[str, str], *, only_check: bool = False) -> None:
-        """Sets the topic's whole configuration anew. Raises `UnknownTopic`, `InvalidTopic`."""
+        """Replaces the topic's whole configuration. Raises `UnknownTopic`, `InvalidTopic`."""
         ...
 
     def add_partitions(self, name: str, partition_count: int, *, only_check: bool = False) -> None:
-        """The topic has so many partitions then. Raises `UnknownTopic`, `InvalidTopic` where it has as many already."""
+        """In: `partition_count`: the new total. Raises `UnknownTopic`, `InvalidTopic` if the topic already has that
+        many partitions."""
         ...
 
     def delete_records(self, topic: str, partition: int, offset: int) -> int:
-        """Nobody sees records before this offset any more; returns the log start offset. Raises `OffsetOutOfRange`."""
+        """Deletes the records before this offset. Returns the log start offset. Raises `OffsetOutOfRange`."""
         ...
 
 
 class LogClient(Protocol):
-    """A log. Methods may be called from any thread."""
+    """A log. Any thread may call its methods."""
 
     @property
     def capabilities(self) -> LogCapabilities:
-        """What it can do. It may ask the log, once. Raises `LogUnavailable`."""
+        """What this log can do. The first call may send a request to the log. Raises `LogUnavailable`."""
         ...
 
     def create_topic(self, name: str, partition_count: int, config: TopicConfig = None, replicas: int = 0) -> None:
-        """In: `replicas`: 0 is what the log does by default. Raises `TopicExists`, `InvalidTopic` for a
-        name that Kafka would refuse, `InvalidReplicationFactor` for more replicas than there are nodes."""
+        """In: `replicas`: 0 means the log's default. Raises `TopicExists`, `InvalidTopic` for a name that Kafka would
+        refuse, `InvalidReplicationFactor` for more replicas than nodes."""
         ...
 
     def delete_topic(self, name: str) -> None:
@@ -205,17 +206,17 @@ class LogClient(Protocol):
         ...
 
     def topics(self) -> Mapping[str, Topic]:
-        """All topics, internal ones (names that begin with `_`) included, with their settings: over the network that
-        takes long where there are many."""
+        """All topics with their settings, including internal topics (names that begin with `_`). Over the network this
+        is slow for many topics."""
         ...
 
     def topic(self, name: str) -> Topic | None:
-        """None where there is none of that name."""
+        """None if no topic has that name."""
         ...
 
     def topic_id(self, name: str) -> uuid.UUID | None:
-        """Another one where the topic was deleted and created again. None where there is no such topic, or the server
-        gives it no id."""
+        """The topic's id. A topic that was deleted and created again has a new id. None if the topic does not exist or
+        the server gives topics no ids."""
         ...
 
     def partition_count(self, topic: str) -> int:
@@ -235,7 +236,7 @@ class LogClient(Protocol):
         max_bytes: int = 16 * 1024 * 1024,
         isolation: Isolation = "read_committed",
     ) -> Fetched:
-        """What there is from `offset` on, at least one record batch where there is one; never waits.
+        """The records from `offset` on: at least one record batch, if one exists. Never waits.
 
         Raises `UnknownTopic`, `OffsetOutOfRange`.
         """
@@ -246,11 +247,11 @@ class LogClient(Protocol):
         ...
 
     def delete_records(self, topic: str, partition: int, offset: int) -> int:
-        """Nobody sees records before this offset any more; returns the log start offset. Raises `OffsetOutOfRange`."""
+        """Deletes the records before this offset. Returns the log start offset. Raises `OffsetOutOfRange`."""
         ...
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """Of the first committed record with this time or a later one; None where there is none."""
+        """The offset of the first committed record with this time or a later one; None if there is none."""
         ...
 
     def wait(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:
@@ -260,8 +261,8 @@ class LogClient(Protocol):
     def advanced(
         self, positions: Mapping[TopicPartition, int], timeout_s: float
     ) -> Mapping[TopicPartition, int | None]:
-        """Waits as `wait` does, and gives the last stable offsets of the partitions that have such a record; None where
-        a partition cannot be waited for: who reads it finds out why."""
+        """Waits as `wait` does, and returns the last stable offset of each partition that has such a record. None for a
+        partition that cannot be waited for: reading it raises the reason."""
         ...
 
     def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
@@ -269,22 +270,23 @@ class LogClient(Protocol):
         ...
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Durable on return. Raises `UnknownTopic` where a partition does not exist; the others are committed then."""
+        """Durable on return. Raises `UnknownTopic` if a partition does not exist, after committing the others."""
         ...
 
     def transactional_producer(self, transactional_id: str) -> TransactionalProducer:
-        """Raises the epoch of this id, which fences older producers, and decides a transaction they left open
-        (committed if it was prepared, else aborted) before it returns."""
+        """Increments the epoch of this id, which fences older producers. Before it returns, it completes a transaction
+        that they left open: commits it if it was prepared, else aborts it."""
         ...
 
     def forget_producer(self, transactional_id: str) -> None:
-        """For an id that nobody is going to use again: aborts what is open of it, and fences its producer. In the
-        process of a node nothing is left of it. Over the network the id expires after
-        `transactional_id_expiration_ms`, as every id that nobody uses."""
+        """Call it for an id that will not be used again: it aborts the id's open transaction and fences its producer.
+        In a node's process this removes the id completely. Over the network the id expires after
+        `transactional_id_expiration_ms`, like every unused id."""
         ...
 
     def forget_group(self, group: str) -> None:
-        """Drops what the group has committed; an unknown group is fine. Raises `LogError` while it has members."""
+        """Deletes the group's committed offsets. An unknown group is no error. Raises `LogError` while the group has
+        members."""
         ...
 
     def close(self) -> None: ...

@@ -1,7 +1,7 @@
-"""The error codes of Kafka's protocol, by the names that its specification gives them.
+"""The error codes of Kafka's protocol, by the names of its specification.
 
-kio has them, too. To import them there takes a third of a second of every process with a log, most of which never write
-a message: what the engine of a notebook asks its log is answered by calls.
+kio has them, too, but importing them from there costs every process with a log a third of a second. Most of these
+processes never write a message of the protocol: the engine of a notebook calls its log directly.
 """
 
 from __future__ import annotations

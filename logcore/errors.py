@@ -1,4 +1,4 @@
-"""The errors of the log: one class per mistake or mishap, each with a stable code and a hint where one helps."""
+"""The errors of the log: one class for each kind of failure, with a stable code and, where it helps, a hint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millstream.errors import LogError
 _SHOWN_MAX: Final = 3
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What an operating system says when there is no room: disk, quota, or the limit of a file's size."""
+"""Error numbers that mean "no space": the disk, a quota, or the limit of a file's size."""
 
 
 class UnknownTopic(LogError):
@@ -23,13 +23,13 @@ class UnknownTopic(LogError):
 
 
 class UnknownTopicId(UnknownTopic):
-    """No topic has this id: it was deleted, and one of the same name is another topic."""
+    """No topic has this id: its topic was deleted. A topic of the same name is a different topic."""
 
     code = "UNKNOWN_TOPIC_ID"
 
 
 class InconsistentTopicId(UnknownTopicId):
-    """The topic that had this id has gone, and another one has its name."""
+    """The topic with this id was deleted, and another topic now has its name."""
 
     code = "INCONSISTENT_TOPIC_ID"
 
@@ -57,13 +57,13 @@ class InvalidReplicationFactor(InvalidTopic):
 
 
 class InvalidRecords(LogError):
-    """Records that do not have the shape that an append takes, or are too large for one batch."""
+    """Records whose columns an append does not accept, or that are too large for one batch."""
 
     code = "INVALID_RECORDS"
 
 
 class RejectedRecords(InvalidRecords):
-    """Single records of a batch that the topic does not take. `reasons`: by their number in the batch, from 0."""
+    """The topic does not accept some records of a batch. `reasons`: by the record's position in the batch, from 0."""
 
     code = "REJECTED_RECORDS"
 
@@ -79,19 +79,19 @@ class RejectedRecords(InvalidRecords):
 
 
 class InvalidTimestamps(RejectedRecords):
-    """Records whose times are too far from that of the append for the topic."""
+    """Records whose timestamps are further from the time of the append than the topic allows."""
 
     code = "INVALID_TIMESTAMPS"
 
 
 class RecordsTooLarge(LogError):
-    """A record batch that is larger than the topic takes from clients."""
+    """A record batch larger than the topic accepts from clients."""
 
     code = "RECORDS_TOO_LARGE"
 
 
 class ReadOnlyTopic(LogError):
-    """A mirror writes the topic, and nobody else."""
+    """Only a mirror may write to the topic."""
 
     code = "READ_ONLY_TOPIC"
 
@@ -103,19 +103,19 @@ class OffsetOutOfRange(LogError):
 
 
 class ProducerFenced(LogError):
-    """A newer producer has taken the transactional id."""
+    """A newer producer has acquired the transactional id."""
 
     code = "PRODUCER_FENCED"
 
 
 class OutOfOrderSequence(LogError):
-    """A producer's batch does not follow its last one: batches between them are missing."""
+    """A producer's batch does not follow its previous one: batches between them are missing."""
 
     code = "OUT_OF_ORDER_SEQUENCE"
 
 
 class InvalidTransactionState(LogError):
-    """A call that does not fit the state of the transaction, as an append before `begin`."""
+    """A call that is not allowed in the transaction's state, such as an append before `begin`."""
 
     code = "INVALID_TRANSACTION_STATE"
 
@@ -131,13 +131,14 @@ class LogClosed(LogError):
 
 
 class LogUnavailable(LogError):
-    """The log's server cannot be reached, or the connection broke. What was under way may have happened or not."""
+    """The log's server cannot be reached, or the connection broke. Requests in flight may or may not have taken
+    effect."""
 
     code = "LOG_UNAVAILABLE"
 
 
 class NotNow(LogError):
-    """This node of a cluster cannot do it now: another one may, or this one later. `problem`: Kafka's error code."""
+    """This node of a cluster cannot do it now; another node may, or this one later. `problem`: Kafka's error code."""
 
     code = "NOT_NOW"
 
@@ -147,13 +148,13 @@ class NotNow(LogError):
 
 
 class LogFull(LogError):
-    """No room left to write. What was acknowledged is safe; what was refused is not in the log."""
+    """No space left to write. Acknowledged records are safe; refused records are not in the log."""
 
     code = "LOG_FULL"
 
 
 class LogWriteFailed(LogError):
-    """The disk refused a write or a sync. What was acknowledged is safe; what was refused is not in the log."""
+    """The disk refused a write or a sync. Acknowledged records are safe; refused records are not in the log."""
 
     code = "LOG_WRITE_FAILED"
 
@@ -178,7 +179,7 @@ WAYS_OUT: Final[dict[type[LogError], str]] = {
 
 
 def write_error(error: OSError, what: str) -> LogError:
-    """What an append raises when the operating system refused it."""
+    """The error that an append raises when the operating system refused the write."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     if error.errno in FULL:
         return LogFull(f"no room to write {what}: {reason.lower()}", hint=WAYS_OUT[LogFull])

@@ -1,8 +1,8 @@
-"""Places where tests make the log die or fail: `fp("txn.after_prepare")`.
+"""Failpoints: places where tests kill the process or make a call fail: `fp("txn.after_prepare")`.
 
-Armed by the environment variable MILLSTREAM_FP, or by `arm`, with `name:nth:action,…`: at the nth hit of this name
-(from 1) the action happens. Actions: `kill9`, `stop` (SIGSTOP), `raise`, `eio`, `enospc`, `sleep(ms)`. Unarmed, a
-failpoint is one look-up in an empty dict.
+The environment variable MILLSTREAM_FP, or `arm`, arms them with `name:nth:action,…`: the action happens at the nth hit
+of this name (from 1). Actions: `kill9`, `stop` (SIGSTOP), `raise`, `eio`, `enospc`, `sleep(ms)`. An unarmed failpoint
+costs one look-up in an empty dict.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Failpoint:
 
 
 def parse(text: str) -> dict[str, _Failpoint]:
-    """The failpoints that `text` arms. Raises ValueError where it is not in the form above."""
+    """The failpoints that `text` arms. Raises ValueError if it does not have the form above."""
     armed: dict[str, _Failpoint] = {}
     for spec in filter(None, text.split(",")):
         matched = _SPEC.fullmatch(spec.strip())
@@ -69,7 +69,7 @@ _armed: dict[str, _Failpoint] = parse(os.environ.get("MILLSTREAM_FP", ""))
 
 
 def arm(text: str) -> None:
-    """Arms what `text` says, in place of what was armed before; an empty text disarms all."""
+    """Arms the failpoints of `text` and disarms all others. An empty text disarms all."""
     armed = parse(text)
     _armed.clear()
     _armed.update(armed)

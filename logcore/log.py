@@ -1,5 +1,6 @@
-"""The log in a directory of this process: `open_log`. It is a node of a cluster of one: one voter, replicas of one, no
-links to others. It writes the files that a node of a larger cluster writes. The interface is `client.LogClient`."""
+"""`open_log` opens the log in a directory, in this process. The log is the only node of a cluster: one voter, one
+replica of each partition, no links. It writes the same files as a node of a larger cluster. The interface is
+`client.LogClient`."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ _LOOK_S: Final = 0.001
 
 
 class Log(NodeLog):
-    """A `LogClient`, and what only the process can ask that has the log open. `close` lets another one have it."""
+    """A `LogClient`, plus calls that only the process that opened the log can make. After `close` another process can
+    open the log."""
 
     def __init__(self, parts: ServedNode) -> None:
         self.node, self.parts = parts.node, parts
@@ -57,14 +59,14 @@ class Log(NodeLog):
 
     @property
     def served(self) -> ClusterLog:
-        """The log as handlers of Kafka's requests see it."""
+        """The log as the handlers of Kafka requests see it."""
         return self.parts.log
 
     def serving(self, advertised: tuple[str, int] | None = None) -> Serving:
-        """For a `LogServer`. In: `advertised`: where clients are told to connect; None: where they found us."""
+        """What a `LogServer` needs. In: `advertised`: the address that clients are told; None: the one they used."""
         return self.parts.at(advertised)
 
-    # What there is, nobody else knows better: it needs no request
+    # This node has all metadata itself, so these methods send no request.
 
     def topics(self) -> Mapping[str, Topic]:
         return self._known().topics()
@@ -103,19 +105,20 @@ class Log(NodeLog):
         except NotNow:
             return super()._new_producer()
 
-    # What is damaged or full, a code of the protocol does not say
+    # These methods raise errors that name the damage or the full disk. The protocol's error codes do not.
 
     def offsets(self, topic: str, partition: int) -> Offsets:
-        """Asked of the log itself, for queries ask often; the end is that of all that is written, durable or not."""
+        """Reads the log directly, because queries call this often. The log end offset counts records that are written
+        but not yet durable."""
         served = self._known()
         log = served.led_if_open(topic, partition)
-        if log is None:  # it may rest
+        if log is None:  # the partition's files may not be open
             with suppress(LogError):
                 served.replica(TopicPartition(topic, partition))
             log = served.led_if_open(topic, partition)
         if log is None:
             with self._explained(topic, partition):
-                super().offsets(topic, partition)  # which opens it, or says why not
+                super().offsets(topic, partition)  # opens the partition, or raises the reason why it cannot
             log = served.partition(topic, partition)
         return log.offsets()
 
@@ -125,7 +128,8 @@ class Log(NodeLog):
             return super().committed_offsets(group) if settled is None else settled
 
     def _settled_offsets(self, group: str) -> Mapping[TopicPartition, int] | None:
-        """None where a transaction may still commit some, or a message has to find out why they are not known."""
+        """None if an open transaction may still commit offsets, or if they are unknown: then a request to the
+        coordinator finds the reason."""
         served = self._known()
         try:
             found = served.groups.commits(group) if self._own.coordinates("group", group) else None
@@ -141,7 +145,7 @@ class Log(NodeLog):
                 super().commit_offsets(group, offsets)
 
     def _commits_here(self, group: str, offsets: Mapping[TopicPartition, int]) -> bool:
-        """False where a message has to find out why not."""
+        """False if a request to the coordinator has to find out why the commit is not possible here."""
         served = self._known()
         for topic, partition in offsets:
             known = served.topic(topic)
@@ -167,7 +171,8 @@ class Log(NodeLog):
 
     @contextmanager
     def _explained(self, topic: str, partition: int = 0) -> Generator[None]:
-        """In: where the damage is, if there is any. Coordinators of a node that is alone have one partition."""
+        """Raises the precise error for damage or a full disk. In: the partition that may be damaged: coordinators of a
+        single node have one partition, 0."""
         try:
             yield
         except CorruptLog as error:
@@ -177,8 +182,8 @@ class Log(NodeLog):
             raise self._own.full() or error from error
 
     def expire_offsets_of(self, expires: Callable[[str], bool]) -> None:
-        """Offsets of groups for which `expires` is true are forgotten when their time has come; until this is called,
-        no offsets expire. `expires` is called on any thread."""
+        """From now on, offsets of groups for which `expires` is true expire. Before this call, no offsets expire.
+        `expires` may be called on any thread."""
         self.node.expires = expires
 
     def close(self) -> None:
@@ -188,17 +193,18 @@ class Log(NodeLog):
 
 
 def _lead_what_is_left(node: ClusterNode) -> None:
-    """After damage the controller waits for a replica that has all that was acknowledged. There is no other one: each
-    partition goes on with what is left of it, as `problems` says."""
+    """After damage the controller waits for a replica that has all acknowledged records. Here there is no other
+    replica, so each partition continues with what is left of it; `problems` reports the loss."""
     for row in node.image.rows():
         for state in row.states() if row.first.leader is None else ():
             check_done(node.decide(ElectLeader(PartitionId(state.topic_id, state.partition), unclean=True)))
 
 
 def _end_what_was_decided(node: ClusterNode) -> None:
-    """A commit is answered when its decision is durable; its markers and offsets may not be. Who opens the log sees
-    it, unless a disk without room holds it up: then it is seen when there is some, and before that nothing else is
-    appended to its partitions (`Settling.owes`). So coordinators are waited for that only have much to read."""
+    """Waits until decided transactions are visible. A commit is acknowledged when its decision is durable; its markers
+    and offsets may not be yet. Usually they are written here, before the log is used. A full disk delays them until
+    there is space; until then nothing else is appended to their partitions (`Settling.owes`). So the long wait is only
+    for coordinators that are still reading their topic."""
     until = time.monotonic() + _SERVES_S
     while time.monotonic() < until:
         answer = node.answer(BROKER, ForEveryShard(TRANSACTIONS_TOPIC, ListTransactions()))
@@ -223,12 +229,12 @@ def open_log(
     expiry: ExpiryTimes = DEFAULT,
     panicked: Callable[[str], None] = lambda reason: None,
 ) -> Log:
-    """The log in this directory, which is created where there is none. In: `clock`: the time of day, in seconds;
-    `panicked`: called once, on any thread, with the reason why the log cannot go on (a sync failed, R17). Then every
-    call raises `LogClosed`, and opening the directory again recovers what was acknowledged.
+    """Opens the log in this directory, and creates the directory if it does not exist. In: `clock`: the time of day, in
+    seconds; `panicked`: called once, on any thread, with the reason why the log cannot continue (a sync failed, R17).
+    After that every call raises `LogClosed`; opening the directory again recovers all acknowledged records.
 
-    With `sync="never"` an append does not wait for the disk: records survive the end of the process, but not that of
-    the machine. Raises `LogError`, `LogLocked` where it is open already.
+    With `sync="never"` an append does not wait for the disk: records survive a crash of the process, but not of the
+    machine. Raises `LogError`; `LogLocked` if the log is already open.
     """
     upgrade_directory(Path(path), _NODE, CLUSTER_NAME)
     become_alone(Path(path), _NODE, CLUSTER_NAME)

@@ -1,6 +1,6 @@
-"""Settings of what is no topic: nodes, groups, clients and users, each a resource with a name made here.
+"""Settings of nodes, groups, clients and users. Each is a resource, and this module builds its name.
 
-They are kept in the metadata log under these names.
+The metadata log stores the settings under these names.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ CLIENT: Final = "client:"
 USER: Final = "user:"
 
 Changes = Mapping[str, str | None]
-"""What is set; None takes a setting back."""
+"""Settings to change; None removes a setting."""
 
 ClientEntity = Mapping[str, str | None]
-"""Whom a quota is for: `user` and `client-id`, one or both; None stands for all that have no quota of their own."""
+"""Who a quota applies to: `user`, `client-id` or both. A value of None means all that have no quota of their own."""
 
 
 def of_broker(node: int | None) -> str:
-    """None: of all brokers that do not say otherwise."""
+    """In: `node`: None means the defaults of all brokers."""
     return ALL_BROKERS if node is None else f"{ALL_BROKERS}{node}"
 
 
@@ -54,7 +54,7 @@ def of_user(name: str) -> str:
 def with_changes(
     known: Mapping[str, Mapping[str, str]], resource: str, changes: Changes
 ) -> Mapping[str, Mapping[str, str]]:
-    """A resource without settings is not kept.
+    """`known` after these changes. A resource without settings is removed.
 
     >>> with_changes({"group:g": {"a": "1"}}, "group:g", {"a": None, "b": "2"})
     {'group:g': {'b': '2'}}

@@ -1,4 +1,4 @@
-"""Which partition a key goes to: Kafka's partitioner (murmur2), for whole columns."""
+"""The partition of a key by Kafka's partitioner (murmur2), for whole columns."""
 
 from __future__ import annotations
 

@@ -18,22 +18,22 @@ from .protocol.served_log import ServedLog
 
 _PATIENCE_S: Final = 30.0
 TLS: Final = "tls://"
-"""Before an address whose listener speaks TLS."""
+"""The prefix of an address whose listener speaks TLS."""
 
 
 class RemoteLog(RoutedLog):
-    """The log at `bootstrap`, which is HOST:PORT, or USER:PASSWORD@HOST:PORT where there are users, or SECRET@HOST:PORT
-    for who may write to Millstream's own topics (`trusted_address`). `tls://` before it speaks TLS. Several nodes of a
+    """The log at `bootstrap`: HOST:PORT; USER:PASSWORD@HOST:PORT if the server has users; SECRET@HOST:PORT for clients
+    that may write to Millstream's own topics (`trusted_address`). The prefix `tls://` selects TLS. Several nodes of a
     cluster are HOST:PORT,HOST:PORT; one of them is enough to find the others.
-    Any thread may call any method; connections are made as needed.
+    Any thread may call any method. Connections are opened as needed.
 
-    Where the server cannot be reached, or a connection breaks twice, a method raises `LogUnavailable`; with a cluster
-    it does so after `patience_s`: a fail-over is waited out. Appends carry sequence numbers, so that one whose answer
-    was lost is stored once. Pickled, only the address travels.
+    A method raises `LogUnavailable` if the server cannot be reached or a connection breaks twice. With a cluster it
+    retries for `patience_s` first, to wait for a fail-over. Appends have sequence numbers, so a retried append whose
+    answer was lost is stored once. Pickling keeps only the address and `patience_s`.
     """
 
     def __init__(self, bootstrap: str, *, patience_s: float = _PATIENCE_S, tls: ssl.SSLContext | None = None) -> None:
-        """In: `tls`: speaks TLS by these rules, in the place of the system's; it does not travel."""
+        """In: `tls`: uses TLS with this context in place of the system's default; it is not pickled."""
         self._patience_s = patience_s
         super().__init__(_router(bootstrap, patience_s, tls), bootstrap)
         self._capabilities: LogCapabilities | None = None
@@ -49,13 +49,13 @@ class RemoteLog(RoutedLog):
 
 
 def log_at(bootstrap: str) -> RemoteLog | ExternalLog:
-    """In: `bootstrap` of a log in another process of ours: of a `RemoteLog`, or of an `ExternalLog`."""
+    """The log that another Millstream process uses. In: `bootstrap`: of its `RemoteLog` or `ExternalLog`."""
     external = ExternalLogSettings.at(bootstrap)
     return RemoteLog(bootstrap) if external is None else ExternalLog(external)
 
 
 def trusted_address(log: ServedLog, address: str) -> str:
-    """For another process of ours that reaches `log` at `address`, HOST:PORT. Raises `LogError`."""
+    """The bootstrap for another Millstream process, which reaches `log` at `address`, HOST:PORT. Raises `LogError`."""
     return f"{log.secret}@{address}"
 
 

@@ -1,4 +1,4 @@
-"""The secret of a data directory: whoever can read it may do what Millstream's own processes do."""
+"""The secret of a data directory. A process that can read it may do what Millstream's own processes do."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _log = structlog.get_logger("millstream.logcore")
 
 
 def secret_of(folder: Path) -> str:
-    """Made when it is first asked for; only the owner of the folder can read the file. Raises `LogError`.
+    """The secret, which is created on first use. Only the owner of the folder can read the file. Raises `LogError`.
 
-    A damaged one is replaced: processes that run now have read it from the file, and read it again when they start.
+    A damaged file is replaced: processes read the file when they start, so running processes do not need it again.
     """
     path = folder / _NAME
     try:
@@ -35,7 +35,7 @@ def secret_of(folder: Path) -> str:
 
 
 def _write(path: Path) -> None:
-    """Two processes that write at the same time end up with the same file."""
+    """Two processes that write at the same time get the same file."""
     draft = path.with_name(f"{_NAME}.{os.getpid()}.new")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:

@@ -1,4 +1,4 @@
-"""The log for other processes: a TCP listener that speaks the Kafka protocol. What it answers: `protocol/`."""
+"""Serves the log to other processes: a TCP listener that speaks the Kafka protocol. `protocol/` answers requests."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _logger = structlog.get_logger("millstream.logcore")
 
 
 class ListenFailed(LogError):
-    """The address cannot be listened at."""
+    """The server cannot listen at the address."""
 
     code = "LISTEN_FAILED"
 
 
 class LogServer:
-    """Serves `log`, or a node's part of a cluster's, at `host:port` from a thread of its own, with an event loop; port
-    0 takes a free one.
+    """Serves `log`, or one node of a cluster, at `host:port`. It runs an event loop in its own thread. Port 0 takes a
+    free port.
 
-    `transcoder`: makes rows of columnar batches, for clients that do not know those; it may be set later. Without one
-    they get the batches as they are stored. Clients are told to come again where they found us, unless `advertised`
-    says otherwise. With `creates_topics` a topic that a client asks for is made where there is none. Where there are
-    `users`, everybody has to be one of them. The log stays open after `stop`: it belongs to who opened it.
+    `transcoder`: turns columnar batches into rows, for clients that do not know columnar batches; it may be set later.
+    Without it these clients get the batches as they are stored. `advertised`: the address that clients are told;
+    None: the one they used. `creates_topics`: a topic that a client names is created if it does not exist. `users`: if
+    given, every client must log in as one of them. The log stays open after `stop`: its opener closes it.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class LogServer:
         self._port = port
         self.transcoder = transcoder
         self.is_reserved: Callable[[str], bool] = lambda name: False
-        """Groups and transactional ids that only trusted clients may use."""
+        """True for the groups and transactional ids that only trusted clients may use."""
         self.knows_names: Callable[[], bool] = lambda: True
-        """Whether that is known yet: until it is, other clients that name some wait."""
+        """Whether `is_reserved` can answer yet. Until it can, requests of other clients that name one wait."""
         self._quotas = quotas
         self._fetch_sessions = fetch_sessions
         self._idle_ms = idle_ms
@@ -91,7 +91,7 @@ class LogServer:
 
     @property
     def port(self) -> int:
-        """The one that is listened at, once started."""
+        """The port of the listener, once it has started."""
         return self._port
 
     @property
@@ -111,7 +111,7 @@ class LogServer:
             ) from self._failure
 
     def stop(self) -> None:
-        """Closes all connections and waits for what is under way. Twice is fine."""
+        """Closes all connections and waits for requests in progress. It may be called twice."""
         if self._thread is None or self._loop is None or self._stop is None:
             return
         if self._thread.is_alive():
@@ -134,7 +134,7 @@ class LogServer:
             self._started.set()
 
     def _settings(self) -> KafkaServiceSettings:
-        """What may be set later is asked for each time."""
+        """Attributes that may be set later are passed as functions, which read them at each use."""
         return KafkaServiceSettings(
             lambda: self.transcoder,
             self._quotas,
@@ -174,8 +174,9 @@ class LogServer:
 
 
 async def _end_overdue(broker: KafkaService, connections: HeldConnections[KafkaConnection], every_s: float) -> None:
-    """Transactions whose producers are gone would keep readers waiting. Who does not log in has no place here, nor who
-    is not there any more: a client whose network went away never says so."""
+    """Ends what is overdue, every `every_s`. It aborts transactions whose producers are gone, because they block
+    readers. It closes connections that did not log in in time, and idle ones: a client whose network failed never
+    closes its connection."""
     while True:
         await asyncio.sleep(every_s)
         now_s = time.monotonic()

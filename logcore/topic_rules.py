@@ -1,4 +1,4 @@
-"""What a topic may be called and what may be set on it: Kafka's rules."""
+"""Kafka's rules for the names and settings of topics."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from .topic_settings import check_config, settings_of
 GROUPS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 COORDINATORS: Final = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
-"""The log's own topics, internal as Kafka means it. Topics of queries are not: kafka-python reads no internal topic."""
+"""The log's own topics, which clients are told are internal. Topics of queries are not marked internal, because
+kafka-python does not read internal topics."""
 NOTES: Final = "_millstream-notes-"
-"""How groups begin that hold notes in place of offsets: who lists groups, or counts lag, passes over them."""
+"""Prefix of groups that hold notes instead of offsets. Listings of groups and lag skip these groups."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _NAME_LENGTH_MAX: Final = 249
 _PARTITION_COUNT_MAX: Final = 10_000
@@ -35,7 +36,7 @@ def check_topic(name: str, partition_count: int, config: Mapping[str, str]) -> T
 
 
 def belongs_to_millstream(name: str) -> bool:
-    """True for topics that only Millstream itself may write to: what other clients put there would break queries."""
+    """True for topics that only Millstream itself may write to: records of other clients would break queries."""
     return name.startswith(_MILLSTREAM)
 
 

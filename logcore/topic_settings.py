@@ -1,4 +1,4 @@
-"""What can be set on a topic: Kafka's properties with their defaults, and what the log makes of them."""
+"""The settings of a topic: Kafka's properties with their defaults, and the values that the log uses."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MIRROR: Final = "millstream.mirror"
 MIRRORED_ID: Final = "millstream.mirror.topic.id"
 MIRROR_ORIGINS: Final = "millstream.mirror.origins"
 OF_MIRRORS: Final = (MIRROR, MIRRORED_ID, MIRROR_ORIGINS)
-"""Set by mirrors, and by nobody else."""
+"""Only mirrors set these."""
 OWN_SETTINGS: Final = frozenset({"arrow.passthrough", "millstream.value.format", *OF_MIRRORS})
-"""Which Kafka does not know."""
+"""Settings that Kafka does not have."""
 TIME_BEFORE: Final = "message.timestamp.before.max.ms"
 TIME_AFTER: Final = "message.timestamp.after.max.ms"
 NEVER_MS: Final = (1 << 63) - 1
@@ -31,9 +31,9 @@ Kind = Literal["int", "long", "double", "boolean", "string", "list"]
 
 @dataclass(frozen=True, slots=True)
 class TopicSetting:
-    """One property. `problem` says in words what a value should be where it cannot be taken, else None.
+    """One property. `problem` returns None for a valid value, else a sentence that says what the value should be.
 
-    `heeded` is False where Kafka knows the property, and here it may be set but changes nothing.
+    `heeded` is False for a property that Kafka knows and that has no effect here.
     """
 
     name: str
@@ -45,7 +45,7 @@ class TopicSetting:
 
 
 def whole_number(low: int, high: int = NEVER_MS) -> Callable[[str], str | None]:
-    """What is wrong with a text that should be such a number."""
+    """A check that a text is a whole number between `low` and `high`; it returns the problem, or None."""
 
     def problem(text: str) -> str | None:
         if _INTEGER.fullmatch(text) and low <= int(text) <= high:
@@ -56,7 +56,7 @@ def whole_number(low: int, high: int = NEVER_MS) -> Callable[[str], str | None]:
 
 
 def one_of(*values: str) -> Callable[[str], str | None]:
-    """What is wrong with a text that should be one of these."""
+    """A check that a text is one of these; it returns the problem, or None."""
     return lambda text: None if text in values else f"It is one of {', '.join(values)}."
 
 
@@ -149,7 +149,7 @@ SETTINGS: Final[Mapping[str, TopicSetting]] = {
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """The settings that the log heeds, as values; None where there is no bound, or no mirror."""
+    """The settings that have an effect, as values. None means no bound, or no mirror."""
 
     compacted: bool
     deleting: bool
@@ -168,7 +168,7 @@ class TopicSettings:
     mirror: str | None = None
 
     def check_writer(self, topic: str, mirror: str | None) -> None:
-        """In: `mirror`: the one whose records come; None: they are of somebody else. Raises `ReadOnlyTopic`."""
+        """In: `mirror`: the mirror that writes; None: the writer is no mirror. Raises `ReadOnlyTopic`."""
         if mirror == self.mirror:
             return
         if self.mirror is None:
@@ -176,7 +176,7 @@ class TopicSettings:
         raise ReadOnlyTopic(f'topic "{topic}" is read-only: the mirror "{self.mirror}" writes it')
 
     def times(self, now_ms: int) -> tuple[int, int] | None:
-        """The earliest and the latest time that a record may have which is appended now; None where any is taken."""
+        """The earliest and the latest timestamp allowed for a record that is appended now; None: any is allowed."""
         if self.time_before_ms_max is None and self.time_after_ms_max is None:
             return None
         earliest = -NEVER_MS if self.time_before_ms_max is None else now_ms - self.time_before_ms_max
@@ -185,7 +185,7 @@ class TopicSettings:
 
 
 def check_config(topic: str, config: Mapping[str, str]) -> None:
-    """Raises `InvalidSetting` for a property that there is not, or a value that it cannot have."""
+    """Raises `InvalidSetting` for an unknown property or an invalid value."""
     for name, value in config.items():
         setting = SETTINGS.get(name)
         if setting is None:
@@ -199,7 +199,8 @@ def check_config(topic: str, config: Mapping[str, str]) -> None:
 
 
 def settings_of(config: Mapping[str, str]) -> TopicSettings:
-    """A value that `check_config` would refuse counts as not set: older versions took any."""
+    """The settings of a topic. A value that `check_config` would refuse counts as not set: older versions accepted any
+    value."""
     return _settings(tuple(sorted(config.items())))
 
 

@@ -1,1 +1,1 @@
-"""Backups of a log: consistent snapshots of nodes that go on working, the store that keeps them, and the way back."""
+"""Backups of a log: consistent snapshots of running nodes, the store that keeps them, and how to restore them."""

@@ -1,1 +1,1 @@
-"""Producer, consumer and administrator: for a log in this process and for one over the network alike."""
+"""Producer, consumer and administrator, for a log in this process or over the network."""

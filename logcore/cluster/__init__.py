@@ -1,1 +1,1 @@
-"""A node of a cluster as a part of a process: the machines of `replication/` on files and sockets, and Kafka's door."""
+"""A node of a cluster in this process: runs the state machines of `replication/` and serves Kafka's requests."""

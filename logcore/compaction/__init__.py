@@ -1,1 +1,1 @@
-"""Compaction: the last record of each key stays, and every record its offset."""
+"""Compaction: keeps the last record of each key, at its offset."""

@@ -1,1 +1,1 @@
-"""The records in which coordinators keep groups, offsets and transactions, as bytes and back."""
+"""Encodes and decodes the records in which coordinators store groups, offsets and transactions."""

@@ -1,1 +1,1 @@
-"""What groups and transactions decide, as pure state machines: no thread, clock, file or socket."""
+"""The decisions about groups and transactions, as pure state machines: no thread, clock, file or socket."""

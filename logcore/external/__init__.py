@@ -1,1 +1,1 @@
-"""The log that somebody else runs (Apache Kafka, another Millstream): how to connect, and what is ours there."""
+"""A log that others operate (Apache Kafka, another Millstream): how to connect, and which names on it are ours."""

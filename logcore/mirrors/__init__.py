@@ -1,2 +1,2 @@
-"""Copies of topics of another log: record batches as they are stored there, at the same offsets. Nothing here knows
-SQL, or how a mirror is kept running."""
+"""Copies topics of another log: the record batches as they are stored there, at the same offsets. Nothing here knows
+SQL, or what keeps a mirror running."""

@@ -1,1 +1,1 @@
-"""Replication: state machines that decide, without clock, socket, file, thread or chance, and what carries them out."""
+"""Replication: pure state machines (no clock, socket, file, thread, randomness), and what carries out their effects."""

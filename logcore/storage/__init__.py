@@ -1,1 +1,1 @@
-"""The files of a partition: segments and their indexes, what their bytes mean, recovery, retention, damage."""
+"""The files of a partition: segments, indexes, reading, recovery, retention, and the detection of damage."""

@@ -1,7 +1,7 @@
-"""Giving up what is lost of a topic, while nobody has the log open: the topic is whole again, without those records.
+"""Accepts that records of a topic are lost, while the log is closed. After that the topic is usable without them.
 
-Nothing is served in place of lost records, and what reads them stops, until somebody decides to go on without them.
-Then batches without records take their offsets, as after compaction. The damaged files stay beside the new ones.
+Reading lost records is an error and stops the reader, until an operator decides to continue without them. Then empty
+batches take their offsets, as after compaction. The damaged files are kept beside the new ones.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _ASIDE: Final = ".damaged-at-"
 
 
 def give_up(folder: Path, stale: Sequence[str] = ()) -> list[tuple[int, int]]:
-    """What was given up of the partition in this folder: where each range of offsets begins and ends. In: `stale`:
-    files that say what the damaged ones were, besides the checkpoint. Raises `CorruptLog` where
-    nothing is left to go on with; OSError."""
+    """Gives up the lost records of the partition in this folder. Returns the ranges of their offsets, each as first
+    offset and end offset. In: `stale`: files, besides the checkpoint, that describe the damaged files and are deleted.
+    Raises `CorruptLog` if nothing usable is left; OSError."""
     return _Mending(folder, (CHECKPOINT, *stale)).run()
 
 
@@ -39,7 +39,7 @@ def _now_ms() -> int:
 
 
 class _Mending:
-    """Of one partition. State: what a recovery has found, and what was given up."""
+    """Repairs one partition. State: what a recovery found, and the ranges of offsets given up so far."""
 
     def __init__(self, folder: Path, stale: Sequence[str]) -> None:
         self._folder = folder
@@ -61,7 +61,7 @@ class _Mending:
         if not damaged and start >= bounds[0]:
             return []
         self._point.note(end_offset, start, end_offset, durably=True)
-        for name in self._stale:  # positions in checkpoints are those of the damaged files
+        for name in self._stale:  # positions in checkpoints refer to the damaged files
             (self._folder / name).unlink(missing_ok=True)
         if start < bounds[0]:
             self._put(start, (), bounds[0])
@@ -78,7 +78,7 @@ class _Mending:
         return recover(self._folder, self._files, _now_ms(), durable=True, known=self._point.read())
 
     def _put(self, base_offset: int, batches: Sequence[EncodedBatch] | Iterator[EncodedBatch], end: int) -> None:
-        """A segment with these batches, and with what stands for those that are missing up to `end`."""
+        """Puts a new segment in place, with these batches and empty ones for all missing offsets up to `end`."""
         new = CleanedSegment(self._folder, base_offset, self._found.state.epochs)
         next_offset = base_offset
         for batch in batches:
@@ -104,7 +104,7 @@ def _is_whole(segment: Segment, end_offset: int) -> bool:
 
 
 def _kept(segment: Segment, end_offset: int, lost: Sequence[DamagedRange]) -> Iterator[EncodedBatch]:
-    """The whole batches, in order; but for those of transactions whose end is lost."""
+    """The intact batches, in order, without those of transactions whose end is lost."""
     offset, position = segment.base_offset, 0
     while position < segment.size:
         for scanned in scan(segment.file, position, segment.size):
@@ -124,5 +124,5 @@ def _kept(segment: Segment, end_offset: int, lost: Sequence[DamagedRange]) -> It
 def _checkpoint(mended: RecoveredPartition) -> Checkpoint:
     last = mended.segments[-1]
     state = mended.state
-    state.producers.complete = False  # what their lost batches were is not known
+    state.producers.complete = False  # the producers of the lost batches are unknown
     return Checkpoint(mended.log_start_offset, last.base_offset, last.size, True, state, began_ms=mended.began_ms)

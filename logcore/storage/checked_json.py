@@ -1,4 +1,4 @@
-"""Small files of JSON behind a checksum: a torn one is known as such."""
+"""Small JSON files with a checksum, which detects a torn file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = structlog.get_logger("millstream.logcore")
 
 
 def checked_json(content: Any) -> bytes:
-    """First line: CRC32C of the rest, in hexadecimal."""
+    """The content of a file. Its first line is the CRC32C of the rest, in hexadecimal."""
     body = json.dumps(content, separators=(",", ":"), sort_keys=True).encode() + b"\n"
     return b"%08x\n" % crc32c(body) + body
 
@@ -25,10 +25,10 @@ def write_checked_json(path: Path, content: Any, *, durable: bool) -> None:
 
 
 def write_with_copy(path: Path, content: Any, *, durable: bool) -> None:
-    """As `write_checked_json`, and once more beside it, so that one of the two may be damaged.
+    """Like `write_checked_json`, but also writes a copy beside the file, so that damage to one of the two is harmless.
 
-    Both names become durable together: after a crash each file has the old content or the new one, and before that
-    nobody hears of the new one.
+    Both names become durable together: after a crash each file has the old content or the new one. The caller
+    announces the new content only after this returns.
     """
     written = checked_json(content)
     both = (path, _copy_of(path))
@@ -40,9 +40,9 @@ def write_with_copy(path: Path, content: Any, *, durable: bool) -> None:
 
 
 def read_with_copy(path: Path, *, durable: bool) -> Any:
-    """None where there is neither file. One that is missing, damaged or older is written anew from the other.
+    """The content, or None if both files are missing. A missing, damaged or older file is rewritten from the other.
 
-    Raises ValueError where both are damaged.
+    Raises ValueError if both are damaged.
     """
     found: list[Any] = []
     for each in (path, _copy_of(path)):
@@ -55,7 +55,7 @@ def read_with_copy(path: Path, *, durable: bool) -> Any:
         return read_checked_json(path)
     if content is None or (copy is None and _copy_of(path).exists()) or serial_of(copy) > serial_of(content):
         _log.warning("a damaged file was written anew from its copy", path=str(path))
-    if content != copy:  # a crash may have come between the two
+    if content != copy:  # a crash may have happened between the two renames
         if content is None or (copy is not None and serial_of(copy) > serial_of(content)):
             content = copy
         write_with_copy(path, content, durable=durable)
@@ -63,7 +63,7 @@ def read_with_copy(path: Path, *, durable: bool) -> Any:
 
 
 def serial_of(content: Any) -> int:
-    """Which state of a file this is, for files that number their states from 1; 0 for others."""
+    """The version number of this content, for files that number their versions from 1; 0 for others."""
     serial = content.get("serial", 0) if isinstance(content, dict) else 0
     return serial if isinstance(serial, int) else 0
 
@@ -73,7 +73,7 @@ def _copy_of(path: Path) -> Path:
 
 
 def read_checked_json(path: Path | str) -> Any:
-    """None where there is no file. Raises ValueError where it is damaged."""
+    """The content, or None if there is no file. Raises ValueError if it is damaged."""
     try:
         with open(path, "rb", buffering=0) as file:
             content = file.read()

@@ -1,4 +1,4 @@
-"""Finding the way on behind damaged bytes: the next record batch in a segment that is certainly one."""
+"""Finds where a segment continues after damaged bytes: the next record batch whose checksum is correct."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .disk import LogFile
 
 _WINDOW_BYTES: Final = 1024 * 1024
 _MAGIC_POSITION: Final = 16
-_OFFSET_HIGH_BYTES: Final = 3  # of a base offset: those of neighbours agree in them, but where a carry comes
+_OFFSET_HIGH_BYTES: Final = 3  # of a base offset: nearby offsets have the same high bytes, except after a carry
 
 
 class FoundBatch(NamedTuple):
@@ -20,8 +20,8 @@ class FoundBatch(NamedTuple):
 
 
 class DamagedRange(NamedTuple):
-    """Records that cannot be read: those from `first_offset` up to, not including, `end_offset`. Where the two are the
-    same, something was there that cannot be told."""
+    """Records that cannot be read, from `first_offset` up to, not including, `end_offset`. If the two are equal, it is
+    unknown which records were there, if any."""
 
     first_offset: int
     end_offset: int
@@ -38,7 +38,8 @@ class DamagedRange(NamedTuple):
 
 
 def next_batch(file: LogFile, position: int, end: int, offset_min: int) -> FoundBatch | None:
-    """The first whole batch at or behind `position` that passes its checksum and begins at `offset_min` or later."""
+    """The first whole batch at or after `position` that passes its checksum and whose base offset is at least
+    `offset_min`."""
     while position + HEADER_SIZE <= end:
         window = memoryview(bytearray(min(_WINDOW_BYTES + HEADER_SIZE, end - position)))
         filled = file.read_into(window, position)
@@ -54,13 +55,13 @@ def next_batch(file: LogFile, position: int, end: int, offset_min: int) -> Found
 
 
 def is_whole(file: LogFile, position: int, header: BatchHeader) -> bool:
-    """Whether the bytes of this batch are what was written, but for its offset and epoch, which nothing checks."""
+    """Whether the bytes of this batch match its checksum. The checksum does not cover its offset and epoch."""
     batch = memoryview(bytearray(header.size))
     return file.read_into(batch, position) == header.size and checksum_of(batch) == header.crc
 
 
 def _candidates(window: memoryview, offset_min: int) -> list[int]:
-    """Where a header may begin: with the version that all batches have, and an offset not far above the least."""
+    """Positions where a header may begin: it has the version of all batches, and an offset close above `offset_min`."""
     count = len(window) - HEADER_SIZE + 1
     if count <= 0:
         return []

@@ -1,4 +1,4 @@
-"""One process at a time has a data directory open."""
+"""A lock that lets only one process at a time open a data directory."""
 
 from __future__ import annotations
 

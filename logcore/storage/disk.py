@@ -1,4 +1,4 @@
-"""Files and folders with the durability a log needs: whole writes, real syncs, names that survive a crash."""
+"""Files and folders with the durability that a log needs: complete writes, syncs, and names that survive a crash."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BUFFERS_MAX: Final = 512  # per system call; Linux takes 1024
 class LogFile:
     """An open file that is written at its end and read anywhere.
 
-    The descriptor is closed with the last reference, so a reader may go on while the file's topic is deleted.
+    The descriptor is closed with the last reference, so a reader can continue while the file's topic is deleted.
     """
 
     def __init__(self, path: Path | str, *, create: bool = False, writable: bool = True) -> None:
@@ -37,7 +37,7 @@ class LogFile:
         return os.fstat(self._descriptor).st_size
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
-        """Writes everything and returns the position after it. Raises OSError; then any part may be written."""
+        """Writes everything and returns the position after it. Raises OSError; then any part may have been written."""
         fp("append.write")
         for start in range(0, len(buffers), _BUFFERS_MAX):
             left = list(map(memoryview, buffers[start : start + _BUFFERS_MAX]))
@@ -52,7 +52,7 @@ class LogFile:
         os.pwrite(self._descriptor, content, 0)
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fills the buffer as far as the file goes; returns the count of bytes."""
+        """Fills the buffer, or reads to the end of the file. Returns the number of bytes read."""
         done = 0
         while done < len(buffer):
             count = os.preadv(self._descriptor, [buffer[done:]], position + done)
@@ -62,7 +62,7 @@ class LogFile:
         return done
 
     def is_unwritten(self, start: int, end: int) -> bool:
-        """True where there are nothing but zeros in between. Room that was taken ahead is not read."""
+        """True if there are only zeros in between. Preallocated space is skipped, not read."""
         position, size = start, _BLOCK - start % _BLOCK
         while position < end:
             found = os.pread(self._descriptor, min(size, end - position), position)
@@ -72,7 +72,7 @@ class LogFile:
         return True
 
     def _next_data(self, position: int, end: int) -> int:
-        """Where the file may hold something else than zeros, from `position` on; `end` where it does not."""
+        """The next position, from `position` on, where the file may hold something other than zeros; else `end`."""
         try:
             return os.lseek(self._descriptor, position, os.SEEK_DATA)
         except OSError as error:
@@ -107,21 +107,21 @@ def sync_folder(path: Path) -> None:
 
 
 def make_folder(path: Path, *, durable: bool) -> None:
-    """Makes a folder that only its owner may enter, and the missing ones above it. Raises OSError.
+    """Creates a folder that only its owner may enter, and its missing parents. Raises OSError.
 
-    Without the sync of the folder above, a power cut takes the name, and all that was made durable below it. A process
-    may have died before that sync, so it is done for a folder that exists, too.
+    Without a sync of its parent, a power cut removes the folder's name, and with it everything durable below. An
+    earlier process may have died before that sync, so it is also done for a folder that already exists.
     """
     new = [folder for folder in path.parents if not folder.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if durable:
         for folder in (path, *new):
-            with suppress(PermissionError):  # a folder that we may not read is not one that we made
+            with suppress(PermissionError):  # we did not create a folder that we may not read
                 sync_folder(folder.parent)
 
 
 def write_aside(path: Path, content: bytes, *, durable: bool) -> Path:
-    """A file with this content beside `path`, to take its place. Raises OSError; then it takes no room."""
+    """Writes a file with this content beside `path`, to replace it later. Raises OSError after removing the file."""
     temporary = path.with_name(path.name + ".new")
     try:
         with temporary.open("wb") as file:
@@ -137,7 +137,7 @@ def write_aside(path: Path, content: bytes, *, durable: bool) -> Path:
 
 
 def replace_file(path: Path, content: bytes, *, durable: bool) -> None:
-    """Gives the file this content: after a crash it has the old content or the new one."""
+    """Replaces the file's content: after a crash the file has the old content or the new one."""
     write_aside(path, content, durable=durable).replace(path)
     if durable:
         sync_folder(path.parent)

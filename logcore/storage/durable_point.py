@@ -1,9 +1,9 @@
-"""Up to where a log is durable: a small file beside it, which tells lost records from a torn end.
+"""Records how far a log is durable, in a small file beside it. The file tells lost records from a torn end.
 
-The file is written after each sync and is not synced itself. Whatever it says was true once, and stays true until the
-log is cut. Before a cut it is lowered, durably. A killed process leaves it exact. After a power cut it may be older, or
-torn: then less is known. It also says where the log begins, because a lost checkpoint would bring deleted records back.
-There is one for each of many logs, so it is kept open only as long as `OpenFiles` has room for it.
+The file is written after each sync and is not synced itself. What it says was true when it was written, and stays true
+until the log is truncated. Before a truncation it is lowered, durably. A killed process leaves it exact. After a power
+cut it may be old or torn: then less is known. It also records where the log begins, because without it a lost
+checkpoint would bring deleted records back. Each of many logs has such a file, so `OpenFiles` may close it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ POINT: Final = "durable"
 _OFFSETS: Final = struct.Struct(">qqq")
 _CHECKSUM: Final = struct.Struct(">I")
 _SIZE: Final = _OFFSETS.size + _CHECKSUM.size
-_EARLIER_SIZE: Final = 12  # earlier versions wrote the end offset and its checksum
+_EARLIER_SIZE: Final = 12  # earlier versions wrote only the end offset and its checksum
 
 
 class Extent(NamedTuple):
-    """What is known of a log: it was durable up to `end_offset` or further, and began at `start_offset` or later; -1
-    where nobody noted that. Readers have seen offsets below `seen_offset`: the markers of decided transactions are seen
-    before they are durable, because a recovery writes them again."""
+    """What is known about a log: it was durable at least up to `end_offset`, and began at `start_offset` or later (-1:
+    unknown). Readers have seen offsets below `seen_offset`: markers of decided transactions are visible before they are
+    durable, because a recovery writes them again."""
 
     end_offset: int = 0
     start_offset: int = -1
@@ -38,8 +38,8 @@ NOTHING_KNOWN: Final = Extent()
 
 
 class DurablePoint:
-    """Of the log in one folder. State: `reserved`: the disk has room for it; what the file says, as far as is known;
-    the file, while it is open."""
+    """The file `durable` of the log in one folder. State: `reserved`: the disk has space for the file; its content, if
+    known; the open file, if any."""
 
     def __init__(self, folder: Path, files: OpenFiles | None = None) -> None:
         """In: `files`: keeps the file open between notes; without it each note opens it."""
@@ -50,7 +50,7 @@ class DurablePoint:
         self.reserved = False
 
     def read(self) -> Extent:
-        """The default where nothing is known, or nothing that can be believed. Raises OSError."""
+        """The content; `NOTHING_KNOWN` if the file is missing or damaged. Raises OSError."""
         try:
             with open(self._path, "rb", buffering=0) as file:
                 content = file.read(_SIZE + 1)
@@ -66,7 +66,7 @@ class DurablePoint:
         return found
 
     def reserve(self) -> None:
-        """Takes the room that a note needs, so that a full disk refuses it here, and no sync. Raises OSError."""
+        """Takes the space of the file now, so that a full disk fails here and not at a sync. Raises OSError."""
         if not self.reserved:
             self.note(0)
 
@@ -84,7 +84,7 @@ class DurablePoint:
         self.reserved = True
 
     def note_synced(self, end_offset: int, start_offset: int) -> None:
-        """The same; readers have seen what they had seen before. Raises OSError."""
+        """Like `note`, with `seen_offset` unchanged. Raises OSError."""
         self.note(end_offset, start_offset, self._said[2])
 
     def note_seen(self, seen_offset: int) -> None:

@@ -1,6 +1,6 @@
-"""Where each leader epoch of a partition's log begins: what two replicas compare to find where they part.
+"""Where each leader epoch of a partition's log begins. Two replicas compare this to find where their logs diverge.
 
-The rule is that of KIP-101 and KIP-279: truncation by epoch and end offset, never by high watermark. The log of one
+The rule is that of KIP-101 and KIP-279: truncate by epoch and end offset, never by high watermark. The log of a single
 node has one epoch, 0.
 """
 
@@ -26,16 +26,16 @@ class EpochBoundary(NamedTuple):
 
 
 class EpochCache:
-    """State: one entry per epoch that wrote to the log. Invariant: epochs and offsets grow.
+    """State: one entry per epoch that wrote to the log. Invariant: epochs and offsets increase.
 
-    One thread at a time changes it; others may look meanwhile."""
+    One thread at a time may change it; others may read it meanwhile."""
 
     def __init__(self, starts: Iterable[tuple[int, int]] = ()) -> None:
         self._starts = [EpochStart(*start) for start in starts]
 
     @property
     def last(self) -> int:
-        """The epoch of the last batch, `NO_EPOCH` for a log that has none."""
+        """The epoch of the last batch; `NO_EPOCH` for a log without batches."""
         return self._starts[-1].epoch if self._starts else NO_EPOCH
 
     @property
@@ -43,15 +43,15 @@ class EpochCache:
         return tuple(self._starts)
 
     def note(self, epoch: int, offset: int) -> None:
-        """Takes in a batch of this epoch at this offset, the end of the log.
+        """Records a batch of this epoch at this offset, the end of the log.
 
-        An earlier epoch changes nothing: a replica takes no such batch.
+        An earlier epoch changes nothing: a replica does not accept such a batch.
         """
         if epoch > self.last:
             self._starts.append(EpochStart(epoch, offset))
 
     def at(self, offset: int) -> int:
-        """The epoch of the batch at this offset. What lies before the log's start counts to its first epoch."""
+        """The epoch of the batch at this offset. Offsets before the log's start belong to its first epoch."""
         starts = self._starts
         if not starts:
             return NO_EPOCH
@@ -61,12 +61,12 @@ class EpochCache:
         return starts[max(found - 1, 0)].epoch
 
     def split(self, first_offset: int, end_offset: int) -> Iterator[EpochStart]:
-        """The stretches of one epoch each in between: their epochs, and where they begin."""
+        """Splits a range of offsets into parts of one epoch each: the epoch and the first offset of each part."""
         yield EpochStart(self.at(first_offset), first_offset)
         yield from (start for start in self._starts if first_offset < start.offset < end_offset)
 
     def end_of(self, epoch: int, log_end_offset: int, log_start_offset: int) -> EpochBoundary:
-        """The end of the newest epoch up to `epoch`; `NO_EPOCH` at the log's start where the log has none of them."""
+        """The end of the newest epoch up to `epoch`; `NO_EPOCH` at the log's start if the log has no such epoch."""
         starts = self._starts
         found = bisect_right(starts, epoch, key=lambda start: start.epoch)
         if found == 0:
@@ -80,7 +80,7 @@ class EpochCache:
             self._starts.pop()
 
     def start_at(self, offset: int) -> None:
-        """The log begins at this offset now. Another thread may be looking, and sees the cache before or after this."""
+        """The log begins at this offset now. A thread that reads meanwhile sees the cache before or after this."""
         starts = self._starts[max(bisect_right(self._starts, offset, key=lambda start: start.offset) - 1, 0) :]
         if starts and starts[0].offset < offset:
             starts[0] = EpochStart(starts[0].epoch, offset)

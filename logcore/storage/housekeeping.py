@@ -1,4 +1,4 @@
-"""What a log does in the background: retention, compaction, and forgetting producers that are gone."""
+"""Background work of a log: retention, compaction, and the expiry of unused producers."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _log = structlog.get_logger("millstream.logcore")
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingProblem:
-    """What the last round could not do. The partition itself can still be used."""
+    """Why the last round failed for a partition. The partition itself can still be used."""
 
     partition: str
     message: str
 
 
 class Kept(NamedTuple):
-    """What one round has done."""
+    """What one round did."""
 
-    dropped: int  # partitions of which segments were deleted
+    dropped: int  # partitions with deleted segments
     compacted: int
 
 
 class HousekeepingTarget(NamedTuple):
-    """A partition to look after. `open` gives None where there is nothing to do; it may raise `LogError`."""
+    """A partition to look after. `open` returns None if there is nothing to do; it may raise `LogError`."""
 
     name: str
     open: Callable[[], KeptPartition | None]
@@ -49,8 +49,8 @@ class _Stopped(Exception):
 
 
 class Housekeeper:
-    """State: its two chores. Retention does not wait until a compaction ends, which may take minutes: it may be what
-    makes room on the disk."""
+    """State: its two chores. Retention does not wait for the end of a compaction, which may take minutes, because
+    retention may be what frees disk space."""
 
     def __init__(
         self,
@@ -69,15 +69,15 @@ class Housekeeper:
         self._compaction = _Chore("compaction", self._compact, partitions, interval_s)
 
     def start(self) -> None:
-        """Many logs are closed before the first round: notebooks' and tests'. So one thread waits for that, and only
-        then begins the other one; to start a thread costs more than to open such a log."""
+        """Starts one thread. It waits for the first round, and only then starts the second thread. Many logs (of
+        notebooks and tests) are closed before the first round, and starting a thread costs more than opening them."""
         self._retention.start(before_first=self._compaction.start)
 
     def stop(self) -> None:
-        """Returns when no round is under way any more."""
+        """Returns when no round is running."""
         self._retention.end()
         self._compaction.end()
-        self._retention.join()  # first: it may be about to start the other one
+        self._retention.join()  # first, because it may be about to start the other thread
         self._compaction.join()
 
     @property
@@ -85,8 +85,8 @@ class Housekeeper:
         return self._compaction.problems | self._retention.problems
 
     def round(self) -> Kept:
-        """Does now what there is to do, whatever becomes of one partition: what the log or the disk refused is among
-        the `problems`, and in the process's log. Raises what nobody foresaw, once all partitions had their turn."""
+        """Does all work that is due now. A failure of one partition does not stop the others: errors of the log or the
+        disk are added to `problems` and to the process's log. Raises any other error after all partitions are done."""
         dropped, unforeseen = self._retention.round()
         compacted, others = self._compaction.round()
         for error in (*unforeseen, *others):
@@ -117,9 +117,9 @@ class Housekeeper:
 
 
 class _Chore:
-    """One kind of work, for one partition after the other.
+    """One kind of work, done for one partition after the other.
 
-    State: a thread, once started, and what the last round could not do, by partition. Rounds take turns.
+    State: a thread, once started, and the failures of the last round, by partition. Only one round runs at a time.
     """
 
     def __init__(
@@ -131,8 +131,8 @@ class _Chore:
         *,
         after: Callable[[], None] = lambda: None,
     ) -> None:
-        """In: `act`: gets what it calls now and then between pieces of work, and says whether it changed something;
-        `after`: ends each round."""
+        """In: `act`: does the work for one partition and returns whether it changed something; it calls its second
+        argument (`pause`) between pieces of work; `after`: called at the end of each round."""
         self._name = name
         self._act = act
         self._partitions = partitions
@@ -144,8 +144,8 @@ class _Chore:
         self._thread: threading.Thread | None = None
 
     def start(self, before_first: Callable[[], None] | None = None) -> None:
-        """In: `before_first`: called before the first round, on the thread of that. None: who starts it has waited, so
-        the first round comes at once."""
+        """In: `before_first`: called on the new thread, after one interval and before the first round. None: the caller
+        has already waited, so the first round starts at once."""
         run = partial(self._run, before_first)
         self._thread = threading.Thread(target=run, name=f"millstream-log-{self._name}", daemon=True)
         self._thread.start()
@@ -162,7 +162,7 @@ class _Chore:
         return dict(self._problems)
 
     def round(self, pause: Callable[[], None] = lambda: None) -> tuple[int, Sequence[Exception]]:
-        """Returns how many partitions it changed, and what nobody foresaw."""
+        """Returns how many partitions it changed, and the unexpected errors."""
         changed = 0
         unforeseen: list[Exception] = []
         with self._turn:
@@ -218,7 +218,7 @@ class _Chore:
 
 
 class _Share:
-    """State: when work went on. Pauses make that the thread works for a bounded share of the time."""
+    """Limits the thread to a share of one processor, by pauses. State: the thread's CPU time at the last pause."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop

@@ -1,4 +1,4 @@
-"""How many files a log keeps open at once, however many partitions it has."""
+"""Limits how many files a log keeps open at once, however many partitions it has."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _OPEN_MIN: Final = 32
 
 class HoldsFile(Protocol):
     def let_go(self) -> None:
-        """Drops what it can open again. Whoever uses the file at this moment may go on."""
+        """Releases the file, which it can open again. A thread that is using the file can continue."""
         ...
 
 
 class OpenFiles:
-    """State: those that hold a file, the one used longest ago first. At most `open_max` of them."""
+    """State: the holders of open files, least recently used first; at most `open_max`."""
 
     def __init__(self, open_max: int | None = None) -> None:
         self.open_max = open_max or _default_max()
@@ -28,9 +28,9 @@ class OpenFiles:
         self._lock = threading.Lock()
 
     def used(self, holder: HoldsFile) -> None:
-        """Notes that the holder has a file and uses it now."""
+        """Records that the holder has an open file and uses it now."""
         if holder is self._latest or holder is self._latest_but_one:
-            return  # an append takes turns with two: the segment, and what says how far that is durable
+            return  # appends alternate between two files: the segment and its file `durable`
         oldest: HoldsFile | None = None
         with self._lock:
             self._latest, self._latest_but_one = holder, self._latest
@@ -54,7 +54,7 @@ class OpenFiles:
 
 
 def _default_max() -> int:
-    """Half of what the process may open, so that sockets and databases have room."""
+    """Half of the files that the process may open; the rest is left for sockets and databases."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return _OPEN_MAX

@@ -1,6 +1,6 @@
-"""What every partition is made of: segments, the meaning of what is in them, and checkpoints of it.
+"""The parts of every partition: segments, the state that follows from their batches, and checkpoints of that state.
 
-Who appends and what is durable is decided above: `replication/disk/disk_log.py`.
+`replication/disk/disk_log.py` decides who may append and what is durable.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """What partitions of one log share. `now_ms` is the log's clock; `found_durable`: what was in the files when the
-    log was opened was made durable then. Called on any thread: `on_failure`, when a partition is not usable any more;
-    `on_cut`, before bytes of a segment go that were in the log."""
+    """What the partitions of one log share. `now_ms` is the log's clock. `found_durable`: everything in the files was
+    made durable when the log was opened. Called on any thread: `on_failure`, when a partition becomes unusable;
+    `on_cut`, before bytes of the log are removed from a segment."""
 
     files: OpenFiles
     now_ms: Callable[[], int]
@@ -45,8 +45,8 @@ class PartitionContext:
 
 
 class ActiveProducer(NamedTuple):
-    """`transaction_offset` is where its open transaction begins; -1 where none is open. `seen_ms`: when its last batch
-    came, or later."""
+    """`transaction_offset` is where its open transaction begins; -1 if none is open. `seen_ms`: when its last batch
+    arrived, or later."""
 
     producer_id: int
     epoch: int
@@ -56,7 +56,7 @@ class ActiveProducer(NamedTuple):
 
 
 class PartitionFiles(ABC):
-    """State: segments, oldest first, and what they mean up to their end; how much of it is durable.
+    """State: the segments, oldest first; the state that follows from their batches; how far the log is durable.
 
     `_lock` guards all of it. Invariant: log_start_offset <= last stable offset <= high watermark <= end offset.
     """
@@ -89,23 +89,23 @@ class PartitionFiles(ABC):
         self._changed = threading.Condition(self._lock)
 
     def configure(self, settings: TopicSettings) -> None:
-        """From now on these hold."""
+        """Applies new settings of the topic."""
         with self._lock:
             self.settings = settings
             if self._active.allocated_max:
                 self._active.allocated_max = settings.segment_bytes
 
-    # What it knows
+    # Reading the state
 
     @property
     def damage(self) -> tuple[DamagedRange, ...]:
-        """What is known to be lost of what should be here."""
+        """The known damage of this partition, except below the log start offset."""
         start = self._log_start_offset
         return tuple(lost for lost in self._found_damage if lost.is_empty or lost.end_offset > start)
 
     @property
     def lost(self) -> tuple[DamagedRange, ...]:
-        """Ranges of offsets that were given once, and whose records cannot be read any more."""
+        """Ranges of offsets that were assigned, but whose records can no longer be read."""
         return tuple(lost for lost in self.damage if not lost.is_empty)
 
     def offsets(self) -> Offsets:
@@ -113,12 +113,12 @@ class PartitionFiles(ABC):
             return Offsets(self._log_start_offset, self._stable_offset(), self._high_watermark, self._state.end_offset)
 
     def _stable_offset(self) -> int:
-        """Below it every transaction has ended."""
+        """The last stable offset: every transaction below it has ended."""
         return self._state.transactions.first_open_offset(self._high_watermark)
 
     @property
     def log_start_offset(self) -> int:
-        """The first that can be read."""
+        """The first offset that can be read."""
         return self._log_start_offset
 
     @property
@@ -130,7 +130,7 @@ class PartitionFiles(ABC):
             return self._state.producers.next_sequence(producer_id, epoch)
 
     def active_producers(self) -> list[ActiveProducer]:
-        """Who has written here with a producer id."""
+        """The producers with a producer id that wrote here."""
         with self._lock:
             open_from = {found.producer_id: found.first_offset for found in self._state.transactions.open}
             return [ActiveProducer(*known, open_from.get(known[0], -1)) for known in self._state.producers.active()]
@@ -145,12 +145,12 @@ class PartitionFiles(ABC):
 
     @property
     def usable(self) -> bool:
-        """False once the disk refused something that could not be taken back."""
+        """False after the disk refused an operation that could not be undone."""
         return self._failure is None
 
     @property
     def is_idle(self) -> bool:
-        """True where nothing can be done to it."""
+        """True if the partition is deleted, closed or failed."""
         return self._deleted or self._closed or self._failure is not None
 
     @property
@@ -169,7 +169,8 @@ class PartitionFiles(ABC):
             return sum(segment.size for segment in self._segments)
 
     def check_size(self, header: BatchHeader) -> None:
-        """Raises `RecordsTooLarge` for a batch that clients may not send. Columnar ones hold many rows, and may."""
+        """Raises `RecordsTooLarge` for a batch that is too large for the topic. The limit does not apply to columnar
+        batches, which hold many rows."""
         if header.size > self.settings.message_bytes_max and not header.columnar:
             raise RecordsTooLarge(
                 f"a record batch of {header.size} bytes is too large for {self.name}:"
@@ -178,7 +179,7 @@ class PartitionFiles(ABC):
             )
 
     def check_usable(self) -> None:
-        """Raises what an append would raise."""
+        """Raises the error that an append would raise."""
         if self._deleted:
             raise UnknownTopic(f"{self.name} was deleted")
         if self._closed:
@@ -193,12 +194,12 @@ class PartitionFiles(ABC):
         return self._segments[-1]
 
     def _fits(self, size: int, now_ms: int) -> bool:
-        """Whether so many bytes go into the active segment."""
+        """Whether `size` more bytes go into the active segment."""
         active = self._segments[-1]
         return not active.size or (active.size + size <= self.settings.segment_bytes and not self._is_old(now_ms))
 
     def _is_old(self, now_ms: int) -> bool:
-        """True when the active segment has had its time."""
+        """True if the active segment is old enough to be closed."""
         settings = self.settings
         age_max = (
             min(settings.segment_ms, settings.compaction_lag_ms_max) if settings.compacted else settings.segment_ms
@@ -206,7 +207,7 @@ class PartitionFiles(ABC):
         return now_ms - self._began_ms >= age_max
 
     def _store(self, placed: Sequence[EncodedBatch], now_ms: int) -> None:
-        """Writes batches whose headers say their offsets, and takes them into the state.
+        """Writes batches whose headers contain their offsets, and updates the state.
 
         Raises OSError; then the segment and the state are as before, but the file may be longer.
         """
@@ -219,7 +220,7 @@ class PartitionFiles(ABC):
             self._state.note(batch.header, lambda batch=batch: memoryview(batch.buffers[0]), now_ms)
 
     def _state_at(self, last: Segment, size: int, checkpoint: Checkpoint | None) -> LogState:
-        """What the log means where it ends in this segment, at this size: read again from the checkpoint on."""
+        """The state of a log that ends in this segment, at this size. It is built by reading from the checkpoint on."""
         state = checkpoint.state if checkpoint else LogState.beginning_at(self._segments[0].base_offset)
         first = checkpoint.segment if checkpoint else self._segments[0].base_offset
         for segment in self._segments:
@@ -244,14 +245,14 @@ class PartitionFiles(ABC):
 
     @abstractmethod
     def sync_all(self) -> None:
-        """Makes everything durable that is written now. Raises `LogError`."""
+        """Makes everything durable that has been written so far. Raises `LogError`."""
 
     @abstractmethod
     def _roll(self) -> None:
-        """Closes the active segment, where something is in it, and begins the next one. Raises `LogError`."""
+        """Closes the active segment, unless it is empty, and begins the next one. Raises `LogError`."""
 
     def _current_checkpoint(self) -> Checkpoint:
-        """True once everything is durable that is in the log now."""
+        """A checkpoint of the log's end. It is valid only once everything in the log is durable."""
         return Checkpoint(
             self._log_start_offset,
             self._active.base_offset,
@@ -264,7 +265,7 @@ class PartitionFiles(ABC):
         )
 
     def _checkpoint(self, *, durable: bool = False) -> bool:
-        """Notes the durable end; False where that failed. Call it only where the state covers no more than that."""
+        """Writes a checkpoint of the durable end; False if that failed. The state must not go beyond that end."""
         assert self._state.end_offset == self._durable_offset
         try:
             self._write_checkpoint(self._current_checkpoint(), durable=durable)

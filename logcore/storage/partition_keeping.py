@@ -1,4 +1,4 @@
-"""What is kept of a partition: retention, compaction, and its end. `housekeeping.py` calls it, from its own thread."""
+"""Retention, compaction, deletion and closing of a partition. `housekeeping.py` calls it, from its own thread."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .transaction_index import AbortedRanges
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """`segments`: oldest first, the last one is being written. `last_batches`: base offset of the last batch of each
-    producer, as far as it is known."""
+    """`segments`: oldest first; the last one is being written. `last_batches`: base offset of the last batch of each
+    known producer."""
 
     segments: Sequence[Segment]
     log_start_offset: int
@@ -36,7 +36,8 @@ class KeptPartition(ReadablePartition):
     """Adds nothing to the state."""
 
     def start_segment(self) -> int:
-        """Closes the active segment, so that what is before it can be dropped; returns the first offset of the next."""
+        """Closes the active segment, so that everything before the next one can be dropped. Returns the first offset of
+        the next segment."""
         with self._lock:
             self.check_usable()
             if self._active.size:
@@ -45,20 +46,21 @@ class KeptPartition(ReadablePartition):
 
     @abstractmethod
     def drop_before(self, offset: int) -> int:
-        """Removes the segments that end at or before `offset`, and lets the log start there; returns where it does.
+        """Moves the log start offset to `offset` and removes the segments before it. Returns the new log start offset.
 
-        What belongs to an open transaction stays. Raises `LogError`.
+        Records of an open transaction are kept. Raises `LogError`.
         """
 
     def _sync_everything(self) -> None:
-        """In: the lock is held. While a sync waits for another one, others may append: it is done when nothing is left
-        over. Raises `LogError`."""
+        """In: the lock is held. Other threads may append while a sync waits for another one, so it repeats until
+        nothing is left. Raises `LogError`."""
         self.sync_all()
         while self._state.end_offset != self._durable_offset:
             self.sync_all()
 
     def _remove_before(self, offset: int) -> bool:
-        """Removes the segments that end there, if any. In: what a start needs of them is durable elsewhere."""
+        """Removes the segments that end at or before `offset`. True if there were any. In: everything that the next
+        start needs from them is durable elsewhere."""
         with self._lock:
             segments = self._segments
             gone = [old for old, following in pairwise(segments) if following.base_offset <= offset]
@@ -71,7 +73,7 @@ class KeptPartition(ReadablePartition):
     # Housekeeping
 
     def roll_if_old(self, age_ms_max: int | None = None) -> None:
-        """Ends the active segment where it has had its time, so that retention and compaction come to it."""
+        """Closes the active segment if it is old, so that retention and compaction can process it."""
         with self._lock:
             now_ms = self._now_ms()
             old = age_ms_max is not None and now_ms - self._active.written_ms > age_ms_max
@@ -79,7 +81,7 @@ class KeptPartition(ReadablePartition):
                 self._roll()
 
     def snapshot(self) -> PartitionSnapshot:
-        """What compaction has to know, as of one moment."""
+        """What compaction needs to know, as of one moment."""
         with self._lock:
             offsets = self.offsets()
             return PartitionSnapshot(
@@ -93,7 +95,7 @@ class KeptPartition(ReadablePartition):
             )
 
     def replace(self, old: Sequence[Segment]) -> bool:
-        """Puts the cleaned file of the first of these segments in the place of all; False where one is gone already.
+        """Replaces all these segments by the cleaned file of the first one. False if one of them is already gone.
 
         Raises `LogError`, OSError.
         """
@@ -103,7 +105,7 @@ class KeptPartition(ReadablePartition):
             first = self._segments.index(old[0]) if old[0] in self._segments else -1
             if first < 0 or list(self._segments[first : first + len(old)]) != list(old):
                 return False
-            if not self._checkpoint(durable=self._sync_needed):  # the one on disk may name a segment that goes now
+            if not self._checkpoint(durable=self._sync_needed):  # the one on disk may name a segment removed below
                 raise LogWriteFailed(f"the checkpoint of {self.name} could not be written", hint="Check the disk.")
             swap(self._folder, [segment.base_offset for segment in old], durable=self._sync_needed)
             for segment in old:
@@ -114,14 +116,14 @@ class KeptPartition(ReadablePartition):
             return True
 
     def note_cleaned(self, cleaning: CleaningState) -> None:
-        """Remembers a pass whose segments are all in place."""
+        """Records a finished pass of compaction, whose segments are all in place."""
         with self._lock:
             self._cleaning = cleaning
             self._state.transactions.forget_cleaned(cleaning.cleaned_to)
             self._checkpointed = False
 
     def expire_producers(self, age_ms_max: int) -> None:
-        """Forgets producers that have not written for so long."""
+        """Forgets producers that have not written for `age_ms_max`."""
         with self._lock:
             keep = {transaction.producer_id for transaction in self._state.transactions.open}
             if self._state.producers.expire(self._now_ms() - age_ms_max, keep):
@@ -134,7 +136,7 @@ class KeptPartition(ReadablePartition):
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Makes everything durable and notes where the log ends, so that the next opening reads nothing."""
+        """Makes everything durable and writes a checkpoint, so that the next start reads no segments."""
         with self._lock:
             if self._deleted or self._closed or self._failure is not None:
                 return
@@ -153,10 +155,10 @@ class KeptPartition(ReadablePartition):
         try:
             self._active.trim()
         except OSError:
-            return  # the next opening finds zeros at the end, and knows what they are
+            return  # the next start recognizes the zeros at the end as preallocated space
 
 
 def _remove(segment: Segment) -> None:
-    """What cannot be removed now goes when the partition is opened next: the log start offset says so."""
+    """If the removal fails, the next start repeats it, because the segment lies below the log start offset."""
     with contextlib.suppress(OSError):
         segment.remove()

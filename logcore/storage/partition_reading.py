@@ -1,4 +1,4 @@
-"""What readers see of a partition, as of one moment. Any thread may read."""
+"""What readers see of a partition at one moment. Any thread may read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ReadablePartition(PartitionFiles):
     """Adds nothing to the state."""
 
     def check_whole(self) -> None:
-        """Raises `CorruptLog` where records are known to be lost."""
+        """Raises `CorruptLog` if records are known to be lost."""
         for lost in self.lost:
             raise self._lost_error(lost)
 
@@ -30,11 +30,11 @@ class ReadablePartition(PartitionFiles):
         return CorruptLog(f"{self.name} has lost {lost}", hint=_WAYS_OUT)
 
     def unreadable(self, offset: int, error: CorruptLog) -> CorruptLog:
-        """What a reader is told who found damage at this offset."""
+        """The error for a reader that found damage at this offset."""
         return CorruptLog(f"{self.name} cannot be read from offset {offset} on: {error.message}", hint=_WAYS_OUT)
 
     def _limit_at_loss(self, offset: int, limit: int) -> int:
-        """What can be read from this offset on without a gap. Raises `CorruptLog` where nothing can."""
+        """The end of what can be read from this offset without a gap. Raises `CorruptLog` if nothing can be read."""
         for lost in self.lost:
             if lost.first_offset <= offset < lost.end_offset:
                 raise self._lost_error(lost)
@@ -43,7 +43,7 @@ class ReadablePartition(PartitionFiles):
         return limit
 
     def written(self) -> ReadView:
-        """All that is in the log, durable or not: for the log's own topics. Raises `CorruptLog` where some is lost."""
+        """The whole log, durable or not; used for the log's own topics. Raises `CorruptLog` if records are lost."""
         with self._lock:
             self.check_whole()
             offsets = self.offsets()
@@ -52,9 +52,9 @@ class ReadablePartition(PartitionFiles):
             return ReadView(files, offsets.log_end_offset, self._state.transactions.aborted, offsets)
 
     def view(self, offset: int, max_bytes: int, isolation: Isolation) -> ReadView:
-        """The files that hold what is visible from `offset` on, as many as `max_bytes` may need.
+        """The files that hold the visible records from `offset` on, enough for `max_bytes`.
 
-        Raises `OffsetOutOfRange`, or `CorruptLog` where the records at `offset` are lost.
+        Raises `OffsetOutOfRange`, or `CorruptLog` if the records at `offset` are lost.
         """
         with self._lock:
             if self._deleted:
@@ -74,7 +74,7 @@ class ReadablePartition(PartitionFiles):
             return ReadView(files, limit, aborted, offsets)
 
     def view_from_time(self, timestamp_ms: int) -> ReadView:
-        """What everybody sees from the first record on that has this timestamp or a later one, or some before it."""
+        """What every reader sees, starting at or before the first record with this timestamp or a later one."""
         with self._lock:
             offsets = self.offsets()
             first = next((each for each in self._segments if each.newest_ms >= timestamp_ms), None)
@@ -85,7 +85,7 @@ class ReadablePartition(PartitionFiles):
             return ReadView(files, offsets.high_watermark, AbortedRanges({}), offsets)
 
     def newest_ms(self) -> int:
-        """The largest timestamp; -1 where there is no record."""
+        """The largest timestamp; -1 if there is no record."""
         with self._lock:
             return max(segment.newest_ms for segment in self._segments)
 

@@ -1,5 +1,5 @@
-"""What a partition's bytes mean up to an offset: producers, transactions, leader epochs, the next offset. Built by
-reading batches."""
+"""The state of a partition at an offset: producers, transactions, leader epochs, the next offset. It is built by
+reading the batches below that offset."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .producer_state import ProducerStates, SequencedBatch
 from .transaction_index import TransactionIndex
 
 _SCAN_BYTES: Final = 4 * 1024 * 1024
-_FIRST_BYTES: Final = 4096  # there are many segments of which hardly anything has to be read
+_FIRST_BYTES: Final = 4096  # for many segments only a few bytes have to be read
 
 
 @dataclass(slots=True)
 class LogState:
-    """Invariant: it covers exactly the batches below `end_offset`, or those of them that can still be read."""
+    """Invariant: it covers exactly the batches below `end_offset` that can be read."""
 
     end_offset: int = 0
     producers: ProducerStates = field(default_factory=ProducerStates)
@@ -30,14 +30,14 @@ class LogState:
 
     @classmethod
     def beginning_at(cls, offset: int) -> LogState:
-        """Of a log whose batches below the offset are gone, and with them, perhaps, what producers they had."""
+        """The state of a log whose batches below `offset` are gone. Producers that wrote them may be unknown."""
         return cls(offset, ProducerStates(complete=offset == 0))
 
     def check(self, header: BatchHeader) -> SequencedBatch | None:
-        """Whether a producer's batch may be appended: the stored one that it repeats, or None where it is new.
+        """Checks that a producer's batch may be appended. Returns the stored batch that it repeats; None if it is new.
 
-        Raises as `ProducerStates.check` does, and `InvalidTransactionState` for a batch beside the open transaction of
-        its producer: with a newer epoch it would keep out the marker that ends that.
+        Raises as `ProducerStates.check` does, and `InvalidTransactionState` for a batch outside the open transaction of
+        its producer: a batch with a newer epoch would fence the marker that ends the transaction.
         """
         repeated = self.producers.check(header)
         if not header.transactional and self.transactions.open_of(header.producer_id) is not None:
@@ -48,7 +48,7 @@ class LogState:
         return repeated
 
     def note(self, header: BatchHeader, batch: Callable[[], memoryview], now_ms: int) -> None:
-        """Takes in the next batch; `batch` gives its bytes, which only control batches need."""
+        """Adds the next batch to the state. `batch` returns its bytes, which only control batches need."""
         self.epochs.note(header.leader_epoch, header.base_offset)
         self.producers.note(header, now_ms)
         if not header.control:
@@ -82,11 +82,11 @@ class LogState:
 class ScannedBatch(NamedTuple):
     position: int
     header: BatchHeader
-    batch: memoryview  # valid until the next one is asked for
+    batch: memoryview  # valid until the iterator's next step
 
 
 def scan(file: LogFile, position: int, end: int) -> Iterator[ScannedBatch]:
-    """The whole batches from `position` on that pass their checksum; stops at the first that does not, or at `end`."""
+    """The batches from `position` to `end`. It stops at the first one that is incomplete or fails its checksum."""
     buffer, start, filled = memoryview(b""), position, 0
     while position + HEADER_SIZE <= end:
         if position + HEADER_SIZE > start + filled:

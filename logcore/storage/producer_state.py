@@ -1,4 +1,4 @@
-"""What a partition knows of each producer: its epoch and last batches. A retried batch is stored once."""
+"""What a partition knows about each producer: its epoch and its last batches. So a retried batch is stored once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..errors import OutOfOrderSequence, ProducerFenced
 from ..records.batch import BatchHeader, next_sequence
 from ..records.control import NUMBER_MAX
 
-_REMEMBERED: Final = 5  # batches that a Kafka producer may have under way
+_REMEMBERED: Final = 5  # a Kafka producer may have this many batches in flight
 
 
 class SequencedBatch(NamedTuple):
@@ -23,15 +23,15 @@ class SequencedBatch(NamedTuple):
 @dataclass(slots=True)
 class ProducerEntry:
     """Invariant: `batches` belong to `epoch`, oldest first, at most five. `last_offset` is the first offset of the
-    producer's last batch, markers included; `seen_ms` is when it came, or later. `ended`: the number of the last
-    transaction that ended here, -1 where none did; `ended_epoch`: the epoch of its marker."""
+    producer's last batch, markers included; `seen_ms` is when that batch arrived, or later. `ended`: the number of the
+    last transaction that ended here; -1: none. `ended_epoch`: the epoch of its marker."""
 
     epoch: int
     batches: list[SequencedBatch] = field(default_factory=list)
     last_offset: int = -1
     seen_ms: int = 0
     ended: int = -1
-    ended_epoch: int = NUMBER_MAX  # of versions that did not note it: each number that is not higher has ended
+    ended_epoch: int = NUMBER_MAX  # for files of older versions without it: every number up to `ended` has ended
 
     @property
     def next_sequence(self) -> int:
@@ -41,7 +41,7 @@ class ProducerEntry:
 class ProducerStates:
     """State: one entry per producer id that wrote here and was not forgotten.
 
-    `complete`: nobody was forgotten, so who is not known has not written here.
+    `complete`: no producer was forgotten, so an unknown producer has never written here.
     """
 
     def __init__(self, *, complete: bool = True) -> None:
@@ -49,10 +49,10 @@ class ProducerStates:
         self._entries: dict[int, ProducerEntry] = {}
 
     def check(self, header: BatchHeader) -> SequencedBatch | None:
-        """The stored batch that this one repeats, or None where it is new.
+        """Returns the stored batch that this one repeats; None if it is new.
 
-        Raises `ProducerFenced` for an old epoch, `OutOfOrderSequence` where batches are missing before it: also where
-        they would be the producer's first, which was refused, or is on its way by another road.
+        Raises `ProducerFenced` for an old epoch, `OutOfOrderSequence` if batches before it are missing. That includes
+        the producer's first batch, which may have been refused or may still arrive over another connection.
         """
         if header.producer_id < 0:
             return None
@@ -84,12 +84,12 @@ class ProducerStates:
             raise fenced(producer_id, epoch, entry.epoch)
 
     def epoch_of(self, producer_id: int) -> int:
-        """-1 for a producer that is not known."""
+        """The producer's epoch; -1 for an unknown producer."""
         entry = self._entries.get(producer_id)
         return entry.epoch if entry is not None else -1
 
     def note(self, header: BatchHeader, now_ms: int) -> None:
-        """Takes in a batch that was checked and written."""
+        """Records a batch that was checked and written."""
         if header.producer_id < 0:
             return
         entry = self._entries.get(header.producer_id)
@@ -105,17 +105,17 @@ class ProducerStates:
             del entry.batches[:-_REMEMBERED]
 
     def note_end(self, producer_id: int, number: int) -> None:
-        """Takes in the number of a marker that was noted."""
+        """Records the number of a marker, after `note` of its batch."""
         entry = self._entries.get(producer_id)
         if entry is not None:
             entry.ended, entry.ended_epoch = number, entry.epoch
 
     def has_ended(self, producer_id: int, epoch: int, number: int) -> bool:
-        """Whether the marker of this or a later transaction of the producer is here.
+        """Whether the log has the marker of this transaction of the producer, or of a later one.
 
-        Both the epoch and the number of a producer's transactions only grow, so a higher epoch with a number that is
-        not higher means that the coordinator has lost its newest records and counts from an earlier number: its marker
-        is a new one. Without it the transaction would stay open for ever.
+        A producer's epochs and transaction numbers only increase. A higher epoch with a number that is not higher means
+        that the coordinator lost its newest records and counts from an earlier number: its marker is new. If it were
+        ignored, the transaction would stay open forever.
         """
         entry = self._entries.get(producer_id)
         if entry is None or entry.ended < 0 or epoch > entry.ended_epoch:
@@ -123,12 +123,12 @@ class ProducerStates:
         return is_reached(entry.ended, number)
 
     def next_end(self, producer_id: int) -> int:
-        """The number of the producer's next end here."""
+        """The number of the producer's next end marker here."""
         entry = self._entries.get(producer_id)
         return (entry.ended + 1) & NUMBER_MAX if entry is not None else 0
 
     def last_end(self, producer_id: int) -> int:
-        """The number of the producer's last end here; -1 where there is none."""
+        """The number of the producer's last end marker here; -1 if there is none."""
         entry = self._entries.get(producer_id)
         return entry.ended if entry is not None else -1
 
@@ -141,7 +141,7 @@ class ProducerStates:
         return frozenset(entry.last_offset for entry in self._entries.values())
 
     def expire(self, before_ms: int, keep: Collection[int]) -> bool:
-        """Forgets who was not seen since, but for those to `keep`. True where there was somebody."""
+        """Forgets the producers not seen since `before_ms`, except those in `keep`. True if it forgot any."""
         gone = [id for id, entry in self._entries.items() if entry.seen_ms < before_ms and id not in keep]
         for producer_id in gone:
             del self._entries[producer_id]
@@ -152,8 +152,8 @@ class ProducerStates:
         return len(self._entries)
 
     def active(self) -> Iterable[tuple[int, int, int, int]]:
-        """Per producer: its id, its epoch, the last sequence number of that epoch, -1 where there is none, and when it
-        was seen."""
+        """For each producer: its id, its epoch, the last sequence number of that epoch (-1: none), and when it was last
+        seen."""
         return [
             (id, entry.epoch, entry.batches[-1].last_sequence if entry.batches else -1, entry.seen_ms)
             for id, entry in self._entries.items()
@@ -175,7 +175,7 @@ class ProducerStates:
 
 
 def is_reached(ended: int, number: int) -> bool:
-    """Whether a producer that has ended the transaction `ended` has ended this one. Numbers begin again at 0 after
+    """Whether a producer that has ended the transaction `ended` has also ended `number`. Numbers wrap around to 0 after
     2**31 - 1."""
     return (ended - number) & NUMBER_MAX <= NUMBER_MAX // 2
 

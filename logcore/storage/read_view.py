@@ -1,4 +1,4 @@
-"""What a reader of a partition may see, as of one moment."""
+"""What a reader of a partition may see at one moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .transaction_index import AbortedRanges
 
 
 class ReadableFile(NamedTuple):
-    """`first_offset` is that of the batch at `start`."""
+    """`first_offset` is the base offset of the batch at `start`."""
 
     segment: Segment
     file: LogFile
@@ -25,7 +25,7 @@ class ReadableFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadView:
-    """Batches below `limit_offset`. `gapless`: every offset is in some batch, as in our own logs."""
+    """The batches below `limit_offset`. `gapless`: every offset is in some batch, as in our own logs."""
 
     files: Sequence[ReadableFile]
     limit_offset: int
@@ -35,15 +35,15 @@ class ReadView:
 
 
 class Sequel:
-    """State: the offset at which the next batch has to begin. Where offsets are missing in a log without gaps, records
-    are lost, and whoever reads on would not notice."""
+    """Checks that each batch follows the previous one: if offsets are missing in a log without gaps, records are lost.
+    State: the offset at which the next batch has to begin."""
 
     def __init__(self, view: ReadView) -> None:
         self._gapless = view.gapless
         self._next_offset = view.files[0].first_offset if view.files else 0
 
     def check(self, file: ReadableFile, position: int, header: BatchHeader) -> None:
-        """Raises `CorruptLog` where this is not the batch that follows."""
+        """Raises `CorruptLog` if this batch does not follow the previous one."""
         if self._gapless and header.base_offset != self._next_offset:
             raise file.segment.corrupt(
                 position, f"a batch with offset {header.base_offset} lies where {self._next_offset} should"

@@ -1,4 +1,4 @@
-"""From the visible bytes of a partition to runs of rows and columnar batches."""
+"""Reads the visible bytes of a partition as runs of rows and columnar batches."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from ..records.envelope import ALIGNMENT, decode_columns, misalignment, split_de
 from ..records.record_layout import StoredBatch
 from .read_view import ReadableFile, ReadView, Sequel
 
-_WINDOW_BYTES: Final = 8 * 1024 * 1024  # read and decoded at once: of larger pieces no memory is used again
-_ALONE_FROM: Final = 64 * 1024  # bytes of a columnar batch that is read alone, to where its columns are aligned
+_WINDOW_BYTES: Final = 8 * 1024 * 1024  # read and decoded at once; the memory of larger pieces is not reused
+_ALONE_FROM: Final = 64 * 1024  # a columnar batch of this size is read alone, to an address that aligns its columns
 _FIRST_BYTES: Final = HEADER_SIZE + 32
 _SPARE_BYTES: Final = _WINDOW_BYTES
 _SPARE_FROM: Final = 256 * 1024
 UNPACKED_TIMES: Final = 4
 _spares: Final[deque[pa.Buffer]] = deque(maxlen=2)
-"""Rows are copied out of what is read. New memory costs more than the copying, so it is used again."""
+"""Buffers for reuse: rows are copied out of what is read, and allocating memory costs more than the copy."""
 
 
 def read(view: ReadView, offset: int, max_bytes: int) -> Fetched:
-    """Everything visible from `offset` on, up to about `max_bytes` as they are stored and `UNPACKED_TIMES` as many
-    without their compression, and at least one batch where there is one.
+    """Everything visible from `offset` on, up to about `max_bytes` of stored bytes and `UNPACKED_TIMES` as many
+    uncompressed bytes. It returns at least one batch, if there is one.
 
-    Raises `CorruptLog` where the bytes at `offset` are not what was written; what comes before damage is given.
+    Raises `CorruptLog` if the batch at `offset` is damaged. Records before a later damage are returned.
     """
     reading = _Reading(view, offset, max_bytes)
     try:
@@ -45,7 +45,7 @@ def read(view: ReadView, offset: int, max_bytes: int) -> Fetched:
 
 
 class _Reading:
-    """State: what was found so far, where to go on, and how many bytes may still be taken."""
+    """State: what was found so far, where to continue, and how many more bytes may be read."""
 
     def __init__(self, view: ReadView, offset: int, max_bytes: int) -> None:
         self.runs: list[FetchedRows | FetchedColumns] = []
@@ -56,7 +56,7 @@ class _Reading:
         self._unpacked_left = UNPACKED_TIMES * max_bytes
         self._rows: list[StoredBatch] = []
         self._sequel = Sequel(view)
-        self._in_use = False  # columns point into what was read
+        self._in_use = False  # columns point into the buffer, so it cannot be reused
 
     @property
     def done(self) -> bool:
@@ -66,17 +66,18 @@ class _Reading:
 
     @property
     def _is_full(self) -> bool:
-        """Texts may be a thousand times larger than they are stored: who asks for megabytes has no room for that."""
+        """Decompressed text may be a thousand times larger than stored: too much for a caller that asked for
+        megabytes."""
         return self._unpacked_left <= 0
 
     def check_progress(self) -> None:
-        """Raises `CorruptLog` where there should have been a batch."""
+        """Raises `CorruptLog` if an expected batch is missing."""
         if self._view.gapless and self._view.files and self.next_offset == self._from_offset < self._view.limit_offset:
             last = self._view.files[-1]
             raise last.segment.corrupt(last.end, f"the file ends before the batch with offset {self._from_offset}")
 
     def read_file(self, file: ReadableFile) -> bool:
-        """True when it came to the file's end and the next one follows."""
+        """True if it reached the end of the file and reading continues with the next one."""
         position, wanted = file.start, 0
         while position + HEADER_SIZE <= file.end and not self.done:
             window = _window(file, position)
@@ -87,11 +88,12 @@ class _Reading:
             if not taken and wanted <= length:
                 return False
             if wanted > self._bytes_left and self.runs:
-                return False  # the next batch does not fit in what may be taken
+                return False  # the next batch is larger than the remaining bytes
         return not self.done
 
     def _read_window(self, file: ReadableFile, position: int, length: int, shift: int) -> tuple[int, int]:
-        """Takes the whole batches of a stretch: the bytes taken, and the size of a batch that did not fit, or 0."""
+        """Reads the complete batches of a window. Returns the bytes they take, and the size of a batch that did not
+        fit, or 0."""
         owner = _borrow(length + shift)
         buffer = memoryview(owner).cast("B")[shift : shift + length]
         self._in_use = False
@@ -168,7 +170,7 @@ class _Reading:
 
 
 class _Window(NamedTuple):
-    """How much to read at once, and how far behind an aligned address to put it."""
+    """How much to read at once, and how far after an aligned address to put it."""
 
     length: int
     shift: int

@@ -1,13 +1,13 @@
-"""Opening a partition after whatever happened: which bytes count, and what they mean.
+"""Opens a partition after any kind of stop: decides which bytes belong to the log, and builds its state.
 
-A checkpoint says up to where everything was durable once, and what it meant; the file `durable` says how far the log
-was durable since (`durable_point.py`). Below that, bytes that are missing are damage: the records there are lost, the
-loss is remembered, everything else is used, and new records get offsets after the lost ones. Behind it, the log ends at
-the first batch that is not whole; what follows was never acknowledged, unless it is damage too, so a tail that is not
-just a torn write is kept in a file of its own.
+A checkpoint has a position up to which everything was durable, and the state at that position. The file `durable` says
+how far the log became durable after that (`durable_point.py`). Missing bytes below that point are damage: the records
+there are lost, the loss is remembered, everything else is used, and new records get offsets after the lost ones. Above
+that point, the log ends at the first incomplete batch. The bytes after it were never acknowledged, unless they are
+damaged too; so a tail that is more than a torn write is kept in a separate file.
 
-A transaction that is open where records are lost may have ended among them. Nobody can tell how, so its records count
-as lost from the first one on.
+A transaction that is open where records are lost may have ended among them. Its outcome is unknown, so its records
+count as lost from the first one on.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _log = structlog.get_logger("millstream.logcore")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Invariant: the file of `segment` was written up to `position`, where `state.end_offset` comes next.
+    """Invariant: the file of `segment` was written up to `position`, and the next offset there is `state.end_offset`.
 
-    It was durable up to there if `synced`; else it may end earlier after a power cut. `began_ms`: when the first record
-    came into that segment. `lost`: records below that position that cannot be read.
+    With `synced` it was durable up to there; else it may end earlier after a power cut. `began_ms`: when that segment
+    got its first record. `lost`: records below that position that cannot be read.
     """
 
     log_start_offset: int
@@ -57,14 +57,14 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class RecoveredPartition:
-    """Invariant: `segments` is not empty, is in order, and holds exactly the batches that `state` covers, but for those
-    in `damage`. `noted_segment`: the one that the checkpoint names which was used; 0 for none: all were read."""
+    """Invariant: `segments` is not empty, is in order, and holds exactly the batches that `state` covers, except those
+    in `damage`. `noted_segment`: the segment named by the checkpoint; 0 if none was used and all segments were read."""
 
     segments: list[Segment]
     state: LogState
     log_start_offset: int
-    scanned: bool  # bytes behind the checkpoint were taken over: they may not be durable yet
-    checkpoint_exact: bool  # the checkpoint says all that is here
+    scanned: bool  # batches after the checkpoint were added: they may not be durable yet
+    checkpoint_exact: bool  # the checkpoint covers the whole log
     cleaning: CleaningState
     began_ms: int | None
     damage: list[DamagedRange]
@@ -72,7 +72,7 @@ class RecoveredPartition:
 
 
 def checkpoint_content(checkpoint: Checkpoint) -> Any:
-    """As JSON; it shares parts with the checkpoint's state."""
+    """The checkpoint as JSON. It shares objects with the checkpoint's state."""
     return {
         "log_start_offset": checkpoint.log_start_offset,
         "segment": checkpoint.segment,
@@ -90,7 +90,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, *, durable: bool) -> 
 
 
 def read_checkpoint(folder: Path, name: str = CHECKPOINT) -> Checkpoint | None:
-    """None where there is none, or a torn one: it is a short cut, no more."""
+    """The checkpoint; None if it is missing or torn, because it only saves reading."""
     try:
         content: Any = read_checked_json(f"{folder}/{name}")
     except ValueError:
@@ -110,7 +110,7 @@ def read_checkpoint(folder: Path, name: str = CHECKPOINT) -> Checkpoint | None:
 
 
 def create_files(folder: Path, *, durable: bool) -> None:
-    """A folder with an empty log."""
+    """Creates a folder with an empty log."""
     folder.mkdir()
     _create_file(folder, 0, durable=durable)
 
@@ -130,8 +130,8 @@ def _create_file(folder: Path, base_offset: int, *, durable: bool) -> None:
 def recover(
     folder: Path, files: OpenFiles, now_ms: int, *, durable: bool, known: Extent = NOTHING_KNOWN
 ) -> RecoveredPartition:
-    """In: `known`: what the file `durable` says. Raises `CorruptLog` where nothing is left that says what the partition
-    was."""
+    """In: `known`: the content of the file `durable`. Raises `CorruptLog` if neither segments nor these files are left
+    to tell what the partition contained."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError as error:
@@ -152,7 +152,7 @@ def recover_from(
     *,
     durable: bool,
 ) -> RecoveredPartition:
-    """In: `names`: of the files in the folder. Raises as `recover` does."""
+    """In: `names`: the names of the files in the folder. Raises as `recover` does."""
     segments = [Segment(folder, base_offset, files) for base_offset in offsets_of(names)]
     start = max(marked_start(names), known.start_offset)
     if checkpoint is not None:
@@ -163,7 +163,7 @@ def recover_from(
         raise _missing(folder / file_name(0))
     recovered = _Recovery(folder, files, checkpoint, segments, now_ms, start, known, durable=durable).run()
     if marked_start(names) > recovered.log_start_offset:
-        StartMark(folder, 0).move(recovered.log_start_offset, durable=durable)  # the log ends before the mark
+        StartMark(folder, 0).move(recovered.log_start_offset, durable=durable)  # the log ended before the mark
     drop_marks(folder, names, recovered.log_start_offset)
     return recovered
 
@@ -173,7 +173,7 @@ def _missing(path: Path) -> CorruptLog:
 
 
 class _Recovery:
-    """State: what is known up to `state.end_offset`, and what was found damaged on the way."""
+    """State: the state of the log up to `state.end_offset`, and the damage found so far."""
 
     def __init__(
         self,
@@ -187,7 +187,8 @@ class _Recovery:
         *,
         durable: bool,
     ) -> None:
-        """In: `start`: where the log begins, if the checkpoint does not say more; -1 where only that can say it."""
+        """In: `start`: where the log begins, unless the checkpoint has a higher offset; -1: only the checkpoint can
+        tell."""
         self._now_ms = now_ms
         self._folder = folder
         self._files = files
@@ -201,7 +202,7 @@ class _Recovery:
         self._first_offset = self._begins_at()
         self._state = checkpoint.state if checkpoint else LogState.beginning_at(self._first_offset)
         self._scanned = self._cut = False
-        self._ends_damaged = False  # nothing is appended to the last segment
+        self._ends_damaged = False  # if true, nothing may be appended to the last segment
 
     def run(self) -> RecoveredPartition:
         checkpoint, segments = self._checkpoint, self._segments
@@ -260,7 +261,7 @@ class _Recovery:
             self._note_damage(self._noted_start, end, f"no file has what comes before {path.name}", decided=True)
 
     def _check_present(self, checkpoint: Checkpoint) -> None:
-        """What the checkpoint covers is taken for read, and the rest of its segment is next."""
+        """Reports damage if the bytes that the checkpoint covers are not there. They are not read again."""
         if _reaches(self._segments, checkpoint):
             return
         self._ends_damaged = not self._segments or self._segments[-1].base_offset <= checkpoint.segment
@@ -275,14 +276,14 @@ class _Recovery:
         self._note_damage(found, self._state.end_offset, f"{path} {what}", decided=True)
 
     def _take(self, segment: Segment) -> None:
-        """Reads what is behind the checkpoint."""
+        """Reads the batches after the checkpoint."""
         checkpoint, state = self._checkpoint, self._state
         start = 0
         if checkpoint is not None and segment.base_offset == checkpoint.segment:
             if segment.size < checkpoint.position:
                 return
             start = checkpoint.position
-        # An empty segment is evidence only if no other one says where the log ends.
+        # An empty segment shows where the log ended only if there is no other segment.
         if segment.base_offset > state.end_offset and (segment.size or len(self._segments) == 1):
             self._note_damage(state.end_offset, segment.base_offset, self._gap_before(segment))
             state.end_offset = segment.base_offset
@@ -294,7 +295,7 @@ class _Recovery:
         while end < segment.size and (not is_last or state.end_offset < self._known.end_offset):
             found = next_batch(segment.file, end + 1, segment.size, state.end_offset + 1)
             if found is None:
-                break  # the next segment says where it goes on, or what was noted
+                break  # the next segment, or the file `durable`, says where the log continues
             reason = f"{segment.path} is damaged at position {end}"
             self._note_damage(state.end_offset, found.header.base_offset, reason)
             state.end_offset = found.header.base_offset
@@ -310,12 +311,12 @@ class _Recovery:
         return f"{earlier[-1].path} ends at offset {self._state.end_offset}, and {segment.path.name} follows"
 
     def _check_end(self) -> None:
-        """What was durable once is lost where the log ends before it."""
+        """Records that were durable are lost if the log ends before them."""
         state, known = self._state, self._known
-        # A tail that was cut off was not acknowledged: a marker in it is written again, at the same offset.
+        # A tail that was cut off was not acknowledged. A marker in it is written again, at the same offset.
         found_lost = any(not lost.is_empty for lost in self._damage[self._known_damage :])
         lost = found_lost or state.end_offset < known.end_offset
-        # Markers after what is lost cannot be written again, so nobody else gets their offsets.
+        # Markers after lost records cannot be written again, so their offsets are not given to other records.
         end_offset = max(known.end_offset, known.seen_offset) if lost else known.end_offset
         if state.end_offset >= end_offset:
             return
@@ -326,7 +327,7 @@ class _Recovery:
         self._ends_damaged = True
 
     def _end_at(self, segment: Segment, end: int) -> None:
-        """What follows was not acknowledged, as far as is known."""
+        """Ends the log here. The bytes after it were not acknowledged, as far as is known."""
         if segment.file.is_unwritten(end, segment.size):
             segment.end_at(end)
             return
@@ -341,7 +342,7 @@ class _Recovery:
             self._report(DamagedRange(end_offset, end_offset, what))
 
     def _note_damage(self, first_offset: int, end_offset: int, reason: str, *, decided: bool = False) -> None:
-        """In: `decided`: the checkpoint says how each transaction ended that has records there."""
+        """In: `decided`: the checkpoint knows how each transaction with records there ended."""
         if not decided:
             first_offset = self._state.transactions.first_open_offset(first_offset)
             self._state.producers.complete = False
@@ -354,14 +355,14 @@ class _Recovery:
 
 
 def _reaches(segments: list[Segment], checkpoint: Checkpoint) -> bool:
-    """Whether what it covers is there; an empty file need not be."""
+    """Whether the bytes that the checkpoint covers are there."""
     return any(
         segment.base_offset == checkpoint.segment and segment.size >= checkpoint.position for segment in segments
     )
 
 
 def replay(state: LogState, segment: Segment, position: int, end: int, now_ms: int) -> int:
-    """Takes the batches in between into the state; returns the position behind the last one that is whole."""
+    """Adds the batches in between to the state. Returns the position after the last complete batch."""
     for scanned in scan(segment.file, position, end):
         if scanned.header.base_offset != state.end_offset:
             break
@@ -371,14 +372,14 @@ def replay(state: LogState, segment: Segment, position: int, end: int, now_ms: i
 
 
 def _without_deleted(segments: list[Segment], log_start_offset: int) -> list[Segment]:
-    """Drops segments that end before the log start offset: a crash came before they were removed."""
+    """Removes segments that end before the log start offset: a crash may have prevented their removal."""
     while len(segments) > 1 and segments[1].base_offset <= log_start_offset:
         segments.pop(0).remove()
     return segments
 
 
 def _last_batch(segment: Segment, position: int, offset_min: int) -> BatchHeader | None:
-    """The last whole one from this position on, where there is one at all."""
+    """The last complete batch from this position on; None if there is none."""
     last: BatchHeader | None = None
     while (found := next_batch(segment.file, position, segment.size, offset_min)) is not None:
         last = found.header
@@ -387,7 +388,7 @@ def _last_batch(segment: Segment, position: int, offset_min: int) -> BatchHeader
 
 
 def _cut(segment: Segment, end: int, *, durable: bool) -> Path | None:
-    """Gives the file that has what was cut off; None for a torn write."""
+    """Truncates the segment. Returns the file with the bytes that were cut off; None for a torn write."""
     aside: Path | None = None
     dropped = memoryview(bytearray(segment.size - end))
     segment.file.read_into(dropped, end)
@@ -401,7 +402,7 @@ def _cut(segment: Segment, end: int, *, durable: bool) -> Path | None:
 
 
 def _torn(dropped: memoryview) -> bool:
-    """True for what a crash leaves of a last write: the beginning of a batch, and zeros where nothing was written."""
+    """True for what a crash leaves of a last write: the beginning of a batch, followed by zeros."""
     written = len(bytes(dropped).rstrip(b"\0"))
     if written < HEADER_SIZE:
         return True

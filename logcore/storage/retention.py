@@ -1,4 +1,4 @@
-"""Retention of one partition: old segments go, by their age or because there are too many bytes."""
+"""Retention of one partition: drops segments that are too old, and the oldest ones of a partition that is too large."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .segment import Segment
 
 
 def drop_expired(partition: KeptPartition, now_ms: int) -> bool:
-    """Lets the log start behind the segments that are not kept any longer. True where there were some.
+    """Moves the log start offset past the segments that retention no longer keeps. True if it moved.
 
-    What belongs to an open transaction is kept. Raises `LogError`.
+    Records of an open transaction are kept. Raises `LogError`.
     """
     settings = partition.settings
     if not settings.deleting:
         return False
     if settings.retention_ms is not None:
-        with suppress(LogFull):  # what is before it can go all the same, and makes room
+        with suppress(LogFull):  # older segments can be dropped anyway, which frees space
             partition.roll_if_old(settings.retention_ms)
     segments = partition.segments()
     excess = partition.size_on_disk - settings.retention_bytes if settings.retention_bytes is not None else 0
@@ -35,7 +35,7 @@ def drop_expired(partition: KeptPartition, now_ms: int) -> bool:
 
 
 def _is_expired(segment: Segment, settings: TopicSettings, now_ms: int) -> bool:
-    """By the time of its youngest record, and by when that was written: old events that were just imported stay."""
+    """By its largest timestamp and by the time of its last write: old events that were just imported are kept."""
     if settings.retention_ms is None:
         return False
     deadline = now_ms - settings.retention_ms

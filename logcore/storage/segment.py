@@ -1,4 +1,5 @@
-"""One file of a partition's log, and its sparse index. It knows positions, offsets and times, not what they mean."""
+"""One file of a partition's log, and its sparse index. It knows positions, offsets and times, and nothing else about
+records."""
 
 from __future__ import annotations
 
@@ -22,25 +23,25 @@ INDEX_SAVED_FROM: Final = 256 * 1024  # bytes of log: a smaller segment is index
 
 
 class Segment:
-    """State: the end of what is written, and an index that follows it.
+    """State: the end of the written bytes, and an index that follows it.
 
-    Invariant: the file holds whole batches from 0 to `size`, unless it is damaged; what lies behind are zeros that
-    nobody reads. Writers take turns; readers may read below a `size` they saw at any time.
+    Invariant: the file holds complete batches from 0 to `size`, unless it is damaged; after that only zeros, which are
+    never read. Only one thread writes at a time. Readers may always read below a `size` that they have seen.
     """
 
     def __init__(self, folder: Path, base_offset: int, files: OpenFiles) -> None:
         self.base_offset = base_offset
-        self._path = f"{folder}/{file_name(base_offset)}"  # thousands are made at once, and paths of pathlib are slow
+        self._path = f"{folder}/{file_name(base_offset)}"  # thousands are created at once, and pathlib is slow
         self._files = files
         self._file: LogFile | None = None
         self._index: SegmentIndex | None = None
         self._writing = False
-        self._index_saved = True  # or there may be a file of that name that does not fit any more
+        self._index_saved = True  # false: the index file may be missing or outdated
         status = os.stat(self._path)
         self.size = self._allocated = status.st_size
-        self.written_ms = status.st_mtime_ns // 1_000_000  # when a byte was written last
+        self.written_ms = status.st_mtime_ns // 1_000_000  # the time of the last write
         self.allocated_max = (
-            0  # up to here the file is made longer ahead of writes: it syncs faster than one that grows
+            0  # up to here the file is preallocated: it syncs faster than a file that grows with each write
         )
 
     @property
@@ -49,7 +50,7 @@ class Segment:
 
     @property
     def file(self) -> LogFile:
-        """The open file. It is opened at need: a log of many partitions keeps few descriptors."""
+        """The open file. It is opened when needed, so a log with many partitions has few open descriptors."""
         file = self._file
         if file is None:
             file = self._file = LogFile(self._path)
@@ -57,23 +58,23 @@ class Segment:
         return file
 
     def let_go(self) -> None:
-        """Closes the file once its readers are done, and forgets what can be read again."""
+        """Closes the file once its readers are done, and forgets the index if it can be read again."""
         self._file = None
         if not self._writing:
             self._index = None
 
     def end_at(self, size: int) -> None:
-        """What lies behind was taken ahead by an earlier process and never written."""
+        """The bytes after `size` were preallocated by an earlier process and never written."""
         self.size = size
 
     def trim(self) -> None:
-        """Gives back what was taken ahead. Raises OSError."""
+        """Frees the preallocated space. Raises OSError."""
         if self._allocated > self.size:
             self.file.truncate(self.size)
             self._allocated = self.size
 
     def seal(self) -> None:
-        """Nothing is written here any more: the index is kept in a file."""
+        """The segment gets no more writes: saves its index in a file."""
         self._writing = False
         if self._index is not None:
             self._save(self._index)
@@ -111,29 +112,29 @@ class Segment:
         self.written_ms = max(self.written_ms, now_ms)
 
     def take_back(self) -> None:
-        """After an append that failed: gives back the room that it may have taken."""
+        """Frees the space that a failed append may have taken."""
         with contextlib.suppress(OSError):
             self.file.truncate(self.size)
             self._allocated = self.size
 
     def truncate(self, size: int) -> None:
-        """Forgets everything from `size` on. Raises OSError."""
+        """Removes everything from `size` on. Raises OSError."""
         self.file.truncate(size)
         self.size = self._allocated = size
         self._index, self._index_saved = None, False
         self.index_path.unlink(missing_ok=True)
 
     def position_before(self, offset: int) -> tuple[int, int]:
-        """Where to begin to read in order to find this offset: a position, and the offset of the batch there."""
+        """Where to start reading to find this offset: a position, and the offset of the batch there."""
         return self.index.entry_before(offset)
 
     def entry_of_time(self, timestamp_ms: int) -> tuple[int, int]:
-        """Likewise for the first record with this timestamp or a later one."""
+        """Where to start reading to find the first record with this timestamp or a later one."""
         return self.index.entry_of_time(timestamp_ms)
 
     @property
     def newest_ms(self) -> int:
-        """The largest timestamp of a record; `NO_TIME` where there is none."""
+        """The largest timestamp of a record; `NO_TIME` if there is none."""
         return self.index.newest_ms
 
     @property
@@ -188,10 +189,10 @@ class Segment:
                 self.file.allocate(self._allocated, end)
                 self._allocated = end
             except OSError:
-                self.allocated_max = 0  # no room, or a file system that cannot: the write says what is the matter
+                self.allocated_max = 0  # no space, or an unsupported file system: the write itself reports errors
 
     def _complete(self, index: SegmentIndex) -> None:
-        """Reads on where the index ends. What is damaged is left out, and found by whoever reads it."""
+        """Extends the index to the end of the segment. It leaves out damaged parts; reading them raises the error."""
         size = self.size
         while index.covered < size:
             last: tuple[int, BatchHeader] | None = None
@@ -208,7 +209,7 @@ class Segment:
                 self._skip_damage(index, position, last, size)
 
     def _skip_damage(self, index: SegmentIndex, position: int, last: tuple[int, BatchHeader] | None, size: int) -> None:
-        """In: `last`: the batch before `position`, whose length may be what is wrong."""
+        """In: `last`: the batch before `position`; the damage may be its length."""
         start, offset_min = position + 1, index.end_offset + 1
         if last is not None and not is_whole(self.file, *last):
             start, offset_min = last[0] + 1, last[1].base_offset + 1
@@ -234,5 +235,5 @@ def base_offsets(folder: Path) -> list[int]:
 
 
 def offsets_of(names: Iterable[str]) -> list[int]:
-    """Those of the files that are segments, in order."""
+    """The base offsets of those files that are segments, in order."""
     return sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdigit())

@@ -1,7 +1,7 @@
-"""The sparse index of a segment: where offsets and times begin. It can always be built from the segment again.
+"""The sparse index of a segment: finds the position of an offset or a time. It can always be rebuilt from the segment.
 
-An entry names a batch: its first offset, its position in the file, and the largest timestamp before it. The file
-`<base offset>.index` keeps the entries of a segment that is not written to any more, behind a checksum.
+An entry describes a batch: its first offset, its position in the file, and the largest timestamp before it. The file
+`<base offset>.index` keeps the entries of a segment that is no longer written to, with a checksum.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _CHECKED_FROM: Final = 8
 
 
 class SegmentIndex:
-    """State: the entries, and what was read to make them.
+    """State: the entries, and how far the segment was read to build them.
 
     Invariant: all batches below `covered` are in order and known, and `end_offset` follows them. Offsets, positions
-    and times of the entries never go back. `newest_ms` is the largest timestamp below `covered`.
+    and times of the entries never decrease. `newest_ms` is the largest timestamp below `covered`.
     """
 
     def __init__(self, base_offset: int) -> None:
@@ -41,7 +41,7 @@ class SegmentIndex:
         self._times = array("q")
 
     def note(self, position: int, size: int, base_offset: int, last_offset: int, newest_ms: int) -> None:
-        """Takes in the next batch. In: `newest_ms`: its largest timestamp; `NO_TIME` where that does not count."""
+        """Adds the next batch. In: `newest_ms`: its largest timestamp; `NO_TIME` if that does not count."""
         if not self._positions or position - self._positions[-1] >= INDEX_BYTES or base_offset != self.end_offset:
             self._offsets.append(base_offset)
             self._positions.append(position)
@@ -51,19 +51,19 @@ class SegmentIndex:
         self.newest_ms = max(self.newest_ms, newest_ms)
 
     def entry_before(self, offset: int) -> tuple[int, int]:
-        """Position and first offset of a batch at or before the one with `offset`, 4 KiB and a batch away at most."""
+        """Position and first offset of a batch at or before the one with `offset`, at most 4 KiB and a batch away."""
         return self._entry(bisect_right(self._offsets, offset) - 1)
 
     def entry_of_time(self, timestamp_ms: int) -> tuple[int, int]:
-        """Likewise of a batch such that every timestamp before it is smaller than this, and the first that is not
-        lies 4 KiB and a batch behind it at most, where there is one."""
+        """Position and first offset of a batch such that every timestamp before it is smaller than `timestamp_ms`. The
+        first timestamp that is not smaller, if there is one, is at most 4 KiB and a batch after it."""
         return self._entry(bisect_left(self._times, timestamp_ms) - 1)
 
     def _entry(self, entry: int) -> tuple[int, int]:
         return (self._positions[entry], self._offsets[entry]) if entry >= 0 else (0, self._base_offset)
 
     def fill(self, content: bytes, count: int) -> None:
-        """In: the entries as `save` has written them."""
+        """In: `content`: the entries as `save` writes them."""
         for number, column in enumerate((self._offsets, self._positions, self._times)):
             column.frombytes(content[number * count * 8 : (number + 1) * count * 8])
             if sys.byteorder == "big":
@@ -84,7 +84,7 @@ class SegmentIndex:
 
 
 def load_index(path: Path, base_offset: int, size_max: int) -> SegmentIndex | None:
-    """None where there is none that fits to a segment of this size."""
+    """The index in this file; None if it is missing, damaged, or covers more than `size_max`."""
     try:
         content = path.read_bytes()
     except OSError:

@@ -1,6 +1,6 @@
-"""Where a partition's log begins, said by the name of an empty file: for that there is room on a full disk, too.
+"""Records where a partition's log begins, in the name of an empty file: this needs no space, even on a full disk.
 
-It counts until there is a checkpoint that says as much.
+The mark is valid until a checkpoint contains the same log start offset.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _BEGINS: Final = "begins-at-"
 
 
 class StartMark:
-    """State: `offset`, where the file in the folder says that the log begins; None where there is none."""
+    """State: `offset`, the log start offset in the name of the file; None if there is no file."""
 
     def __init__(self, folder: Path, start_offset: int) -> None:
-        """In: `start_offset`: what a recovery has found; no other mark is there (see `drop_marks`)."""
+        """In: `start_offset`: the one that recovery found; there is no other mark (see `drop_marks`)."""
         self._folder = folder
         self.offset = start_offset if _mark_at(folder, start_offset).exists() else None
 
     def move(self, offset: int, *, durable: bool) -> None:
-        """The new name is there before the old one goes. Raises OSError."""
+        """Creates the new file before it removes the old one. Raises OSError."""
         _mark_at(self._folder, offset).touch()
         old, self.offset = self.offset, offset
         if durable:
@@ -35,19 +35,19 @@ class StartMark:
             _mark_at(self._folder, old).unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """A checkpoint says it now. Raises OSError."""
+        """Call it when a checkpoint contains the log start offset. Raises OSError."""
         if self.offset is not None:
             _mark_at(self._folder, self.offset).unlink(missing_ok=True)
             self.offset = None
 
 
 def marked_start(names: Iterable[str]) -> int:
-    """Where files of these names say that the log begins; 0 where they do not."""
+    """The log start offset in these file names; 0 if there is no mark."""
     return max((int(name.removeprefix(_BEGINS)) for name in names if _is_mark(name)), default=0)
 
 
 def drop_marks(folder: Path, names: Iterable[str], start_offset: int) -> None:
-    """Of starts that the log does not have. Raises OSError."""
+    """Removes the marks of other log start offsets. Raises OSError."""
     wrong = [name for name in names if _is_mark(name) and folder / name != _mark_at(folder, start_offset)]
     for name in wrong:
         with suppress(FileNotFoundError):

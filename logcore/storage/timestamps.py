@@ -1,4 +1,4 @@
-"""Where in a partition a time begins. Nothing is decoded but the one batch that holds the timestamp."""
+"""Finds the offset of a time in a partition. It decodes only the one batch that contains the timestamp."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def first_at_or_after(partition: ReadablePartition, timestamp_ms: int) -> Timest
 
 
 def latest_timestamp(partition: ReadablePartition) -> TimestampOffset | None:
-    """The record with the largest timestamp, the first of them. Raises `CorruptLog`."""
+    """The first record with the largest timestamp. Raises `CorruptLog`."""
     newest_ms = partition.newest_ms()
     found = first_at_or_after(partition, newest_ms) if newest_ms >= 0 else None
     if found is not None or newest_ms < 0:
         return found
-    # What has the largest timestamp is not visible yet: rare, and the one case that reads all headers.
+    # The record with the largest timestamp is not visible yet. This case is rare, and the only one to read all headers.
     start = partition.offsets().log_start_offset
     view = partition.view(start, 1 << 62, "read_uncommitted")
     entries = [entry for entry in _headers(view) if not entry[0].control and entry[0].record_count]
@@ -57,7 +57,7 @@ def _headers(view: ReadView) -> Iterator[tuple[BatchHeader, ReadableFile, int]]:
 def _first_in(
     header: BatchHeader, file: ReadableFile, position: int, timestamp_ms: int, from_offset: int
 ) -> TimestampOffset | None:
-    """Within a batch. A columnar one has one timestamp for all its rows."""
+    """Searches one batch. A columnar batch has one timestamp for all its rows."""
     if header.last_offset < from_offset or not header.record_count:
         return None
     if header.columnar:

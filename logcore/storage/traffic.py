@@ -1,4 +1,4 @@
-"""What went into and out of a partition since it was opened, and how long its syncs took: for people who watch."""
+"""Monitoring figures of a partition since it was opened: records and bytes in and out, and the duration of syncs."""
 
 from __future__ import annotations
 

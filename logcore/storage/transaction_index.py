@@ -1,4 +1,4 @@
-"""The transactions of one partition: which are open, and which stretches of the log were aborted."""
+"""The transactions of one partition: which are open, and which ranges of the log were aborted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class OpenTransaction(NamedTuple):
 
 
 class AbortedRange(NamedTuple):
-    """`last_offset` is the abort marker's."""
+    """`last_offset` is the offset of the abort marker."""
 
     first_offset: int
     last_offset: int
@@ -25,7 +25,7 @@ class AbortedRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AbortedRanges:
-    """What readers need. Ranges of one producer never overlap and are in order."""
+    """The aborted ranges, for readers. The ranges of one producer never overlap and are in order."""
 
     by_producer: Mapping[int, tuple[AbortedRange, ...]]
 
@@ -70,7 +70,7 @@ class TransactionIndex:
         self.aborted = AbortedRanges({**self.aborted.by_producer, header.producer_id: added})
 
     def forget_before(self, offset: int) -> None:
-        """Lets go of aborted ranges that end before the log start offset."""
+        """Forgets aborted ranges that end before the log start offset."""
         kept = {
             producer_id: tuple(range for range in ranges if range.last_offset >= offset)
             for producer_id, ranges in self.aborted.by_producer.items()
@@ -78,7 +78,7 @@ class TransactionIndex:
         self.aborted = AbortedRanges({producer_id: ranges for producer_id, ranges in kept.items() if ranges})
 
     def forget_cleaned(self, offset: int) -> None:
-        """Lets go of aborted ranges whose records compaction has removed: those that end below this offset."""
+        """Forgets aborted ranges whose records compaction has removed: those that end below this offset."""
         self.forget_before(offset)
 
     def to_json(self) -> Any:

@@ -1,4 +1,4 @@
-"""Looking through the files of a log that nobody has open: what is in them, and what is wrong. Nothing is changed."""
+"""Checks the files of a log that is not open: what they contain, and what is wrong. It changes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class FileFinding(NamedTuple):
-    """Something that is wrong with a file."""
+    """A problem of a file."""
 
     path: Path
     message: str
@@ -38,7 +38,7 @@ class FileFinding(NamedTuple):
 
 @dataclass(slots=True)
 class Verified:
-    """What was looked at."""
+    """How much was checked."""
 
     partitions: int = 0
     segments: int = 0
@@ -50,7 +50,7 @@ class DumpedBatch(NamedTuple):
     path: Path
     position: int
     header: BatchHeader
-    whole: bool  # the checksum fits
+    whole: bool  # the checksum is correct
 
     def __str__(self) -> str:
         header = self.header
@@ -70,13 +70,13 @@ class DumpedBatch(NamedTuple):
 
 
 def dump(path: Path) -> Iterator[DumpedBatch]:
-    """The batches of a segment file, in order, up to the first place where none begins. Raises OSError."""
+    """The batches of a segment file, in order, up to the first position where no batch begins. Raises OSError."""
     file = LogFile(path, writable=False)
     return _batches_from(path, file, 0, file.size())
 
 
 def records_of(batch: DumpedBatch) -> list[str]:
-    """The records of a batch, a line each. Raises ValueError for what is no batch."""
+    """The records of a batch, one line each. Raises ValueError if the bytes are not a batch."""
     content = memoryview(bytearray(batch.header.size))
     LogFile(batch.path, writable=False).read_into(content, batch.position)
     if batch.header.control:
@@ -91,8 +91,8 @@ def records_of(batch: DumpedBatch) -> list[str]:
 
 
 def verify_files(described_in: Sequence[Path], partitions: Sequence[Path]) -> tuple[Verified, list[FileFinding]]:
-    """Reads every byte: checksums, offsets, epochs, indexes, checkpoints. In: `described_in`: files of checked JSON;
-    `partitions`: folders. Raises OSError."""
+    """Reads every byte and checks checksums, offsets, epochs, indexes and checkpoints. In: `described_in`: files of
+    checked JSON; `partitions`: folders. Raises OSError."""
     verified = Verified(len(partitions))
     findings = [finding for path in described_in for finding in _checked_json(path)]
     for partition in partitions:
@@ -138,7 +138,7 @@ def _verify_partition(folder: Path, verified: Verified) -> Iterator[FileFinding]
 
 
 class _SegmentReading:
-    """State: the offset and the epoch that come next, and where the reading is."""
+    """Checks one segment. State: the next offset, and the largest epoch so far."""
 
     def __init__(self, segment: Segment, verified: Verified, *, last: bool) -> None:
         self.end_offset = segment.base_offset
@@ -177,7 +177,7 @@ class _SegmentReading:
         self._epoch = max(self._epoch, header.leader_epoch)
 
     def _is_unwritten(self, file: LogFile, position: int) -> bool:
-        """True for the zeros that an open log keeps ahead of its last segment."""
+        """True for the zeros that an open log preallocates at the end of its last segment."""
         rest = memoryview(bytearray(self._segment.size - position))
         file.read_into(rest, position)
         return self._last and not any(rest)

@@ -1,1 +1,1 @@
-"""Answers to requests of the Kafka protocol, a module for each family."""
+"""Answers the requests of the Kafka protocol; one module for each family of requests."""

@@ -1,1 +1,1 @@
-"""Bytes of the Kafka protocol: frames, primitives, and the messages of which they are made."""
+"""The bytes of the Kafka protocol: frames, messages, and the primitives that messages consist of."""

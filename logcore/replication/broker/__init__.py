@@ -1,1 +1,1 @@
-"""What a node has of the cluster: its registration, its lease, the replicas that it runs."""
+"""A node's part in the cluster: its registration, its lease, and the replicas that it runs."""

@@ -1,1 +1,1 @@
-"""Who leads the quorum decides: brokers, topics, partitions, and the records that say so."""
+"""The controller (the leader of the quorum) decides about brokers, topics and partitions, in metadata records."""

@@ -1,1 +1,1 @@
-"""The logs of replicas in files."""
+"""Keeps the logs of replicas in files."""

@@ -1,1 +1,1 @@
-"""Carries out what the machines decide, on sockets and files."""
+"""Carries out the decisions of the state machines, on sockets and files."""
