@@ -1,11 +1,11 @@
-"""Records about committed offsets as bytes: the offsets as Kafka lays them out, and what we note of transactions.
+"""Encodes records about committed offsets: the offsets in Kafka's format, and our own records about transactions.
 
 | version of the key | fields of the key | value |
 | --- | --- | --- |
-| 1 | group, topic, partition | a committed offset, with the topic's id where there are several nodes |
-| 0x4D53 | transactional id | on a single node: the number of its commit that was applied last |
-| 0x4D54 | group, producer id | a transaction that is not decided yet may commit offsets of these partitions |
-| 0x4D55 | group, producer id | the number of its transaction that was settled last, and when |
+| 1 | group, topic, partition | a committed offset; in a cluster of several nodes with the topic's id |
+| 0x4D53 | transactional id | on a single node: the number of the last commit of this id that was applied |
+| 0x4D54 | group, producer id | the partitions whose offsets an undecided transaction may commit |
+| 0x4D55 | group, producer id | the number of the last transaction of this producer that was settled, and when |
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class StoredOffset(NamedTuple):
 
 
 class Held(NamedTuple):
-    """`number`: of the transaction, in the count of the producer."""
+    """`number`: the producer's number of the transaction."""
 
     number: int
     partitions: frozenset[TopicPartition]
@@ -74,7 +74,7 @@ def offset_record(key: OffsetKey, stored: StoredOffset | None) -> KeyValue:
 
 
 def applied_record(transactional_id: str, number: int | None) -> KeyValue:
-    """In: `number`: None where nothing is to be known of the id any more."""
+    """In: `number`: None removes the record of this id."""
     content = SHORT.pack(_APPLIED) + text_field(transactional_id)
     return KeyValue(content, None if number is None else LONG.pack(number))
 
@@ -93,7 +93,7 @@ def settled_record(key: SettledKey, settled: Settled | None) -> KeyValue:
 
 
 def decode_offset_key(content: bytes) -> Key | None:
-    """None for a key of something else. Raises ValueError."""
+    """The key; None if the record is about something else. Raises ValueError."""
     reader = RecordFieldReader(content)
     match reader.number(SHORT):
         case version if version == _OFFSET:

@@ -1,6 +1,6 @@
-"""Records about consumer groups as bytes, laid out as Kafka does. Topics go by their ids in some of them.
+"""Encodes records about consumer groups in Kafka's format. Some of them name topics by their ids.
 
-Keys are a version and texts. Values of the older kind are written likewise; the newer ones are compact.
+Keys are a version and texts. Values of the older kind use the same encoding; the newer ones are compact.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _IDBYTES: Final = 16
 _CLASSIC_TAG: Final = 0
 
 TopicIdOf = Callable[[str], bytes | None]
-"""The id of a topic, 16 bytes; None where it is gone."""
+"""The id of a topic, 16 bytes; None if the topic was deleted."""
 TopicNameOf = Callable[[bytes], str | None]
 
 
@@ -56,7 +56,7 @@ def encode_key(key: GroupKey) -> bytes:
 
 
 def decode_key(content: bytes) -> GroupKey | None:
-    """None for a key of something else. Raises ValueError."""
+    """The key; None if the record is about something else. Raises ValueError."""
     reader = RecordFieldReader(content)
     version = reader.number(SHORT)
     if version not in Kind.__members__.values():
@@ -88,7 +88,7 @@ def encode_value(value: GroupValue, id_of: TopicIdOf) -> bytes:
 
 
 def decode_value(kind: Kind, content: bytes, name_of: TopicNameOf) -> GroupValue:
-    """What is said of topics that are gone is left out. Raises ValueError."""
+    """The value, without deleted topics. Raises ValueError."""
     reader = RecordFieldReader(content)
     version = reader.number(SHORT)
     match kind:

@@ -1,4 +1,4 @@
-"""The records of consumer groups, but for offsets, as entries of the topic `__consumer_offsets`, and back."""
+"""Encodes and decodes the records of consumer groups, except offsets, as entries of the topic `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = structlog.get_logger("millstream.logcore")
 
 
 class TopicIds(Protocol):
-    """Ids, of 16 bytes, tell a topic from a later one of its name."""
+    """Topic ids, of 16 bytes. They tell a topic from a later topic of the same name."""
 
     def id_of(self, name: str) -> bytes | None: ...
 
@@ -24,7 +24,7 @@ class TopicIds(Protocol):
 
 
 class NoTopicIds:
-    """Where no topic is known: what groups read is not remembered."""
+    """Knows no topic, so records do not keep what groups read."""
 
     def id_of(self, name: str) -> bytes | None:
         return None
@@ -34,7 +34,7 @@ class NoTopicIds:
 
 
 class GroupTopic:
-    """State: since when groups are empty, by the time of day, as far as their records say."""
+    """State: since when each group has been empty (time of day), if its records contain that."""
 
     def __init__(self, ids: TopicIds, wall_ms: Callable[[], int]) -> None:
         self._ids = ids
@@ -42,7 +42,7 @@ class GroupTopic:
         self.empty_since_ms: dict[str, int] = {}
 
     def decode(self, entries: Mapping[bytes, bytes]) -> list[GroupRecord]:
-        """Those that are about groups, in an order in which they can be applied: members before what they read."""
+        """The records about groups, in an order in which they can be applied: members before their assignments."""
         records: list[GroupRecord] = []
         for key, content in entries.items():
             try:
@@ -57,7 +57,7 @@ class GroupTopic:
         return records
 
     def encode(self, records: Iterable[GroupRecord]) -> list[KeyValue]:
-        """What is to be written for them, in their order."""
+        """The entries to write for these records, in the same order."""
         changes: list[KeyValue] = []
         for key, value in records:
             if isinstance(value, ClassicGroup):

@@ -1,5 +1,5 @@
-"""Fields of the records that Kafka's coordinators write: texts with two bytes of length, and in newer records compact
-texts and arrays, whose lengths are varints without a sign, one too large, with tagged fields at the end of a struct.
+"""Fields of the records that Kafka's coordinators write. Older records have texts with a length of two bytes. Newer
+records have compact texts and arrays: the length plus one, as an unsigned varint; and tagged fields after each struct.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def tagged_field(number: int, content: bytes) -> bytes:
 
 
 def nullable_struct(content: bytes) -> bytes:
-    """One that is there."""
+    """Encodes a nullable struct that is not null."""
     return BYTE.pack(1) + content
 
 
 class RecordFieldReader:
-    """Raises ValueError where the bytes end too early."""
+    """Reads the fields one after the other. Raises ValueError if the bytes end too early."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -78,14 +78,14 @@ class RecordFieldReader:
         return self.take(max(self._varint() - 1, 0))
 
     def is_null(self) -> bool:
-        """Whether the struct that follows is not there."""
+        """Whether the next nullable struct is null."""
         return self.number(BYTE) < 0
 
     def elements(self) -> Iterator[int]:
         return iter(range(self._varint() - 1))
 
     def tags(self) -> dict[int, bytes]:
-        """By their numbers."""
+        """The tagged fields, by number."""
         return {self._varint(): self.take(self._varint()) for _ in range(self._varint())}
 
     def _varint(self) -> int:

@@ -1,12 +1,12 @@
-"""Records about what share groups have acquired, as bytes.
+"""Encodes records about what share groups have acquired.
 
 | version of the key | fields of the key | value |
 | --- | --- | --- |
-| 0x4D56 | group, topic's id, partition | a snapshot: its number, and all that is known |
-| 0x4D57 | group, topic's id, partition, slot | an update: its number, and what has changed |
+| 0x4D56 | group, topic's id, partition | a snapshot: its number, and the whole state |
+| 0x4D57 | group, topic's id, partition, slot | an update: its number, and the changes |
 
-Snapshots and updates of a partition are numbered together. An update counts where its number is above the snapshot's.
-Updates use few slots in turn, so compaction keeps few of them.
+Snapshots and updates of a partition share one sequence of numbers. An update is applied if its number is above that of
+the snapshot. Updates use a few slots in turn, so compaction keeps only a few of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UPDATE: Final = 0x4D57
 
 
 class ShareKey(NamedTuple):
-    """`topic`: its id. `slot`: None of a snapshot."""
+    """`topic`: the topic's id. `slot`: None for a snapshot."""
 
     group: str
     topic: str
@@ -43,7 +43,7 @@ def share_record(key: ShareKey, value: NumberedChange | None) -> KeyValue:
 
 
 def decode_share_key(content: bytes) -> ShareKey | None:
-    """None for a key of something else. Raises ValueError."""
+    """The key; None if the record is about something else. Raises ValueError."""
     reader = RecordFieldReader(content)
     kind = reader.number(SHORT)
     if kind not in (_SNAPSHOT, _UPDATE):
@@ -53,7 +53,7 @@ def decode_share_key(content: bytes) -> ShareKey | None:
 
 
 def _encoded(value: NumberedChange) -> bytes:
-    """Each owner is named once."""
+    """Names each owner once; spans refer to owners by position."""
     start_offset, spans = value.change
     owners = {owner: at for at, owner in enumerate(dict.fromkeys(span.owner for span in spans))}
     out = bytearray(LONG.pack(value.number) + LONG.pack(start_offset) + INT.pack(len(owners)))
@@ -67,7 +67,7 @@ def _encoded(value: NumberedChange) -> bytes:
 
 
 def decode_numbered(content: bytes) -> NumberedChange:
-    """Raises ValueError. Deadlines are not written: who begins to coordinate sets them."""
+    """Raises ValueError. Records contain no deadlines: a new coordinator sets them."""
     reader = RecordFieldReader(content)
     number, start_offset = reader.number(LONG), reader.number(LONG)
     owners = [reader.text() or "" for _ in range(reader.number(INT))]

@@ -1,5 +1,5 @@
-"""The entries of the topic `__transaction_state`: JSON, one key per transactional id. Version 0.1 kept the range of
-producer ids there, too, and marks of its own, which an upgrade reads over."""
+"""The entries of the topic `__transaction_state`: JSON, one key per transactional id. Version 0.1 also kept the range
+of producer ids there, and marks of its own, which an upgrade skips."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def encode_entry(entry: Entry, now_ms: int) -> KeyValue:
 
 
 def written_ms(value: bytes) -> int:
-    """When an entry was written; 0 for those of older versions, which did not say."""
+    """When an entry was written; 0 for entries of older versions, which have no time."""
     return int(json.loads(value).get("written_ms", 0))
 
 
 def bytes_of(part: Any) -> int:
-    """How much larger, about, an entry becomes by a part of it."""
+    """About how many bytes a part adds to an entry."""
     return len(_json(part))
 
 

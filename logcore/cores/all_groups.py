@@ -1,7 +1,7 @@
-"""Groups of all kinds, side by side: those whose members assign, those whose coordinator does, and share groups.
+"""All groups: classic ones (members assign), consumer groups (the coordinator assigns), and share groups.
 
-Pure, as each of them: what to write and what to answer is the shell's affair
-(`replication/shards/group_shard.py`). A name belongs to one kind at a time.
+It is pure, like each of the three; the shell (`replication/shards/group_shard.py`) writes records and sends answers. A
+name belongs to one kind at a time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .share_groups import SHARE_KINDS, ShareGroups, ShareHeartbeat
 
 
 class AllGroups:
-    """A group without members changes its kind with the first that joins, and one of consumers also with members: when
-    the first comes that leaves assigning to the coordinator, and when the last of those has gone. A share group stays
-    one. See `Groups`, `ConsumerGroups`, `ShareGroups`.
+    """A group without members takes the kind of the first member that joins. A group of consumers with members changes
+    its kind when the first member joins that lets the coordinator assign, and when the last such member has left. A
+    share group keeps its kind. See `Groups`, `ConsumerGroups`, `ShareGroups`.
 
-    State: the groups, as the fold of their records and of what was asked since.
+    State: the groups, as the fold of their records and of later messages.
     """
 
     def __init__(self) -> None:
@@ -40,21 +40,21 @@ class AllGroups:
         self._answers: list[Answered] = []
 
     def apply(self, record: GroupRecord) -> None:
-        """Takes in a record; members come before what they read."""
+        """Applies a record. Members come before their assignments."""
         if record.key.kind in SHARE_KINDS:
             self.share.apply(record)
         else:
             (self._classic if record.key.kind is Kind.CLASSIC else self._assigning).apply(record)
 
     def begin(self, now_ms: int) -> None:
-        """All records are there: each member has a whole session to be heard of."""
+        """Call it after the last record: from now on each member has a whole session timeout to send something."""
         self._classic.begin(now_ms)
         self._assigning.begin(now_ms)
         self.share.begin(now_ms)
         self._let_assign(self._assigning.classic_ones(), now_ms)
 
     def step(self, message: ClassicMessage, ticket: int, partition_counts: Mapping[str, int], now_ms: int) -> None:
-        """In: `partition_counts`: of all topics that there are. Answers come from `take_answers`."""
+        """In: `partition_counts`: of all existing topics. Answers come from `take_answers`."""
         name = message.group
         if self._assigning.is_in_use(name):
             self._answers.append(Answered(ticket, self._assigning.step(message, partition_counts, now_ms)))
@@ -67,12 +67,12 @@ class AllGroups:
                 self._assigning.forget(name)
 
     def take_answers(self) -> list[Answered]:
-        """Those that can be given now: to what was asked last, perhaps, and to older messages."""
+        """The answers that can be sent now: possibly to the last message, and to older ones."""
         answers, self._answers = self._answers + self._classic.take_answers(), []
         return answers
 
     def beat(self, beat: ConsumerHeartbeat, partition_counts: Mapping[str, int], now_ms: int) -> ConsumerBeat:
-        """In: `partition_counts`: of all topics that there are. Whom it concerns else `take_answers` tells."""
+        """In: `partition_counts`: of all existing topics. Answers to other members come from `take_answers`."""
         if self.share.has(beat.group):
             return ConsumerBeat(GroupFault.NOT_FOUND, beat.member_id)
         if self._classic.is_in_use(beat.group):
@@ -81,17 +81,17 @@ class AllGroups:
                 return ConsumerBeat(fault, beat.member_id)
         answer = self._assigning.beat(beat, partition_counts, now_ms)
         if self._assigning.has(beat.group):
-            self._classic.forget(beat.group)  # the group had members of the other kind once
+            self._classic.forget(beat.group)  # the group once had members of the other kind
         self._let_assign([beat.group], now_ms)
         return answer
 
     def _assign_for(self, beat: ConsumerHeartbeat, now_ms: int) -> GroupFault:
-        """From now on its coordinator does it for a group whose members assigned: one joins that leaves it to that."""
+        """Turns a classic group into one whose coordinator assigns, because a member joins that requires it."""
         group = self._classic.find(beat.group)
         taken = None if group is None else from_classic(group, now_ms)
         if taken is None:
             return GroupFault.NOT_FOUND
-        if beat.epoch != JOINS:  # it was a member before the others were alone
+        if beat.epoch != JOINS:  # it was a member before the group became classic
             return GroupFault.UNKNOWN_MEMBER
         fault = self._assigning.fault(beat)
         if fault is GroupFault.NONE:
@@ -100,19 +100,19 @@ class AllGroups:
         return fault
 
     def _let_assign(self, names: Iterable[str], now_ms: int) -> None:
-        """Groups whose last member has left that the coordinator had to assign for."""
+        """Turns groups into classic ones if no member is left that needs the coordinator to assign."""
         for name in names:
             if self._assigning.is_classic(name):
                 self._classic.take_over(to_classic(name, self._assigning.give_up(name)), now_ms)
 
     def share_beat(self, beat: ShareHeartbeat, partition_counts: Mapping[str, int], now_ms: int) -> ConsumerBeat:
-        """The same, of a member of a share group."""
+        """Like `beat`, for a member of a share group."""
         if self._classic.has(beat.group) or self._assigning.has(beat.group):
             return ConsumerBeat(GroupFault.NOT_FOUND, beat.member_id)
         return self.share.beat(beat, partition_counts, now_ms)
 
     def forget_topics(self, gone: Collection[str]) -> None:
-        """Topics of these names were deleted, and perhaps others made that have them now."""
+        """Topics of these names were deleted. New topics may have the same names now."""
         self._assigning.forget_topics(gone)
         self.share.forget_topics(gone)
 
@@ -126,30 +126,30 @@ class AllGroups:
         return answered.reply.fault
 
     def tick(self, now_ms: int) -> None:
-        """What follows from the passing of time. Answers come from `take_answers`."""
+        """Handles timeouts. Answers come from `take_answers`."""
         self._assigning.tick(now_ms)
         self._let_assign(self._assigning.classic_ones(), now_ms)
         self.share.tick(now_ms)
         self._answers += self._classic.tick(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do, at the earliest."""
+        """The earliest time at which `tick` has something to do."""
         kinds = (self._classic, self._assigning, self.share)
         deadlines = (kind.next_deadline_ms() for kind in kinds)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def take_records(self) -> list[GroupRecord]:
-        """What is to be written now, in this order."""
+        """The records to write now, in this order."""
         return [*self._classic.take_records(), *self._assigning.take_records(), *self.share.take_records()]
 
     def rewrite(self) -> None:
-        """What was to be written is lost: it is written once more."""
+        """The records of `take_records` were lost, so they are written again."""
         self._classic.rewrite()
         self._assigning.rewrite()
         self.share.rewrite()
 
     def describe(self, group: str) -> GroupDescription:
-        """Of a group that is not there with the state DEAD."""
+        """The group's description; the state is DEAD if the group does not exist."""
         if self.share.has(group):
             return self.share.describe(group)
         return self._assigning.describe(group) if self._assigning.has(group) else self._classic.describe(group)
@@ -165,5 +165,5 @@ class AllGroups:
         return any(kind.is_in_use(group) for kind in (self._classic, self._assigning, self.share))
 
     def forget(self, group: str) -> bool:
-        """Lets go of a group without members; False where it is in use."""
+        """Removes a group without members; False if the group is in use."""
         return all(kind.forget(group) for kind in (self._assigning, self._classic, self.share))

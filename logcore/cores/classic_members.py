@@ -1,8 +1,8 @@
-"""Members that join and sync, in a group whose coordinator decides who reads what: an application is upgraded from one
-protocol to the other one instance after the other, and back (the online migration of KIP-848).
+"""Classic members (which join and sync) in a group whose coordinator assigns. They let an application move from one
+protocol to the other, one instance after the other, and back (the online migration of KIP-848).
 
-They see a group in which others lead: joining tells them an epoch as their generation, syncing what they should read,
-and a heartbeat that there is something for which they have to join again. Nobody waits for the others.
+A classic member sees a group in which another member leads. The answer to a join has an epoch as its generation, the
+answer to a sync has its assignment, and the answer to a heartbeat tells it to join again. No member waits for others.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from .subscriptions import (
 ClassicMessage = JoinGroup | Sync | Heartbeat | LeaveGroup
 
 _KNOWN_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
-"""What these tell each other besides partitions is of no use to anybody else. What others do is (Kafka Streams: which
-tasks go where): members that depend on it cannot be assigned to by the coordinator."""
+"""The user data of these assignors matters only to themselves. Members depend on the user data of other assignors (in
+Kafka Streams: which task runs where), so the coordinator cannot assign for such members."""
 
 
 # Joining
 
 
 def join(group: CoordinatedGroup, join: JoinGroup, partition_counts: Mapping[str, int], now_ms: int) -> Joined:
-    """In: `partition_counts`: of all topics that there are."""
+    """In: `partition_counts`: of all existing topics."""
     subscription = _subscription(join)
     fault = _join_fault(group, join)
     if fault is GroupFault.NONE and subscription is None:
@@ -63,15 +63,15 @@ def join(group: CoordinatedGroup, join: JoinGroup, partition_counts: Mapping[str
     member = _member(group, join, former)
     _take_in(member, join, subscription, now_ms)
     news = before != member.named or group.counts_of(partition_counts) != group.counts
-    if news and not group.is_classic:  # else they assign themselves from now on
+    if news and not group.is_classic:  # otherwise the members assign from now on
         group.assign(partition_counts)
     _reconcile(group, member, frozenset(subscription.owned), now_ms)
     return Joined(GroupFault.NONE, member.member_id, member.epoch, CONSUMER, join.protocols[0].name)
 
 
 def _subscription(join: JoinGroup) -> Subscription | None:
-    """What it reads: the same, whichever way of assigning is meant. None: it is no consumer, or assigns in a way of
-    its own."""
+    """The member's subscription, which is the same for all its protocols. None: it is no consumer, or it has an
+    assignor of its own."""
     if join.protocol_type != CONSUMER or not join.protocols:
         return None
     try:
@@ -86,7 +86,8 @@ def _knows(protocols: Sequence[Protocol]) -> bool:
 
 
 def _join_fault(group: CoordinatedGroup, join: JoinGroup) -> GroupFault:
-    """A member may come with an id that is not known: it was given to it, perhaps, before the group was this one."""
+    """Why the member may not join. An unknown member id is allowed: the member may have got it before this group became
+    one whose coordinator assigns."""
     if not is_session_timeout(join.session_timeout_ms):
         return GroupFault.INVALID_SESSION_TIMEOUT
     known, holder = group.members.get(join.member_id), group.instance(join.instance_id)
@@ -126,8 +127,8 @@ def _take_in(member: CoordinatedMember, join: JoinGroup, subscription: Subscript
 def _reconcile(
     group: CoordinatedGroup, member: CoordinatedMember, owned: frozenset[TopicPartition], now_ms: int
 ) -> None:
-    """Then it has to sync in time."""
-    if not owned:  # eager members give up all before they join
+    """Moves the member towards its target. After that it has to sync in time."""
+    if not owned:  # eager members give up all partitions before they join
         member.lets_go, member.revoking, member.told = False, set(), None
     if not _gives_up(member):
         member.acts_until_ms = None
@@ -165,7 +166,7 @@ def _synced(group: CoordinatedGroup, sync: Sync, now_ms: int) -> Synced:
 
 
 def _heartbeat(group: CoordinatedGroup, heartbeat: Heartbeat, now_ms: int) -> GroupFault:
-    """A member that has to join again has as long for it as for a rebalance."""
+    """A member that has to join again has as much time for it as for a rebalance."""
     fault, member = _found(group, heartbeat)
     if member is None:
         return fault
@@ -183,7 +184,7 @@ def _gives_up(member: CoordinatedMember) -> bool:
 
 
 def _found(group: CoordinatedGroup, message: Sync | Heartbeat) -> tuple[GroupFault, CoordinatedMember | None]:
-    """The member that sent this, or why there is none."""
+    """The member that sent this, or the reason why it is refused."""
     holder = group.instance(message.instance_id)
     if holder is not None and holder.member_id != message.member_id:
         return GroupFault.FENCED_INSTANCE, None
@@ -196,8 +197,8 @@ def _found(group: CoordinatedGroup, message: Sync | Heartbeat) -> tuple[GroupFau
 
 
 def leaving(group: CoordinatedGroup, leave: LeaveGroup) -> list[tuple[Leaving, str, GroupFault]]:
-    """Who is to leave, by member id, and who cannot. By its instance alone an administrator may name any static member;
-    one that is named by its id has to be one that joins and syncs."""
+    """For each named member: its member id, and why it may not leave, if so. An administrator may name any static
+    member by its instance id alone. A member named by its member id has to be a classic one."""
     outcome: list[tuple[Leaving, str, GroupFault]] = []
     going: set[str] = set()
     for each in leave.members:
@@ -218,8 +219,8 @@ def leaving(group: CoordinatedGroup, leave: LeaveGroup) -> list[tuple[Leaving, s
 
 
 def from_classic(group: Group, now_ms: int) -> CoordinatedGroup | None:
-    """The same members with what they read, in the same generation. None: they are no consumers, or assign in a way of
-    their own."""
+    """The same members with the same assignments, in the same generation. None: they are no consumers, or they have an
+    assignor of their own."""
     if group.protocol_type not in (None, CONSUMER):
         return None
     taken = CoordinatedGroup(epoch=group.generation)
@@ -253,8 +254,8 @@ def from_classic(group: Group, now_ms: int) -> CoordinatedGroup | None:
 
 
 def to_classic(name: str, group: CoordinatedGroup) -> Group:
-    """The same members with what they read, in the same generation; nobody leads, so that they assign anew. In: a group
-    whose members all join and sync."""
+    """The same members with the same assignments, in the same generation. It has no leader, so that the members assign
+    again. In: a group of classic members only."""
     same = Group(name, GroupState.STABLE, group.epoch, CONSUMER)
     for member in group.members.values():
         assert member.classic is not None

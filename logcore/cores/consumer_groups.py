@@ -1,8 +1,8 @@
-"""Groups whose coordinator decides who reads what (KIP-848), as a pure state machine. `groups.py` has the classic ones.
+"""Groups whose coordinator assigns partitions (KIP-848), as a pure state machine. `groups.py` has the classic groups.
 
-There is no rebalance that all take part in: each heartbeat says what a member reads and gets what it should read. A
-partition goes to its new reader only when the old one has said that it does not read it any more. The group's epoch
-rises when members or topics change; a member takes it on as soon as it has given up what it must.
+There is no common rebalance: each heartbeat reports what a member reads, and its answer says what it should read. A
+partition goes to its new reader only after the old reader has reported that it no longer reads it. The group's epoch
+increases when members or topics change. A member takes the new epoch once it has given up what it must give up.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _ASSIGNORS: Final = (None, "", ASSIGNOR, "range")
 
 
 class ConsumerGroups(GroupTable[CoordinatedGroup]):
-    """State: the table of groups. Times are milliseconds of a clock that never goes back.
+    """State: the table of groups. Times are milliseconds of a monotonic clock.
 
-    What outlives the coordinator is the fold of its records: `apply` takes them in before the first beat, and `begin`
-    ends that.
+    The durable part of the state is the fold of the records: call `apply` for each record, then `begin`, and only then
+    `beat`.
     """
 
     def apply(self, record: GroupRecord) -> None:
-        """Takes in a record of this kind of groups."""
+        """Applies a record of this kind of groups."""
         name = record.key.group
         group = self._groups.setdefault(name, CoordinatedGroup())
         group.apply(record)
@@ -50,7 +50,7 @@ class ConsumerGroups(GroupTable[CoordinatedGroup]):
             del self._groups[name]
 
     def begin(self, now_ms: int) -> None:
-        """All records are there: each member has a whole session to be heard of."""
+        """Call it after the last record: from now on each member has a whole session timeout to send something."""
         for group in self._groups.values():
             for member in group.members.values():
                 member.deadline_ms = now_ms + member.session_ms
@@ -58,16 +58,16 @@ class ConsumerGroups(GroupTable[CoordinatedGroup]):
                     member.acts_until_ms = now_ms + member.patience_ms
 
     def rewrite(self) -> None:
-        """What was to be written is lost: everything is written once more."""
+        """The records of `take_records` were lost, so all groups are written again."""
         self._records = []
         for name, group in self._groups.items():
             group.saved = {}
             self._note(name, group, group.members)
 
     def forget_topics(self, gone: Collection[str]) -> None:
-        """These were deleted: nobody reads them any more. Topics that have such names now, however alike they are, are
-        read in a new epoch, by members who have said that they do not read the old ones. Clients that know topics by
-        their names alone would keep their position otherwise, and skip what the new topic has before it."""
+        """These topics were deleted, so no member reads them. New topics with the same names are read in a new epoch,
+        by members that have reported that they no longer read the old ones. Otherwise clients that know topics only by
+        name would keep their position and skip the records of the new topic before it."""
         for group in self._groups.values():
             group.counts = {topic: count for topic, count in group.counts.items() if topic not in gone}
             for member in group.members.values():
@@ -76,10 +76,10 @@ class ConsumerGroups(GroupTable[CoordinatedGroup]):
     def _note(self, name: str, group: CoordinatedGroup, member_ids: Iterable[str]) -> None:
         self._records += group.changes(name, member_ids)
 
-    # Members that say in heartbeats what they read
+    # Members that send consumer heartbeats (KIP-848)
 
     def beat(self, beat: ConsumerHeartbeat, partition_counts: Mapping[str, int], now_ms: int) -> ConsumerBeat:
-        """In: `partition_counts`: of all topics that there are."""
+        """In: `partition_counts`: of all existing topics."""
         group = self._groups.get(beat.group)
         if not beat.group:
             return ConsumerBeat(GroupFault.INVALID_GROUP)
@@ -103,7 +103,7 @@ class ConsumerGroups(GroupTable[CoordinatedGroup]):
         return _answer(member, beat)
 
     def fault(self, beat: ConsumerHeartbeat) -> GroupFault:
-        """Why the member may not join, or not go on."""
+        """Why the member may not join or stay."""
         group = self._groups.get(beat.group)
         if beat.assignor not in _ASSIGNORS:
             return GroupFault.UNSUPPORTED_ASSIGNOR
@@ -122,10 +122,10 @@ class ConsumerGroups(GroupTable[CoordinatedGroup]):
             self._remove(beat.group, group, [member.member_id])
         return ConsumerBeat(GroupFault.NONE, beat.member_id, beat.epoch)
 
-    # Members that join and sync
+    # Classic members, which join and sync
 
     def step(self, message: ClassicMessage, partition_counts: Mapping[str, int], now_ms: int) -> Reply:
-        """What a member is told that joins and syncs, of a group that is in use. It waits for nobody."""
+        """The answer to a classic member of a group in use. It never waits for other members."""
         group = self._groups[message.group]
         if isinstance(message, LeaveGroup):
             outcome = classic_members.leaving(group, message)
@@ -140,27 +140,27 @@ class ConsumerGroups(GroupTable[CoordinatedGroup]):
         return classic_members.answer(group, message, now_ms)
 
     def take_over(self, name: str, group: CoordinatedGroup) -> None:
-        """A group whose members assigned themselves: one that does not join and sync is about to come."""
+        """Takes a group whose members assigned until now, because a member is about to join that does not."""
         self._groups[name] = group
         self._note(name, group, group.members)
 
     def give_up(self, name: str) -> CoordinatedGroup:
-        """One whose members assign themselves from now on."""
+        """Gives up a group whose members assign from now on."""
         group = self._groups.pop(name)
         self._records += [GroupRecord(key, None) for key in group.saved]
         return group
 
     def classic_ones(self) -> list[str]:
-        """The groups whose members all join and sync: they may assign themselves again."""
+        """The groups of classic members only: their members may assign again."""
         return [name for name, group in self._groups.items() if group.is_classic]
 
     def is_classic(self, group: str) -> bool:
         return self.has(group) and self._groups[group].is_classic
 
-    # Time, and what follows for all
+    # Timeouts, and operations on all groups
 
     def tick(self, now_ms: int) -> None:
-        """Members that nobody heard of, or that do not do what they must, are out."""
+        """Removes members whose session timed out, or that did not give up partitions (or join, or sync) in time."""
         for name, group in list(self._groups.items()):
             late = [member.member_id for member in group.members.values() if member.is_late(now_ms)]
             if late:
@@ -177,12 +177,12 @@ class ConsumerGroups(GroupTable[CoordinatedGroup]):
     def _remove(self, name: str, group: CoordinatedGroup, member_ids: Iterable[str]) -> None:
         for member_id in member_ids:
             del group.members[member_id]
-        if not group.is_classic:  # else they assign themselves from now on, in the same generation
+        if not group.is_classic:  # otherwise the members assign from now on, in the same generation
             group.assign(group.counts)
         self._note(name, group, group.members)
 
     def check_commit(self, check: CheckCommit, now_ms: int) -> GroupFault:
-        """Transactions of older clients do not say who they are."""
+        """Whether this member may commit. Transactions of older clients name no member, and are allowed."""
         if check.transactional and check.generation < 0 and not check.member_id:
             return GroupFault.NONE
         member = self._groups[check.group].members.get(check.member_id)
@@ -226,7 +226,7 @@ def _is_pattern(text: str) -> bool:
 
 
 def _joined(group: CoordinatedGroup, beat: ConsumerHeartbeat, now_ms: int) -> CoordinatedMember:
-    """A static member that was away goes on with what it had, under its new id."""
+    """The new member. A static member that was away keeps its partitions, under its new id."""
     member = CoordinatedMember(
         beat.member_id, beat.instance_id, beat.client_id, beat.client_host, beat.rebalance_timeout_ms, now_ms
     )
@@ -235,7 +235,7 @@ def _joined(group: CoordinatedGroup, beat: ConsumerHeartbeat, now_ms: int) -> Co
 
 
 def _answer(member: CoordinatedMember, beat: ConsumerHeartbeat) -> ConsumerBeat:
-    """The assignment is sent when it is new, or when the member seems to have missed it."""
+    """The answer has the assignment if it is new, or if the member may have missed it."""
     assigned = frozenset(member.assigned)
     stale = assigned != member.told or beat.epoch == JOINS or (beat.owned is not None and beat.topics is not None)
     stale |= member.unsure

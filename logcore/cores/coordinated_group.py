@@ -1,7 +1,7 @@
-"""One group whose coordinator decides who reads what: its members, the target, and each member's way to it.
+"""One group whose coordinator assigns: its members, the target assignment, and each member's steps towards it.
 
-`consumer_groups.py` has the members that say in heartbeats what they read (KIP-848), `classic_members.py` those among
-them that join and sync, as a client does that has not been upgraded yet.
+`consumer_groups.py` handles members that send consumer heartbeats (KIP-848), `classic_members.py` those that join and
+sync, as clients do that have not been upgraded yet.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from .patterns import NamePattern
 from .subscriptions import CONSUMER, Subscription, encode_assignment, encode_subscription
 
 ASSIGNOR: Final = "uniform"
-LEAVES_FOR_A_WHILE: Final = -2  # a static member that comes back
+LEAVES_FOR_A_WHILE: Final = -2  # a static member that will come back
 
 _Places = set[TopicPartition]
 
 
 @dataclass(slots=True)
 class CoordinatedMember:
-    """Invariant: `assigned` and `revoking` have nothing in common. `epoch` is below the group's while it gives up."""
+    """Invariant: `assigned` and `revoking` are disjoint. `epoch` is below the group's while the member gives up
+    partitions."""
 
     member_id: str
     instance_id: str | None
@@ -46,19 +47,19 @@ class CoordinatedMember:
     deadline_ms: int
     session_ms: int = SESSION_MS
     topics: tuple[str, ...] = ()
-    named: frozenset[str] = frozenset()  # the same: there may be very many of them
+    named: frozenset[str] = frozenset()  # the same names, for fast look-ups: there may be very many
     pattern: NamePattern | None = None
-    readable: frozenset[str] | None = None  # as it said last; None: all, or it was not heard since a restart
-    classic: ClassicMetadata | None = None  # of one that joins and syncs
+    readable: frozenset[str] | None = None  # as last reported; None: all, or no report since a restart
+    classic: ClassicMetadata | None = None  # of a member that joins and syncs
     epoch: int = 0
     previous_epoch: int = 0
     assigned: _Places = field(default_factory=set)
-    revoking: _Places = field(default_factory=set)  # was told to give these up, and has not said that it did
-    acts_until_ms: int | None = None  # to give up, and a classic member to join or to sync
+    revoking: _Places = field(default_factory=set)  # it was told to give these up and has not yet reported that it did
+    acts_until_ms: int | None = None  # deadline to give up partitions, and for a classic member to join or sync
     told: frozenset[TopicPartition] | None = None
-    lets_go: bool = False  # of topics that were deleted: it gets no others before it has said that it did
+    lets_go: bool = False  # it must give up deleted topics, and gets no new partitions before it reports that it did
     away: bool = False
-    unsure: bool = False  # whether it was told of what it has: the coordinator was another one then
+    unsure: bool = False  # a previous coordinator may not have sent it its assignment
 
     def name(self, topics: tuple[str, ...]) -> None:
         self.topics, self.named = topics, frozenset(topics)
@@ -71,14 +72,14 @@ class CoordinatedMember:
 
     @property
     def patience_ms(self) -> int:
-        """How long it may take to give up partitions."""
+        """How long the member may take to give up partitions."""
         return max(self.rebalance_timeout_ms, self.session_ms)
 
     def is_late(self, now_ms: int) -> bool:
         return self.deadline_ms <= now_ms or (self.acts_until_ms is not None and self.acts_until_ms <= now_ms)
 
     def subscribe(self, beat: ConsumerHeartbeat) -> bool:
-        """Whether that changed anything."""
+        """Updates the subscription. True if it changed."""
         topics = self.topics if beat.topics is None else beat.topics
         changed = topics != self.topics
         if beat.pattern is not None and beat.pattern != (self.pattern.text if self.pattern else ""):
@@ -89,7 +90,7 @@ class CoordinatedMember:
         return changed
 
     def forget(self, gone: Collection[str]) -> None:
-        """Topics of these names are deleted."""
+        """Topics of these names were deleted."""
         if not any(place.topic in gone for place in (*self.assigned, *self.revoking)):
             return
         self.assigned = {place for place in self.assigned if place.topic not in gone}
@@ -105,11 +106,11 @@ class CoordinatedGroup:
     members: dict[str, CoordinatedMember] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)  # partitions of the topics that are read
     target: dict[str, _Places] = field(default_factory=dict)
-    saved: dict[GroupKey, GroupValue] = field(default_factory=dict)  # what its records say
+    saved: dict[GroupKey, GroupValue] = field(default_factory=dict)  # its records as written
 
     @property
     def is_classic(self) -> bool:
-        """Whether it has members, and all of them join and sync: they can assign themselves then."""
+        """Whether it has members and all of them are classic: then the members can assign."""
         return bool(self.members) and all(member.classic for member in self.members.values())
 
     def holders(self) -> dict[TopicPartition, str]:
@@ -120,8 +121,8 @@ class CoordinatedGroup:
         return next(found, None)
 
     def add(self, member: CoordinatedMember, former: CoordinatedMember | None) -> None:
-        """In: `former`: whose place it takes. What that has it goes on with if that is away, or if one of them joins
-        and syncs: such a static member does not say that it goes."""
+        """In: `former`: the member that it replaces. The new member keeps the partitions of `former` if that is away,
+        or if one of the two is classic: a classic static member does not announce that it leaves."""
         if former is not None:
             del self.members[former.member_id]
             if former.away or member.classic or former.classic:
@@ -130,8 +131,8 @@ class CoordinatedGroup:
         self.members[member.member_id] = member
 
     def may_read(self, member: CoordinatedMember, readable: frozenset[str] | None) -> bool:
-        """Takes in what the member may read, before anything that its pattern matches is told to it. Whether that
-        changes which of the group's topics it reads; of topics that nobody reads, `counts_of` tells."""
+        """Updates which topics the member may read, before it is told any topic that its pattern matches. True if that
+        changes which of the group's topics it reads; `counts_of` shows changes by topics that no member read before."""
         if member.pattern is None or member.readable == readable:
             member.readable = readable
             return False
@@ -140,7 +141,7 @@ class CoordinatedGroup:
         return before != {topic for topic in self.counts if member.wants(topic)}
 
     def counts_of(self, partition_counts: Mapping[str, int]) -> dict[str, int]:
-        """Of the topics that somebody reads."""
+        """The partition counts of the topics that some member reads."""
         patterns = any(member.pattern for member in self.members.values())
         named = frozenset[str]().union(*(member.named for member in self.members.values()))
         candidates = partition_counts if patterns else named
@@ -151,7 +152,7 @@ class CoordinatedGroup:
         }
 
     def assign(self, partition_counts: Mapping[str, int]) -> None:
-        """A new epoch, with a target that leaves as much as possible where it is."""
+        """Begins a new epoch, with a target assignment that moves as few partitions as possible."""
         self.counts = self.counts_of(partition_counts)
         self.epoch += 1
         subscriptions = {
@@ -167,7 +168,7 @@ class CoordinatedGroup:
         """One step of this member towards the target."""
         member.away = False
         acts_until_ms = now_ms + member.patience_ms
-        if member.lets_go and member.told is None:  # this answer is the first to tell it
+        if member.lets_go and member.told is None:  # this answer tells it for the first time
             member.acts_until_ms = acts_until_ms
             return
         if member.lets_go or member.revoking:
@@ -186,12 +187,12 @@ class CoordinatedGroup:
         member.assigned |= self.free_for(member)
 
     def free_for(self, member: CoordinatedMember) -> _Places:
-        """What the member should read and nobody else holds."""
+        """The partitions of the member's target that no other member holds."""
         holders = self.holders()
         wanted = self.target.get(member.member_id, set())
         return {place for place in wanted if holders.get(place, member.member_id) == member.member_id}
 
-    # What is said of it
+    # Description
 
     def describe(self, name: str) -> GroupDescription:
         settled = all(
@@ -227,13 +228,13 @@ class CoordinatedGroup:
         return GroupState.STABLE if settled else GroupState.RECONCILING
 
     def _topics_of(self, member: CoordinatedMember) -> tuple[str, ...]:
-        """Those that it names, and those that there are of its pattern."""
+        """The topics that the member names, and the existing topics that match its pattern."""
         return tuple(dict.fromkeys([*member.topics, *(topic for topic in self.counts if member.wants(topic))]))
 
     # Records
 
     def changes(self, name: str, member_ids: Iterable[str]) -> list[GroupRecord]:
-        """What is to be written: about these members, or of the whole group where its epoch is new."""
+        """The records to write: about these members, or about the whole group if its epoch is new."""
         epoch = GroupKey(Kind.EPOCH, name)
         now = dict(self._of_members(name, member_ids))
         gone: list[GroupRecord] = []
@@ -270,7 +271,7 @@ class CoordinatedGroup:
             yield GroupKey(Kind.CURRENT, name, member_id), Current(epoch, member.previous_epoch, *places)
 
     def apply(self, record: GroupRecord) -> None:
-        """Takes in a record; members come before what they read."""
+        """Applies a record. Members come before their assignments."""
         if record.value is not None:
             self.saved[record.key] = record.value
             self._take_in(record.key.member, record.value)

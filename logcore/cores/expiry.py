@@ -1,4 +1,4 @@
-"""For how long a log remembers what nobody uses: Kafka's settings, in milliseconds."""
+"""How long a log keeps unused offsets and ids: Kafka's settings, in milliseconds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _DAY_MS: Final = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class ExpiryTimes:
-    """`offsets_ms`: committed by groups without members; `transactional_ids_ms`: ids without a transaction;
-    `producer_ids_ms`: what partitions know of producers that do not write any more."""
+    """`offsets_ms`: offsets committed by groups without members; `transactional_ids_ms`: ids without a transaction;
+    `producer_ids_ms`: the partitions' state of producers that no longer write."""
 
     offsets_ms: int = 7 * _DAY_MS
     transactional_ids_ms: int = 7 * _DAY_MS

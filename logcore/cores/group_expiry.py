@@ -1,4 +1,4 @@
-"""Which committed offsets nobody needs any more: Kafka's rule, as a pure function."""
+"""Which committed offsets expire: Kafka's rule, as a pure function."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ def expired(
     empty_since_ms: int | None,
     before_ms: int,
 ) -> list[TopicPartition]:
-    """What was committed before that time, and nobody reads: all of a group that has been empty since, and of one with
-    members what they do not subscribe to. Of a group whose members are no consumers nothing."""
+    """The partitions whose offsets were committed before `before_ms` and are unused. For a group that has been empty
+    since then: all; for a group with members: those of topics that no member subscribes to; for a group whose members
+    are no consumers: none."""
     if not group.members:
         latest_ms = -1 if empty_since_ms is None else empty_since_ms
         return _older(committed, before_ms, latest_ms)

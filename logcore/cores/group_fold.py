@@ -1,4 +1,4 @@
-"""Groups whose members assign, as records and back: what of a group outlives its coordinator."""
+"""Converts classic groups to records and back: the part of a group that survives its coordinator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .group_records import ClassicGroup, ClassicMember
 
 
 def record_of(group: Group) -> ClassicGroup:
-    """In: a group that is stable or empty: what is under way is not remembered."""
+    """In: a group that is stable or empty, because a rebalance in progress is not recorded."""
     return ClassicGroup(
         group.protocol_type or "",
         group.generation,
@@ -31,7 +31,7 @@ def record_of(group: Group) -> ClassicGroup:
 
 
 def group_of(name: str, record: ClassicGroup) -> Group:
-    """The same group; nobody has been heard of yet, so deadlines are to be set before time passes."""
+    """The group of this record. The caller must set the members' deadlines before the first tick."""
     group = Group(name, generation=record.generation, protocol_type=record.protocol_type or None, recorded=True)
     for known in record.members:
         protocols = (Protocol(record.protocol, known.subscription),) if record.protocol is not None else ()

@@ -1,4 +1,4 @@
-"""The members of one consumer group, and what follows from them: which protocol all know, who leads."""
+"""The members of one classic group, and what follows from them: the protocol that all support, and the leader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .group_messages import GroupDescription, GroupState, JoinedMember, JoinGrou
 
 @dataclass(slots=True)
 class Member:
-    """Invariant: at most one of `join_ticket` and `sync_ticket` is there; while one is, the member is not late."""
+    """Invariant: at most one of `join_ticket` and `sync_ticket` is set; while one is set, the member is never late."""
 
     member_id: str
     instance_id: str | None
@@ -19,11 +19,11 @@ class Member:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: tuple[Protocol, ...]
-    deadline_ms: int  # heard of before then, it is alive
+    deadline_ms: int  # the member has to send something before this time
     assignment: bytes = b""
     join_ticket: int | None = None
     sync_ticket: int | None = None
-    owes_sync: bool = False  # it joined this generation and has not asked for its assignment yet
+    owes_sync: bool = False  # it joined this generation and has not yet asked for its assignment
     knows_skipping: bool = False
 
     def update(self, join: JoinGroup, now_ms: int) -> None:
@@ -47,8 +47,9 @@ class Member:
 class Group:
     """State of one group.
 
-    Invariants: without members it is EMPTY, or PREPARING while somebody is expected. `leader_id` is a member's, or
-    None. Each static member's instance names one member. `deadline_ms` is there while PREPARING or COMPLETING.
+    Invariants: without members it is EMPTY, or PREPARING while a member is expected. `leader_id` is the id of a member,
+    or None. Each instance id of a static member belongs to one member. `deadline_ms` is set while PREPARING or
+    COMPLETING.
     """
 
     name: str
@@ -59,11 +60,11 @@ class Group:
     leader_id: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
-    expected: dict[str, int] = field(default_factory=dict)  # ids given away, and until when they may be used
-    deadline_ms: int | None = None  # of the join or the sync that is under way
-    first_join_until_ms: int | None = None  # while the first members of an empty group gather
-    newcomers: bool = False  # some came since the gathering was last prolonged
-    recorded: bool = False  # there is a record of it that can be read again
+    expected: dict[str, int] = field(default_factory=dict)  # member ids given out, and until when they may be used
+    deadline_ms: int | None = None  # of the current join or sync
+    first_join_until_ms: int | None = None  # latest end of the wait for the first members of an empty group
+    newcomers: bool = False  # members have joined since this wait was last extended
+    recorded: bool = False  # the log has a record of it
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -86,7 +87,7 @@ class Group:
         return member
 
     def replace(self, old_id: str, new_id: str) -> Member:
-        """A static member that was started again goes on under a new id, in the old one's place."""
+        """A restarted static member takes the place of its old member id, under a new one."""
         leads = self.leader_id == old_id
         member = self.members.pop(old_id)
         member.member_id = new_id
@@ -97,7 +98,7 @@ class Group:
         return member
 
     def supports(self, join: JoinGroup) -> bool:
-        """Whether there is a protocol that the new member and all others know."""
+        """Whether the new member and all others have a protocol in common."""
         others = [
             member
             for member in self.members.values()
@@ -112,7 +113,7 @@ class Group:
         return self.protocol_type == join.protocol_type and bool(names)
 
     def elected_protocol(self) -> str:
-        """Each member votes for the one of those that all know which it likes best."""
+        """The protocol with the most votes: each member votes for its first protocol among those that all support."""
         common = set.intersection(*({p.name for p in member.protocols} for member in self.members.values()))
         votes = Counter(
             next(protocol.name for protocol in member.protocols if protocol.name in common)

@@ -1,4 +1,4 @@
-"""What members ask of a consumer group, and what they are told: the messages of `groups.py`. Behaviour lives there."""
+"""Requests of members of a group, and the answers: the messages of `groups.py`, which has the behavior."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..client import TopicPartition
 
 
 class CommitNote(NamedTuple):
-    """What a consumer wants to find again with an offset. `leader_epoch`: of the record before the offset, by which it
-    sees that the log was cut off since; -1 if unknown."""
+    """What a consumer stores with an offset. `leader_epoch`: of the record before the offset, so that the consumer can
+    detect that the log was truncated; -1 if unknown."""
 
     metadata: str = ""
     leader_epoch: int = -1
@@ -24,7 +24,7 @@ NO_NOTE: Final = CommitNote()
 
 
 class CommittedOffset(NamedTuple):
-    """The first two as in `CommitNote`; `at_ms`: when it was committed, -1 if unknown."""
+    """`metadata` and `leader_epoch` as in `CommitNote`; `at_ms`: when it was committed, -1 if unknown."""
 
     offset: int
     metadata: str = ""
@@ -44,7 +44,7 @@ class GroupState(StrEnum):
 
 
 class GroupFault(StrEnum):
-    """Why a member is refused; each has the name of the protocol's error code."""
+    """Why a member is refused. The values are the names of the protocol's error codes."""
 
     NONE = "none"
     UNKNOWN_MEMBER = "unknown_member_id"
@@ -71,30 +71,30 @@ class GroupFault(StrEnum):
 
 
 def check_forgotten(group: str, fault: GroupFault) -> None:
-    """In: `fault`: what a coordinator answered to the request to delete the group. Raises `LogError`."""
+    """In: `fault`: a coordinator's answer to the request to delete the group. Raises `LogError`."""
     if fault not in (GroupFault.NONE, GroupFault.NOT_FOUND):
         raise LogError(f'group "{group}" cannot be forgotten: {fault.value.replace("_", " ")}')
 
 
 MEMBERS_MAX: Final = 10_000
-"""Of one group."""
+"""The largest number of members of one group."""
 SESSION_TIMEOUT_MS_MIN: Final = 1_000
 SESSION_TIMEOUT_MS_MAX: Final = 30 * 60 * 1000
 
 
 def is_session_timeout(timeout_ms: int) -> bool:
-    """Whether a member may ask to be taken for alive that long without a word."""
+    """Whether a member may choose this session timeout."""
     return SESSION_TIMEOUT_MS_MIN <= timeout_ms <= SESSION_TIMEOUT_MS_MAX
 
 
 SESSION_MS: Final = 15_000
 HEARTBEAT_MS: Final = 1_000
-"""Of members of groups whose coordinator assigns, where nothing else is set."""
+"""Defaults for members of groups whose coordinator assigns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """A way of assigning that a member understands, and what it tells the leader for it (its subscription)."""
+    """An assignor that a member supports, and the member's data for the leader (its subscription)."""
 
     name: str
     metadata: bytes
@@ -102,10 +102,10 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """`member_id` is empty for who is not a member yet; `new_member_id` is then taken, if it is let in.
+    """`member_id` is empty for a new member, which gets `new_member_id` if it is admitted.
 
-    `asks_twice`: a new member gets its id first and must join with it, so that a lost answer leaves no ghost behind.
-    `knows_skipping`: a leader may be told that the assignment stays as it is.
+    `asks_twice`: a new member first gets its id and must join again with it, so a lost answer leaves no dead member.
+    `knows_skipping`: the client, as a leader, understands that the assignment stays as it is.
     """
 
     group: str
@@ -124,7 +124,7 @@ class JoinGroup:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """`assignments` come from the leader; the others send none. No protocol: the client is too old to say."""
+    """Only the leader sends `assignments`. `protocol_type`, `protocol`: None from clients too old to send them."""
 
     group: str
     generation: int
@@ -145,7 +145,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A member that goes; a static one may be named by its instance alone."""
+    """A member that leaves. A static member may be named by its instance id alone."""
 
     member_id: str
     instance_id: str | None = None
@@ -159,7 +159,7 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class CheckCommit:
-    """Asks whether this member may commit offsets now. Who is in no group has generation -1 and no member id."""
+    """Asks whether this member may commit offsets now. A client outside the group has generation -1 and no member id."""
 
     group: str
     generation: int = -1
@@ -170,10 +170,10 @@ class CheckCommit:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
-    """To a group whose coordinator assigns. `epoch`: 0 joins, -1 leaves, -2 leaves for a while.
+    """A heartbeat to a group whose coordinator assigns. `epoch`: 0 joins, -1 leaves, -2 leaves temporarily.
 
-    `topics`, `pattern`, `owned`: None where they are what they were when the member said so last. `readable`: of the
-    topics that there are now, those that the member may read; None: all.
+    `topics`, `pattern`, `owned`: None means unchanged since the member last sent them. `readable`: the existing topics
+    that the member may read; None: all.
     """
 
     group: str
@@ -187,14 +187,14 @@ class ConsumerHeartbeat:
     pattern: str | None
     owned: frozenset[TopicPartition] | None
     assignor: str | None = None
-    session_ms: int = SESSION_MS  # what is set for the group: silent for so long, a member is out
-    heartbeat_ms: int = HEARTBEAT_MS  # and how often it is to say that it lives
+    session_ms: int = SESSION_MS  # setting of the group: a member that is silent for this long is removed
+    heartbeat_ms: int = HEARTBEAT_MS  # setting of the group: the interval of heartbeats
     readable: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerBeat:
-    """The answer. `assignment` is None where it has not changed."""
+    """The answer. `assignment` is None if it has not changed."""
 
     fault: GroupFault
     member_id: str = ""
@@ -215,7 +215,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Only the leader hears of the other members."""
+    """Only the leader gets the list of members."""
 
     fault: GroupFault
     member_id: str = ""
@@ -237,14 +237,14 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class GroupAnswer:
-    """To a heartbeat or a commit."""
+    """The answer to a heartbeat or a commit."""
 
     fault: GroupFault = GroupFault.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """In the order in which they were named."""
+    """`members`: in the order of the request."""
 
     fault: GroupFault
     members: tuple[tuple[Leaving, GroupFault], ...] = ()
@@ -276,9 +276,9 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """`kind`: who assigns, the members (classic) or the coordinator (consumer, share); only the latter have member
-    epochs, and consumer groups targets. `generation` is the epoch of those. A member of a consumer group that joins and
-    syncs is classic.
+    """`kind`: who assigns: the members (classic) or the coordinator (consumer, share). Only the latter two have member
+    epochs, and their `generation` is the group's epoch. Only consumer groups have targets. A member of a consumer group
+    that joins and syncs is classic.
     """
 
     group: str

@@ -1,6 +1,7 @@
-"""What is remembered of consumer groups: the records of the topic `__consumer_offsets`, but for the offsets themselves.
+"""The durable state of groups: the records of the topic `__consumer_offsets`, except the offsets themselves.
 
-A group is the fold of its records: the last one of a key counts, and None removes it. Bytes: `group_record_bytes.py`.
+A group is the fold of its records: the last record of a key counts, and None removes the key.
+`group_record_bytes.py` encodes them.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ class Kind(IntEnum):
     """What a record is about. The numbers are the versions of Kafka's keys."""
 
     CLASSIC = 2  # a group whose members assign, with its members
-    EPOCH = 3  # the following are of groups whose coordinator assigns
+    EPOCH = 3  # this and the following: groups whose coordinator assigns
     TOPICS = 4
     MEMBER = 5
     TARGET_EPOCH = 6
     TARGET = 7
     CURRENT = 8
-    SHARE_MEMBER = 10  # the following are of share groups
+    SHARE_MEMBER = 10  # this and the following: share groups
     SHARE_EPOCH = 11
     SHARE_CURRENT = 14
 
 
 class GroupKey(NamedTuple):
-    """`member` is empty where the record is about the group as a whole."""
+    """`member` is empty for a record about the group as a whole."""
 
     kind: Kind
     group: str
@@ -50,7 +51,7 @@ class ClassicMember:
 
 @dataclass(frozen=True, slots=True)
 class ClassicGroup:
-    """Without members the group is empty, since `since_ms` (the time of day; whoever writes the record puts it in)."""
+    """`since_ms`: if the group has no members, since when; the writer of the record sets it to the time of day."""
 
     protocol_type: str
     generation: int
@@ -62,21 +63,21 @@ class ClassicGroup:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """Of a group, or of its target."""
+    """The epoch of a group, or of its target."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTopics:
-    """How many partitions the topics have that the group reads, as of its epoch."""
+    """The partition counts of the topics that the group reads, as of its epoch."""
 
     counts: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicMetadata:
-    """What a member offers that joins and syncs, within a group whose coordinator assigns."""
+    """The protocols of a classic member in a group whose coordinator assigns."""
 
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]
@@ -84,8 +85,7 @@ class ClassicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """`pattern`: None where the member names its topics only. `classic`: None where it says in heartbeats what it
-    reads."""
+    """`pattern`: None if the member only names topics. `classic`: None if it sends consumer heartbeats (KIP-848)."""
 
     instance_id: str | None
     client_id: str
@@ -110,7 +110,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """What a member reads, and what it was told to give up."""
+    """What a member reads, and which partitions it was told to give up."""
 
     epoch: int
     previous_epoch: int

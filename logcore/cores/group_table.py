@@ -1,5 +1,5 @@
-"""The groups of one kind whose coordinator assigns, and the records about them that are to be written: what consumer
-groups (KIP-848) and share groups (KIP-932) have in common."""
+"""The common part of consumer groups (KIP-848) and share groups (KIP-932): a table of groups, and the records about
+them that are to be written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .group_records import GroupKey, GroupRecord, GroupValue
 
 
 class TabledGroup(Protocol):
-    """`saved`: what the records about it say."""
+    """`saved`: the group's records as written."""
 
     @property
     def members(self) -> Collection[str]: ...
@@ -23,20 +23,20 @@ _Group = TypeVar("_Group", bound=TabledGroup)
 
 
 class GroupTable(Generic[_Group]):
-    """State: the groups by name; one whose members have gone stays until it is forgotten. Records to be written come
-    from `take_records`, in this order; answers may be given once those are durable."""
+    """State: the groups by name; a group without members stays until it is forgotten. `take_records` returns the
+    records to write, in order; answers may be sent once those records are durable."""
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
         self._records: list[GroupRecord] = []
 
     def take_records(self) -> list[GroupRecord]:
-        """What is to be written now, in this order."""
+        """The records to write now, in this order."""
         records, self._records = self._records, []
         return records
 
     def forget(self, name: str) -> bool:
-        """Lets go of a group without members; False where it has some."""
+        """Removes a group without members; False if it has members."""
         group = self._groups.get(name)
         if group is None:
             return True

@@ -1,9 +1,8 @@
-"""Consumer groups as a pure state machine: messages and the time go in, answers come out. `group_shard.py` acts.
+"""Classic groups as a pure state machine: messages and the time go in, answers come out. `group_shard.py` acts.
 
-This is the classic protocol: members join, one of them (the leader) decides who reads what, all fetch that decision
-by syncing, and from then on they show that they are alive. What a member subscribes to and how partitions are dealt
-out is the members' affair: to us both are bytes. An answer may come later than its question, so each message brings a
-ticket, and answers name it.
+In the classic protocol, members join, one of them (the leader) assigns partitions, all members fetch the assignment
+by syncing, and then they send heartbeats. The coordinator does not interpret subscriptions and assignments: to it both
+are bytes. An answer may come later than its request, so each message has a ticket, and its answer has the same ticket.
 """
 
 from __future__ import annotations
@@ -35,16 +34,15 @@ from .group_messages import (
 from .group_records import ClassicGroup, GroupKey, GroupRecord, Kind
 
 GATHERING_MS: Final = 100
-"""How long an empty group waits for more members after each first one: a service often starts several at once."""
+"""How long an empty group waits for more members after one joined: a service often starts several at once."""
 
 
 class Groups:
-    """State: the groups that have members, had some, or expect one. Times are milliseconds of any clock that never
-    goes back.
+    """State: the groups that have members, had some, or expect one. Times are milliseconds of any monotonic clock.
 
-    What outlives the coordinator is the fold of its records: `apply` takes them in before the first step, and `begin`
-    ends that. Records to be written come from `take_records`; answers may be given once those are durable.
-    Invariant: a group's generation rises with each rebalance and never goes back, until the group is forgotten.
+    The durable part of the state is the fold of the records: call `apply` for each record, then `begin`, and only then
+    `step`. `take_records` returns the records to write; answers may be sent once those are durable.
+    Invariant: a group's generation increases with each rebalance and never decreases, until the group is forgotten.
     """
 
     def __init__(self, gathering_ms: int = GATHERING_MS) -> None:
@@ -54,7 +52,7 @@ class Groups:
         self._records: list[GroupRecord] = []
 
     def apply(self, record: GroupRecord) -> None:
-        """Takes in a record of this kind of groups."""
+        """Applies a record of this kind of groups."""
         name = record.key.group
         if record.value is None:
             self._groups.pop(name, None)
@@ -62,8 +60,8 @@ class Groups:
             self._groups[name] = group_of(name, record.value)
 
     def begin(self, now_ms: int) -> None:
-        """All records are there: each member has a whole session to be heard of. Where nobody leads, members were to
-        assign anew."""
+        """Call it after the last record: from now on each member has a whole session timeout to send something. A group
+        without a leader has to assign again."""
         for group in self._groups.values():
             for member in group.members.values():
                 member.renew(now_ms)
@@ -71,12 +69,12 @@ class Groups:
                 self._rebalance(group, now_ms)
 
     def take_records(self) -> list[GroupRecord]:
-        """What is to be written now, in this order."""
+        """The records to write now, in this order."""
         records, self._records = self._records, []
         return records
 
     def rewrite(self) -> None:
-        """What was to be written is lost: groups that rest are written once more."""
+        """The records of `take_records` were lost, so all stable or empty groups are written again."""
         self._records = []
         for group in self._groups.values():
             if group.recorded and group.state in (GroupState.STABLE, GroupState.EMPTY):
@@ -86,7 +84,7 @@ class Groups:
         return self._groups.get(name)
 
     def give_up(self, name: str, now_ms: int) -> None:
-        """The coordinator assigns from now on: who waits for the others is told to join again."""
+        """Gives up a group whose coordinator assigns from now on. Waiting members are told to join again."""
         group = self._groups.pop(name)
         for member in group.members.values():
             self._refuse_waiting(member, GroupFault.REBALANCING, now_ms)
@@ -94,13 +92,13 @@ class Groups:
             self._records.append(GroupRecord(GroupKey(Kind.CLASSIC, name), None))
 
     def take_over(self, group: Group, now_ms: int) -> None:
-        """A group for which the coordinator assigned: its members do from now on."""
+        """Takes a group whose coordinator assigned until now; from now on its members assign."""
         self._groups[group.name] = group
         self._record(group)
         self._rebalance(group, now_ms)
 
     def forget(self, name: str) -> bool:
-        """Lets go of a group without members; False where it is in use."""
+        """Removes a group without members; False if the group is in use."""
         if self.is_in_use(name):
             return False
         group = self._groups.pop(name, None)
@@ -113,7 +111,7 @@ class Groups:
         self._records.append(GroupRecord(GroupKey(Kind.CLASSIC, group.name), record_of(group)))
 
     def step(self, message: Message, ticket: int, now_ms: int) -> list[Answered]:
-        """The answers that can be given now: to this message, perhaps, and to older ones."""
+        """The answers that can be sent now: possibly to this message, and to older ones."""
         match message:
             case JoinGroup():
                 self._join(message, ticket, now_ms)
@@ -130,13 +128,13 @@ class Groups:
         return self.take_answers()
 
     def tick(self, now_ms: int) -> list[Answered]:
-        """What follows from the passing of time. Nothing does before `next_deadline_ms`."""
+        """Handles timeouts. There are none before `next_deadline_ms`."""
         for group in list(self._groups.values()):
             self._expire(group, now_ms)
         return self.take_answers()
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do, at the earliest."""
+        """The earliest time at which `tick` has something to do."""
         deadlines = [deadline for group in self._groups.values() for deadline in _deadlines(group)]
         return min(deadlines, default=None)
 
@@ -155,7 +153,7 @@ class Groups:
         return known is not None and bool(known.members or known.expected)
 
     def take_answers(self) -> list[Answered]:
-        """Those that can be given now."""
+        """The answers that can be sent now."""
         answers, self._answers = self._answers, []
         return answers
 
@@ -213,7 +211,7 @@ class Groups:
 
     def _join_again(self, group: Group, member: Member, join: JoinGroup, ticket: int, now_ms: int) -> None:
         changed = member.protocols != join.protocols
-        self._refuse_waiting(member, GroupFault.REBALANCING, now_ms)  # it asked before: that answer was lost
+        self._refuse_waiting(member, GroupFault.REBALANCING, now_ms)  # the client has abandoned its earlier request
         member.update(join, now_ms)
         if group.state is GroupState.STABLE:
             rejoins = changed or group.leader_id == member.member_id
@@ -226,7 +224,7 @@ class Groups:
         self._rebalance(group, now_ms)
 
     def _replace_static(self, group: Group, join: JoinGroup, ticket: int, now_ms: int) -> None:
-        """A static member was started again. While its subscription is what it was, nobody else needs to know."""
+        """A static member was restarted. If its subscription is unchanged, the other members need not rejoin."""
         assert join.instance_id is not None
         old_id = group.instances[join.instance_id]
         old = group.members[old_id]
@@ -242,14 +240,14 @@ class Groups:
             self._rebalance(group, now_ms)
             return
         answer = _joined(group, member)
-        if led:  # it must not assign anew; a client that cannot be told so is told that its former self leads
+        if led:  # it must not assign again; an old client cannot be told so, and is told that its old id leads
             knows = member.knows_skipping
             answer = _joined(group, member, skip_assignment=True) if knows else _follower_of(answer, old_id)
         self._record(group)
         self._answers.append(Answered(ticket, answer))
 
     def _rebalance(self, group: Group, now_ms: int) -> None:
-        """Begins one, unless members gather already; ends it if all are there."""
+        """Begins a rebalance, unless one is collecting members already. Completes the join if all members are there."""
         if group.state is not GroupState.PREPARING:
             for member in group.members.values():
                 if member.sync_ticket is not None:
@@ -268,7 +266,7 @@ class Groups:
             self._complete_join(group, now_ms)
 
     def _complete_join(self, group: Group, now_ms: int) -> None:
-        """Who did not come is out, but for static members: those have until their session ends."""
+        """Removes the members that did not join, except static members, which have until their session times out."""
         for member in list(group.members.values()):
             if member.join_ticket is None and member.instance_id is None:
                 group.remove(member.member_id)
@@ -277,7 +275,7 @@ class Groups:
             self._empty(group)
             return
         joined = [member for member in group.members.values() if member.join_ticket is not None]
-        if not joined:  # only static members that are not there: nobody could lead
+        if not joined:  # all members are static and absent, so none could lead
             group.deadline_ms = now_ms + group.rebalance_timeout_ms
             return
         if group.leader_id not in {member.member_id for member in joined}:
@@ -377,7 +375,7 @@ class Groups:
             self._complete_join_if_all_are_there(group, now_ms)
 
     def _check_commit(self, check: CheckCommit, now_ms: int) -> GroupFault:
-        """Outsiders may commit for a group without members; transactions of older clients do not say who they are."""
+        """Clients outside the group may commit if it has no members. Transactions of older clients name no member."""
         group = self._groups.get(check.group)
         if check.generation < 0 and (group is None or not group.members):
             return GroupFault.NONE
@@ -422,7 +420,7 @@ class Groups:
                 group.deadline_ms = None
 
     def _drop_silent(self, group: Group, now_ms: int) -> None:
-        """Members that joined but did not ask for their assignment in time."""
+        """Removes members that joined but did not ask for their assignment in time."""
         silent = [member.member_id for member in group.members.values() if member.owes_sync]
         for member_id in silent:
             self._drop(group, member_id, now_ms)
@@ -431,7 +429,7 @@ class Groups:
 
     def _refuse_waiting(self, member: Member, fault: GroupFault, now_ms: int) -> None:
         if member.waits:
-            member.renew(now_ms)  # it was not late while it waited for us
+            member.renew(now_ms)  # the time in which it waited for us does not count
         if member.join_ticket is not None:
             self._answers.append(Answered(member.join_ticket, Joined(fault, member.member_id)))
         if member.sync_ticket is not None:

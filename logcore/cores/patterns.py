@@ -1,4 +1,4 @@
-"""Patterns of names that clients send, as Kafka's: of RE2, whose time grows with the name alone."""
+"""Patterns of topic names that clients send. Like Kafka's they are RE2 expressions: matching is linear in the name."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final
 
 import re2
 
-_MEMORY_BYTES_MAX: Final = 32 * 1024  # some hundred characters and repetitions: the work for a name grows with it
+_MEMORY_BYTES_MAX: Final = 32 * 1024  # a few hundred characters and repetitions; it also bounds the work per name
 _NAMES_REMEMBERED: Final = 20_000
 
 
 class InvalidPattern(ValueError):
-    """One that cannot be matched."""
+    """A pattern that is invalid or too large."""
 
 
 class NamePattern:
-    """Which whole names fit.
+    """Matches whole names.
 
-    State: what it has answered, as groups ask about all topics at each heartbeat.
+    State: a cache of results, because groups ask about all topics at each heartbeat.
 
     >>> pattern = NamePattern("orders-.*|bills")
     >>> pattern.fits("orders-7"), pattern.fits("my-bills")
@@ -27,7 +27,7 @@ class NamePattern:
     """
 
     def __init__(self, text: str) -> None:
-        """Raises `InvalidPattern`, also where it would take too long to match."""
+        """Raises `InvalidPattern`, also if matching would take too long."""
         self.text = text
         self._matches = lru_cache(_NAMES_REMEMBERED)(_matcher(text))
 
@@ -36,7 +36,7 @@ class NamePattern:
 
 
 def _matcher(text: str) -> Callable[[str], object]:
-    """What gives None for a name that does not fit."""
+    """A function that returns None for a name that does not match."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MEMORY_BYTES_MAX

@@ -1,7 +1,7 @@
-"""The members of share groups (KIP-932), as a pure state machine; what they have acquired: `share_partition.py`.
+"""The members of share groups (KIP-932), as a pure state machine. `share_partition.py` has the records they acquire.
 
-Several members may read one partition, so nothing has to be given up before somebody else gets it: a change of members
-or topics raises the group's epoch, and each member learns of its new assignment with its next heartbeat.
+Several members may read one partition, so no member has to give it up before another one gets it. A change of members
+or topics increases the group's epoch, and each member gets its new assignment with its next heartbeat.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .share_settings import DEFAULTS, HEARTBEAT_MS, SESSION_MS
 from .subscriptions import Subscription, encode_assignment, encode_subscription
 
 SHARE: Final = "share"
-"""The protocol type of share groups, and their kind."""
+"""The protocol type and the kind of share groups."""
 ASSIGNOR: Final = "simple"
 LEAVES: Final = -1
 SHARE_KINDS: Final = frozenset({Kind.SHARE_MEMBER, Kind.SHARE_EPOCH, Kind.SHARE_CURRENT})
@@ -30,7 +30,7 @@ _SESSION_MS: Final = int(DEFAULTS[SESSION_MS])
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeat:
-    """`epoch`: 0 joins, -1 leaves. `topics`: None where they are what they were when the member said so last."""
+    """`epoch`: 0 joins, -1 leaves. `topics`: None means unchanged since the member last sent them."""
 
     group: str
     member_id: str
@@ -44,7 +44,7 @@ class ShareHeartbeat:
 
 
 class GoneMember(NamedTuple):
-    """Who has left, or was not heard of: what it has acquired is for others."""
+    """A member that left or timed out. The records that it had acquired become available to others."""
 
     group: str
     member_id: str
@@ -68,19 +68,19 @@ class _Member:
 class _Group:
     epoch: int = 0
     members: dict[str, _Member] = field(default_factory=dict)
-    counts: dict[str, int] | None = None  # partitions of the topics that are read; None: not known since the start
-    saved: dict[GroupKey, GroupValue] = field(default_factory=dict)  # what its records say
+    counts: dict[str, int] | None = None  # partitions of the topics that are read; None: not yet known after a start
+    saved: dict[GroupKey, GroupValue] = field(default_factory=dict)  # its records as written
 
 
 class ShareGroups(GroupTable[_Group]):
-    """State: the table of groups, and who has gone. Times are milliseconds of a clock that never goes back."""
+    """State: the table of groups, and the members that have gone. Times are milliseconds of a monotonic clock."""
 
     def __init__(self) -> None:
         super().__init__()
         self._gone: list[GoneMember] = []
 
     def apply(self, record: GroupRecord) -> None:
-        """Takes in a record of this kind of groups."""
+        """Applies a record of this kind of groups."""
         key, value = record
         group = self._groups.setdefault(key.group, _Group())
         if value is None:
@@ -104,20 +104,20 @@ class ShareGroups(GroupTable[_Group]):
                 pass
 
     def begin(self, now_ms: int) -> None:
-        """All records are there: each member has a whole session to be heard of."""
+        """Call it after the last record: from now on each member has a whole session timeout to send something."""
         for group in self._groups.values():
             for member in group.members.values():
                 member.deadline_ms = now_ms + member.session_ms
 
     def rewrite(self) -> None:
-        """What was to be written is lost: everything is written once more."""
+        """The records of `take_records` were lost, so all groups are written again."""
         self._records = []
         for name, group in self._groups.items():
             group.saved = {}
             self._note(name, group)
 
     def forget_topics(self, gone: Collection[str]) -> None:
-        """These were deleted: see `ConsumerGroups.forget_topics`."""
+        """These topics were deleted: see `ConsumerGroups.forget_topics`."""
         for group in self._groups.values():
             if group.counts is not None:
                 group.counts = {topic: count for topic, count in group.counts.items() if topic not in gone}
@@ -127,12 +127,12 @@ class ShareGroups(GroupTable[_Group]):
                     member.told = frozenset(place for place in member.told if place.topic not in gone)
 
     def take_gone(self) -> list[GoneMember]:
-        """Who has gone since this was asked last."""
+        """The members that have gone since the previous call."""
         gone, self._gone = self._gone, []
         return gone
 
     def _note(self, name: str, group: _Group) -> None:
-        """Writes what has changed."""
+        """Adds the records that have changed to those to be written."""
         now: dict[GroupKey, GroupValue] = {GroupKey(Kind.SHARE_EPOCH, name): Epoch(group.epoch)}
         for member in group.members.values():
             about = ShareMemberRecord(member.client_id, member.client_host, member.topics)
@@ -144,7 +144,7 @@ class ShareGroups(GroupTable[_Group]):
         group.saved = now
 
     def beat(self, beat: ShareHeartbeat, partition_counts: Mapping[str, int], now_ms: int) -> ConsumerBeat:
-        """In: `partition_counts`: of all topics that there are."""
+        """In: `partition_counts`: of all existing topics."""
         group = self._groups.get(beat.group)
         fault = _fault(group, beat)
         if fault is not GroupFault.NONE:
@@ -174,7 +174,7 @@ class ShareGroups(GroupTable[_Group]):
         return ConsumerBeat(GroupFault.NONE, member.member_id, member.epoch, beat.heartbeat_ms, new)
 
     def tick(self, now_ms: int) -> None:
-        """Members that nobody heard of are out."""
+        """Removes members whose session timed out."""
         for name, group in list(self._groups.items()):
             late = [member.member_id for member in group.members.values() if member.deadline_ms <= now_ms]
             if late:
@@ -192,7 +192,7 @@ class ShareGroups(GroupTable[_Group]):
         self._note(name, group)
 
     def create(self, name: str) -> None:
-        """A group without members, which has been given offsets."""
+        """Creates a group without members, because an administrator has set its offsets."""
         if name not in self._groups:
             self._groups[name] = _Group()
             self._note(name, self._groups[name])
@@ -216,7 +216,7 @@ class ShareGroups(GroupTable[_Group]):
 
 
 def _fault(group: _Group | None, beat: ShareHeartbeat) -> GroupFault:
-    """Why the member may not join, or not go on."""
+    """Why the member may not join or stay."""
     if not beat.group:
         return GroupFault.INVALID_GROUP
     member = group.members.get(beat.member_id) if group is not None else None
@@ -231,19 +231,19 @@ def _fault(group: _Group | None, beat: ShareHeartbeat) -> GroupFault:
         return GroupFault.NONE
     if beat.epoch < LEAVES:
         return GroupFault.INVALID_REQUEST
-    known = beat.epoch in (member.epoch, member.previous_epoch)  # the earlier one where an answer was lost
+    known = beat.epoch in (member.epoch, member.previous_epoch)  # the previous one if an answer was lost
     return GroupFault.NONE if known else GroupFault.FENCED_EPOCH
 
 
 def _counts(group: _Group, partition_counts: Mapping[str, int]) -> dict[str, int]:
-    """Of the topics that somebody reads."""
+    """The partition counts of the topics that some member reads."""
     named = sorted({topic for member in group.members.values() for topic in member.topics})
     return {topic: partition_counts[topic] for topic in named if topic in partition_counts}
 
 
 def _assign(group: _Group, counts: dict[str, int]) -> None:
-    """A new epoch. Each partition has a member, and each member a partition of its topics: where there are more members
-    than partitions, several read the same one."""
+    """Begins a new epoch. Each partition gets a member, and each member gets a partition of its topics: if there are
+    more members than partitions, several members read the same one."""
     group.counts, group.epoch = counts, group.epoch + 1
     assigned: dict[str, set[TopicPartition]] = {member_id: set() for member_id in group.members}
     for topic, count in counts.items():

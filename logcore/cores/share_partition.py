@@ -1,15 +1,15 @@
-"""One partition as a share group reads it (KIP-932): which records are acquired by whom, and which are done with.
+"""One partition as a share group reads it (KIP-932): which member has acquired which records, and which are done.
 
     start offset                end offset
-         |  done  acquired  available  |  nobody has had these yet
+         |  done  acquired  available  |  not delivered yet
     -----+-----------------------------+------------------------------> offsets
 
-A record from the end offset on is available. Whoever acquires it has it until a deadline; it accepts it, releases it
-or rejects it. A record that is released, or whose deadline passes, is available again, until it was delivered as often
-as the limit says: then it is archived, as a rejected one. The start offset moves past whatever is acknowledged or
-archived.
+Records from the end offset on are available. A member that acquires a record has it until a deadline; it accepts,
+releases or rejects the record. A record that is released, or whose deadline passes, is available again, unless it was
+delivered as often as the limit allows: then it is archived, like a rejected record. The start offset moves past records
+that are acknowledged or archived.
 
-A pure state machine: what is durable of it is the fold of the changes that `take_change` gives.
+This is a pure state machine. Its durable part is the fold of the changes that `take_change` returns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEVER: Final = 1 << 62
 
 
 class ShareStanding(IntEnum):
-    """Of a record. The numbers are those of Kafka's records about share groups."""
+    """The state of a record. The numbers are those of Kafka's records about share groups."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -34,7 +34,7 @@ class ShareStanding(IntEnum):
 
 
 class Verdict(IntEnum):
-    """Of a member, on a record that it has acquired. The numbers are the protocol's."""
+    """A member's decision about a record that it has acquired. The numbers are the protocol's."""
 
     GAP = 0  # there is no such record
     ACCEPT = 1
@@ -52,8 +52,8 @@ class ShareFault(IntEnum):
 
 
 class ShareSpan(NamedTuple):
-    """Records that stand alike. `deliveries`: how often they were acquired; `owner`: who has acquired them, or has
-    decided about them, as long as that is known; `until_ms`: of acquired ones."""
+    """Consecutive records in the same state. `deliveries`: how often they were acquired; `owner`: the member that
+    acquired them, or decided about them, if still known; `until_ms`: the deadline of acquired records."""
 
     first: int
     last: int
@@ -64,7 +64,7 @@ class ShareSpan(NamedTuple):
 
 
 class LoggedBatch(NamedTuple):
-    """Offsets that the log has together. `dead`: without records that the group may see."""
+    """The offsets of one batch of the log. `dead`: it has no records that the group may see."""
 
     first: int
     last: int
@@ -78,7 +78,7 @@ class AcquiredSpan(NamedTuple):
 
 
 class AckBatch(NamedTuple):
-    """`verdicts`: one for all, or one for each offset."""
+    """`verdicts`: one for all offsets, or one for each."""
 
     first: int
     last: int
@@ -86,7 +86,7 @@ class AckBatch(NamedTuple):
 
 
 class ShareChange(NamedTuple):
-    """What is written down: where the partition starts, and spans that replace what was known of their offsets."""
+    """A change to write: the start offset, and spans that replace the earlier state of their offsets."""
 
     start_offset: int
     spans: tuple[ShareSpan, ...]
@@ -111,17 +111,17 @@ class SharePartition:
 
     @property
     def in_flight(self) -> int:
-        """Records that were acquired and are not done with."""
+        """The number of records that are acquired, or available again after a delivery."""
         return sum(span.last - span.first + 1 for span in self._spans if span.standing <= ShareStanding.ACQUIRED)
 
     @property
     def spans(self) -> Sequence[ShareSpan]:
         return self._spans
 
-    # What outlives the coordinator
+    # The durable part
 
     def take_change(self) -> ShareChange | None:
-        """What is to be written now, if anything."""
+        """The change to write now, if any."""
         if not self._moved and not self._changed:
             return None
         touched = [span for span in self._spans if any(self._overlaps(span, *each) for each in self._changed)]
@@ -129,12 +129,12 @@ class SharePartition:
         return ShareChange(self.start_offset, tuple(touched))
 
     def whole(self) -> ShareChange:
-        """All of it; nothing before counts."""
+        """The whole state as one change, which replaces all earlier ones."""
         self._changed, self._moved = [], False
         return ShareChange(self.start_offset, tuple(self._spans))
 
     def apply(self, change: ShareChange) -> None:
-        """Takes in a change that was written."""
+        """Applies a change that was written."""
         for span in change.spans:
             before = [cut for each in self._spans if (cut := _cut(each, each.first, span.first - 1))]
             behind = [cut for each in self._spans if (cut := _cut(each, span.last + 1, each.last))]
@@ -143,15 +143,15 @@ class SharePartition:
         self._changed, self._moved = [], False
 
     def begin(self, now_ms: int, limits: ShareLimits) -> None:
-        """All changes are there: whoever has acquired something has it for a whole lock duration."""
+        """Call it after the last change: acquired records stay acquired for a whole lock duration from now on."""
         until_ms = now_ms + limits.lock_ms
         acquired = ShareStanding.ACQUIRED
         self._spans = [each._replace(until_ms=until_ms) if each.standing is acquired else each for each in self._spans]
 
-    # What members do
+    # Operations of members
 
     def look(self, now_ms: int, limits: ShareLimits) -> int | None:
-        """Where there is something to acquire; None where as much is in flight as may be."""
+        """The first offset that may be acquired; None if too many records are in flight."""
         self.expire(now_ms, limits)
         for span in self._spans:
             if span.standing is ShareStanding.AVAILABLE:
@@ -168,15 +168,15 @@ class SharePartition:
         *,
         exact: bool = False,
     ) -> list[AcquiredSpan]:
-        """In: `batches`: one after the other, as the log has them. Whole batches are given while fewer than
-        `records_max` are; with `exact`, no record more."""
+        """In: `batches`: consecutive batches of the log; `records_max`: whole batches are given until this many records
+        are reached; with `exact`, never more than this many."""
         self.expire(now_ms, limits)
         self._archive_exhausted(limits)
         given: list[AcquiredSpan] = []
         count = 0
         for batch in batches:
             if batch.first > self.end_offset:
-                break  # what lies between is not known to be nothing
+                break  # there may be records in between
             if batch.dead:
                 self._pass_over(batch)
                 continue
@@ -191,14 +191,14 @@ class SharePartition:
         return given
 
     def _archive_exhausted(self, limits: ShareLimits) -> None:
-        """The limit may have been lowered since they were given back."""
+        """Archives available records over the limit, which may have been lowered since they were given back."""
         available = [span for span in self._spans if span.standing is ShareStanding.AVAILABLE]
         for span in [span for span in available if span.deliveries >= limits.deliveries_max]:
             self._set(span.first, span.last, lambda each: each._replace(standing=ShareStanding.ARCHIVED))
             self._advance()
 
     def _wanted(self, batch: LoggedBatch, limits: ShareLimits) -> list[tuple[int, int]]:
-        """The stretches of the batch that can be acquired."""
+        """The ranges of the batch that can be acquired."""
         wanted = [
             (cut.first, cut.last)
             for span in self._spans
@@ -221,7 +221,7 @@ class SharePartition:
         return [AcquiredSpan(cut.first, cut.last, cut.deliveries) for cut in cuts]
 
     def _pass_over(self, batch: LoggedBatch) -> None:
-        """What nobody can have: it is done with."""
+        """Archives a batch without records that the group may see."""
         if batch.last < self.start_offset:
             return
         self._extend(max(batch.first, self.end_offset), batch.last)
@@ -239,8 +239,8 @@ class SharePartition:
             self._spans.append(ShareSpan(self.end_offset, last, ShareStanding.AVAILABLE, 0))
 
     def acknowledge(self, owner: str, batches: Sequence[AckBatch], now_ms: int, limits: ShareLimits) -> ShareFault:
-        """All of it or nothing. What lies before the start offset is done with. An accept or reject that comes again,
-        because its answer was lost, is answered as before."""
+        """Applies all of it or nothing. Records before the start offset are done. A repeated accept or reject, whose
+        answer was lost, gets the same answer again."""
         self.expire(now_ms, limits)
         fault = self._problem(owner, batches, limits)
         if fault is not ShareFault.NONE:
@@ -265,7 +265,8 @@ class SharePartition:
         return ShareFault.NONE
 
     def _may_decide(self, owner: str, first: int, last: int, verdict: int) -> bool:
-        """Whether all of it, from the start offset on, is acquired by this member, or was decided so by it."""
+        """Whether this member has acquired all of these records from the start offset on, or has already decided the
+        same about them."""
         if last < self.start_offset:
             return True
         may_be = (ShareStanding.ACQUIRED, _DECIDED.get(Verdict(verdict)))
@@ -278,7 +279,7 @@ class SharePartition:
     ) -> Callable[[ShareSpan], ShareSpan]:
         def changed(span: ShareSpan) -> ShareSpan:
             if span.standing is not ShareStanding.ACQUIRED or span.owner != owner:
-                return span  # it was named twice
+                return span  # the request named it twice
             match verdict:
                 case Verdict.ACCEPT | Verdict.REJECT | Verdict.GAP:
                     return span._replace(standing=_DECIDED[verdict], until_ms=_NEVER)
@@ -290,11 +291,11 @@ class SharePartition:
         return changed
 
     def release(self, owner: str, limits: ShareLimits) -> None:
-        """All that the member has: it is gone."""
+        """Releases all records of a member that has gone."""
         self._give_back(lambda span: span.owner == owner, limits)
 
     def expire(self, now_ms: int, limits: ShareLimits) -> None:
-        """What was acquired for long enough is available again."""
+        """Makes records whose deadline has passed available again."""
         self._give_back(lambda span: span.until_ms <= now_ms, limits)
 
     def _give_back(self, concerned: Callable[[ShareSpan], bool], limits: ShareLimits) -> None:
@@ -307,16 +308,16 @@ class SharePartition:
     def next_deadline_ms(self) -> int:
         return min((span.until_ms for span in self._spans if span.standing is ShareStanding.ACQUIRED), default=_NEVER)
 
-    # What others do
+    # Operations of others
 
     def log_starts_at(self, offset: int) -> None:
-        """What lies before is gone from the log."""
+        """The log has deleted the records before this offset."""
         if offset > self.start_offset:
             self._begin_at(offset)
             self._advance()
 
     def reset(self, offset: int) -> None:
-        """An administrator chose where to go on."""
+        """An administrator chose where the group continues."""
         self._spans, self._changed = [], []
         self.start_offset, self._moved = offset, True
 
@@ -327,7 +328,7 @@ class SharePartition:
         return span.first <= last and first <= span.last
 
     def _set(self, first: int, last: int, change: Callable[[ShareSpan], ShareSpan]) -> None:
-        """Replaces what lies between these offsets, both included."""
+        """Changes the spans between these offsets, both included."""
         spans: list[ShareSpan] = []
         for span in self._spans:
             if not self._overlaps(span, first, last):
@@ -340,7 +341,7 @@ class SharePartition:
         self._changed.append((first, last))
 
     def _advance(self) -> None:
-        """The start offset moves past what is done with."""
+        """Moves the start offset past records that are done."""
         done = 0
         while done < len(self._spans) and self._spans[done].standing > ShareStanding.ACQUIRED:
             done += 1
@@ -360,7 +361,7 @@ _DECIDED: Final = {
     Verdict.GAP: ShareStanding.ARCHIVED,
 }
 _SPANS_OF_OWNERS: Final = 200
-"""With more, those that are done with are nobody's, so that neighbours are one."""
+"""With more spans, those that are not acquired lose their owner, so that adjacent spans can be joined."""
 
 
 def _cut(span: ShareSpan, first: int, last: int) -> ShareSpan | None:
@@ -370,7 +371,7 @@ def _cut(span: ShareSpan, first: int, last: int) -> ShareSpan | None:
 
 
 def _joined(spans: Iterable[ShareSpan]) -> list[ShareSpan]:
-    """Neighbours that stand alike as one."""
+    """The spans, with adjacent spans in the same state joined."""
     joined: list[ShareSpan] = []
     for span in spans:
         if joined and joined[-1][2:] == span[2:]:
@@ -389,13 +390,13 @@ def _of_nobody(span: ShareSpan) -> ShareSpan:
 
 
 def _given_back(span: ShareSpan, limits: ShareLimits) -> ShareSpan:
-    """It is available again, unless it was delivered often enough."""
+    """The span as available again, or as archived if it was delivered as often as the limit allows."""
     again = span.deliveries < limits.deliveries_max
     return _done(span, ShareStanding.AVAILABLE if again else ShareStanding.ARCHIVED)
 
 
 def _verdicts(batch: AckBatch) -> Iterable[tuple[int, int, int]]:
-    """Stretches with the same verdict."""
+    """The ranges with the same verdict: first offset, last offset, verdict."""
     first, last, verdicts = batch
     if len(verdicts) == 1:
         yield first, last, verdicts[0]

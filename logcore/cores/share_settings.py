@@ -1,4 +1,4 @@
-"""What may be set for a share group, as its coordinator and the leaders of its partitions read it."""
+"""The settings of share groups, as read by their coordinator and by the leaders of their partitions."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ DEFAULTS: Final[Mapping[str, str]] = {
 SIZE_MAX: Final = "group.share.max.size"
 SESSIONS_MAX: Final = "group.share.max.share.sessions"
 OF_ALL: Final = "group.share."
-"""What all brokers say begins with this."""
+"""The prefix of settings for all brokers."""
 
 _INT_MAX: Final = (1 << 31) - 1
 
 
 class ShareRange(NamedTuple):
-    """`least`, `greatest`: what a group may set, unless all brokers say otherwise, which they may from `lowest` to
-    `highest`."""
+    """`least`, `greatest`: the range that a group may set, unless the settings of all brokers change that range; they
+    may change it within `lowest` to `highest`."""
 
     lowest: int
     least: int
@@ -63,8 +63,8 @@ _DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class ShareLimits:
-    """`lock_ms`: for how long a member has a record; `deliveries_max`: how often a record is given to members;
-    `in_flight_max`: records of a partition that are acquired, or were given back."""
+    """`lock_ms`: how long a member has an acquired record; `deliveries_max`: how often a record is delivered;
+    `in_flight_max`: the number of records of a partition that are acquired, or were given back."""
 
     lock_ms: int = int(DEFAULTS[LOCK_MS])
     deliveries_max: int = int(DEFAULTS[DELIVERIES])
@@ -93,19 +93,19 @@ def greatest_of(name: str) -> str:
 
 
 def bounds_of(brokers: Mapping[str, str], name: str) -> tuple[int, int]:
-    """In: `brokers`: what is set for all of them."""
+    """The range that a group may set. In: `brokers`: the settings of all brokers."""
     known = RANGES[name]
     return int(brokers.get(least_of(name), known.least)), int(brokers.get(greatest_of(name), known.greatest))
 
 
 def in_force(brokers: Mapping[str, str], group: Mapping[str, str]) -> dict[str, str]:
-    """What holds for a group: what it says itself, or all brokers say, or the default."""
+    """The settings that apply to a group: its own, else those of all brokers, else the defaults."""
     usual = {name: brokers.get(of_all(name), value) for name, value in DEFAULTS.items()}
     return {name: group.get(name, value) for name, value in usual.items()}
 
 
 def limits_of(settings: Mapping[str, str]) -> ShareLimits:
-    """In: `settings`: those that are `in_force`."""
+    """In: `settings`: the result of `in_force`."""
 
     def value(name: str) -> str:
         return settings.get(name, DEFAULTS[name])

@@ -1,4 +1,4 @@
-"""What consumers tell each other through a group: subscriptions and assignments, laid out as Kafka clients do."""
+"""Subscriptions and assignments, which consumers exchange through a group, in the format of Kafka clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INT: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The topics that a member wants to read, and what it reads now."""
+    """The topics that a member wants to read, and the partitions that it reads now."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -50,7 +50,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Nothing at all is no partition. Raises ValueError."""
+    """The partitions; none for empty bytes. Raises ValueError."""
     if not assignment:
         return ()
     reader = _Reader(assignment)
@@ -59,7 +59,7 @@ def decode_assignment(assignment: bytes) -> tuple[TopicPartition, ...]:
 
 
 def user_data_of(assignment: bytes) -> bytes:
-    """What a way of assigning adds for its own use. Raises ValueError."""
+    """The data that an assignor adds for its own use. Raises ValueError."""
     if not assignment:
         return b""
     reader = _Reader(assignment)
@@ -69,7 +69,7 @@ def user_data_of(assignment: bytes) -> bytes:
 
 
 def topics_of(metadata: bytes) -> tuple[str, ...]:
-    """The topics of a subscription; none where a group of another kind wrote something else there."""
+    """The topics of a subscription; none if the group is of another kind, whose data has another format."""
     try:
         return decode_subscription(metadata).topics
     except ValueError:
@@ -77,7 +77,7 @@ def topics_of(metadata: bytes) -> tuple[str, ...]:
 
 
 def topics_assigned(assignment: bytes) -> tuple[str, ...]:
-    """The topics of an assignment; none where a group of another kind wrote something else there."""
+    """The topics of an assignment; none if the group is of another kind, whose data has another format."""
     try:
         return tuple(topic for topic, _ in decode_assignment(assignment))
     except ValueError:
@@ -106,7 +106,7 @@ def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 class _Reader:
-    """Raises ValueError where the bytes end too early."""
+    """Reads the fields one after the other. Raises ValueError if the bytes end too early."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content

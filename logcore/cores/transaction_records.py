@@ -1,4 +1,4 @@
-"""What the transaction log says of a transactional id: the records that `transactions.py` folds."""
+"""The records of the transaction log, one state per transactional id. `transactions.py` folds them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNWRITTEN: Final = -1
 class Participant(NamedTuple):
     """A partition that a transaction writes to. Topic id and first offset tell the transaction from a later one.
 
-    `first_offset` is UNWRITTEN where the partition was announced: it may be on another node, or get nothing at all.
+    `first_offset` is UNWRITTEN for a partition that was announced: it may be on another node, or get no records.
     """
 
     partition: TopicPartition
@@ -34,7 +34,7 @@ class Participant(NamedTuple):
 
 
 class LastEnded(NamedTuple):
-    """The producer that ended a transaction and got a new epoch for it: it may ask again, if the answer was lost."""
+    """The producer that ended a transaction and got a new epoch for it. It may retry if the answer was lost."""
 
     producer_id: int
     epoch: int
@@ -46,13 +46,13 @@ GroupOffsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """What is known of a transactional id; the last one in the log counts.
+    """The state of a transactional id; the last record in the log counts.
 
-    `number` counts the ends of the id's transactions. `ended`: how the last one ended, where that raised the epoch.
-    `successor`: the producer id that comes after the commit, where epochs of this one are used up; -1 otherwise.
-    `timeout_ms`: how long a transaction may be open, 0 for ever. `follows`: the id and epoch that asked for this one.
-    Invariant: participants and offsets are empty unless the transaction is open or prepared. An aborted one that is
-    prepared names the groups only.
+    `number` counts the ends of the id's transactions. `ended`: how the last one ended, if that raised the epoch.
+    `successor`: the producer id after the commit, if the epochs of this one are used up; else -1. `timeout_ms`: how
+    long a transaction may be open, 0: forever. `follows`: the producer id and epoch that asked for this one.
+    Invariant: participants and offsets are empty unless the transaction is open or prepared. A prepared abort has only
+    the names of the groups, without offsets.
     """
 
     transactional_id: str
@@ -77,7 +77,7 @@ class ProducerIdRange:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Nobody has used the id for long; its next producer gets a new producer id."""
+    """The id was unused for long and is removed; its next producer gets a new producer id."""
 
     transactional_id: str
 

@@ -1,4 +1,4 @@
-"""What goes into the transaction coordinator and what comes out of it: the messages of `transactions.py`."""
+"""The inputs and outputs of the transaction coordinator: the messages of `transactions.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .transaction_records import Entry, Identity, Participant, TransactionRecord
 
 @dataclass(frozen=True, slots=True)
 class NewProducer:
-    """Somebody takes the id: fences and ends what was before. The other fields are those of the record."""
+    """A producer acquires the id: fences the previous producer and ends its transaction. The other fields are those of
+    the record."""
 
     transactional_id: str
     timeout_ms: int = 0
@@ -21,8 +22,8 @@ class NewProducer:
 
 @dataclass(frozen=True, slots=True)
 class Include:
-    """The transaction, which begins where none is open, is going to write to these, and to commit offsets of these
-    groups."""
+    """The transaction will write to these partitions and commit offsets of these groups. It begins now if none is
+    open."""
 
     identity: Identity
     participants: tuple[Participant, ...] = ()
@@ -38,8 +39,8 @@ class OffsetsStep:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """`raises_epoch`: the producer goes on with the identity that it gets. Asked again, it is given that once more.
-    `offsets`: by group, all that the producer did not say before; where none is open, it has just begun one."""
+    """`raises_epoch`: the producer continues with the identity in the answer; a retry gets the same identity again.
+    `offsets`: by group, all offsets that the producer has not sent before; if no transaction is open, one begins."""
 
     identity: Identity
     raises_epoch: bool = False
@@ -48,7 +49,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """The same; nothing needs to be open."""
+    """Like `Commit`, but no transaction needs to be open."""
 
     identity: Identity
     raises_epoch: bool = False
@@ -73,7 +74,7 @@ Message = NewProducer | Include | OffsetsStep | Commit | Abort | Finished | Abor
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Ends a transaction: a marker in each participant, and the offsets of the groups if it is committed."""
+    """How to end a transaction: a marker in each participant, and the offsets of the groups if it is committed."""
 
     record: TransactionRecord
     committed: bool
@@ -83,6 +84,6 @@ class Outcome:
 class Ready:
     """What the shell does now, in this order."""
 
-    append: tuple[Entry, ...] = ()  # to the transaction log; the rest follows when that is committed
+    append: tuple[Entry, ...] = ()  # to the transaction log; the rest follows when this is committed
     outcome: Outcome | None = None
-    identity: Identity | None = None  # the answer to NewProducer, and where a transaction's end raises the epoch
+    identity: Identity | None = None  # the answer to NewProducer, and to an end of a transaction that raises the epoch

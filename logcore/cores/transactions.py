@@ -1,11 +1,11 @@
 """The transaction coordinator as a pure state machine: messages go in, decisions come out. `transaction_shard.py` acts.
 
-A transaction is decided by one record, in state PREPARE_COMMIT or PREPARE_ABORT. What was open before it goes on at
-another coordinator, for there are records of open transactions, too; after it, the transaction is ended. Markers and
-committed offsets follow from the record, and when all are written, another one says so.
+One record decides a transaction, in state PREPARE_COMMIT or PREPARE_ABORT. Before that record, another coordinator can
+continue the transaction, because open transactions have records, too. After it, the transaction has ended. Markers and
+committed offsets follow from the record, and when all are written, another record confirms it.
 
-A producer may ask that the end of a transaction raises its epoch (KIP-890). Then markers carry the new epoch, so that
-nothing of the old transaction that is still on its way can begin or join another one.
+A producer may ask that the end of a transaction raises its epoch (KIP-890). Then markers have the new epoch, so that
+late requests of the old transaction cannot begin or join another one.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ EPOCH_MAX: Final = 32766
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id, and what its transaction has written to, if one is open or prepared.
+    """A transactional id, and the partitions of its transaction, if one is open or prepared.
 
-    `open_ms`: for how long it has been open here, -1 where none is. `timeout_ms`: for how long it may be, 0 for ever.
+    `open_ms`: how long it has been open here; -1: none is open. `timeout_ms`: how long it may be open; 0: forever.
     """
 
     identity: Identity
@@ -59,10 +59,10 @@ class TransactionDescription:
 
 
 class Standing(NamedTuple):
-    """Who has an id, and how its transaction stands.
+    """The producer that has an id, and the state of its transaction.
 
-    `ending`: the one that is decided, and not marked everywhere; `committing` says how. `partitions` and `groups`: of
-    the one that is open or prepared.
+    `ending`: the transaction that is decided but has not all its markers; `committing`: whether it is a commit.
+    `partitions` and `groups`: of the transaction that is open or prepared.
     """
 
     record: TransactionRecord
@@ -73,8 +73,8 @@ class Standing(NamedTuple):
     committing: bool
 
     def check_open_with(self, group: str) -> None:
-        """Who announces groups has done so, or what came is a late copy from the transaction before (KIP-890). Raises
-        `InvalidTransactionState`."""
+        """Raises `InvalidTransactionState` if the open transaction does not include the group: clients announce groups
+        first, so this request is a late copy from the previous transaction (KIP-890)."""
         if self.state is not TransactionState.ONGOING or group not in self.groups:
             text = f'the group "{group[:100]}" is not a part of an open transaction'
             raise InvalidTransactionState(text, hint="Add the group to the transaction first.")
@@ -85,8 +85,8 @@ class _Known:
     """State of one id.
 
     Invariant: `participants` and `offsets` belong to the transaction that is open or prepared. At most one of
-    `unfinished` and `aborted` is there, and while it is, no transaction begins: the partitions would take what it
-    writes for a part of the old one.
+    `unfinished` and `aborted` is set. While one is set, no transaction begins: the partitions would count its records
+    as a part of the old one.
     """
 
     record: TransactionRecord
@@ -94,13 +94,13 @@ class _Known:
     participants: dict[TopicPartition, Participant] = field(default_factory=dict)
     offsets: dict[str, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
     unfinished: TransactionRecord | None = None  # prepared, but its markers are not all written
-    aborted: TransactionRecord | None = None  # given up, but its markers are not all written
+    aborted: TransactionRecord | None = None  # aborted, but its markers are not all written
 
 
 class Coordinator:
-    """State: what the transaction log says of each id, and the transactions that are open now.
+    """State: the state of each id from the transaction log, and the transactions that are open now.
 
-    Invariant: a producer id belongs to one transactional id, and an id's epoch never goes back.
+    Invariant: a producer id belongs to one transactional id, and an id's epoch never decreases.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,8 @@ class Coordinator:
         self._producer_ids_end = 0
 
     def apply(self, entry: Entry) -> None:
-        """Takes in an entry of the transaction log, in order, before the first step: the coordinator is their fold."""
+        """Applies an entry of the transaction log. All entries are applied, in order, before the first step: the
+        coordinator is their fold."""
         match entry:
             case TransactionRecord():
                 self._known[entry.transactional_id] = _known_by(entry)
@@ -119,15 +120,15 @@ class Coordinator:
                 assert_never(entry)
 
     def unfinished(self) -> list[Outcome]:
-        """Commits that are decided, and not written everywhere."""
+        """Commits that are decided, but whose markers and offsets are not all written."""
         return [Outcome(known.unfinished, True) for known in self._known.values() if known.unfinished]
 
     def given_up(self) -> list[Outcome]:
-        """The same of aborts."""
+        """Aborts whose markers are not all written."""
         return [Outcome(known.aborted, False) for known in self._known.values() if known.aborted]
 
     def forget(self, transactional_id: str) -> tuple[Entry, ...]:
-        """Lets go of an id that nobody uses; gives the entry to write, none where a transaction of it is not over."""
+        """Removes an unused id. Returns the entry to write; none if a transaction of the id has not ended."""
         known = self._known.get(transactional_id)
         if known is None or known.state is TransactionState.ONGOING or known.unfinished or known.aborted:
             return ()
@@ -136,7 +137,7 @@ class Coordinator:
         return (gone,)
 
     def standing(self, transactional_id: str) -> Standing | None:
-        """None for an id that nobody has taken, or that is forgotten."""
+        """None for an id that was never acquired, or that is forgotten."""
         known = self._known.get(transactional_id)
         if known is None:
             return None
@@ -149,12 +150,12 @@ class Coordinator:
         return transactional_id in self._known
 
     def ending_of(self, transactional_id: str) -> TransactionRecord | None:
-        """`Standing.ending` of the id. It is asked for with each request, and to make a standing takes ten calls."""
+        """`Standing.ending` of the id. Each request needs it, and building a `Standing` takes ten calls."""
         known = self._known.get(transactional_id)
         return None if known is None else known.unfinished or known.aborted
 
     def is_current(self, identity: Identity) -> bool:
-        """Whether it is `current`."""
+        """Whether this is the `current` identity of its id."""
         known = self._known.get(identity.transactional_id)
         if known is None:
             return False
@@ -164,7 +165,7 @@ class Coordinator:
         return record.producer_id == identity.producer_id and record.epoch == identity.epoch
 
     def current(self, transactional_id: str) -> Identity | None:
-        """Who has the id, or will when what is decided is written everywhere."""
+        """The identity that has the id, or will have it once a decided transaction is fully written."""
         known = self._known.get(transactional_id)
         return None if known is None else _identity_after(known.unfinished or known.record)
 
@@ -172,7 +173,7 @@ class Coordinator:
         return [standing for id in self._known if (standing := self.standing(id)) is not None]
 
     def step(self, message: Message) -> Ready:
-        """Raises `ProducerFenced`, or `InvalidTransactionState` for a call that does not fit."""
+        """Raises `ProducerFenced`, or `InvalidTransactionState` for a message that is not allowed in this state."""
         match message:
             case NewProducer():
                 return self._new_producer(message)
@@ -254,7 +255,7 @@ class Coordinator:
             follows=asked.follows,
         )
         if outcome is not None and outcome.record.producer_id == producer_id:
-            outcome = replace(outcome, record=replace(outcome.record, epoch=epoch))  # fences in the partitions, too
+            outcome = replace(outcome, record=replace(outcome.record, epoch=epoch))  # also fences in the partitions
         aborted = outcome.record if outcome else None
         known = self._known[transactional_id] = _Known(record, TransactionState.EMPTY, aborted=aborted)
         identity = Identity(transactional_id, producer_id, epoch)
@@ -266,7 +267,7 @@ class Coordinator:
         return self._next_producer_id >= self._producer_ids_end
 
     def take_ids(self, first: int, end: int) -> None:
-        """Producer ids that nobody else gets, in this life or any other; no entry is written of them."""
+        """In: producer ids that are given to no other coordinator, now or later. No entry is written for them."""
         self._next_producer_id, self._producer_ids_end = first, end
 
     def _allocate(self) -> int:
@@ -291,7 +292,7 @@ class Coordinator:
         known.participants, known.offsets = {}, {}
 
     def _add_offsets(self, known: _Known, offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> None:
-        """Those that come with the commit itself; they may be all that the transaction does."""
+        """Adds offsets that come with the commit itself; the transaction may consist of them alone."""
         if known.state is not TransactionState.ONGOING:
             self._begin(known)
         for group, sent in offsets.items():
@@ -307,13 +308,14 @@ class Coordinator:
         return Ready((prepared,), Outcome(prepared, True), _identity_after(prepared) if raises_epoch else None)
 
     def _raised(self, record: TransactionRecord, *, committed: bool) -> TransactionRecord:
-        """With the epoch of the markers: the next one, which is no producer's where it is the last that there is."""
+        """The record with the next epoch, which the markers have. If that is the last epoch, no producer gets it, and
+        the successor has a new producer id."""
         ended = LastEnded(record.producer_id, record.epoch, committed)
         successor = self._allocate() if record.epoch >= EPOCH_MAX else -1
         return replace(record, epoch=record.epoch + 1, ended=ended, successor=successor)
 
     def _asked_again(self, identity: Identity, *, committed: bool) -> Ready | None:
-        """The answer to who has ended this transaction before; None where nobody has."""
+        """The answer to a retry by the producer that already ended this transaction; None if this is no retry."""
         known = self._known.get(identity.transactional_id)
         ended = LastEnded(identity.producer_id, identity.epoch, committed)
         if known is None:
@@ -325,7 +327,7 @@ class Coordinator:
         return Ready(identity=_identity_after(known.record)) if committed else _abort_of(known)
 
     def _abort_and_raise(self, known: _Known) -> Ready:
-        """Also where nothing is open: then something that is still on its way cannot open anything."""
+        """Aborts and raises the epoch, even if nothing is open: then a late request cannot open a transaction."""
         if known.unfinished is not None:
             _check_open(known)
         ends = known.aborted is not None or known.state is TransactionState.ONGOING
@@ -355,13 +357,13 @@ class Coordinator:
 
 
 def _abort_of(known: _Known) -> Ready:
-    """What is to be done is the same however often it is asked for."""
+    """The answer to an abort; it is the same for every retry."""
     outcome = Outcome(known.aborted, False) if known.aborted is not None else None
     return Ready((_noted(known),), outcome, _identity_after(known.record))
 
 
 def _noted(known: _Known) -> TransactionRecord:
-    """The entry of an id without an open transaction; with the markers that are to be written, if any."""
+    """The entry of an id without an open transaction; it includes the abort whose markers are to be written, if any."""
     if known.aborted is None:
         return known.record
     after = known.record
@@ -385,7 +387,7 @@ def _known_by(record: TransactionRecord) -> _Known:
 
 
 def _given_up(known: _Known) -> TransactionRecord:
-    """What is aborted: the transaction that is open, or the one whose markers are not all written."""
+    """The transaction to abort: the open one, or the one whose markers are not all written."""
     if known.aborted is None:
         known.record = replace(known.record, number=known.record.number + 1)
         known.aborted = _open_record(known)
@@ -399,7 +401,7 @@ def _open_record(known: _Known) -> TransactionRecord:
 
 
 def _successor(record: TransactionRecord) -> TransactionRecord:
-    """What the producer goes on with."""
+    """The record with which the producer continues."""
     return record if record.successor < 0 else replace(record, producer_id=record.successor, epoch=0, successor=-1)
 
 
