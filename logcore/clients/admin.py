@@ -1,4 +1,4 @@
-"""Topics, and how far the groups are that read them."""
+"""Manages topics, and the groups that read them with their positions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .client_groups import GroupLog
 
 
 class GroupChangeRefused(LogError):
-    """A group that is in use, or that there is not."""
+    """The group is in use, or does not exist."""
 
     code = "GROUP_CHANGE_REFUSED"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
-    """Where a group is in a partition. `lag`: committed records it has not read; `lead`: how far it is from what
-    retention deletes next. `member_id` is whose the partition is, if anybody's."""
+    """A group's position in a partition. `lag`: the number of committed records that it has not read; `lead`: how far
+    it is ahead of the log start offset, where retention deletes. `member_id`: the member that has the partition."""
 
     partition: TopicPartition
     committed_offset: int | None
@@ -44,7 +44,7 @@ class GroupPosition:
 
 
 class Admin:
-    """For a log of this process or over the network. Any thread may call any method."""
+    """Works on a log of this process or over the network. Any thread may call any method."""
 
     def __init__(self, log: GroupLog) -> None:
         self._log = log
@@ -69,16 +69,18 @@ class Admin:
         self._log.delete_topic(name)
 
     def set_config(self, name: str, changes: Mapping[str, str | None]) -> None:
-        """What is not named stays; None goes back to the default. Raises `UnknownTopic`, `InvalidTopic`."""
+        """Changes these settings and keeps the others; None resets a setting to its default. Raises `UnknownTopic`,
+        `InvalidTopic`."""
         config = {**self.topic(name).config, **changes}
         self._log.alter_topic(name, {key: value for key, value in config.items() if value is not None})
 
     def add_partitions(self, name: str, partition_count: int) -> None:
-        """The topic has so many then. Records stay where they are, so keys may be in two partitions afterwards."""
+        """In: `partition_count`: the new total. Existing records do not move, so a key may be in two partitions after
+        this."""
         self._log.add_partitions(name, partition_count)
 
     def delete_records(self, partition: TopicPartition, before_offset: int) -> int:
-        """Nobody sees them any more; returns the log start offset."""
+        """Deletes the records before this offset. Returns the log start offset."""
         return self._log.delete_records(*partition, before_offset)
 
     # Groups
@@ -87,14 +89,14 @@ class Admin:
         return [self._log.groups.describe(name) for name in sorted(self._log.groups.names())]
 
     def group(self, name: str) -> GroupDescription:
-        """Raises `GroupChangeRefused` where there is none."""
+        """Raises `GroupChangeRefused` if the group does not exist."""
         found = self._log.groups.describe(name)
         if found.state is GroupState.DEAD:
             raise GroupChangeRefused(f'group "{name}" does not exist', hint="A group exists once it has committed.")
         return found
 
     def positions(self, group: str) -> list[GroupPosition]:
-        """In what the group has committed, or is reading, in order."""
+        """The positions in all partitions that the group reads or has committed offsets for, in order."""
         described = self.group(group)
         owners = {partition: member.member_id for member in described.members for partition in assigned_to(member)}
         committed = self._log.committed_offsets(group)
@@ -118,7 +120,8 @@ class Admin:
     def reset_offsets(
         self, group: str, topic: str, to: Literal["earliest", "latest"] | int, *, by_time: bool = False
     ) -> Mapping[TopicPartition, int]:
-        """Makes a group without members go on elsewhere: `to` is an end, an offset, or, `by_time`, a time in ms.
+        """Sets the offsets of a group without members: `to` is "earliest", "latest", an offset, or, with `by_time`, a
+        time in ms.
 
         Returns the offsets, which are durable. Raises `GroupChangeRefused` while the group has members.
         """
@@ -144,14 +147,14 @@ class Admin:
         return min(max(to, known.log_start_offset), known.last_stable_offset)
 
     def delete_group(self, group: str) -> None:
-        """Raises `GroupChangeRefused` while it has members, or where there is none."""
+        """Raises `GroupChangeRefused` if the group has members or does not exist."""
         fault = self._log.groups.delete(group)
         if fault is not GroupFault.NONE:
             raise GroupChangeRefused(f'group "{group}" cannot be deleted: {fault.value.replace("_", " ")}')
 
 
 def assigned_to(member: MemberDescription) -> tuple[TopicPartition, ...]:
-    """What a member reads; nothing where it is no consumer."""
+    """The partitions of a member; none if it is no consumer."""
     try:
         return decode_assignment(member.assignment)
     except ValueError:

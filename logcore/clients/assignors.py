@@ -1,4 +1,4 @@
-"""Who of a group's members reads which partitions. Pure: subscriptions go in, partitions per member come out."""
+"""Assigns partitions to the members of a group. Pure functions: subscriptions go in, partitions per member come out."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Assignment = dict[str, list[TopicPartition]]
 """Partitions per member id."""
 
 Assignor = Callable[[Mapping[str, Subscription], Mapping[str, int]], Assignment]
-"""In: the members' subscriptions, and how many partitions each topic has; unknown topics are left out."""
+"""In: the members' subscriptions, and the partition count of each existing topic."""
 
 
 def range_assignment(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """Each topic in contiguous stretches, the members in the order of their ids: topics that are keyed alike stay
-    together."""
+    """Splits each topic into contiguous ranges, for the members in the order of their ids. So a member gets the same
+    partitions of topics with the same keys."""
     assignment: Assignment = {member: [] for member in members}
     for topic, count in sorted(partition_counts.items()):
         readers = _readers(members, topic)
@@ -30,8 +30,8 @@ def range_assignment(members: Mapping[str, Subscription], partition_counts: Mapp
 
 
 def sticky_assignment(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """Balanced, and members keep what they have as far as that goes. What moves is taken away first and given in the
-    next round, so that nobody stops reading what it keeps."""
+    """Balances the partitions; members keep as many of theirs as possible. A partition that moves is taken away first
+    and assigned in the next rebalance, so members go on reading the partitions that they keep."""
     balanced = balanced_assignment(members, partition_counts)
     owners = _owners(members)
     return {
@@ -41,7 +41,7 @@ def sticky_assignment(members: Mapping[str, Subscription], partition_counts: Map
 
 
 def balanced_assignment(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """Where it should come to, whoever reads what now."""
+    """The final assignment, in which a partition may still have another reader now."""
     assignment: Assignment = {member: [] for member in sorted(members)}
     owners = _owners(members)
     free: list[TopicPartition] = []
@@ -62,7 +62,8 @@ def balanced_assignment(members: Mapping[str, Subscription], partition_counts: M
 
 
 def _move_one(assignment: Assignment, members: Mapping[str, Subscription]) -> bool:
-    """From whom has most to whom has least, where the latter wants it and has at least two fewer."""
+    """Moves one partition from a member with more partitions to one that subscribes to its topic and has at least two
+    fewer. False if there is none to move."""
     by_load = sorted(assignment, key=lambda member: len(assignment[member]))
     for giver in reversed(by_load):
         for taker in by_load:
@@ -77,7 +78,8 @@ def _move_one(assignment: Assignment, members: Mapping[str, Subscription]) -> bo
 
 
 def _owners(members: Mapping[str, Subscription]) -> dict[TopicPartition, str]:
-    """What two claim belongs to neither: one of them missed a round."""
+    """The current owner of each partition. A partition that two members claim has no owner: one of them missed a
+    rebalance."""
     owners: dict[TopicPartition, str] = {}
     contested: set[TopicPartition] = set()
     for member, subscription in members.items():
@@ -93,7 +95,7 @@ def _readers(members: Mapping[str, Subscription], topic: str) -> Sequence[str]:
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"range": range_assignment, "cooperative-sticky": sticky_assignment}
-"""By the names that other clients know them by."""
+"""By the names that all Kafka clients use."""
 
 COOPERATIVE: Final = frozenset({"cooperative-sticky"})
-"""With these, members go on reading what they keep while the group rebalances."""
+"""With these, members keep reading during a rebalance the partitions that they keep."""

@@ -1,4 +1,4 @@
-"""A log with consumer groups: what `Consumer` and `Admin` need beyond `LogClient`. `Log` and `RemoteLog` are such."""
+"""A log with consumer groups: what `Consumer` and `Admin` need beyond `LogClient`. `Log` and `RemoteLog` provide it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GroupClient(Protocol):
 
 
 class GroupLog(LogClient, LogAdmin, Protocol):
-    """`offset_at`: of the first record with this time or a later one; None where there is none."""
+    """`offset_at`: the offset of the first record with this time or a later one; None if there is none."""
 
     @property
     def groups(self) -> GroupClient: ...

@@ -1,4 +1,4 @@
-"""Reads topics, alone or as a member of a group, as Arrow. Joining and heartbeats: `membership.py`."""
+"""Reads topics as Arrow, alone or as a member of a group. `membership.py` joins the group and sends heartbeats."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Consumed:
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """`lag`: records that are still to be read. `lead`: how far retention is from deleting what is to be read next."""
+    """`lag`: the number of records still to be read. `lead`: how far the next record is after the log start offset."""
 
     lag: int
     lead: int
@@ -50,10 +50,10 @@ class Distance:
 class Consumer:
     """Reads from a log of this process or over the network: `Consumer(open_log(path))`, `Consumer(RemoteLog(address))`.
 
-    With `subscribe` it shares the topics with the other members of `group`; with `assign` it reads what it is told.
-    Positions are committed every `commit_every_ms` and on `close`, as of the last `poll`: what that gave counts as
-    handled when the next one is called. None commits only when `commit` is called.
-    Not for several threads at once. State: positions, and what of the topics is this member's.
+    With `subscribe` it shares the topics with the other members of `group`; with `assign` it reads given partitions.
+    Positions are committed every `commit_every_ms` and on `close`. The records of a `poll` count as handled when the
+    next `poll` is called. With `commit_every_ms` None, only `commit` commits.
+    Only one thread at a time may use it. State: the partitions of this member, and the position in each.
     """
 
     def __init__(
@@ -88,16 +88,17 @@ class Consumer:
         self._partition_counts: Mapping[str, int] = {}
         self._positions: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
-        self._unhandled: dict[TopicPartition, int] = {}  # where the records begin that are not handled yet
+        self._unhandled: dict[TopicPartition, int] = {}  # the offset of the first record that is not handled yet
         self._paused: set[TopicPartition] = set()
         self._next_commit = time.monotonic() + (self._commit_every_s or 0)
         self._next_look = 0.0
         self._turn = 0  # which partition is read first
 
-    # What is read
+    # Choosing what to read, and reading
 
     def subscribe(self, topics: str | Iterable[str]) -> None:
-        """Shares these topics with the members of the group; new partitions are noticed. Raises `MembershipRefused`."""
+        """Shares these topics with the members of the group. It also reads partitions that are added later. Raises
+        `MembershipRefused`."""
         if self._group is None:
             raise MembershipRefused(
                 "a consumer without a group cannot subscribe", hint="Name a group, or use assign()."
@@ -108,7 +109,7 @@ class Consumer:
         self._membership.subscribe(self._topics)
 
     def assign(self, partitions: Mapping[TopicPartition, int | None] | Iterable[TopicPartition]) -> None:
-        """Reads these, from the offsets that are given, else from what the group committed, else as `reset` says."""
+        """Reads these partitions from the given offsets, else from the group's committed ones, else as `reset` says."""
         given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
         wanted = {TopicPartition(*partition): offset for partition, offset in given.items()}
         self._positions = {}
@@ -120,9 +121,10 @@ class Consumer:
         return frozenset(self._positions)
 
     def poll(self, timeout_s: float = 1.0, max_bytes: int | None = None, *, goes_on: bool = False) -> list[Consumed]:
-        """What has come, at most `max_bytes`, or nothing after `timeout_s`. It also takes part in rebalances, so it
-        must be called again within the rebalance timeout. In: `max_bytes`: this time; None: as always; `goes_on`:
-        what the previous calls gave is not handled yet, so no automatic commit covers it. Raises `LogError`."""
+        """New records, at most `max_bytes`; nothing after `timeout_s`. It also takes part in rebalances, so it must be
+        called again within the rebalance timeout. In: `max_bytes`: for this call; None: the consumer's setting;
+        `goes_on`: the records of previous calls are not handled yet, so no automatic commit covers them. Raises
+        `LogError`."""
         if not goes_on:
             self._unhandled.clear()
         deadline = time.monotonic() + timeout_s
@@ -136,7 +138,7 @@ class Consumer:
             self._wait(min(left_s, _STEP_S) if self._membership is not None else left_s)
 
     def __iter__(self) -> Iterator[Consumed]:
-        """Records as they come, for ever."""
+        """Records as they arrive, forever."""
         while True:
             yield from self.poll()
 
@@ -170,7 +172,7 @@ class Consumer:
     # Positions
 
     def position(self, partition: TopicPartition) -> int:
-        """The next offset that is read. Raises `UnknownTopic` for what is not assigned."""
+        """The next offset to read. Raises `UnknownTopic` for a partition that is not assigned."""
         if partition not in self._positions:
             raise UnknownTopic(f'partition {partition.partition} of topic "{partition.topic}" is not assigned')
         return self._positions[partition]
@@ -180,13 +182,13 @@ class Consumer:
         self._positions[partition] = offset
 
     def seek_to_time(self, partition: TopicPartition, timestamp_ms: int) -> None:
-        """To the first record of this time or later; where there is none, to the end."""
+        """Moves to the first record with this time or a later one; to the end if there is none."""
         self.position(partition)
         found = self._log.offset_at(*partition, timestamp_ms)
         self._positions[partition] = self._end(partition) if found is None else found
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Of these, or of all."""
+        """Moves to the log start offset of these partitions, or of all."""
         for partition in partitions or self._positions:
             self.seek(partition, self._log.offsets(*partition).log_start_offset)
 
@@ -195,7 +197,7 @@ class Consumer:
             self.seek(partition, self._end(partition))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Reads nothing of these until `resume`; they stay this consumer's."""
+        """Reads nothing from these partitions until `resume`; they stay assigned."""
         self._paused.update(TopicPartition(*partition) for partition in partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -206,7 +208,7 @@ class Consumer:
         return frozenset(self._paused)
 
     def distance(self) -> dict[TopicPartition, Distance]:
-        """Per assigned partition: lag and lead."""
+        """Lag and lead of each assigned partition."""
         found: dict[TopicPartition, Distance] = {}
         for partition, position in self._positions.items():
             start = self._log.offsets(*partition).log_start_offset
@@ -246,7 +248,8 @@ class Consumer:
         offsets: Mapping[TopicPartition, int] | None = None,
         notes: Mapping[TopicPartition, CommitNote] | None = None,
     ) -> None:
-        """Durable on return; without offsets, all positions. Raises `MembershipRefused` where others read these now."""
+        """Commits these offsets, or all positions. Durable on return. Raises `MembershipRefused` if other members read
+        these partitions now."""
         if self._group is None:
             raise MembershipRefused("a consumer without a group cannot commit", hint="Name a group.")
         changed = dict(self._positions if offsets is None else offsets)
@@ -265,7 +268,7 @@ class Consumer:
         )
 
     def committed(self) -> Mapping[TopicPartition, int]:
-        """What the group has committed, for whatever topics."""
+        """The group's committed offsets, for all topics."""
         if self._group is None:
             return {}
         return {where: found.offset for where, found in self._log.groups.committed(self._group).items()}
@@ -277,7 +280,8 @@ class Consumer:
         self._try_to_commit()
 
     def _try_to_commit(self) -> None:
-        """What is refused is read again, by whoever has the partition now: as promised, at least once."""
+        """Commits handled records. If that is refused, the new owner of the partition reads the records again: delivery
+        is at least once."""
         if self._commit_every_s is not None and self._positions:
             handled = {where: self._unhandled.get(where, at) for where, at in self._positions.items()}
             changed = {where: at for where, at in handled.items() if self._committed.get(where) != at}
@@ -317,7 +321,7 @@ class Consumer:
         self._start(added)
         if added and self._on_assigned is not None:
             self._on_assigned(added)
-        if revoked:  # others may have them only after we have said that we do not
+        if revoked:  # others get these partitions only after we have joined again without them
             membership.subscribe(self._topics)
 
     def _drop(self, partitions: Sequence[TopicPartition]) -> None:
@@ -337,7 +341,7 @@ class Consumer:
         return counts
 
     def _look_for_topics(self, membership: Membership) -> None:
-        """A topic that was created, or has more partitions now, is shared out anew."""
+        """Begins a rebalance if a topic was created or has more partitions now."""
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _LOOK_FOR_TOPICS_S
@@ -347,10 +351,10 @@ class Consumer:
             if membership.stable:
                 membership.subscribe(self._topics)
 
-    # Life
+    # Closing
 
     def close(self) -> None:
-        """Commits, unless told not to, and leaves the group. The log stays open. Twice is fine."""
+        """Commits, unless automatic commits are off, and leaves the group. The log stays open. May be called twice."""
         self._unhandled.clear()
         if self._membership is not None:
             self._try_to_commit()

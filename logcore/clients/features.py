@@ -1,4 +1,4 @@
-"""What a server says that it can do: `LogCapabilities` by the features in its answer about versions."""
+"""Finds out the `LogCapabilities` of a server, from the features in its answer to ApiVersions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A consumer's place in its group: joining, syncing, staying alive. What it reads is `consumer.py`'s affair.
+"""A consumer's membership in its group: joining, syncing and heartbeats. `consumer.py` reads the records.
 
-Nothing here waits for other members: `advance` looks what has come, so several consumers may share a thread.
+Nothing here blocks for other members: `advance` checks for answers, so several consumers may share a thread.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _log = structlog.get_logger("millstream.logcore")
 
 
 class GroupDesk(Protocol):
-    """Whom a member asks: the coordinator of this process, or one over the network."""
+    """The coordinator that a member asks: in this process, or over the network."""
 
     def ask(self, message: Message) -> Future[Reply]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipSettings:
-    """`rebalance_timeout_ms`: how long the others wait for this member to come back when the group rebalances."""
+    """`rebalance_timeout_ms`: how long the others wait for this member to join again when the group rebalances."""
 
     group: str
     instance_id: str | None = None
@@ -67,9 +67,9 @@ class MembershipSettings:
 
 
 class Membership:
-    """State: id and generation in the group, what is under way, and a thread that sends heartbeats meanwhile.
+    """State: member id and generation, the request in progress, and a thread that sends heartbeats meanwhile.
 
-    One thread calls the methods; the heartbeats' thread only raises flags.
+    One thread calls the methods; the thread of the heartbeats only sets flags.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Membership:
 
     @property
     def stable(self) -> bool:
-        """False while the group rebalances, as far as this member has heard."""
+        """False while the group rebalances, as far as this member knows."""
         return self._stable and not self._must_rejoin.is_set() and not self._lost.is_set()
 
     @property
@@ -109,7 +109,7 @@ class Membership:
 
     @property
     def lost(self) -> bool:
-        """The group went on without this member: what it read is read by others now."""
+        """The group has removed this member, so others read its partitions now."""
         return self._lost.is_set()
 
     @property
@@ -117,7 +117,7 @@ class Membership:
         return CheckCommit(self.settings.group, self.generation, self.member_id, self.settings.instance_id)
 
     def ask_to_join(self, owned: Sequence[TopicPartition]) -> None:
-        """Begins to join with what this member reads now and wants to keep."""
+        """Begins to join. In: `owned`: the partitions that this member reads now and wants to keep."""
         if self._lost.is_set():
             self.member_id, self.generation = "", -1
         self._must_rejoin.clear()
@@ -141,7 +141,7 @@ class Membership:
         )
 
     def advance(self, timeout_s: float) -> tuple[TopicPartition, ...] | None:
-        """The new assignment, once it has come. Raises `LogError`."""
+        """The new assignment; None if it has not come within `timeout_s`. Raises `LogError`."""
         deadline = time.monotonic() + timeout_s
         while True:
             under_way = self._joining or self._syncing
@@ -202,7 +202,7 @@ class Membership:
         return {member: encode_assignment(partitions) for member, partitions in assignment.items()}
 
     def _begin_anew(self, fault: GroupFault) -> None:
-        """After what a new attempt can mend; raises `MembershipRefused` for the rest."""
+        """Prepares another attempt to join; raises `MembershipRefused` if the fault is permanent."""
         match fault:
             case GroupFault.UNKNOWN_MEMBER | GroupFault.ILLEGAL_GENERATION:
                 self.member_id, self.generation = "", -1
@@ -215,7 +215,7 @@ class Membership:
         self._not_before = time.monotonic() + _TRY_AGAIN_S
 
     def leave(self) -> None:
-        """Lets the others take over at once. A static member stays: it is expected back."""
+        """Leaves the group, so that others take over at once. A static member does not leave: it is expected back."""
         self._closed.set()
         if self._beating is not None:
             self._beating.join()
@@ -227,7 +227,7 @@ class Membership:
                 _log.warning("group not left", group=self.settings.group, error=error.message)
 
     def note_fault(self, fault: GroupFault) -> None:
-        """What a commit or a heartbeat was told."""
+        """Handles the answer to a commit or a heartbeat."""
         match fault:
             case GroupFault.REBALANCING:
                 self._must_rejoin.set()
@@ -256,6 +256,6 @@ class Membership:
 
 
 class MembershipRefused(LogError):
-    """The group does not take this member, or not what it wants to commit."""
+    """The group does not accept this member, or its commit."""
 
     code = "GROUP_REFUSED"

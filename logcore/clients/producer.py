@@ -1,4 +1,4 @@
-"""Writes to topics: single records, gathered into batches, or Arrow tables as they are."""
+"""Writes to topics: single records, which are collected into batches, or whole Arrow tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(slots=True)
 class _Gathered:
-    """Records of one partition that are not sent yet."""
+    """Unsent records of one partition."""
 
     timestamps: list[int] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
@@ -54,13 +54,14 @@ class _Gathered:
 class Producer:
     """Writes to a log of this process or over the network: `Producer(open_log(path))`, `Producer(RemoteLog(address))`.
 
-    A key always goes to the same partition, the one that every Kafka client would choose; without keys the partitions
-    take turns. What `send` took is durable after `flush`. With a `transactional_id`, records become visible together:
+    A key always goes to the same partition, the one that every Kafka client would choose. Records without a key go to
+    the partitions in turn. Records of `send` are durable after `flush`. With a `transactional_id`, records become
+    visible together:
 
         with producer.transaction():
             producer.send("orders", b"…", key=b"…")
 
-    Not for several threads at once. State: what is gathered and not sent, and the open transaction.
+    Only one thread at a time may use it. State: the unsent records, and the open transaction.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Gathers a record; a value of None deletes its key. Raises `LogError` where gathered ones cannot be sent."""
+        """Adds a record to those to be sent; a value of None deletes its key. Raises `LogError` if sending fails."""
         self._check_state()
         if partition is None:
             count = self._count_of(topic)
@@ -105,8 +106,8 @@ class Producer:
             self._send_gathered(where)
 
     def send_table(self, topic: str, table: pa.Table, *, partition: int | None = None) -> None:
-        """Sends a table with the columns `value` and, as far as there are any, `key`, `timestamp` (ms) and `headers`
-        (see `client.ROWS`). Without a partition its rows go where their keys belong. Durable on return, or, in a
+        """Sends a table with the column `value` and, optionally, `key`, `timestamp` (ms) and `headers` (see
+        `client.ROWS`). Without `partition`, the key of a row decides its partition. Durable on return; in a
         transaction, with its commit. Raises `InvalidRecords`."""
         self._check_state()
         self.flush()
@@ -120,14 +121,14 @@ class Producer:
             self._append(TopicPartition(topic, int(number)), RowRecords(part))
 
     def send_columns(self, topic: str, batch: pa.RecordBatch, timestamp_ms: int, *, partition: int) -> None:
-        """Sends a batch that stays columns: those who read it get what was sent, and nobody parses anything."""
+        """Sends a columnar batch: readers get the columns as they were sent, and nothing is parsed."""
         self._check_state()
         self.flush()
         self._append(TopicPartition(topic, partition), ColumnarRecords(batch, timestamp_ms))
 
     def flush(self) -> Mapping[TopicPartition, int]:
-        """Sends what is gathered; durable on return. Gives where this producer's last append to each partition
-        began, outside of transactions."""
+        """Sends all unsent records; durable on return. Returns the first offset of this producer's last append to each
+        partition, outside of transactions."""
         for where in list(self._gathered):
             self._send_gathered(where)
         return dict(self._offsets)
@@ -136,7 +137,7 @@ class Producer:
 
     @contextmanager
     def transaction(self) -> Generator[Producer]:
-        """Commits at its end, and aborts where an exception comes out of it."""
+        """Commits at the end of the block, or aborts if the block raises an exception."""
         self.begin()
         try:
             yield self
@@ -150,7 +151,7 @@ class Producer:
         self._in_transaction = True
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """What was read becomes committed together with what is written."""
+        """Commits the offsets of consumed records together with the written records."""
         self._transactional_one().send_offsets(group, offsets)
 
     def commit(self) -> None:
@@ -223,7 +224,7 @@ class Producer:
         return self._partition_counts[topic]
 
     def close(self) -> None:
-        """Sends what is gathered; an open transaction is aborted. The log stays open."""
+        """Sends all unsent records; aborts an open transaction. The log stays open."""
         if self._in_transaction:
             self.abort()
         else:

@@ -1,4 +1,4 @@
-"""What an administrator does with the topics of a log over the network: `LogAdmin`, by the Kafka protocol."""
+"""Manages the topics of a log over the network: `LogAdmin` over the Kafka protocol."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..protocol.wire.faults import error_of
 _TIMEOUT: Final = timedelta(seconds=30)
 _TOPIC_RESOURCE: Final = 2
 OF_THE_BROKER: Final = -1
-"""As a replication factor: what the broker has as its default."""
+"""As a replication factor: the broker's default."""
 _UNKNOWN_TOPIC: Final = int(ErrorCode.unknown_topic_or_partition)
 _HEARD_S: Final = 10.0
 _LOOK_S: Final = 0.02
@@ -28,13 +28,13 @@ class RemoteAdmin:
     """Any thread may call any method."""
 
     def __init__(self, router: Router, replication_factor: int = OF_THE_BROKER) -> None:
-        """In: `replication_factor`: of new topics."""
+        """In: `replication_factor`: for new topics."""
         self._router = router
         self._replication_factor = replication_factor
 
     def create_topic(self, name: str, partition_count: int, config: TopicConfig = None, replicas: int = 0) -> None:
-        """Against a cluster it returns once the topic can be written to: who asks next finds it. Where an answer was
-        lost, a topic of this name and so many partitions is the one that was asked for."""
+        """With a cluster it returns once the topic can be written to, so that the next request finds it. If an answer
+        was lost, an existing topic with this name and partition count counts as the created one."""
         configs = [{"name": key, "value": value} for key, value in (config or {}).items()]
         topic = {
             "name": name,
@@ -52,7 +52,7 @@ class RemoteAdmin:
         self._await(lambda: self.partition_count(name) == partition_count)
 
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
-        """In: `topic_id`: of the topic that is meant; another one of this name stays. Raises `UnknownTopic`."""
+        """In: `topic_id`: if given, a topic of this name with another id is not deleted. Raises `UnknownTopic`."""
         topic = {"name": name} if topic_id is None else {"topic_id": topic_id}
         fields = {"topic_names": [name], "topics": [topic], "timeout": _TIMEOUT}
         answer, in_doubt = self._router.ask_in_doubt(Api.DELETE_TOPICS, fields, repeat=self._router.clustered)
@@ -65,13 +65,14 @@ class RemoteAdmin:
         self._await(lambda: not self._exists(name, topic_id))
 
     def partition_count(self, name: str) -> int:
-        """0 where there is no such topic, or not all of its partitions have a leader."""
+        """The partition count; 0 if the topic does not exist, or if a partition has no leader."""
         [topic] = self.described(name).topics
         ready = all(partition.leader_id >= 0 for partition in topic.partitions)
         return len(topic.partitions) if ready else 0
 
     def topic_id(self, name: str) -> uuid.UUID | None:
-        """None where there is no such topic, or the server gives it no id. Raises what else the server says of it."""
+        """The topic's id; None if there is no such topic, or the server gives it no id. Raises any other error that the
+        server reports."""
         [topic] = self.described(name).topics
         if topic.error_code and int(topic.error_code) != _UNKNOWN_TOPIC:
             raise self._router.error(topic.error_code, f'look up topic "{name}"')
@@ -84,12 +85,12 @@ class RemoteAdmin:
         return topic_id is None or getattr(topic, "topic_id", None) == topic_id
 
     def described(self, name: str | None) -> Any:
-        """A topic in the cluster's metadata, or all of them."""
+        """The metadata of a topic, or of all topics."""
         fields = {"topics": None if name is None else [{"name": name}], "allow_auto_topic_creation": False}
         return self._router.put(lambda line: line.ask(Api.METADATA, fields), lambda answer: ())
 
     def _await(self, is_so: Callable[[], bool]) -> None:
-        """In a cluster the node that is asked hears of a change a little later."""
+        """Waits until the change is visible: in a cluster, the node that is asked gets it a little later."""
         deadline = time.monotonic() + _HEARD_S
         while self._router.clustered and not is_so() and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
@@ -120,7 +121,7 @@ class RemoteAdmin:
         return result.low_watermark
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """As `LogClient.offset_at`; a negative time asks as the protocol has it (-1 end, -2 start)."""
+        """Like `LogClient.offset_at`; negative times have the protocol's meaning (-1 end, -2 start)."""
         asked = {"name": topic, "partitions": [{"partition_index": partition, "timestamp": timestamp_ms}]}
         fields = {"replica_id": -1, "isolation_level": 1, "topics": [asked]}
         answer = self._router.ask(Api.LIST_OFFSETS, fields, to=TopicPartition(topic, partition))
@@ -130,6 +131,6 @@ class RemoteAdmin:
 
 
 def check(code: int, message: str | None, what: str) -> None:
-    """Raises what an answer's error code stands for."""
+    """Raises the error of an answer's error code, if any."""
     if code:
         raise error_of(code, message, what)

@@ -1,4 +1,4 @@
-"""Brokers, replicas and settings of topics of a log over the network, as tools show them: by the Kafka protocol."""
+"""Brokers, replicas and topic settings of a log over the network, as tools show them, read with the Kafka protocol."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BrokerPlace:
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """`cluster_id`: None where the brokers say none; `controller`: None where there is none now."""
+    """`cluster_id`: None if the brokers report none; `controller`: None if there is none now."""
 
     cluster_id: str | None
     controller: int | None
@@ -49,7 +49,7 @@ class Brokers:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlace:
-    """`leader`: None while there is none. `replicas`, `in_sync`: numbers of brokers."""
+    """`leader`: None while there is none. `replicas`, `in_sync`: broker ids."""
 
     partition: int
     leader: int | None
@@ -59,7 +59,7 @@ class PartitionPlace:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlace:
-    """`internal`: as Kafka means it."""
+    """`internal`: as the brokers report it."""
 
     name: str
     internal: bool
@@ -72,7 +72,7 @@ class TopicPlace:
 
 @dataclass(frozen=True, slots=True)
 class SettingValue:
-    """`value`: None where it is not shown. `source`, and that of the synonyms (name, value, source): Kafka's names."""
+    """`value`: None if it is hidden. `source`, also in the synonyms (name, value, source): Kafka's names."""
 
     name: str
     value: str | None
@@ -88,8 +88,8 @@ class SettingValue:
 
 @dataclass(frozen=True, slots=True)
 class TopicToCreate:
-    """`partition_count`, `replication_factor`: -1 is the brokers' default. `assignments`: brokers by partition, which
-    then says both."""
+    """`partition_count`, `replication_factor`: -1 is the brokers' default. `assignments`: brokers by partition; they
+    replace both numbers."""
 
     name: str
     partition_count: int = OF_THE_BROKER
@@ -103,7 +103,7 @@ def _same(name: str) -> str:
 
 
 class RemoteCluster:
-    """Any thread may call any method; each asks once, and waits out fail-overs as the log's other methods do."""
+    """Any thread may call any method. Each sends one request, and waits for fail-overs like the log's other methods."""
 
     def __init__(
         self,
@@ -111,7 +111,8 @@ class RemoteCluster:
         there: Callable[[str], str] = _same,
         here: Callable[[str], str | None] = _same,
     ) -> None:
-        """In: `there`: what the brokers call a topic; `here`: what we call one of theirs, None where we do not."""
+        """In: `there`: the brokers' name of one of our topics; `here`: our name of one of theirs, None if it is not
+        ours."""
         self._router = router
         self._there, self._here = there, here
 
@@ -128,14 +129,14 @@ class RemoteCluster:
         )
 
     def coordinator(self, group: str) -> int | None:
-        """The broker that coordinates a group; None where none does now."""
+        """The broker that coordinates a group; None if there is none now."""
         fields = {"key": group, "key_type": 0, "coordinator_keys": [group]}
         answer = self._router.ask(Api.FIND_COORDINATOR, fields)
         found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer
         return None if found.error_code or found.node_id < 0 else int(found.node_id)
 
     def topics(self) -> list[TopicPlace]:
-        """All of them, by name."""
+        """All topics, ordered by name."""
         named = [(self._here(topic.name), topic) for topic in self._metadata(None).topics]
         found = [_place(name, topic) for name, topic in named if name is not None]
         return sorted(found, key=lambda topic: topic.name)
@@ -166,15 +167,16 @@ class RemoteCluster:
         check(result.error_code, result.error_message, f'create topic "{topic.name}"')
 
     def settings(self, topic: str) -> list[SettingValue]:
-        """All that a topic has, by name. Raises `UnknownTopic`."""
+        """All settings of a topic, ordered by name. Raises `UnknownTopic`."""
         return self._described(_TOPIC, self._there(topic), None, f'topic "{topic}"')
 
     def broker_settings(self, node: int) -> list[SettingValue]:
-        """What that broker tells. Raises `LogError` where there is none."""
+        """The settings that this broker reports. Raises `LogError` if there is no such broker."""
         return self._described(_BROKER, str(node), None, f"broker {node}")
 
     def change_settings(self, topic: str, changes: Mapping[str, str | None], *, only_check: bool = False) -> None:
-        """None: back to the default. What is not named stays. Raises `UnknownTopic`, `InvalidTopic`."""
+        """Changes these settings and keeps the others; None resets a setting to its default. Raises `UnknownTopic`,
+        `InvalidTopic`."""
         configs = [
             {"name": name, "config_operation": _DELETE if value is None else _SET, "value": value}
             for name, value in changes.items()

@@ -1,4 +1,4 @@
-"""Consumer groups of a log over the network: the questions of `group_messages.py`."""
+"""Consumer groups of a log over the network: sends the messages of `group_messages.py`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RemoteGroups:
         self._router = router
 
     def ask(self, message: Message) -> Future[Reply]:
-        """Questions whose answers depend on other members wait on a thread of their own."""
+        """Messages whose answers depend on other members wait on their own thread."""
         future: Future[Reply] = Future()
 
         def answer() -> None:
@@ -129,13 +129,13 @@ class RemoteGroups:
         return Left(_fault(answer.error_code, leave.group), told)
 
     def _ask_and_wait(self, api: Api, fields: Fields, wait_s: float) -> Any:
-        """Not repeated when the connection breaks: the member asks again by itself, with what it knows then."""
+        """Does not retry when the connection breaks: the member asks again itself, with its state at that time."""
         return self._router.ask(api, fields, to=_coordinator(fields["group_id"]), wait_s=wait_s, repeat=False)
 
     def commit(
         self, check: CheckCommit, offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, CommitNote]
     ) -> GroupFault:
-        """As `GroupClient.commit`."""
+        """See `GroupClient.commit`."""
         fields = {
             **_member(check),
             "generation_id_or_member_epoch": check.generation,
@@ -148,8 +148,8 @@ class RemoteGroups:
         return next((fault for fault in faults if fault is not GroupFault.NONE), GroupFault.NONE)
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """In a cluster what a transaction may still commit is waited for, a little. Raises `LogUnavailable` where it
-        stays open: the next producer of its id decides it."""
+        """In a cluster it waits briefly for offsets that an open transaction may still commit. Raises `LogUnavailable`
+        if the transaction stays open: the next producer of its id will decide it."""
         one = {"group_id": group, "topics": None}
         fields = {**one, "groups": [one], "require_stable": self._router.clustered}
         deadline = time.monotonic() + _UNDECIDED_S
@@ -196,7 +196,7 @@ class RemoteGroups:
         )
 
     def names(self) -> list[str]:
-        """Share groups are left out: they have neither generations nor committed offsets."""
+        """All groups, except share groups, which have neither generations nor committed offsets."""
         answers = self._router.ask_all(Api.LIST_GROUPS, {})
         for answer in answers:
             _fault(answer.error_code, "")
@@ -210,7 +210,7 @@ class RemoteGroups:
     def delete_offsets(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, GroupFault] | GroupFault:
-        """As `GroupClient.delete_offsets`."""
+        """See `GroupClient.delete_offsets`."""
         topics: dict[str, list[Fields]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append({"partition_index": partition})
@@ -239,7 +239,7 @@ def _member(message: JoinGroup | Sync | Heartbeat | CheckCommit) -> Fields:
 
 
 def _fault(code: int, group: str) -> GroupFault:
-    """Raises `LogError` for what is no fault of a member."""
+    """The fault of this error code. Raises `LogError` for a code that is no fault of a member."""
     try:
         return _FAULTS[ErrorCode(code)]
     except (KeyError, ValueError):
@@ -247,5 +247,5 @@ def _fault(code: int, group: str) -> GroupFault:
 
 
 def _is_share_group(listed: object) -> bool:
-    """In: `listed`: of an answer to ListGroups; older ones say nothing of types, and know no share groups."""
+    """In: `listed`: an entry of an answer to ListGroups; older versions have no types and no share groups."""
     return str(getattr(listed, "group_type", "")).lower() == "share"

@@ -20,13 +20,13 @@ from ..records.batch import NO_PRODUCER, BatchProducer, EncodedBatch, in_the_nam
 from ..records.codec import encode
 
 TRANSACTION_TIMEOUT: Final = timedelta(minutes=15)
-"""After which the server aborts what is still open; Kafka allows no more."""
+"""After this time the server aborts an open transaction. It is Kafka's maximum."""
 
 
 class RemoteTransactionalProducer:
-    """State: whether a transaction is open, what the server knows to belong to it, and the place in each partition.
+    """State: whether a transaction is open, its partitions and groups on the server, the sequence in each partition.
 
-    After `LogUnavailable` from `commit` the outcome is unknown: a new producer of the id finds it decided.
+    After `LogUnavailable` from `commit` the outcome is unknown, until a new producer of the id completes it.
     """
 
     def __init__(self, router: Router, transactional_id: str, timeout: timedelta = TRANSACTION_TIMEOUT) -> None:
@@ -38,12 +38,12 @@ class RemoteTransactionalProducer:
         self.producer_id = NO_PRODUCER
         self.epoch = -1
         self._open = False
-        self._undecided = False  # an end of a transaction failed: it may be open still, or decided
+        self._undecided = False  # a commit or abort failed: the transaction may still be open, or decided
         self._partitions: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._sequences: dict[TopicPartition, int] = {}
         self._in_doubt = False  # an append failed: the server may have stored a part of it
-        self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by group, where the commit brings them
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by group; sent with the commit if the node is alone
         self._take_id()
 
     def _take_id(self) -> None:
@@ -60,8 +60,8 @@ class RemoteTransactionalProducer:
         self._sequences, self._in_doubt = {}, False
 
     def renew(self) -> None:
-        """After a failure of whatever kind: goes on with the id where nobody else has taken it (KIP-360). What was open
-        is decided. Raises `ProducerFenced`, `LogUnavailable`: then it may be called again."""
+        """Call it after any failure: continues with the id unless another producer has acquired it (KIP-360). An open
+        transaction is completed. Raises `ProducerFenced`; `LogUnavailable`: then it may be called again."""
         self._take_id()
         self._open = self._undecided = False
 
@@ -78,7 +78,8 @@ class RemoteTransactionalProducer:
         fp("txn.begin")
 
     def _open_there(self) -> None:
-        """Or finds out whether we are fenced: then the first append opens it, or the commit."""
+        """Opens the transaction on the server. If the coordinator is in this process, it only checks whether we are
+        fenced: there the first append, or the commit, opens the transaction."""
         if self._has_coordinator_here:
             who = self._identity
             code = self._router.put_here(lambda here: here.is_fenced(who), lambda code: [code], to=self._coordinator)
@@ -95,7 +96,7 @@ class RemoteTransactionalProducer:
             self._send(where, batches)
 
     def append_batch(self, topic: str, partition: int, batch: EncodedBatch) -> int:
-        """Writes a batch as somebody else has encoded it, in this producer's name, and returns its first offset."""
+        """Writes a batch that the caller has encoded, with this producer's identity. Returns its first offset."""
         self._check_open()
         where = TopicPartition(topic, partition)
         self._announce(where)
@@ -105,7 +106,7 @@ class RemoteTransactionalProducer:
         return BatchProducer(self.producer_id, self.epoch, self._sequences.get(where, 0), transactional=True)
 
     def _send(self, where: TopicPartition, batches: list[EncodedBatch]) -> int:
-        """The first offset."""
+        """Returns the first offset."""
         in_doubt, self._in_doubt = self._in_doubt, True
         if self._has_coordinator_here:
             self._partitions.add(where)
@@ -118,7 +119,7 @@ class RemoteTransactionalProducer:
         return sent.first_offset
 
     def _announce(self, where: TopicPartition) -> None:
-        """Not to a node of this process that is alone: there the write itself does that."""
+        """Adds the partition to the transaction. If this process has the only node, the write itself does that."""
         if where in self._partitions or self._has_coordinator_here:
             return
         fields = {
@@ -156,7 +157,7 @@ class RemoteTransactionalProducer:
         self._offsets.setdefault(group, {}).update(offsets)
 
     def _announce_group(self, group: str) -> None:
-        """Opens a transaction on the server, where none is, and finds out whether we are fenced."""
+        """Opens a transaction on the server, if none is open, and checks whether we are fenced."""
         self._check(self._ask(Api.ADD_OFFSETS_TO_TXN, {"group_id": group}).error_code, "open a transaction")
         self._groups.add(group)
 
@@ -168,7 +169,7 @@ class RemoteTransactionalProducer:
         self._end(committed=False, what="abort the transaction")
 
     def _end(self, *, committed: bool, what: str) -> None:
-        """Newer servers give another epoch to go on with, in which sequences begin anew."""
+        """Newer servers return a new epoch, in which sequences start again."""
         self._undecided, self._open = self._open or self._undecided, False
         if committed and self._has_coordinator_here:
             answer = self._commit_here()
@@ -189,15 +190,16 @@ class RemoteTransactionalProducer:
         )
 
     def _flush_here(self) -> None:
-        """What this process has written was not made durable yet, and would hide how the transaction ends. If that
-        fails, the abort may still go well."""
+        """Makes this process's records durable before the end of the transaction; otherwise they would hide how it
+        ends. If this fails, the abort may still succeed."""
         written = self._partitions
         if written and self._has_coordinator_here:
             self._router.put_here(lambda here: here.flush(written), lambda code: [], to=self._coordinator)
 
     @property
     def _has_coordinator_here(self) -> bool:
-        """It lives and dies with this producer, so it need not be told of a transaction before that is committed."""
+        """Whether the coordinator is in this process and has no other nodes. It ends together with this producer, so it
+        need not know about a transaction before the commit."""
         return self._router.alone
 
     @property
@@ -214,7 +216,7 @@ class RemoteTransactionalProducer:
 
     def _check_open(self) -> None:
         if not self._open:
-            self.abort()  # there is nothing to drop, but it says whether we are fenced
+            self.abort()  # nothing is open, but this raises the error if we are fenced
             raise InvalidTransactionState("no transaction is open", hint="Call begin() first.")
 
     def _check(self, code: int, what: str) -> None:
@@ -225,7 +227,7 @@ class RemoteTransactionalProducer:
 def offset_topics(
     offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, CommitNote] | None = None
 ) -> list[Fields]:
-    """The offsets as requests have them: per topic."""
+    """The offsets in the form of requests: per topic."""
     by_topic: dict[str, list[Fields]] = {}
     for (topic, partition), offset in offsets.items():
         note = (notes or {}).get(TopicPartition(topic, partition), NO_NOTE)

@@ -1,4 +1,4 @@
-"""Waiting for records of partitions that several nodes lead: a long poll at each of them, and the first one ends it."""
+"""Waits for records of partitions with several leaders: sends a long poll to each node, until the first answer."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..protocol.lines import Look
 from ..protocol.routing import Router
 from ..protocol.wire.fetch_messages import FetchedPartition
 
-_WAIT_S_MAX: Final = 1.0  # at a time: so long a connection may owe an answer that nobody waits for any more
+_WAIT_S_MAX: Final = 1.0  # per request: an abandoned request blocks its connection for at most this long
 
 
 def by_leader(router: Router, partitions: Sequence[TopicPartition]) -> dict[Address, list[TopicPartition]]:
-    """Which node leads which of them. Raises `UnknownTopic`, `LogUnavailable`."""
+    """The partitions by the node that leads them. Raises `UnknownTopic`, `LogUnavailable`."""
     found: dict[Address, list[TopicPartition]] = {}
     for where in partitions:
         found.setdefault(router.leader(where), []).append(where)
@@ -31,8 +31,8 @@ def first_answers(
     router: Router, leaders: Mapping[Address, Sequence[TopicPartition]], offsets: Mapping[TopicPartition, int],
     wait_s: float, bytes_max: int = 0,
 ) -> list[FetchedPartition]:  # fmt: skip
-    """Asks each node for its partitions from these offsets on. Gives what came as soon as one answer has come, those of
-    all nodes where nothing is new. Raises `LogUnavailable`."""
+    """Asks each node for its partitions from these offsets on. Returns as soon as a node has answered; if there are no
+    new records, all nodes answer at the end of the wait. Raises `LogUnavailable`."""
     wait_s = min(wait_s, _WAIT_S_MAX)
     begun: dict[int, Look] = {}
     with ExitStack() as under_way:
@@ -50,8 +50,8 @@ def first_answers(
 def answers_of_each(
     router: Router, offsets: Mapping[TopicPartition, int], wait_s: float, bytes_max: int = 0
 ) -> tuple[list[FetchedPartition], list[TopicPartition]]:
-    """As `first_answers`, of any partitions: a node that is away is in nobody's way. Also the partitions that do not
-    exist, or cannot be asked for, and so end the wait."""
+    """Like `first_answers`, but nodes that cannot be reached do not disturb the others. It also returns the partitions
+    that do not exist or cannot be read; they end the wait."""
     wait_s = min(wait_s, _WAIT_S_MAX)
     leaders, unknown = _leaders_now(router, offsets)
     begun: dict[int, tuple[Look, list[TopicPartition]]] = {}
@@ -83,7 +83,7 @@ def answers_of_each(
 def _leaders_now(
     router: Router, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[Address, list[TopicPartition]], list[TopicPartition]]:
-    """Without those that have no leader now; and those that do not exist."""
+    """The partitions by leader, without those that have no leader now; and the partitions that do not exist."""
     found: dict[Address, list[TopicPartition]] = {}
     unknown: list[TopicPartition] = []
     for where in partitions:

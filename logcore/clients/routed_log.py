@@ -1,5 +1,5 @@
-"""A log that nodes serve, wherever they are: each question goes to the node that can answer it (`protocol/routing.py`).
-`RemoteLog` is one over the network, `cluster/node_log.py` one in the process of a node."""
+"""A log served by one or more nodes: each request goes to the node that can answer it (`protocol/routing.py`).
+`RemoteLog` works over the network, `cluster/node_log.py` in the process of a node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .remote_producer import TRANSACTION_TIMEOUT, RemoteTransactionalProducer, o
 from .remote_wait import answers_of_each, by_leader, first_answers
 
 _TIMEOUT: Final = timedelta(seconds=30)
-_WAIT_S_MAX: Final = 30.0  # at a time: firewalls forget connections on which nothing happens
+_WAIT_S_MAX: Final = 30.0  # per request, because firewalls drop idle connections
 _PAUSE_S: Final = 0.05
 _TOPIC_RESOURCE: Final = 2
 _SET_ON_TOPIC: Final = 1
@@ -43,21 +43,23 @@ _BYTES_MAX: Final = 0x7FFFFFFF
 _CORRUPT: Final = int(ErrorCode.corrupt_message)
 _OUT_OF_RANGE: Final = int(ErrorCode.offset_out_of_range)
 _FROM_ANOTHER_LEADER: Final = RETRIABLE | {int(ErrorCode.unknown_topic_or_partition)}
-"""A leader may not have heard of the topic yet; whether there is one, the metadata say when it is looked up again."""
+"""Error codes after which the leader is looked up again. A leader may not know a new topic yet; the look-up in the
+metadata shows whether the topic exists."""
 
 
 @dataclass(slots=True)
 class _Turn:
-    """Who holds the lock appends to the partition. State: the producer's place in it, unless it is in doubt."""
+    """The holder of the lock may append to the partition. State: the producer with its next sequence number there; None
+    if that is in doubt."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     producer: BatchProducer | None = None
 
 
 class RoutedLog:
-    """A `LogClient`, and what `Consumer` and `Admin` need. Any thread may call any method.
+    """A `LogClient`, with what `Consumer` and `Admin` need. Any thread may call any method.
 
-    State: the place of this client's own producer in each partition.
+    State: the next sequence number of this client's own producer in each partition.
     """
 
     def __init__(
@@ -70,10 +72,10 @@ class RoutedLog:
         shrinks: bool = False,
         wait_bytes: int = 0,
     ) -> None:
-        """In: `bootstrap`: where other processes of ours find the log, as `RemoteLog` takes it. `replication_factor`:
-        of new topics. `transaction_timeout`: after which the log aborts a transaction that is still open. `shrinks`:
-        partitions may become shorter, and a `wait` for what lies behind their end then is over. `wait_bytes`: a `wait`
-        asks for so much of the records: Apache Kafka answers a question for none at the end of its time only."""
+        """In: `bootstrap`: the address for other Millstream processes, as `RemoteLog` takes it. `replication_factor`:
+        for new topics. `transaction_timeout`: after this time the log aborts an open transaction. `shrinks`: partitions
+        may become shorter, which ends a `wait` for a position after the new end. `wait_bytes`: a `wait` asks for this
+        many bytes of records: Apache Kafka answers a request for 0 bytes only at the end of its wait."""
         self._shrinks, self._wait_bytes = shrinks, wait_bytes
         self.bootstrap = bootstrap
         self._router = router
@@ -96,7 +98,7 @@ class RoutedLog:
         self._admin.create_topic(name, partition_count, config, replicas)
 
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
-        """In: `topic_id`: of the topic that is meant; another one of this name stays."""
+        """In: `topic_id`: if given, a topic of this name with another id is not deleted."""
         self._admin.delete_topic(name, topic_id)
         self._router.forget(name)
         with self._turns_lock:
@@ -104,7 +106,7 @@ class RoutedLog:
                 del self._turns[where]
 
     def topic_id(self, name: str) -> uuid.UUID | None:
-        """None where there is no such topic, or the server gives it no id."""
+        """None if there is no such topic, or the server gives it no id."""
         return self._admin.topic_id(name)
 
     def topics(self) -> Mapping[str, Topic]:
@@ -113,7 +115,7 @@ class RoutedLog:
         return {topic.name: _topic(topic, configs[topic.name]) for topic in described}
 
     def topics_without_configs(self) -> list[Topic]:
-        """In one request."""
+        """All topics without their settings, in one request."""
         return [_topic(topic, {}) for topic in self._admin.described(None).topics]
 
     def topic(self, name: str) -> Topic | None:
@@ -127,7 +129,7 @@ class RoutedLog:
         return len(described.partitions)
 
     def _described(self, topic: str) -> Any:
-        """The topic as the metadata have it. None where there is none of that name."""
+        """The metadata of the topic; None if no topic has that name."""
         [described] = self._admin.described(topic).topics
         if int(described.error_code) == int(ErrorCode.unknown_topic_or_partition):
             return None
@@ -172,7 +174,7 @@ class RoutedLog:
             except OutOfOrderSequence:
                 if known is None:
                     raise
-                # The partition knows nothing of us any more: its topic was made anew, or we were silent for a day.
+                # The partition has forgotten this producer: the topic was recreated, or we wrote nothing for a day.
                 producer = self._new_producer()
                 batches = encode(records, producer)
                 first = sent = self._sender.send(where, batches[:1], None)
@@ -184,7 +186,7 @@ class RoutedLog:
     def append_batches(self, topic: str, partition: int, batches: bytes | memoryview) -> int:
         """Appends whole Kafka record batches as they are, for producers that speak Kafka's protocol.
 
-        Returns the first offset once they are acknowledged; for a batch that is there already, the offset it has.
+        Returns the first offset once they are acknowledged; for a batch that is already stored, its existing offset.
         Raises `InvalidRecords`, `OutOfOrderSequence`, `ProducerFenced`.
         """
         where, found = TopicPartition(topic, partition), checked_batches(memoryview(batches))
@@ -192,11 +194,12 @@ class RoutedLog:
         return first_offsets[0] if first_offsets else self.offsets(topic, partition).log_end_offset
 
     def append_copies(self, topic: str, partition: int, batches: Sequence[EncodedBatch], mirror: str) -> None:
-        """As `MirrorLog` says."""
+        """See `MirrorLog`."""
         self._sender.send_copies(TopicPartition(topic, partition), batches, mirror)
 
     def _turn(self, where: TopicPartition) -> _Turn:
-        """A child that inherited this object by `fork` must not number its batches as its parent does."""
+        """The turn of this partition. A child process that inherited this object by `fork` gets new turns, so that it
+        does not use its parent's sequence numbers."""
         if self._owner != os.getpid():
             self._turns, self._owner, self._turns_lock = {}, os.getpid(), threading.Lock()
         known = self._turns.get(where)
@@ -234,12 +237,12 @@ class RoutedLog:
         return answer.fetched
 
     def offsets(self, topic: str, partition: int) -> Offsets:
-        """The log end offset is what readers can know of it: the high watermark."""
+        """As log end offset it returns the high watermark, because readers cannot see more."""
         where = TopicPartition(topic, partition)
         fetched = self._offsets_at(where, 0)
         if fetched.error_code == _OUT_OF_RANGE and fetched.high_watermark < 0:
             fetched = self._offsets_at(where, self._admin.offset_at(topic, partition, _EARLIEST) or 0)
-        elif fetched.error_code == _CORRUPT:  # the records there are lost: at the end none is
+        elif fetched.error_code == _CORRUPT:  # the records there are lost, so ask at the end
             fetched = self._offsets_at(where, self._admin.offset_at(topic, partition, _LATEST) or 0)
         if fetched.error_code != _OUT_OF_RANGE:
             check(fetched.error_code, None, f'read the offsets of partition {partition} of topic "{topic}"')
@@ -252,12 +255,12 @@ class RoutedLog:
         return found
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """Of the first visible record with this time or a later one; None where there is none."""
+        """The offset of the first visible record with this time or a later one; None if there is none."""
         return self._admin.offset_at(topic, partition, max(0, timestamp_ms))
 
     def wait(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:
-        """As the contract says; records of an aborted transaction may also end the wait, and while a partition of a
-        cluster has no leader nothing does."""
+        """See `LogClient.wait`. Records of an aborted transaction may also end the wait. In a cluster, a partition
+        without a leader does not end it."""
         deadline = time.monotonic() + timeout_s
         asked = {TopicPartition(*where): offset for where, offset in positions.items()}
         while True:
@@ -270,10 +273,10 @@ class RoutedLog:
                     continue
                 if fetched.error_code != _OUT_OF_RANGE:
                     check(fetched.error_code, None, f'wait for partition {where.partition} of topic "{where.topic}"')
-                elif self._shrinks:  # brokers do not say where it ends
+                elif self._shrinks:  # other brokers do not report the end here
                     return True
                 elif fetched.high_watermark >= 0:
-                    asked[where] = fetched.last_stable_offset  # the log has to come to the position first
+                    asked[where] = fetched.last_stable_offset  # the log has to reach the position first
                 if fetched.last_stable_offset > positions[where]:
                     return True
             if left_s <= 0 or not asked:
@@ -302,7 +305,8 @@ class RoutedLog:
         positions: Mapping[TopicPartition, int],
         asked: dict[TopicPartition, int],
     ) -> dict[TopicPartition, int | None]:
-        """Of the partitions that have advanced, or cannot be read. `asked`: where to ask for the others next."""
+        """The last stable offsets of the partitions that have advanced; None for those that cannot be read. `asked`: is
+        updated with the offsets to ask for next."""
         found: dict[TopicPartition, int | None] = {}
         for fetched in answers:
             where, code = fetched.partition, fetched.error_code
@@ -312,12 +316,12 @@ class RoutedLog:
                 found[where] = None
             elif fetched.last_stable_offset > positions[where]:
                 found[where] = fetched.last_stable_offset
-            elif code and fetched.high_watermark >= 0:  # the log has to come to the position first
+            elif code and fetched.high_watermark >= 0:  # the log has to reach the position first
                 asked[where] = fetched.last_stable_offset
         return found
 
     def _next(self, asked: Mapping[TopicPartition, int], wait_s: float) -> list[FetchedPartition]:
-        """What one node says of its partitions, or the first of several."""
+        """The answer of the only node, or the first answer of several nodes."""
         if not self._router.clustered:
             return self._look(asked, "read_committed", wait_s)
         try:
@@ -329,7 +333,7 @@ class RoutedLog:
             return []
 
     def _look(self, asked: Mapping[TopicPartition, int], isolation: Isolation, wait_s: float) -> list[FetchedPartition]:
-        """In: one partition, or several where there is one node."""
+        """In: `asked`: one partition, or several if there is only one node."""
 
         def look(line: Line) -> list[FetchedPartition]:
             positions = [self._position(where, offset, 0) for where, offset in asked.items()]
@@ -343,7 +347,7 @@ class RoutedLog:
         )
 
     def _position(self, where: TopicPartition, offset: int, max_bytes: int) -> FetchPosition:
-        """A leader that leads no more, or anew, is to refuse."""
+        """A position with the known leader epoch, so that a node that no longer leads, or leads again, refuses it."""
         return FetchPosition(where, offset, max_bytes, self._router.leader_epoch(where))
 
     # Groups and transactions
@@ -370,10 +374,10 @@ class RoutedLog:
     def transactional_producer(self, transactional_id: str) -> RemoteTransactionalProducer:
         return RemoteTransactionalProducer(self._router, transactional_id, self._transaction_timeout)
 
-    # Life
+    # Closing
 
     def close(self) -> None:
-        """The client asks nothing more; the log itself stays open. Twice is fine."""
+        """Closes the client; the log itself stays open. It may be called twice."""
         self._router.close()
 
     def __enter__(self) -> Self:

@@ -159,7 +159,7 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class CheckCommit:
-    """Asks whether this member may commit offsets now. A client outside the group has generation -1 and no member id."""
+    """Asks whether this member may commit offsets now. A client outside the group sends generation -1, no member id."""
 
     group: str
     generation: int = -1

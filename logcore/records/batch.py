@@ -1,7 +1,7 @@
-"""The header of a record batch (Kafka's version 2, 61 bytes), its checksum, and a batch ready to be written.
+"""The header of a record batch (Kafka's version 2, 61 bytes), its checksum, and batches that are ready to be written.
 
-The checksum covers everything from `attributes` on: base offset and leader epoch, which the log assigns, may be
-written into a batch without computing it again.
+The checksum covers everything from `attributes` on. So the log can write base offset and leader epoch into a batch
+without computing the checksum again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Buffer = memoryview | bytearray | bytes
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size
-PREFIX_SIZE: Final = 12  # base offset and batch length, which the length does not count
+PREFIX_SIZE: Final = 12  # base offset and batch length, which the batch length does not include
 CHECKED_FROM: Final = 21  # position of `attributes`
 BATCH_BYTES_MAX: Final = 1 << 30
 
@@ -73,7 +73,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def plausible(self) -> bool:
-        """False for zeros, garbage and other versions: nothing of this header can be believed then."""
+        """False for zeros, garbage and other versions: then no field of this header can be trusted."""
         return (
             self.magic == 2
             and HEADER_SIZE - PREFIX_SIZE <= self.batch_length
@@ -83,7 +83,7 @@ class BatchHeader(NamedTuple):
 
 
 class BatchProducer(NamedTuple):
-    """Who writes a batch, and the number of its first record in the producer's own count for the partition."""
+    """The producer of a batch, and the producer's sequence number of the first record for this partition."""
 
     producer_id: int = NO_PRODUCER
     epoch: int = -1
@@ -106,7 +106,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def place(batch: EncodedBatch, base_offset: int, leader_epoch: int) -> EncodedBatch:
-    """The batch with what only the log knows, written into its first buffer."""
+    """Writes the offset and the epoch, which only the log knows, into the batch's first buffer. Returns the batch."""
     _BASE_OFFSET.pack_into(batch.buffers[0], 0, base_offset)
     _LEADER_EPOCH.pack_into(batch.buffers[0], PREFIX_SIZE, leader_epoch)
     _, batch_length, _, *others = batch.header
@@ -114,13 +114,13 @@ def place(batch: EncodedBatch, base_offset: int, leader_epoch: int) -> EncodedBa
 
 
 def stamp(batch: EncodedBatch, now_ms: int) -> EncodedBatch:
-    """The batch with the time of the append as that of all its records, written into its first buffer."""
+    """Writes the time of the append into the first buffer, as the time of all records. Returns the batch."""
     header = batch.header._replace(attributes=batch.header.attributes | APPEND_TIME, max_timestamp_ms=now_ms)
     return reseal(batch.buffers, header)
 
 
 def checksum_of(batch: memoryview) -> int:
-    """What `crc` must be for this whole batch."""
+    """The correct `crc` of this whole batch."""
     return crc32c(batch[CHECKED_FROM:])
 
 
@@ -156,12 +156,12 @@ def seal(
 
 
 def reseal(buffers: Sequence[Buffer], header: BatchHeader) -> EncodedBatch:
-    """The batch with this header, written into its first buffer, but for the checksum, which is made to fit."""
+    """Writes this header, with a new checksum, into the first buffer. Returns the batch."""
     return _sealed(buffers, header[:4], header[5:])
 
 
 def in_the_name_of(producer: BatchProducer, batch: EncodedBatch) -> EncodedBatch:
-    """The batch as one of this producer, written into its first buffer."""
+    """Writes this producer into the batch's first buffer. Returns the batch."""
     attributes = batch.header.attributes & ~TRANSACTIONAL
     header = batch.header._replace(
         attributes=attributes | TRANSACTIONAL if producer.transactional else attributes,
@@ -173,7 +173,7 @@ def in_the_name_of(producer: BatchProducer, batch: EncodedBatch) -> EncodedBatch
 
 
 def _sealed(buffers: Sequence[Buffer], before: tuple[int, ...], behind: tuple[int, ...]) -> EncodedBatch:
-    """In: the fields of the header before the checksum, and those behind it."""
+    """In: the fields of the header before the checksum, and those after it."""
     first = memoryview(buffers[0])
     HEADER.pack_into(first, 0, *before, 0, *behind)
     crc = crc32c(first[CHECKED_FROM:])
@@ -185,5 +185,5 @@ def _sealed(buffers: Sequence[Buffer], before: tuple[int, ...], behind: tuple[in
 
 
 def next_sequence(sequence: int, record_count: int) -> int:
-    """The sequence number `record_count` after `sequence`; after 2**31 - 1 comes 0."""
+    """The sequence number `record_count` after `sequence`; it wraps around to 0 after 2**31 - 1."""
     return (sequence + record_count) & 0x7FFFFFFF

@@ -1,5 +1,5 @@
-"""The codec for many rows, compiled by numba: Arrow columns to Kafka records here, back in `bulk_decoding.py`. Load it
-through `codec.py`."""
+"""The codec for many rows, compiled by numba. This module encodes Arrow columns as Kafka records, `bulk_decoding.py`
+decodes them. Load it through `codec.py`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _write_varint(position: int, value: int) -> int:
 
 
 # Helpers inside the loops take numbers, not arrays: numba counts references to an array at every inlined call, which
-# cost more than all else (42 ns a record instead of 6, for `_plan`). Length -1 stands for NULL.
+# cost more than everything else (42 ns per record instead of 6 in `_plan`). Length -1 means NULL.
 
 
 @compiled("int64(int64)", inline="always", **_OPTIONS)
@@ -91,7 +91,7 @@ def _plan(
     lengths: Longs,
     starts: Longs,
 ) -> int:
-    """Fills the length of each record and the first row of each batch; gives the count of batches."""
+    """Computes the length of each record and the first row of each batch. Returns the number of batches."""
     batch_count, start, batch_bytes = 0, 0, 0
     key_nulls, value_nulls = len(key_valid) > 0, len(value_valid) > 0
     starts[0] = 0
@@ -146,7 +146,7 @@ def _write(
     positions: Longs,
     max_timestamps: Longs,
 ) -> None:
-    """Writes all records from address `out` on; room for a header is left before each batch."""
+    """Writes all records from address `out` on, and leaves space for a header before each batch."""
     position = out
     key_nulls, value_nulls = len(key_valid) > 0, len(value_valid) > 0
     for batch in range(batch_count):
@@ -215,7 +215,7 @@ def encode_rows(columns: RowColumns, producer: BatchProducer) -> list[EncodedBat
     row_count = len(columns)
     timestamps = columns.timestamps.to_numpy()
     keys, values = _column_of(columns.keys), _column_of(columns.values)
-    names, contents, header_offsets = _header_columns(columns.headers)  # arrays that stay while we use their addresses
+    names, contents, header_offsets = _header_columns(columns.headers)  # keeps the arrays alive: we use their addresses
     headers = (header_offsets, _column_of(names), _column_of(contents))
     header_sizes = _NO_LONGS
     if len(headers[0]):
@@ -250,11 +250,11 @@ def _column_of(column: pa.Array) -> tuple[Ints, int, Flags]:
 
 
 def _header_columns(headers: pa.ListArray | None) -> tuple[pa.Array, pa.Array, Ints]:
-    """Names and contents of all headers, and where each row's begin; no offsets where there are no headers."""
+    """Names and contents of all headers, and where those of each row begin; no offsets if there are no headers."""
     if headers is None or not len(headers.flatten()):
         return _NO_ITEMS, _NO_ITEMS, _NO_INTS
     present: Any = headers
-    if headers.null_count:  # a NULL list may still span items: write it anew without them
+    if headers.null_count:  # a NULL list may still span items, so the array is rebuilt without them
         present = pa.array([row or [] for row in headers.to_pylist()], HEADERS)
     items = present.values
     return items.field("key").fill_null(""), items.field("value"), offsets_of(present)

@@ -1,4 +1,4 @@
-"""Kafka records to Arrow columns, and the check of records that are stored as they came; compiled. See `bulk.py`."""
+"""Decodes Kafka records into Arrow columns, and checks records that are stored as received; compiled. See `bulk.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "cache": True}
 
 @compiled("UniTuple(int64, 2)(int64, int64)", inline="always", **_OPTIONS)
 def _read_varint(position: int, end: int) -> tuple[int, int]:
-    """The number and the position after it; a position past `end` where the bytes are no number."""
+    """The number and the position after it; a position past `end` if the bytes are no number."""
     encoded, shift = np.uint64(0), np.uint64(0)
     while position < end and shift < np.uint64(70):
         byte = load_byte(position)
@@ -63,7 +63,7 @@ def _read(
     header_starts: Longs,
     header_ends: Longs,
 ) -> int:
-    """Fills the columns and gives the count of rows; -1 where the bytes are not records."""
+    """Fills the columns and returns the number of rows; -1 if the bytes are not records."""
     row, key_end, value_end, header_count = 0, np.int64(0), np.int64(0), np.int64(0)
     key_offsets[0] = 0
     value_offsets[0] = 0
@@ -158,7 +158,7 @@ def _read_headers(
 
 
 def decode_rows(batches: Sequence[StoredBatch], from_offset: int) -> pa.Table:
-    """The rows at or after `from_offset`. Raises ValueError where the bytes are not records."""
+    """The rows at or after `from_offset`. Raises ValueError if the bytes are not records."""
     rows_max = sum(batch.record_count for batch in batches)
     bytes_max = sum(batch.end - batch.start for batch in batches)
     if rows_max > bytes_max:
@@ -206,7 +206,7 @@ def decode_rows(batches: Sequence[StoredBatch], from_offset: int) -> pa.Table:
 
 
 class _BytesOut:
-    """The buffers of a binary column that is being filled; `data` is taken larger than needed, and cut at the end."""
+    """The buffers of a binary column that is being filled. `data` is larger than needed, and cut at the end."""
 
     def __init__(self, rows_max: int, bytes_max: int) -> None:
         self.offsets = np.empty(rows_max + 1, np.int32)
@@ -220,7 +220,7 @@ class _BytesOut:
     def column(self, count: int, kind: pa.DataType) -> pa.Array:
         used = self.data[: self.offsets[count]]
         if len(used) < len(self.data) // 2:
-            used = used.copy()  # lets go of the room that another column took
+            used = used.copy()  # frees the unused half of the buffer
         buffers = [bitmap_of(self.valid[:count]), pa.py_buffer(self.offsets[: count + 1]), pa.py_buffer(used)]
         return pa.Array.from_buffers(kind, count, buffers)
 
@@ -258,7 +258,7 @@ def _as_text(names: pa.Array) -> pa.Array:
 
 @compiled("int64(int64, int64)", inline="always", **_OPTIONS)
 def _skip_field(position: int, end: int) -> int:
-    """The position after a field; one past `end` where it does not fit."""
+    """The position after a field; `end` + 1 if the field is longer than the rest."""
     size, position = _read_varint(position, end)
     if position > end or size > end - position:
         return end + 1
@@ -267,7 +267,7 @@ def _skip_field(position: int, end: int) -> int:
 
 @compiled("boolean(int64, int64, int64)", **_OPTIONS)
 def _are_records(position: int, batch_end: int, count: int) -> bool:
-    """Whether so many records begin here, with offsets 0, 1, 2, …"""
+    """Whether `count` records begin here, with offsets 0, 1, 2, …"""
     for row in range(count):
         length, position = _read_varint(position, batch_end)
         end = position + length
@@ -291,7 +291,7 @@ def _are_records(position: int, batch_end: int, count: int) -> bool:
 
 
 def check_rows(batch: StoredBatch) -> None:
-    """Raises ValueError where the bytes are not records with offsets 0, 1, 2, …"""
+    """Raises ValueError if the bytes are not records with offsets 0, 1, 2, …"""
     address = pa.py_buffer(batch.buffer).address
     if not _are_records(address + batch.start, address + batch.end, batch.record_count):
         raise ValueError("not records, or their offsets do not follow each other")

@@ -1,7 +1,7 @@
-"""Rows to batches and back: chooses between the plain codec and the compiled one.
+"""Encodes and decodes batches of rows: chooses between the plain codec and the compiled one.
 
-Loading the compiled one takes about half a second (some more the first time ever, when it is compiled): few rows do
-not wait for it, unless few rows came so often that it pays.
+Loading the compiled one takes about half a second (longer the very first time, when it is compiled). So small batches
+do not wait for it, until there have been enough of them to make it worthwhile.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .record_layout import StoredBatch
 
 _FEW_ROWS: Final = 16  # below, plain Python is as fast
 _FEW_ROWS_UNLOADED: Final = 2000
-_PLAIN_ROWS_MAX: Final = 20_000  # after so many rows the compiled codec is loaded anyhow
+_PLAIN_ROWS_MAX: Final = 20_000  # after this many rows the compiled codec is loaded anyway
 
 
 class _Choice:
-    """State: the compiled codec once it is loaded, and how many rows went without it until then."""
+    """State: the compiled codec once it is loaded, and how many rows were processed without it before."""
 
     def __init__(self) -> None:
         self.bulk: Any = None
@@ -57,7 +57,7 @@ _choice = _Choice()
 
 
 def encode(records: RowRecords | ColumnarRecords, producer: BatchProducer = NOBODY) -> list[EncodedBatch]:
-    """The batches that hold these records, none where there are none. Raises `InvalidRecords`."""
+    """The batches that hold these records; none if there are no records. Raises `InvalidRecords`."""
     if isinstance(records, ColumnarRecords):
         return [encode_columns(records, producer)] if records.batch.num_rows else []
     batches: list[EncodedBatch] = []
@@ -71,7 +71,7 @@ def encode(records: RowRecords | ColumnarRecords, producer: BatchProducer = NOBO
 
 
 def stored_batch(header: BatchHeader, batch: memoryview, size_max: int = SIZE_MAX) -> StoredBatch:
-    """What the decoders take of a whole batch. Raises ValueError where it cannot be uncompressed."""
+    """The input of the decoders for a whole batch. Raises ValueError if it cannot be decompressed."""
     buffer, start, end = batch, HEADER_SIZE, len(batch)
     if header.attributes & COMPRESSION:
         buffer = uncompress(header.attributes & COMPRESSION, batch[HEADER_SIZE:], size_max)
@@ -81,7 +81,7 @@ def stored_batch(header: BatchHeader, batch: memoryview, size_max: int = SIZE_MA
 
 
 def decode_rows(batches: Sequence[StoredBatch], from_offset: int) -> pa.Table:
-    """One table of the rows at or after `from_offset`. Raises ValueError where the bytes are not records."""
+    """One table of the rows at or after `from_offset`. Raises ValueError if the bytes are not records."""
     rows = sum(batch.record_count for batch in batches)
     if not rows:
         return ROWS.empty_table()
@@ -92,7 +92,7 @@ def decode_rows(batches: Sequence[StoredBatch], from_offset: int) -> pa.Table:
 
 
 def check_rows(batch: StoredBatch) -> None:
-    """Raises ValueError where the bytes are not records whose offsets follow each other from 0 on."""
+    """Raises ValueError if the bytes are not records with consecutive offsets from 0 on."""
     try:
         _choice.codec_for(batch.record_count).check_rows(batch)
     except (IndexError, struct.error, OverflowError) as error:

@@ -1,8 +1,8 @@
-"""The keys of columnar batches, as bytes that can be compared: what compaction goes by.
+"""The keys of columnar batches, as comparable bytes. Compaction uses them.
 
-The Arrow schema's metadata may say: `millstream.key`, a JSON list of the columns that are the key;
-`millstream.deleted`, the boolean column that is true where a row only deletes its key; `millstream.family`, since keys
-of different families are different; and `millstream.expires`, where the batch says which rows have expired.
+The Arrow schema's metadata may have these entries: `millstream.key`, a JSON list of the columns that form the key;
+`millstream.deleted`, the boolean column that is true for a row that only deletes its key; `millstream.family`: keys of
+different families are different; and `millstream.expires`, in a batch that lists which rows have expired.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXPIRES: Final = b"millstream.expires"
 
 
 class ColumnKeys(NamedTuple):
-    """`tombstones`: true where a row only deletes its key."""
+    """`tombstones`: true for a row that only deletes its key."""
 
     family: bytes
     keys: pa.BinaryArray
@@ -31,20 +31,21 @@ class ColumnKeys(NamedTuple):
 
 
 def key_metadata(key: list[str], *, deleted: str | None = None, family: str = "") -> dict[bytes, bytes]:
-    """What the schema's metadata has to say so that batches of these columns are compacted."""
+    """The schema metadata with which batches of these columns are compacted."""
     metadata = {KEY: json.dumps(key).encode(), FAMILY: family.encode()}
     return metadata if deleted is None else {**metadata, DELETED: deleted.encode()}
 
 
 def expiry_metadata(family: str, group: str, column: str) -> dict[bytes, bytes]:
-    """What the schema's metadata has to say so that each row of a batch ends what lies before it: the rows of batches
-    of this family that have the row's value in column `group` and less than its value in `column`."""
+    """The schema metadata of a batch whose rows expire earlier rows. Each row expires the rows in batches of `family`
+    that have the same value in column `group` and a smaller value in `column`."""
     target = json.dumps([family, group, column]).encode()
     return {EXPIRES: target, **key_metadata([group], family=f"{family}/expired/{column}")}
 
 
 class ColumnExpiry(NamedTuple):
-    """Rows of `family` are gone where, for one of the `groups`, column `column` is below the number beside it."""
+    """Which rows of `family` have expired: for each of the `groups`, those whose `column` is less than the number at
+    the same position in `below`."""
 
     family: bytes
     group: str
@@ -54,7 +55,7 @@ class ColumnExpiry(NamedTuple):
 
 
 def expiry_of(columns: pa.RecordBatch) -> ColumnExpiry | None:
-    """What this batch ends; None where it holds rows as any other."""
+    """Which rows this batch expires; None if it is an ordinary batch."""
     text = (columns.schema.metadata or {}).get(EXPIRES)
     if text is None:
         return None
@@ -72,7 +73,7 @@ def family_of(columns: pa.RecordBatch) -> bytes:
 
 
 def column_keys(columns: pa.RecordBatch) -> ColumnKeys | None:
-    """None where the batch does not say what its key is: then nothing may be taken out of it."""
+    """The keys; None if the batch does not name its key columns. Then compaction may not remove any of its rows."""
     metadata = columns.schema.metadata or {}
     try:
         names: Any = json.loads(metadata[KEY])
@@ -97,7 +98,7 @@ def _tombstones(columns: pa.RecordBatch, name: bytes | None) -> npt.NDArray[np.b
 
 
 def _side_by_side(arrays: Sequence[pa.Array]) -> pa.BinaryArray:
-    """The key of each row: first the values whose bytes are as many in every row, then the others."""
+    """The key of each row: first the values of fixed width, then the others."""
     fixed = [array for array in arrays if _has_fixed_bytes(array.type)]
     others = [_as_bytes(array) for array in arrays if not _has_fixed_bytes(array.type)]
     parts = [_rows_of(np.concatenate([_fixed_bytes(array) for array in fixed], axis=1)), *others] if fixed else others
@@ -105,14 +106,15 @@ def _side_by_side(arrays: Sequence[pa.Array]) -> pa.BinaryArray:
 
 
 def _has_fixed_bytes(type_: pa.DataType) -> bool:
-    """Floats have not: numbers that are equal may have other bytes, and the text of NaN is one."""
+    """True for types whose bytes can be compared. Floats are excluded: equal numbers may have different bytes, and only
+    as text there is a single NaN."""
     types = pa.types
     whole = types.is_integer(type_) or types.is_boolean(type_)
     return whole or types.is_timestamp(type_) or types.is_date(type_) or types.is_time(type_)
 
 
 def _fixed_bytes(array: pa.Array) -> npt.NDArray[np.uint8]:
-    """Per value a byte that is 0 for NULL, and its own."""
+    """For each value a byte that is 0 for NULL, followed by its own bytes."""
     if pa.types.is_boolean(array.type):
         array = array.cast(pa.uint8())
     elif not pa.types.is_integer(array.type):
@@ -132,7 +134,7 @@ def _rows_of(matrix: npt.NDArray[np.uint8]) -> pa.BinaryArray:
 
 
 def _as_bytes(array: pa.Array) -> pa.BinaryArray:
-    """Per value its length and its text, so that values in a row cannot be taken for others; NULL is a value."""
+    """For each value its length and its text, so that different sequences have different bytes; NULL is a value."""
     text = _as_text(array)
     length = pc.binary_length(text).cast(pa.string()).cast(pa.binary())
     return pc.binary_join_element_wise(length, text, b":").fill_null(b"n")

@@ -1,4 +1,4 @@
-"""Rows to append, in one shape: the columns of a record batch as the codecs take them."""
+"""Normalizes rows to append: the columns of a record batch in the types that the codecs take."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pyarrow as pa
 from ..client import HEADERS, RowRecords
 from ..errors import InvalidRecords
 
-_SLICE_BYTES: Final = 256 * 1024 * 1024  # keeps the 32-bit offsets of a binary column far from their end
+_SLICE_BYTES: Final = 256 * 1024 * 1024  # far below the limit of the 32-bit offsets of a binary column
 _TIME: Final = pa.int64()
 _BYTES: Final = pa.binary()
 
 
 @dataclass(slots=True)
 class RowColumns:
-    """Nobody changes it: it is not frozen because an append makes one, which then takes a third of the time.
+    """It is never changed. It is not frozen because each append creates one, and that takes a third of the time.
 
     Invariant: all columns have the same length; `timestamps` has no nulls."""
 
@@ -32,7 +32,7 @@ class RowColumns:
 
 
 def row_columns(records: RowRecords) -> Iterator[RowColumns]:
-    """The rows in order, in pieces that are contiguous. Raises `InvalidRecords`."""
+    """The rows in order, in contiguous pieces. Raises `InvalidRecords`."""
     table = records.table
     for piece in table.to_batches() if isinstance(table, pa.Table) else [table]:
         if piece.num_rows == 1:
@@ -44,7 +44,7 @@ def row_columns(records: RowRecords) -> Iterator[RowColumns]:
 
 
 def _small_enough(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    # To count the bytes of a slice is slow; those of the whole buffers behind it are no fewer.
+    # Counting the bytes of a slice is slow; the size of its whole buffers is a cheap upper bound.
     if batch.num_rows <= 1 or batch.get_total_buffer_size() <= _SLICE_BYTES or batch.nbytes <= _SLICE_BYTES:
         yield batch
         return
@@ -64,7 +64,7 @@ def _columns_of(batch: pa.RecordBatch) -> RowColumns:
 
 
 def _column(batch: pa.RecordBatch, names: list[str], name: str, kind: pa.DataType) -> pa.Array:
-    """In: `names`: of the batch's columns."""
+    """In: `names`: the names of the batch's columns."""
     if name not in names:
         raise InvalidRecords(
             f'the records have no column "{name}"',

@@ -1,4 +1,4 @@
-"""Uncompressing what other clients compressed, and compressing what compaction left of it."""
+"""Decompresses batches that other clients compressed, and compresses what compaction keeps of them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Final
 import pyarrow as pa
 
 _NAMES: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
-_XERIAL: Final = b"\x82SNAPPY\0"  # Java's clients cut Snappy into blocks behind this header, librdkafka does not
+_XERIAL: Final = b"\x82SNAPPY\0"  # Java clients split Snappy data into blocks after this header, librdkafka does not
 _XERIAL_HEADER_SIZE: Final = 16
 SIZE_MAX: Final = 1 << 31
 
 
 def uncompress(kind: int, data: memoryview, size_max: int = SIZE_MAX) -> memoryview:
-    """Raises ValueError where `data` is not what `kind` (the low bits of the attributes) says, or grows too large."""
+    """In: `kind`: the low bits of the attributes. Raises ValueError if `data` is not of this kind, or becomes larger
+    than `size_max`."""
     name = _NAMES.get(kind)
     if name is None:
         raise ValueError(f"unknown compression {kind}")
@@ -31,7 +32,7 @@ def uncompress(kind: int, data: memoryview, size_max: int = SIZE_MAX) -> memoryv
 
 
 def compress(kind: int, data: memoryview) -> memoryview:
-    """`uncompress` undoes it. Raises ValueError for a kind that there is not."""
+    """The inverse of `uncompress`. Raises ValueError for an unknown kind."""
     name = _NAMES.get(kind)
     if name is None:
         raise ValueError(f"unknown compression {kind}")

@@ -1,4 +1,4 @@
-"""Control batches: the one record that says whether a producer's transaction in a partition counts."""
+"""Control batches: one record that commits or aborts a producer's transaction in a partition."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _COMMIT: Final = 1
 NUMBER_MAX: Final = 0x7FFFFFFF
 MARKER_SIZE: Final = (
     HEADER_SIZE + 1 + 3 + (1 + _KEY.size) + (1 + _VALUE.size) + 1
-)  # bytes of what `encode_marker` gives
+)  # bytes of a batch of `encode_marker`
 
 
 def encode_marker(producer_id: int, epoch: int, *, committed: bool, timestamp_ms: int, number: int = 0) -> EncodedBatch:
-    """The end of a transaction, laid out as Kafka does, where `number` is the coordinator's epoch, which readers do
-    not look at: here it counts the ends of the producer's transactions, up to 2**31 and from 0 again."""
+    """The end of a transaction in Kafka's format. `number` takes the place of the coordinator's epoch, which readers
+    ignore: here it counts the ends of the producer's transactions; it wraps around to 0 after 2**31 - 1."""
     record = bytearray(b"\0\0\0")  # attributes, timestamp delta, offset delta
     for part in (_KEY.pack(0, _COMMIT if committed else _ABORT), _VALUE.pack(0, number & NUMBER_MAX)):
         write_varint(record, len(part))
@@ -45,13 +45,13 @@ class Marker(NamedTuple):
 
 
 def marker_commits(batch: memoryview) -> bool | None:
-    """Whether this control batch commits (True) or aborts (False); None where it is another kind of control."""
+    """Whether this control batch commits (True) or aborts (False); None for another kind of control batch."""
     marker = read_marker(batch)
     return marker.committed if marker is not None else None
 
 
 def read_marker(batch: memoryview) -> Marker | None:
-    """What this control batch says of a transaction's end; None where it is another kind of control."""
+    """The end of a transaction in this control batch; None for another kind of control batch."""
     _, position = read_varint(batch, HEADER_SIZE)
     _, position = read_varint(batch, position + 1)  # after the record's attributes: timestamp delta
     _, position = read_varint(batch, position)

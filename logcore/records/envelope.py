@@ -1,10 +1,10 @@
 """Columnar batches: a Kafka batch with one record, whose value is an Arrow IPC stream of one record batch.
 
-The record's header `ms.enc` names the encoding; its offset delta is the last row's, so that the batch uses one offset
-per row and a Kafka client that reads it goes on behind it.
+The record's header `ms.enc` names the encoding. Its offset delta is that of the last row, so the batch uses one offset
+per row, and a Kafka client that reads it continues after it.
 
-Where compaction took rows out, the last column says which offsets are left: `_offset_delta`, with the field metadata
-`millstream.meta` = offset. What compaction goes by is in the Arrow schema's metadata: `column_keys.py`.
+If compaction removed rows, the last column has the offsets that are left: `_offset_delta`, with the field metadata
+`millstream.meta` = offset. The Arrow schema's metadata tells compaction what the key is: `column_keys.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DELTAS: Final = "_offset_delta"
 _META: Final = b"millstream.meta"
 _OFFSET: Final = b"offset"
 ALIGNMENT: Final = 8
-"""Bytes at whose multiples numbers are read without a copy."""
+"""Numbers at addresses that are multiples of this are read without a copy."""
 _USHORT: Final = struct.Struct("<H")
 _INT: Final = struct.Struct("<i")
 _UINT: Final = struct.Struct("<I")
@@ -65,7 +65,7 @@ def encode_columns(records: ColumnarRecords, producer: BatchProducer) -> Encoded
 
 
 def thin_columns(header: BatchHeader, columns: pa.RecordBatch, deltas: Longs, keep: Flags) -> EncodedBatch:
-    """The columnar batch with only the rows to `keep`, which have these offset deltas; everything else as it was."""
+    """The columnar batch with only the rows to `keep`; all else is unchanged. In: `deltas`: each row's offset delta."""
     kept = columns.filter(pa.array(keep))
     left = pa.array(deltas[keep].astype(np.int32))
     field = pa.field(_DELTAS, pa.int32(), metadata={_META: _OFFSET})
@@ -79,9 +79,9 @@ def thin_columns(header: BatchHeader, columns: pa.RecordBatch, deltas: Longs, ke
 
 
 def split_deltas(columns: pa.RecordBatch, row_count: int) -> tuple[pa.RecordBatch, Longs | None]:
-    """The columns without the one that says which offsets are left, and what it says: None where all rows are there.
+    """The columns without `_offset_delta`, and its values: None if the batch has all its rows.
 
-    In: `row_count`: as many as the batch has offsets. Raises ValueError where rows are missing without a word.
+    In: `row_count`: the number of offsets of the batch. Raises ValueError if rows are missing without such a column.
     """
     last = columns.schema[-1] if columns.num_columns else None
     if last is not None and last.name == _DELTAS and (last.metadata or {}).get(_META) == _OFFSET:
@@ -95,7 +95,7 @@ def split_deltas(columns: pa.RecordBatch, row_count: int) -> tuple[pa.RecordBatc
 
 
 def _record(batch: pa.RecordBatch, offset_delta: int) -> list[Buffer]:
-    """A batch's bytes with room for the header: one record that holds these columns."""
+    """The bytes of a batch with one record that holds these columns; its header is left empty."""
     payload = _ipc_stream(batch)
     if len(payload) > BATCH_BYTES_MAX:
         raise InvalidRecords(
@@ -120,9 +120,9 @@ def _ipc_stream(batch: pa.RecordBatch) -> memoryview:
 
 
 def decode_columns(records: memoryview) -> pa.RecordBatch:
-    """The batch in these records (what follows the 61 bytes). Raises ValueError where they hold none.
+    """The columns in these records (the bytes after the header). Raises ValueError if they contain none.
 
-    The columns point into `records`, unless the payload lies so that its numbers would be misaligned.
+    The columns point into `records`, unless the payload is not aligned.
     """
     try:
         value = _value_of(records)
@@ -133,8 +133,8 @@ def decode_columns(records: memoryview) -> pa.RecordBatch:
 
 
 def checked_columns(records: memoryview) -> pa.RecordBatch:
-    """As `decode_columns`, for bytes that anybody may have made. Raises ValueError for what would crash a reader, or
-    fill its memory: compressed columns may grow without bound, and ours never are."""
+    """Like `decode_columns`, for untrusted bytes. Raises ValueError for content that would crash a reader or fill its
+    memory: compressed columns may grow without bound, and ours are never compressed."""
     try:
         value = _aligned(_value_of(records))
         for message in pa.ipc.MessageReader.open_stream(value):
@@ -148,7 +148,7 @@ def checked_columns(records: memoryview) -> pa.RecordBatch:
 
 
 def _is_compressed(metadata: memoryview) -> bool:
-    """Whether this Arrow message, a flatbuffer, names a compression of its body."""
+    """Whether this Arrow message, a flatbuffer, says that its body is compressed."""
     message = _UINT.unpack_from(metadata, 0)[0]
     kind, header = _field(metadata, message, 1), _field(metadata, message, 2)
     if kind is None or header is None or metadata[kind] not in (_DICTIONARY, _RECORD_BATCH):
@@ -163,7 +163,7 @@ def _is_compressed(metadata: memoryview) -> bool:
 
 
 def _field(buffer: memoryview, table: int, index: int) -> int | None:
-    """The position of a field of a flatbuffer's table; None where it is absent."""
+    """The position of a field in a table of a flatbuffer; None if it is absent."""
     vtable = table - _INT.unpack_from(buffer, table)[0]
     slot = 4 + 2 * index
     offset = _USHORT.unpack_from(buffer, vtable + slot)[0] if slot < _USHORT.unpack_from(buffer, vtable)[0] else 0
@@ -171,8 +171,8 @@ def _field(buffer: memoryview, table: int, index: int) -> int | None:
 
 
 def misalignment(records: memoryview) -> int:
-    """How many bytes further on the records would have to lie, were they at an aligned address, for their columns to be
-    read without a copy. The beginning of the records is enough."""
+    """By how many bytes the records must be shifted from an aligned address so that their columns can be read without a
+    copy. In: `records`: their first bytes are enough."""
     try:
         _, position = _value_position(records)
     except (IndexError, ValueError):
@@ -181,7 +181,7 @@ def misalignment(records: memoryview) -> int:
 
 
 def _value_position(records: memoryview) -> tuple[int, int]:
-    """The length of the value, and where it begins."""
+    """The length and the position of the value."""
     _, position = read_varint(records, 0)
     _, position = read_varint(records, position + 1)  # after the attributes: timestamp delta
     _, position = read_varint(records, position)

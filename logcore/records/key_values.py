@@ -1,4 +1,4 @@
-"""Keys and values as one batch of rows and back, without tables: for logs that hold a map, a few entries at a time."""
+"""Encodes and decodes a few keys and values as one batch of rows, without tables: for logs that contain a map."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .varint import read_varint, write_varint
 
 
 class KeyValue(NamedTuple):
-    """An entry of the map, or with a NULL value the end of one."""
+    """An entry of the map; a value of None removes the entry."""
 
     key: bytes
     value: bytes | None
 
 
 def encode_key_values(changes: Sequence[KeyValue], now_ms: int) -> EncodedBatch:
-    """In: at least one change. All have the same timestamp."""
+    """In: `changes`: at least one; `now_ms`: the timestamp of all."""
     out = bytearray(HEADER_SIZE)
     for row, (key, value) in enumerate(changes):
         record = encode_record(0, row, key, value, ())
@@ -37,7 +37,7 @@ def encode_key_values(changes: Sequence[KeyValue], now_ms: int) -> EncodedBatch:
 
 
 def decode_key_values(batch: EncodedBatch) -> list[KeyValue]:
-    """Records without a key are left out, and so are control batches. Raises ValueError where it holds no records."""
+    """The entries, without records that have no key and control batches. Raises ValueError if the bytes are invalid."""
     if batch.header.control:
         return []
     try:
@@ -54,7 +54,7 @@ def _records(batch: EncodedBatch) -> Iterator[KeyValue]:
     for _ in range(batch.header.record_count):
         length, position = read_varint(whole, position)
         end = position + length
-        _, inside = read_varint(whole, position + 1)  # behind the attributes: timestamp delta, offset delta
+        _, inside = read_varint(whole, position + 1)  # after the attributes: timestamp delta, offset delta
         _, inside = read_varint(whole, inside)
         key, inside = read_bytes(whole, inside)
         value, inside = read_bytes(whole, inside)

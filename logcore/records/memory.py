@@ -1,4 +1,4 @@
-"""Compiled access to memory by address: for the numba codec, whose bytes lie in buffers of several owners."""
+"""Compiled access to memory by address, for the numba codec, whose bytes are in buffers of several owners."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-# Compiled functions take other arguments than their Python source says, so their types are numba's business.
+# Compiled functions take other argument types than their Python source declares, so they are typed as Any.
 compiled: Any = numba.njit
 _intrinsic: Any = numba.extending.intrinsic
 
@@ -42,7 +42,7 @@ def store_byte(typing_context: Any, address: Any, value: Any) -> Any:
 
 @_intrinsic
 def copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any:
-    """memcpy: LLVM does not make one of a loop over bytes."""
+    """memcpy: LLVM does not turn a loop over bytes into one."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = ir.IntType(8).as_pointer()
@@ -56,7 +56,7 @@ def copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any
 
 
 def _word(bits: int) -> tuple[Any, Any]:
-    """Reading and writing so many bits at an address, which need not be aligned."""
+    """Functions that read and write this many bits at an address, which need not be aligned."""
 
     @_intrinsic
     def load(typing_context: Any, address: Any) -> Any:
@@ -82,12 +82,12 @@ def _word(bits: int) -> tuple[Any, Any]:
 
 _load_8, _store_8 = _word(64)
 _load_4, _store_4 = _word(32)
-_SHORT = 128  # bytes; a call of memcpy costs more than copying fewer
+_SHORT = 128  # bytes; for fewer bytes a call of memcpy costs more than the copy
 
 
 @compiled("void(int64, int64, int64)", nogil=True, cache=True, inline="always")
 def copy_short(target: int, source: int, count: int) -> None:
-    """`copy_bytes` for what is mostly short. No byte outside is read: the last words overlap the ones before them."""
+    """`copy_bytes` for mostly short data. It reads no byte outside: the last word overlaps the previous one."""
     if count > _SHORT:
         copy_bytes(target, source, count)
     elif count >= 8:
@@ -107,7 +107,7 @@ def copy_short(target: int, source: int, count: int) -> None:
 
 @_intrinsic
 def bit_length(typing_context: Any, value: Any) -> Any:
-    """How many bits a positive number has."""
+    """The number of bits of a positive number."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         zeros = builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -121,7 +121,7 @@ def address_of(array: npt.NDArray[Any]) -> int:
 
 
 def offsets_of(column: pa.Array) -> npt.NDArray[np.int32]:
-    """The offsets of a binary, string or list column: one more than it has rows."""
+    """The offsets of a binary, string or list column: one more than its number of rows."""
     buffer = column.buffers()[1]
     if buffer is None or not len(column):
         return np.zeros(len(column) + 1, np.int32)
@@ -129,18 +129,18 @@ def offsets_of(column: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def data_address_of(column: pa.Array) -> int:
-    """Where the bytes of a binary or string column begin; 0 where there are none."""
+    """The address of the bytes of a binary or string column; 0 if there are none."""
     buffer = column.buffers()[2]
     return 0 if buffer is None else int(buffer.address)
 
 
 def validity_of(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """True per row that is not NULL; empty where no row is."""
+    """For each row, whether it is not NULL; empty if no row is NULL."""
     if not column.null_count:
         return np.zeros(0, np.bool_)
     return column.is_valid().to_numpy(zero_copy_only=False)
 
 
 def bitmap_of(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
-    """An Arrow validity bitmap; None where all rows are valid."""
+    """An Arrow validity bitmap; None if all rows are valid."""
     return None if bool(valid.all()) else pa.py_buffer(np.packbits(valid, bitorder="little"))

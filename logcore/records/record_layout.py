@@ -1,4 +1,4 @@
-"""How rows are cut into batches, and what the decoders read: shared by the plain and the compiled codec."""
+"""The size limits of batches, and the input of the decoders: shared by the plain and the compiled codec."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 
 ROWS_MAX: Final = 4000
 STORED_BYTES_MAX: Final = 1024 * 1024 - 1024
-"""A batch is closed before it grows past either bound; a larger record is a batch of its own. With its header it is
-below `max.message.bytes` as brokers have it by default."""
+"""A batch is closed before it exceeds either limit; a larger record is a batch of its own. With its header a batch is
+smaller than the default `max.message.bytes` of brokers."""
 
 
 class StoredBatch(NamedTuple):
-    """A batch of rows as it lies in memory: its records, uncompressed, are `buffer[start:end]`."""
+    """A batch of rows in memory: its uncompressed records are `buffer[start:end]`."""
 
     buffer: memoryview
     start: int
@@ -19,4 +19,4 @@ class StoredBatch(NamedTuple):
     record_count: int
     base_offset: int
     base_timestamp_ms: int
-    fixed_timestamp_ms: int | None  # the timestamp of all records, where the log set it on append
+    fixed_timestamp_ms: int | None  # the timestamp of all records, if the log set it on append

@@ -1,4 +1,4 @@
-"""The codec for a few rows, in plain Python: it starts at once, where `bulk.py` first loads a compiler."""
+"""The codec for a few rows, in plain Python. It starts at once, whereas `bulk.py` first loads a compiler."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def encode_record(
 
 
 def _as_long(number: int) -> int:
-    """As 64 bits with a sign have it: times may lie further apart, and their difference adds up all the same."""
+    """Wraps a number to a signed 64-bit integer. Timestamps may be further apart than that, but adding the wrapped
+    difference still gives the right timestamp."""
     return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
@@ -86,7 +87,7 @@ _EMPTY: Final[list[dict[str, Any]]] = []
 
 
 def decode_rows(batches: Sequence[StoredBatch], from_offset: int) -> pa.Table:
-    """The rows at or after `from_offset`. Raises ValueError or IndexError where the bytes are not records."""
+    """The rows at or after `from_offset`. Raises ValueError or IndexError if the bytes are not records."""
     offsets: list[int] = []
     timestamps: list[int] = []
     keys: list[bytes | None] = []
@@ -125,7 +126,7 @@ def decode_rows(batches: Sequence[StoredBatch], from_offset: int) -> pa.Table:
 
 
 def check_rows(batch: StoredBatch) -> None:
-    """Raises ValueError or IndexError where the bytes are not records with offsets 0, 1, 2, …"""
+    """Raises ValueError or IndexError if the bytes are not records with offsets 0, 1, 2, …"""
     position, buffer = batch.start, batch.buffer
     for row in range(batch.record_count):
         length, position = read_varint(buffer, position)

@@ -1,4 +1,4 @@
-"""Record batches with records taken out: what compaction leaves of them. Offsets and times stay as they are."""
+"""Removes records from record batches, for compaction. The other records keep their offsets and times."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ _NO_TIME: Final = -1
 
 
 def decided(header: BatchHeader, batch: memoryview) -> EncodedBatch:
-    """The whole batch, of a transaction that is committed or of none, as one of none: no marker is needed for it."""
+    """The whole batch without its transaction, so that it needs no marker. In: a batch of a committed transaction, or
+    of none."""
     if not header.transactional:
         return EncodedBatch([batch], header)
     return reseal([bytearray(batch)], header._replace(attributes=header.attributes & ~TRANSACTIONAL))
 
 
 def thin_rows(header: BatchHeader, batch: memoryview, keep: npt.NDArray[np.bool_]) -> EncodedBatch:
-    """The batch with only the records to `keep`, one flag each. Raises ValueError, IndexError for what is no batch."""
+    """The batch with only the records to `keep`, one flag per record. Raises ValueError or IndexError for an invalid
+    batch."""
     stored = stored_batch(header, batch)
     kind = header.attributes & COMPRESSION
     records = bytearray()
@@ -54,12 +56,12 @@ def thin_rows(header: BatchHeader, batch: memoryview, keep: npt.NDArray[np.bool_
 
 
 def emptied(header: BatchHeader) -> EncodedBatch:
-    """The batch without records: it says that its producer came so far."""
+    """The batch without records. It keeps the last sequence number of its producer."""
     return _of_size(header, bytearray(HEADER_SIZE), 0)
 
 
 def fillers(first_offset: int, end_offset: int, leader_epoch: int) -> Iterable[EncodedBatch]:
-    """Batches without records for the offsets in between: what was there is not missing, it was removed."""
+    """Batches without records for the offsets in between. They show that the records were removed and are not lost."""
     while first_offset < end_offset:
         count = min(end_offset - first_offset, _GAP_MAX)
         batch = seal(

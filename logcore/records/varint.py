@@ -1,4 +1,4 @@
-"""Zigzag varints for single numbers, as records hold them. Whole columns of them: `bulk.py`."""
+"""Zigzag varints for single numbers, as in records. `bulk.py` does it for whole columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 def read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
-    """The number and the position after it. Raises IndexError past the end, ValueError when it never ends."""
+    """The number and the position after it. Raises IndexError past the end, ValueError for more than ten bytes."""
     encoded = 0
     for shift in range(0, 70, 7):
         byte = buffer[position]
@@ -26,7 +26,7 @@ def read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """What `write_varint` appends."""
+    """The bytes that `write_varint` appends."""
     if 0 <= value < len(_SMALL):
         return _SMALL[value]
     return _written(value)
@@ -38,4 +38,4 @@ def _written(value: int) -> bytes:
     return bytes(out)
 
 
-_SMALL: Final = tuple(map(_written, range(1024)))  # most lengths and differences: to look one up costs a third
+_SMALL: Final = tuple(map(_written, range(1024)))  # most lengths and deltas; a look-up takes a third of the time

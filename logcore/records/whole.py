@@ -1,4 +1,4 @@
-"""Whole Kafka record batches in a row of bytes, as a client encoded them."""
+"""Splits bytes into whole Kafka record batches, as a client encoded them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .batch import HEADER_SIZE, EncodedBatch, checksum_of, read_header
 
 
 def checked_batches(data: memoryview) -> list[EncodedBatch]:
-    """Raises `InvalidRecords` for bytes that are not whole batches of records."""
+    """The batches. Raises `InvalidRecords` for bytes that are not whole batches of records."""
     batches: list[EncodedBatch] = []
     position = 0
     while position < len(data):
