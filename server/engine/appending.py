@@ -1,4 +1,4 @@
-"""Rows that come from outside, not from a query, written to a source's topic in its formats."""
+"""Writes rows of clients, not of queries, to a source's topic, in the source's formats."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _ROWTIME = "ROWTIME"
 
 Arrays = Mapping[Column, pa.Array]
 
-_TRANSACTIONAL_ID = "millstream-insert"  # of all engines: one at a time has the log, and a new one fences the old
+_TRANSACTIONAL_ID = "millstream-insert"  # shared by all engines: only one uses the log, and a new one fences the old
 
 
 class Appender:
-    """Writes rows to topics of `log`; several calls at once take turns. In: `now_ms`: the time of an append."""
+    """Writes rows to topics of `log`; concurrent calls wait for each other. In: `now_ms`: the time of an append."""
 
     def __init__(self, log: LogClient, now_ms: Callable[[], int]) -> None:
         self._log = log
@@ -39,8 +39,8 @@ class Appender:
         self._turn = threading.Lock()
 
     def recover(self) -> None:
-        """Aborts what an engine that was killed in the middle of an insert left open: its rows would hide all that was
-        written after them, until the transaction times out. Raises `LogError`."""
+        """Aborts the transaction that an engine left open if it was killed during an insert. Otherwise all later rows
+        stay hidden until the transaction times out. Raises `LogError`."""
         if TRANSACTIONS_TOPIC in self._log.topics():
             self._log.transactional_producer(_TRANSACTIONAL_ID)
 
@@ -48,8 +48,8 @@ class Appender:
         """Writes the rows so that they appear together, each in the partition of its key.
 
         In: an array for each key and value column of `source`, in the column's Arrow type; `rowtimes` in ms. Rows
-        without a key go to partition 0. Raises `InvalidStatement` for a table's row without one, for a
-        time that the topic does not take, and for a row that the format cannot hold, before any is written.
+        without a key go to partition 0. Before any row is written, it raises `InvalidStatement` for a table's row
+        without a key, for a time that the topic does not accept, and for a row that the format cannot encode.
         """
         topic = self._log.topic(source.topic)
         if topic is not None:
@@ -71,7 +71,7 @@ class Appender:
                 )
 
     def delete(self, source: SourceInfo, keys: Arrays, rowtimes: pa.Int64Array) -> None:
-        """Writes a tombstone for each of these keys of a table, all or none. In: an array for each key column."""
+        """Writes a tombstone for each of these keys of a table, all or none. In: `keys`: an array per key column."""
         nothing = {column: pa.nulls(len(rowtimes), column.type.arrow) for column in source.schema.value}
         count = _partition_count(source, self._log.topic(source.topic))
         self._write(source, _records(source, {**nothing, **keys}, rowtimes, count, gone=True))
@@ -96,19 +96,19 @@ class Appender:
 
 
 def check_writable(source: SourceInfo) -> None:
-    """Raises `InvalidStatement` for a source that takes no rows of a user."""
+    """Raises `InvalidStatement` for a source that users may not write to."""
     if source.read_only or source.key_window is not None:
         what = "is read-only" if source.read_only else "has windows in its keys"
         raise InvalidStatement(f"Cannot insert values into {source.kind.lower()} {source.name}: it {what}.")
 
 
 def rows_for(source: SourceInfo, rows: pa.Table, now_ms: int) -> tuple[dict[Column, pa.Array], pa.Int64Array]:
-    """The columns of `rows` as the source's, and the rowtimes.
+    """Converts `rows` to the columns of the source, and the rowtimes.
 
-    Columns are found by name, else by name in upper case, for that is how SQL reads a name without quotes; a source's
-    column that `rows` lack is NULL; so with the fields of a STRUCT. Values are cast where nothing is lost. ROWTIME
-    (BIGINT ms or TIMESTAMP) is the records' time, else now. Raises `InvalidStatement` for a column that the source
-    lacks, for a value that does not fit, and for a source that is not to be written.
+    Columns are found by name, else by name in upper case, because that is how SQL reads a name without quotes. A column
+    of the source that `rows` lack is NULL. The same holds for the fields of a STRUCT. Values are cast if nothing is
+    lost. ROWTIME (BIGINT ms or TIMESTAMP) is the records' time; without it, the current time. Raises `InvalidStatement`
+    for a column that the source lacks, for a value that does not fit, and for a source that users may not write to.
     """
     check_writable(source)
     writable = {column.name: column for column in source.schema if column.role != "HEADERS"}
@@ -139,7 +139,7 @@ def _rowtimes(times: pa.Array) -> pa.Int64Array:
 
 
 def _fitting(array: pa.Array, column: Column) -> pa.Array:
-    """In the column's type. A zone is dropped as the time in UTC; what is finer than Arrow's microseconds is cut."""
+    """The array in the column's type. A time with a zone becomes its time in UTC; times are cut to microseconds."""
     wanted = column.type.arrow
     if array.type == wanted:
         return array
@@ -153,19 +153,19 @@ def _fitting(array: pa.Array, column: Column) -> pa.Array:
 
 
 def _partition_count(source: SourceInfo, topic: Topic | None) -> int:
-    """What other producers go by: the topic may have got partitions since it was declared."""
+    """The topic's count, which other producers use: it may have grown since the source was declared."""
     return source.partition_count if topic is None else topic.partition_count
 
 
 def _records(
     source: SourceInfo, columns: Arrays, rowtimes: pa.Int64Array, partition_count: int, *, gone: bool = False
 ) -> list[tuple[int, RowRecords | ColumnarRecords]]:
-    """What to append to which partition; `gone`: as tombstones."""
+    """The records to append, by partition. In: `gone`: write tombstones."""
     count = len(rowtimes)
     held = tuple(column for column in source.schema.value if column.role == "VALUE")
     keys = [columns[column] for column in source.schema.key]
     values = [columns[column] for column in held]
-    no_keys = None if keys else _all(True, count)  # a NULL key is no key here
+    no_keys = None if keys else _all(True, count)  # with key columns, a key is NULL if all of them are
     key_bytes = _encoded(source, encoder(byte_format(source.key_format), source.schema.key), keys, no_keys, "key")
     if source.kind == "TABLE" and key_bytes.null_count:
         raise InvalidStatement(

@@ -1,9 +1,9 @@
-"""Queries that read their history on Spark, `WITH (BACKFILL='spark')`: up to where, and whether they are there.
+"""Backfills, `WITH (BACKFILL='spark')`: queries that read their history on Spark, up to a mark.
 
-The end of a backfill is no command. A query stores where its sources ended when it was created (its mark). As long as
-its committed offsets are before the mark it runs on Spark, and from then on where it would run without a backfill. Both
-are in the log, so whoever starts the query, after whatever crash, comes to the same answer. A RESET takes the offsets
-back, and so begins the backfill again.
+No command ends a backfill. A query stores its mark: where its sources ended when it was created. While its committed
+offsets are before the mark, it runs on Spark; after that, it runs where it would run without a backfill. Mark and
+offsets are in the log, so every start of the query, also after a crash, makes the same decision. A RESET deletes the
+offsets, and so begins the backfill again.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def mark_of(client: LogClient, plan: PhysicalPlan) -> dict[str, tuple[int, ...]]
 
 
 def records_left(client: LogClient, query: PersistentQuery) -> int:
-    """How many records are between the query and its mark, as offsets are counted; 0 without a backfill. What is not
-    there is not waited for: what retention has removed, a topic that is gone, or one that was made anew and is shorter,
-    or has fewer partitions. Raises `LogError`."""
+    """How many records the query has to read before its mark, counted as offsets; 0 without a backfill. Records that no
+    longer exist do not count: retention removed them, the topic was deleted, or it was recreated and is shorter or has
+    fewer partitions. Raises `LogError`."""
     if query.backfill is None:
         return 0
     topics, committed = client.topics(), client.committed_offsets(offset_group(query.id))
@@ -54,9 +54,9 @@ def records_left(client: LogClient, query: PersistentQuery) -> int:
 
 
 class Backfills:
-    """The queries that are before their mark, and a thread that looks at them while there are any.
+    """The queries that are before their mark, and a thread that checks them while there are any.
 
-    In: `is_done`: is called with a query that has reached its mark, again and again, until it is taken out.
+    In: `is_done`: called with a query that has reached its mark, repeatedly, until `take_out` removes the query.
     """
 
     def __init__(self, client: LogClient, is_done: Callable[[PersistentQuery], None]) -> None:
@@ -82,7 +82,7 @@ class Backfills:
             self._queries.pop(query_id, None)
 
     def left(self, query_id: str) -> int | None:
-        """As `records_left`; None for a query that is not here, or whose log does not answer."""
+        """See `records_left`; None for an unknown query, or if the log does not answer."""
         query = self._queries.get(query_id)
         if query is not None:
             with contextlib.suppress(LogError):
@@ -90,7 +90,7 @@ class Backfills:
         return None
 
     def close(self) -> None:
-        """Returns once nobody is moved any more."""
+        """Returns once the thread has ended: after this it moves no query."""
         self._closing.set()
         thread = self._thread
         if thread is not None:
@@ -107,5 +107,5 @@ class Backfills:
                 try:
                     if records_left(self._client, query) == 0:
                         self._is_done(query)
-                except Exception as error:  # the log is away: the next look finds out more
+                except Exception as error:  # the log may be unreachable: the next check tries again
                     log.warning("no look at a backfill", query_id=query.id, error=str(error))

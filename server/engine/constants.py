@@ -1,4 +1,4 @@
-"""Constant expressions (of INSERT VALUES) made into Arrow values, on DuckDB connections of their own."""
+"""Evaluates constant expressions (of INSERT VALUES) to Arrow values, on separate DuckDB connections."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ...sql.functions.udf import failures_of
 
 
 class ConstantEvaluator:
-    """May be used from any thread. The connections open at their first use and see no data."""
+    """Any thread may use it. The connections open at first use and see no data."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._with_functions: duckdb.DuckDBPyConnection | None = None  # in Python
+        self._with_functions: duckdb.DuckDBPyConnection | None = None  # with functions in Python
         self._registered: set[str] = set()
 
     def evaluate(self, expressions: Sequence[SqlExpression]) -> list[pa.Array]:
-        """One array of length 1 per expression, of its type. Raises `InvalidStatement` where one cannot be computed."""
+        """An array of length 1 for each expression, of its type. Raises `InvalidStatement` if evaluation fails."""
         if not expressions:
             return []
         with self._lock:
@@ -57,7 +57,7 @@ class ConstantEvaluator:
         self._connection = self._with_functions = None
 
     def _knowing(self, functions: set[str]) -> duckdb.DuckDBPyConnection:
-        """In: names of functions in Python."""
+        """A connection with these functions. In: names of functions written in Python."""
         if not functions:
             self._connection = self._connection or for_expressions()
             return self._connection

@@ -20,7 +20,7 @@ _Engine = TypeVar("_Engine", bound=Engine)
 
 
 class EmbeddedEngine(Engine):
-    """An engine that closes its log too."""
+    """An engine that also closes its log."""
 
     def close(self) -> None:
         super().close()
@@ -30,9 +30,9 @@ class EmbeddedEngine(Engine):
 def open_engine(
     data_directory: Path, properties: Mapping[str, object] | None = None, *, sync: Literal["always", "never"] = "always"
 ) -> EmbeddedEngine:
-    """Opens the log below `data_directory`, starts the queries that it knows, and gives the engine.
+    """Opens the log below `data_directory`, starts its stored queries, and returns the engine.
 
-    Raises `LogLocked` where another process uses the directory, `InvalidProperty` for a bad configuration.
+    Raises `LogLocked` if another process uses the directory, `InvalidProperty` for a bad configuration.
     """
     return embedded_on(open_log(data_directory / "log", sync=sync), data_directory, properties or {})
 
@@ -40,9 +40,9 @@ def open_engine(
 def embedded_on(
     log: LogClient, data_directory: Path, properties: Mapping[str, object], kafka_address: str | None = None
 ) -> EmbeddedEngine:
-    """As `open_engine`, on a log that is open already, and that the engine closes."""
+    """Like `open_engine`, on an open log, which the engine closes."""
     try:
-        # Whoever uses it owns the process anyway, and is no program that relies on what ksqlDB refuses.
+        # The user owns this process anyway, and no program here relies on ksqlDB's refusals.
         checked = {PYTHON_FUNCTIONS.name: "true", PULL_FULL_SQL.name: "true", **checked_properties(properties)}
         alone = not log.capabilities.shared
         return _engine_on(EmbeddedEngine, log, data_directory, checked, kafka_address, alone=alone)
@@ -60,11 +60,11 @@ def engine_on(
     paused: bool = False,
     alone: bool = False,
 ) -> Engine:
-    """An engine on an open log, which whoever opened it closes: after the engine, and after the listeners that serve
-    the log. Queries keep their state below `data_directory`.
+    """An engine on an open log. The caller closes the log: after the engine, and after the listeners that serve the
+    log. Queries keep their state below `data_directory`.
 
     In: `kafka_address`: HOST:PORT where other processes reach this log. `paused`: no query runs before a RESUME.
-    `alone`: no other server will ever run queries of this log, so a key for secrets may be made here.
+    `alone`: no other server will ever run queries of this log, so a key for secrets may be created here.
     """
     return _engine_on(Engine, log, data_directory, properties, kafka_address, paused=paused, alone=alone)
 

@@ -84,11 +84,11 @@ def wall_clock_ms() -> int:
 
 
 class Engine:
-    """One catalog over one log. Methods may be called from any thread; changes happen one after the other.
+    """One catalog over one log. Any thread may call the methods; changes happen one after the other.
 
-    In: `executor` runs persistent queries, `open_feed` push queries; the engine closes the executor, not the log.
-    `properties`: the server's configuration. `paused`: no query runs before a RESUME.
-    `vault`: seals secrets; without one they end with this process. `open_database`: for what pull queries keep. Call
+    In: `executor` runs persistent queries, `open_feed` starts push queries; the engine closes the executor, but not the
+    log. `properties`: the server's configuration. `paused`: no query runs before a RESUME. `vault`: encrypts secrets;
+    without one, secrets are lost when this process ends. `open_database`: opens the databases of pull queries. Call
     `close` at the end, or use it as a context manager.
     """
 
@@ -135,22 +135,22 @@ class Engine:
 
     @property
     def catalog(self) -> Catalog:
-        """The streams, tables, types and queries of this moment."""
+        """The current streams, tables, types and queries."""
         return self._store.catalog
 
     @property
     def open_feed(self) -> OpenFeed:
-        """What starts push queries."""
+        """The function that starts push queries."""
         return self._open_feed
 
     @property
     def command_number(self) -> int:
-        """Of the last command that is done; -1 where there is none."""
+        """The number of the last command that was applied; -1 if there is none."""
         return self._store.last_offset
 
     @property
     def lock(self) -> AbstractContextManager[object]:
-        """Held while a statement runs. Who else writes what statements read (the schema registry) takes it too."""
+        """Held while a statement runs. The schema registry, which writes what statements read, takes it, too."""
         return self._lock
 
     def _create_processing_log_stream(self) -> None:
@@ -159,9 +159,9 @@ class Engine:
             self.execute(statement, Session())
 
     def execute(self, text: str, session: Session, answers: list[Entity] | None = None) -> list[Entity]:
-        """Runs the statements of `text` in order; each is refused as a whole or done. Raises `StatementError`.
+        """Runs the statements of `text` in order. Each statement has its whole effect or none. Raises `StatementError`.
 
-        What stands before a refused statement has happened; its answers are in `answers`, where that is given.
+        Statements before a refused one keep their effect; their answers are in `answers`, if that is given.
         """
         entities: list[Entity] = [] if answers is None else answers
         for statement in self._statements(text, session):
@@ -182,34 +182,34 @@ class Engine:
         open_feed: OpenFeed | None = None,
         push_rows_max: int | None = None,
     ) -> QueryResult:
-        """Starts one SELECT. In: `open_feed`: for this one push query; `push_rows_max`: of its rows. Raises
+        """Starts one SELECT. In: `open_feed`: for this push query only; `push_rows_max`: its limit of rows. Raises
         `StatementError` before any row."""
         text = statement if isinstance(statement, str) else statement.text
         parsed = self._one_query(statement, session) if isinstance(statement, str) else statement
         catalog = self.catalog
         with self._about(
             text, session
-        ):  # no lock: the catalog is a value, and what others change meanwhile does not matter
+        ):  # no lock: the catalog is an immutable value, so concurrent changes do not matter
             result = run_query(parsed, self._request(session), open_feed or self._open_feed, push_rows_max)
         if result.planned_pull is not None and statement is text and self.catalog is catalog:
             self._materializations.lookups.learn(text, parsed, result.planned_pull, catalog, session)
         return result
 
     def columns_of(self, text: str, session: Session) -> AnswerColumns:
-        """What a SELECT would answer with. Raises what planning it raises."""
+        """The columns of a SELECT's answer. Raises what planning raises."""
         with self._about(text, session):
             return columns_of(self._one_query(text, session), self._request(session))
 
     def reading(self, text: str, session: Session, *, changes: bool = False) -> SourceReading:
-        """How a program with the user's rights reads for itself what a SELECT from one stream or table asks for. Raises
-        what planning it raises. In: `changes`: of a table all changes."""
+        """How another program, with the user's rights, can itself read the rows of a SELECT from one stream or table.
+        In: `changes`: of a table, all changes. Raises what planning raises."""
         with self._about(text, session):
             return plan_reading(self._one_query(text, session), self._request(session), changes=changes)
 
     def lookup(self, text: str, session: Session) -> Lookup | None:
-        """The look at one key of a table that the text asks for, if `query` planned one like it. Plans nothing and
-        waits for nothing; `update_lookup` comes before its answer, where it has not read all. Raises what the user's
-        rights say."""
+        """The look-up of one key of a table for this text, if `query` planned a similar one before. It plans nothing
+        and waits for nothing. If the look-up has not read everything, call `update_lookup` before its answer. Raises
+        `NotPermitted`."""
         catalog = self.catalog
         found = self._materializations.lookups.find(text, catalog, session)
         if found is not None:
@@ -217,7 +217,7 @@ class Engine:
         return found
 
     def update_lookup(self, lookup: Lookup) -> bool:
-        """Brings its table up to date, which takes a while; False where the query has to go the long way."""
+        """Brings the look-up's table up to date, which may take a while. False if `query` has to run the text."""
         try:
             lookup.catch_up()
         except TooManyKeys:
@@ -226,8 +226,8 @@ class Engine:
         return True
 
     def insert(self, name: str, rows: pa.Table, session: Session) -> int:
-        """Appends the rows to a stream or table, all or none, and returns how many. How columns are matched with those
-        of the source says `rows_for`. Raises `StatementError`."""
+        """Appends the rows to a stream or table, all or none, and returns how many. `rows_for` describes how their
+        columns are matched with those of the source. Raises `StatementError`."""
         request = self._request(session)
         self.check_insert(name, session)
         with self._about(name, session):
@@ -236,26 +236,27 @@ class Engine:
         return rows.num_rows
 
     def check_insert(self, name: str, session: Session) -> None:
-        """Raises `NotPermitted` where the session's user may not write to this stream or table."""
+        """Raises `NotPermitted` if the session's user may not write to this stream or table."""
         session.rights.require(on_source("insert", name, self.catalog))
 
     def print_topic(self, statement: PrintTopic, session: Session | None = None) -> PrintFeed:
-        """PRINT: lines of text. Raises where the topic does not exist."""
+        """PRINT: lines of text. Raises `UnknownTopicPrinted` if the topic does not exist."""
         session = session or Session()
         with self._about(statement.text, session):
             return PrintFeed(statement, self.log, session.rights.visible(self.catalog), self.schemas.schema)
 
     def parse(self, text: str, session: Session) -> list[Statement]:
-        """The statements of `text` with the session's variables put in."""
+        """The statements of `text`, with the session's variables substituted."""
         return list(self._statements(text, session))
 
     def ask_to_stop(self) -> None:
-        """Connectors and mirrors, which may wait for systems of others; returns at once. `close` comes next."""
+        """Asks connectors and mirrors to stop, because they may wait for other systems. It returns at once; call
+        `close` next."""
         self.mirrors.ask_to_stop()
         self.connectors.ask_to_stop()
 
     def close(self) -> None:
-        """Stops all queries; the next engine on this log goes on with them."""
+        """Stops all queries; the next engine on this log continues them."""
         self.ask_to_stop()
         self._store.close()
         self.mirrors.close()
@@ -271,8 +272,8 @@ class Engine:
         self.close()
 
     def _turn(self, statement: Statement) -> AbstractContextManager[object]:
-        """The lock; but an assertion waits for what others do, EXPLAIN for a busy query, and both change nothing. Those
-        that wait for other systems take the lock themselves, before or afterwards."""
+        """The lock, except for some statements. Assertions wait for effects of others, EXPLAIN for a busy query, and
+        both change nothing. Statements that wait for other systems take the lock themselves, before or after that."""
         lockless = isinstance(statement, _LOCKLESS) or (
             self._connect_cluster is not None and is_about_connectors(statement)
         )
@@ -298,7 +299,7 @@ class Engine:
         )
 
     def _statements(self, text: str, session: Session) -> Iterator[Statement]:
-        """Every statement of anybody comes through here: what its user may not run is refused."""
+        """Every statement of every user passes here: a statement that its user may not run is refused."""
         try:
             for statement in self._parsed(text, session):
                 self._check(statement, session)
@@ -314,8 +315,8 @@ class Engine:
             check_statement(session.rights, statement, around)
 
     def _parsed(self, text: str, session: Session) -> Iterator[Statement]:
-        """Without variables the whole text is parsed before anything runs. With them each statement is parsed when
-        its turn comes: a DEFINE before it may say what it means."""
+        """Without variables the whole text is parsed before anything runs. With variables each statement is parsed just
+        before it runs, because a DEFINE before it may set a variable."""
         if "${" not in text or not self._substitutes(session):
             yield from parse(text)
             return
@@ -327,8 +328,7 @@ class Engine:
 
     @contextlib.contextmanager
     def _about(self, text: str, session: Session) -> Generator[None]:
-        """Errors from here know the text that their spans point into, and name nothing that their reader may not
-        see."""
+        """Gives errors the text that their spans refer to, and removes names and secrets that the user may not see."""
         try:
             yield
         except MillstreamError as error:

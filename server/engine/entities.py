@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """Base of all answers. `type_name` is the `@type`; `statement_text` has no `;`; `warnings` are texts for people."""
+    """Base of all answers. `type_name` is the `@type`; `statement_text` has no `;`; `warnings` are sentences."""
 
     type_name: ClassVar[str]
 
@@ -21,7 +21,7 @@ class Entity:
     warnings: Sequence[str] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The object of the HTTP API; plain dicts, lists, texts, numbers and booleans."""
+        """The object of the HTTP API, of dicts, lists, texts, numbers and booleans."""
         members = {camel_case(item.name): json_value(getattr(self, item.name)) for item in fields(self)}
         members["statementText"] = f"{self.statement_text};"
         members["warnings"] = [{"message": text} for text in self.warnings]
@@ -50,7 +50,7 @@ def camel_case(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CommandState:
-    """`query_id`: of the query that the statement started or touched."""
+    """`query_id`: of the query that the statement started or changed."""
 
     status: str
     message: str
@@ -70,8 +70,8 @@ class CurrentStatus(Entity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(Entity):
-    """A statement that did nothing, and may: CREATE … IF NOT EXISTS of what exists; or one that did what is seldom
-    meant, and has no other answer."""
+    """A statement that rightly did nothing, such as CREATE … IF NOT EXISTS for an existing source; or a statement with
+    a probably unintended effect and no other answer."""
 
     type_name = "warning_entity"
 
@@ -80,7 +80,7 @@ class Warned(Entity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsDeleted(Entity):
-    """DELETE FROM: how many rows of the table are gone."""
+    """DELETE FROM: the number of deleted rows."""
 
     type_name = "rows_deleted"
 
@@ -134,7 +134,7 @@ class TypeInfo:
 
 @dataclass(frozen=True, slots=True)
 class FieldInfo:
-    """A column or a struct's field; `type` is KEY, HEADER or absent."""
+    """A column, or a field of a struct; `type` is KEY, HEADER or absent."""
 
     name: str
     schema: TypeInfo
@@ -178,7 +178,7 @@ class QueryLine:
     status_count: dict[str, int]
     query_type: str
     state: str
-    executor: str | None  # ours: what runs it, or is to run it
+    executor: str | None  # not in ksqlDB: the executor that runs it, or will run it
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class SourcesDescribed(Entity):
 
 @dataclass(frozen=True, slots=True)
 class TopicLine:
-    """`replica_info`: replicas of each partition."""
+    """`replica_info`: the number of replicas of each partition."""
 
     name: str
     replica_info: list[int]
@@ -273,7 +273,7 @@ class Queries(Entity):
 @dataclass(frozen=True, slots=True)
 class OperatorLine:
     """One operator: counts since the query started here, rates over the last ten seconds. `covers`: the steps of the
-    plan that it computes. State figures are absent while the query is too busy to be asked."""
+    plan that it computes. State figures are absent while the query is too busy to answer."""
 
     step: str
     description: str
@@ -292,8 +292,8 @@ class OperatorLine:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLine:
-    """One partition of a source. `largest_rowtime`: of what was read since the start; `last_read`: by the server's
-    clock; both in ms since 1970."""
+    """One partition of a source. `largest_rowtime`: of the records read since the start; `last_read`: time of the last
+    read by the server's clock; both in ms since 1970."""
 
     topic: str
     partition: int
@@ -305,8 +305,8 @@ class PartitionLine:
 
 @dataclass(frozen=True, slots=True)
 class LiveFigures:
-    """What EXPLAIN of a running query adds to ksqlDB's answer. `operators` is empty where Spark runs it: its tasks keep
-    no counts per operator."""
+    """What EXPLAIN of a running query adds to ksqlDB's answer. `operators` is empty if Spark runs the query: its tasks
+    keep no counts per operator."""
 
     operators: list[OperatorLine] = field(default_factory=list)
     partitions: list[PartitionLine] = field(default_factory=list)
@@ -314,7 +314,7 @@ class LiveFigures:
 
 @dataclass(frozen=True, slots=True)
 class QueryDescription:
-    """EXPLAIN. `execution_plan` is the physical plan for people; `metrics` counts since the query started."""
+    """EXPLAIN. `execution_plan` is the physical plan as text; `metrics` counts since the query started."""
 
     id: str
     statement_text: str
@@ -382,7 +382,7 @@ class SignatureInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionDescribed(Entity):
-    """`examples` is an addition of ours: expression → result."""
+    """`examples` (expression → result) is not in ksqlDB."""
 
     type_name = "describe_function"
 
@@ -431,7 +431,7 @@ class ConnectorList(Entity):
 
 @dataclass(frozen=True, slots=True)
 class ConnectorPluginLine:
-    """`description`: ours."""
+    """`description` is not in ksqlDB."""
 
     class_name: str
     type: str
@@ -448,7 +448,8 @@ class ConnectorPlugins(Entity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorDescribed(Entity):
-    """`status`: as in Kafka Connect's API. Ours: `config`, without secrets, `guarantee`, `task_figures` (per task)."""
+    """`status`: as in Kafka Connect's API. Not in ksqlDB: `config` (without secrets), `guarantee`, `task_figures` (per
+    task)."""
 
     type_name = "connector_description"
 
@@ -468,7 +469,7 @@ class SecretLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretList(Entity):
-    """Names only: nothing gives a value back."""
+    """Names only: no statement returns a secret's value."""
 
     type_name = "secret_list"
 
@@ -484,7 +485,7 @@ class Types(Entity):
 
 @dataclass(frozen=True, slots=True)
 class PropertyLine:
-    """`level`: SERVER, or SESSION where SET gave the value."""
+    """`level`: SERVER, or SESSION if SET gave the value."""
 
     name: str
     scope: str

@@ -1,4 +1,4 @@
-"""Which executor runs a persistent query: property `millstream.executor` of the query, the session or the server."""
+"""Chooses the executor of a persistent query: property `millstream.executor` of the query, the session, the server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NOT_STARTED: Final = "it could not be started yet and is retried: see the log o
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSettings:
-    """`moves_time`: windows close when nothing comes for a while. `python_functions`: whether users' code may run."""
+    """`moves_time`: windows close when no records come for a while. `python_functions`: whether users' code may run."""
 
     choice: ExecutorChoice
     moves_time: bool
@@ -81,10 +81,10 @@ def make_executor(
     properties: Mapping[str, str],
     kafka_address: str | None = None,
 ) -> Executor:
-    """In: `kafka_address`: HOST:PORT where Spark's processes find the log; DuckDB works in this one."""
+    """In: `kafka_address`: HOST:PORT where Spark's processes find the log; DuckDB runs in this process."""
     if kind == "duckdb":
         return DuckDBExecutor(client, data_directory, properties)
-    # Loaded only when Spark is wanted: pyspark is an optional dependency, and takes a second and a Java runtime.
+    # Loaded only for Spark: pyspark is an optional dependency, takes a second to load, and needs a Java runtime.
     spark = importlib.import_module(_SPARK)
     folder = None if data_directory is None else data_directory.with_name(f"{data_directory.name}-spark")
     found = {} if kafka_address is None else {SPARK_BOOTSTRAP.name: kafka_address}
@@ -93,7 +93,7 @@ def make_executor(
 
 @functools.cache
 def why_no_spark() -> str | None:
-    """What is missing for Spark, as half a sentence; None where it can run. Loads nothing of it."""
+    """What is missing for Spark, as a clause of a sentence; None if it can run. This does not load Spark."""
     major = _java_major()
     if major is None:
         return f"there is no Java runtime ({JAVA_MAJOR_MIN} or newer) on PATH or in JAVA_HOME"
@@ -105,7 +105,7 @@ def why_no_spark() -> str | None:
 
 
 def check_executor(properties: Mapping[str, str]) -> None:
-    """Raises `NoSpark` where the server is to run queries on a Spark that is not there."""
+    """Raises `NoSpark` if the server is configured to run queries on Spark, and Spark cannot run here."""
     if ExecutorSettings.of(properties).choice == "spark" and (reason := why_no_spark()) is not None:
         raise NoSpark(
             f"Spark cannot run persistent queries here: {reason}",
@@ -114,7 +114,7 @@ def check_executor(properties: Mapping[str, str]) -> None:
 
 
 def describe_executor(properties: Mapping[str, str]) -> str:
-    """One sentence for people: what runs persistent queries, and what something else would add."""
+    """One sentence: what runs persistent queries, and what Spark would add."""
     settings = ExecutorSettings.of(properties)
     wanted = settings.choice
     reason = why_no_spark() if wanted == "auto" else None
@@ -127,8 +127,8 @@ def describe_executor(properties: Mapping[str, str]) -> str:
 
 
 def chosen_executor(plan: PhysicalPlan, server: Mapping[str, str] | None = None) -> ExecutorKind:
-    """The executor that will run the plan: the one that was named for it, else the server's choice, which leaves on
-    DuckDB what only that can run. Raises `Unsupported` where it is Spark, and cannot run the plan here."""
+    """The executor that will run the plan: the one named for the plan, else the server's choice, which runs on DuckDB
+    what only DuckDB can run. Raises `Unsupported` if the choice is Spark, which cannot run the plan here."""
     settings = ExecutorSettings.of({**(server or {}), **plan.properties})
     match settings.choice:
         case "duckdb":
@@ -147,31 +147,31 @@ def chosen_executor(plan: PhysicalPlan, server: Mapping[str, str] | None = None)
 
 
 def backfill_executor() -> ExecutorKind:
-    """The executor that reads a query's history, whatever runs it afterwards: there records alone move time. Raises
-    `Unsupported` where it is not there."""
+    """The executor that reads a query's history, whatever executor runs the query later: in history, only records
+    advance time. Raises `Unsupported` if it cannot run here."""
     if (reason := why_no_spark()) is not None:
         raise Unsupported(f"Spark cannot read the query's history: {reason}", hint="Leave BACKFILL out.")
     return "spark"
 
 
 def _named_executor(plan: PhysicalPlan) -> ExecutorKind | None:
-    """None where the server, or what there is on this machine, decides."""
+    """The executor named in the plan; None if the server, or the software on this machine, decides."""
     choice = ExecutorSettings.of(plan.properties).choice
     return None if choice == "auto" else choice
 
 
 def _moves_time(settings: ExecutorSettings, plan: PhysicalPlan) -> bool:
-    """Whether windows of the plan close when nothing comes."""
+    """Whether windows of the plan close when no records come."""
     return settings.moves_time and any(step.final for step in plan.steps())
 
 
 class RoutingExecutor:
-    """Implements `Executor`: hands each query to the executor of its choice, which starts at the first one.
+    """Implements `Executor`: passes each query to its chosen executor, which starts with its first query.
 
-    A stored query whose executor is missing since (another machine, Java gone) does not keep the others from running:
-    its state is ERROR, with the reason.
+    A stored query whose executor is missing now (another machine, no Java any more) gets the state ERROR, with the
+    reason; other queries still run.
 
-    One with a backfill starts on Spark, and moves by itself once it has read up to its mark.
+    A query with a backfill starts on Spark, and moves automatically once it has read up to its mark.
     """
 
     def __init__(
@@ -189,8 +189,8 @@ class RoutingExecutor:
         self._guard = threading.Lock()
         self._executors: dict[ExecutorKind, Executor] = {}
         self._by_query: dict[str, Executor] = {}
-        self._refused: dict[str, QueryStatus] = {}  # by query id: of those that cannot run here
-        self._moving = threading.RLock()  # whoever changes where a query runs, or whether
+        self._refused: dict[str, QueryStatus] = {}  # by query id: queries that cannot run here
+        self._moving = threading.RLock()  # held while changing where a query runs, or whether it runs
         self._backfills = Backfills(client, self._end_backfill)
 
     def start(self, query: PersistentQuery) -> None:
@@ -221,18 +221,18 @@ class RoutingExecutor:
             self._backfills.add(query)
 
     def _is_before_mark(self, query: PersistentQuery) -> bool:
-        """Whether the query has history to read on Spark. Where it begins is settled first: one that begins with what
-        is new has none."""
+        """Whether the query has history to read on Spark. It first settles where the query begins: a query that begins
+        with new records has no history."""
         if query.backfill is None:
             return False
         settle_start(self._client, query.plan, self._properties)
         try:
             return records_left(self._client, query) > 0
         except MillstreamError:
-            return True  # the log does not say: the look at backfills asks again
+            return True  # the log did not answer: the thread of `Backfills` asks again
 
     def _end_backfill(self, query: PersistentQuery) -> None:
-        """Moves a query that has read its history, while it runs: not one that is paused or in trouble."""
+        """Moves a query that has read its history, unless it is paused or has an error."""
         with self._moving:
             status = self.status(query.id)
             rests = status.state in ("PAUSED", "ERROR") and status.error != _NOT_STARTED
@@ -247,11 +247,11 @@ class RoutingExecutor:
             try:
                 self._start(replace(query, paused=False), backfill=False)
             except BaseException:
-                self._backfills.add(query)  # the next look tries again
+                self._backfills.add(query)  # the next check tries again
                 raise
 
     def _check_code(self, plan: PhysicalPlan) -> None:
-        """Raises `PythonFunctionsOff` for a query with users' code, where that was allowed once and is no more."""
+        """Raises `PythonFunctionsOff` for a query with users' code, if the server no longer allows that."""
         if self._settings.python_functions:
             return
         for function in functions_of(plan.root):
@@ -266,7 +266,7 @@ class RoutingExecutor:
                 found.stop(query_id)
 
     def pause(self, query_id: str) -> None:
-        """One that does not run starts as the catalog says, whenever it does."""
+        """A query that does not run here is unaffected: when it starts, it follows the catalog."""
         with self._moving:
             executor = self._by_query.get(query_id)
             if executor is not None:
@@ -279,19 +279,20 @@ class RoutingExecutor:
                 executor.resume(query_id)
 
     def drop(self, query_id: str) -> None:
-        """Also of a query that was never started here, as after a crash."""
+        """Also for a query that was never started here, as after a crash."""
         with self._moving:
             self._refused.pop(query_id, None)
             self._backfills.take_out(query_id)
             with self._guard:
                 self._by_query.pop(query_id, None)
-            # It may have run on either: each has caches of a state that is no more. For that Spark need not be there.
+            # It may have run on both, and each has caches of its state. Dropping them does not need a running Spark.
             for kind in _KINDS:
                 self._executor(kind).drop(query_id)
 
     def status(self, query_id: str) -> QueryStatus:
-        """Of one that is nowhere: it is in the catalog, and its start failed; who ordered that tries again. While a
-        statement alters or ends a query, it may be stopped, and neither started again nor out of the catalog yet."""
+        """A query without an executor is in the catalog, but its start failed, and the caller of `start` tries again. A
+        query that its executor does not know is STOPPED: a statement has stopped it to alter or end it, and has not yet
+        started it again or removed it from the catalog."""
         refused = self._refused.get(query_id)
         if refused is not None:
             return refused
@@ -332,7 +333,7 @@ class RoutingExecutor:
 
 
 def _java_major() -> int | None:
-    """21, or 8 for `1.8`; None where there is no Java that answers."""
+    """The major version of Java: 21, or 8 for `1.8`; None if no Java answers."""
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if command is None:

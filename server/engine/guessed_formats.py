@@ -1,8 +1,7 @@
-"""What the bytes of a topic seem to be on which no stream or table is declared: for those who look at it before they
-declare one.
+"""Guesses the formats of a topic without a declared stream or table, for PRINT.
 
-Bytes prove little: eight are a BIGINT or a DOUBLE, and four letters could be a number. So texts win over numbers, and
-PRINT says what it took the bytes for.
+Bytes are ambiguous: eight bytes may be a BIGINT or a DOUBLE, and four letters could be a number. So text wins over
+numbers, and PRINT shows which format it assumed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ...planner.formats import FORMATS
 from ...planner.specs import FormatSpec
 
 UNDECODABLE: Final = (ValueError, ArithmeticError, struct.error, InvalidJson, Unreadable)
-"""What decoding raises for bytes that are something else."""
+"""The errors that decoding raises for bytes of another format."""
 
 _NOTHING_SEEN: Final = "¯\\_(ツ)_/¯ - no data processed"
 _UNKNOWN: Final = "¯\\_(ツ)_/¯ - bytes"
@@ -29,20 +28,20 @@ _NUMBERS: Final = {4: (">i", "KAFKA_INT"), 8: (">q", "KAFKA_BIGINT or KAFKA_DOUB
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """`format`: as PRINT names it. `value`: as in `decode_logical`; JSON and all other texts stay as they are."""
+    """`format`: the name that PRINT shows. `value`: as in `decode_logical`; JSON and all other texts are unchanged."""
 
     format: str
     value: Any
 
 
 def guess(data: bytes, schemas: SchemaLookup) -> Guess:
-    """In: `schemas`: finds the schemas that records name."""
+    """In: `schemas`: looks up the schemas whose ids are in records."""
     unknown = Guess(_UNKNOWN, data.decode(errors="replace"))
     return _by_schema(data, schemas) or _text(data) or _number(data) or unknown
 
 
 def common_format(formats: Iterable[str]) -> str:
-    """One name for those of several records."""
+    """One name for the formats of several records."""
     found = set(formats)
     if len(found) > 1:
         return "MIXED"
@@ -50,7 +49,7 @@ def common_format(formats: Iterable[str]) -> str:
 
 
 def _by_schema(data: bytes, schemas: SchemaLookup) -> Guess | None:
-    """Of a record that names a schema of the registry, and is what the schema says."""
+    """The guess for a record that contains the id of a schema of the registry, and matches that schema; else None."""
     try:
         schema = schemas(schema_id_of(data))
         if schema is None:

@@ -1,4 +1,4 @@
-"""What EXPLAIN STALL, SHOW LINEAGE and SHOW GRAPH answer; ksqlDB has none of them."""
+"""The answers of EXPLAIN STALL, SHOW LINEAGE and SHOW GRAPH; ksqlDB has none of these statements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .entities import Entity
 
 @dataclass(frozen=True, slots=True)
 class CauseLine:
-    """`blocks`: whether it keeps results from coming. `figures`: what the message is about, for programs."""
+    """`blocks`: whether it prevents results. `figures`: the numbers of the message, for programs."""
 
     code: str
     message: str
@@ -22,7 +22,7 @@ class CauseLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryStall(Entity):
-    """EXPLAIN STALL; what blocks stands first."""
+    """EXPLAIN STALL; causes that block come first."""
 
     type_name = "query_stall"
 
@@ -34,7 +34,7 @@ class QueryStall(Entity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorStall(Entity):
-    """EXPLAIN STALL CONNECTOR; what blocks stands first."""
+    """EXPLAIN STALL CONNECTOR; causes that block come first."""
 
     type_name = "connector_stall"
 
@@ -46,7 +46,7 @@ class ConnectorStall(Entity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorStall(Entity):
-    """EXPLAIN STALL MIRROR; what blocks stands first."""
+    """EXPLAIN STALL MIRROR; causes that block come first."""
 
     type_name = "mirror_stall"
 
@@ -58,7 +58,7 @@ class MirrorStall(Entity):
 
 @dataclass(frozen=True, slots=True)
 class InfluenceLine:
-    """One step back from `output` to `input`, both SOURCE.COLUMN. `query_id` None: both lie in one topic."""
+    """One step back from `output` to `input`, both SOURCE.COLUMN. `query_id` None: both are in one topic."""
 
     output: str
     input: str
@@ -72,7 +72,7 @@ class InfluenceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageShown(Entity):
-    """SHOW LINEAGE. `column_lineage`: the facet of this name in OpenLineage, down to columns of topics."""
+    """SHOW LINEAGE. `column_lineage`: OpenLineage's facet of this name, down to columns of topics."""
 
     type_name = "lineage"
 
@@ -84,7 +84,7 @@ class LineageShown(Entity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphShown(Entity):
-    """SHOW GRAPH. `text`: in the format that was asked for; `nodes` and `edges` for who draws it otherwise."""
+    """SHOW GRAPH. `text`: in the requested format; `nodes` and `edges`: for programs that draw the graph themselves."""
 
     type_name = "graph"
 

@@ -25,7 +25,7 @@ from ...sql.types import Array, Decimal, Map, SqlType, Struct
 Reader = Callable[[Any], Any]
 
 _SPECIAL_DOUBLES: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-_SPECIAL_EXPONENT: Final = 400  # no DECIMAL and no DOUBLE needs more; a text may claim billions
+_SPECIAL_EXPONENT: Final = 400  # no DECIMAL and no DOUBLE needs more, but a text may contain billions
 
 
 class JsonRows:
@@ -37,12 +37,12 @@ class JsonRows:
         self._readers = {column.name: reader(column.type) for column in self._columns}
 
     def values(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A value per column. Raises `InvalidStatement`."""
+        """A value for each column. Raises `InvalidStatement`."""
         given = {column_name(name): value for name, value in row.items()}
         return {name: self._value(name, read, given.get(name)) for name, read in self._readers.items()}
 
     def table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-        """In: what `values` gave."""
+        """In: `rows`: results of `values`."""
         kept = list(rows)
         arrays = [pa.array([row[column.name] for row in kept], column.type.arrow) for column in self._columns]
         return pa.table(arrays, names=[column.name for column in self._columns])
@@ -59,7 +59,7 @@ class JsonRows:
 
 
 def column_name(text: str) -> str:
-    """What a name in a request means.
+    """The column that a name in a request refers to.
 
     >>> column_name("id"), column_name("`id`")
     ('ID', 'id')
@@ -70,7 +70,8 @@ def column_name(text: str) -> str:
 
 
 def reader(type_: SqlType) -> Reader:
-    """Gives what Arrow takes for the type; NULL inside a value stays NULL. The reader raises ValueError."""
+    """A function that converts a JSON value to one that Arrow accepts for the type; NULL inside a value stays NULL. The
+    function raises ValueError."""
     match type_:
         case Array(element):
             return functools.partial(_array, reader(element))
@@ -166,7 +167,7 @@ def _time(value: Any) -> datetime.time:
 
 
 def _timestamp(value: Any) -> datetime.datetime:
-    """A time with a zone is the same moment in UTC."""
+    """A time with a zone is converted to UTC."""
     moment = datetime.datetime.fromisoformat(_text(value))
     try:
         return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)

@@ -1,4 +1,4 @@
-"""The cache of pull queries: one materialization per source, as long as it is used."""
+"""The cache of pull queries: one materialization per source, kept as long as it is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAUSE_S = 5.0
 
 @dataclass(slots=True)
 class _Entry:
-    """`users`: queries that read it now; it is closed when the last one of them is done and it was dropped."""
+    """`users`: the number of queries that read it now. After it was dropped, the last of them closes it."""
 
     source: SourceInfo
     materialization: Materialization
@@ -34,9 +34,9 @@ class _Entry:
 
 
 class Materializations:
-    """May be used from any thread. A materialization goes when its source is dropped, and when it was idle for long.
+    """Any thread may use it. A materialization is dropped when its source is dropped, or when it was idle for long.
 
-    In: `clock` in seconds; it never goes back. `open_database`: where rows lie, and pull queries that need state.
+    In: `clock`: monotonic, in seconds. `open_database`: opens databases for rows, and for pull queries that need state.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class Materializations:
         deadline: Deadline | None = None,
         query_id: str = "",
     ) -> Generator[Materialization]:
-        """The materialization, caught up with the topic; it stays open for the block, whoever drops the source. Raises
-        `PullLimitExceeded` once the deadline has passed.
+        """The materialization, caught up with the topic. It stays open for the block, even if the source is dropped.
+        Raises `PullLimitExceeded` once the deadline has passed.
 
-        In: `catalog` and `settings` are those of the statement; `timestamp`: the source's TIMESTAMP column; `query_id`:
-        who asks.
+        In: `catalog`, `settings`: those of the statement; `timestamp`: the source's TIMESTAMP column; `query_id`: the
+        pull query.
         """
         entry = self._taken(source, catalog, settings, timestamp, query_id)
         try:
@@ -81,12 +81,12 @@ class Materializations:
                 self._close_unused(entry)
 
     def forget(self, name: str) -> None:
-        """Lets go of what is kept of a source; the next query that looks into it reads its topic again."""
+        """Drops the materialization of a source; the next query that needs it reads the topic again."""
         with self._guard:
             self._drop(name)
 
     def forget_idle(self) -> None:
-        """Lets go of what nobody has asked for since its idle time."""
+        """Drops the materializations that were unused for longer than their idle time."""
         with self._guard:
             now = self._clock()
             for name, entry in list(self._by_name.items()):
@@ -107,7 +107,7 @@ class Materializations:
         timestamp: SqlExpression | None,
         query_id: str,
     ) -> _Entry:
-        topic_id = self._log.topic_id(source.topic)  # not with the guard: another node may take long to answer
+        topic_id = self._log.topic_id(source.topic)  # without the guard: another node may take long to answer
         with self._guard:
             self._forget_dropped(catalog)
             entry = self._by_name.get(source.name)
@@ -131,7 +131,7 @@ class Materializations:
             return entry
 
     def _forget_dropped(self, catalog: Catalog) -> None:
-        """A source that was dropped and made anew is another one, however much it looks the same."""
+        """Drops the materializations of dropped sources. A recreated source is another one, even if it looks equal."""
         for name, entry in list(self._by_name.items()):
             if catalog.sources.get(name) is not entry.source:
                 self._drop(name)

@@ -1,4 +1,4 @@
-"""What SHOW MIRRORS and DESCRIBE MIRROR answer; ksqlDB has neither."""
+"""The answers of SHOW MIRRORS and DESCRIBE MIRROR; ksqlDB has neither statement."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .entities import Entity
 
 @dataclass(frozen=True, slots=True)
 class MirrorLine:
-    """`state`: of the mirror, DEGRADED where some of its partitions are not copied. `lag`: offsets of the source that
-    are not here; None where nobody knows. `last_error`: None where there is none."""
+    """`state`: of the mirror; DEGRADED if some of its partitions are not copied. `lag`: the number of the source's
+    offsets that are not copied yet; None if unknown. `last_error`: None if there is none."""
 
     name: str
     state: str
@@ -33,7 +33,7 @@ class MirrorList(Entity):
 
 @dataclass(frozen=True, slots=True)
 class MirroredPartitionLine:
-    """`phase`: COPYING, WAITING for something that passes, or STOPPED by something that does not."""
+    """`phase`: COPYING, WAITING because of a temporary problem, or STOPPED by a permanent one."""
 
     topic: str
     partition: int

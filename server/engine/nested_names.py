@@ -1,4 +1,4 @@
-"""Arrays as their writer sees them, in the shape of a SQL type: fields found by name, dicts as maps."""
+"""Converts nested arrays of clients to the structure of a SQL type: matches fields by name, turns dicts into maps."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ...sql.types import STRING, Array, Map, SqlType, Struct
 
 
 def in_shape(array: pa.Array, wanted: SqlType, column: str) -> pa.Array:
-    """The array with the names of `wanted` wherever it has fields; what is in the fields is still to be cast.
+    """The array with the field names of `wanted`, at every level. The values in the fields still have to be cast.
 
-    A field is found by its name, else by its name in upper case; one that is missing is NULL. A struct where a MAP of
-    STRING is wanted is what Arrow makes of Python's dicts: its fields that are not NULL are the entries. In: `column`
-    for messages. Raises `InvalidStatement` for a field that `wanted` lacks.
+    A field is found by its name, else by its name in upper case; a missing field is NULL. Arrow turns Python's dicts
+    into structs: if a MAP with STRING keys is wanted, the struct's fields that are not NULL become its entries. In:
+    `column`: for messages. Raises `InvalidStatement` for a field that `wanted` lacks.
     """
     given = array.type
     match wanted:
@@ -72,5 +72,5 @@ def _is_list(given: pa.DataType) -> bool:
 
 
 def _dense(array: pa.Array) -> pa.Array:
-    """Without an offset of its own, and nothing under NULLs."""
+    """The array without an offset, and without data under NULLs."""
     return array.take(pa.array(np.arange(len(array))))

@@ -18,7 +18,7 @@ from .guessed_formats import common_format, guess
 from .topic_records import TopicRecord, decode_run, shown
 
 _WAKE_UP_S = 0.2
-_LOOKED_AT: Final = 20  # records of a partition from which a format is guessed
+_LOOKED_AT: Final = 20  # number of records of a partition from which a format is guessed
 _LOOKED_AT_BYTES: Final = 1 << 16
 
 
@@ -29,7 +29,7 @@ class UnknownTopicPrinted(ServerError):
 
 
 class PrintFeed:
-    """Iterate over it for lines. It waits for records until LIMIT is reached or `close` was called, by any thread."""
+    """Iterate over it for lines. It waits for records until LIMIT is reached or any thread calls `close`."""
 
     def __init__(
         self, statement: PrintTopic, log: LogClient, catalog: Catalog, schemas: SchemaLookup = no_schemas
@@ -74,8 +74,8 @@ class PrintFeed:
         self._closed = True
 
     def _formats(self) -> tuple[str, str]:
-        """Of keys and of values. Where no stream or table says it, the newest records do, so that this can be said
-        before there are more."""
+        """The formats of keys and of values. If no stream or table declares them, they are guessed from the newest
+        records, so that they can be printed before new records come."""
         if self._source is not None:
             return self._source.key_format.name, self._source.value_format.name
         found: dict[Literal["key", "value"], list[str]] = {"key": [], "value": []}
@@ -91,8 +91,8 @@ class PrintFeed:
         return common_format(found["key"]), common_format(found["value"])
 
     def _looked_at(self, at: TopicPartition) -> Sequence[FetchedRows | FetchedColumns]:
-        """The newest records; the oldest where those are gone: what ends a transaction and what was compacted away have
-        offsets, too."""
+        """The newest records; the oldest ones if there are none at the newest offsets: transaction markers and
+        compacted records use offsets, too."""
         bounds = self._log.offsets(at.topic, at.partition)
         newest = max(bounds.log_start_offset, bounds.last_stable_offset - _LOOKED_AT)
         found = self._log.fetch(at.topic, at.partition, newest, max_bytes=_LOOKED_AT_BYTES).runs

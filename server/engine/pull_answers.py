@@ -1,4 +1,4 @@
-"""The rows that answer a pull query: from the materialization of its one source, or from a plan that runs once."""
+"""Computes the rows of a pull query: from the materialization of its only source, or with a plan that runs once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .statement_settings import StatementSettings
 
 
 class PullAnswer(NamedTuple):
-    """The rows, in their order; the first columns are those of `planned.schema`. `left_out`: how many records of the
-    sources could not be read."""
+    """The rows, in order; the first columns are those of `planned.schema`. `left_out`: the number of records of the
+    sources that could not be read."""
 
     rows: pa.Table
     left_out: int
@@ -34,7 +34,7 @@ def answer(planned: PlannedPull | PlannedBatch, request: Request, query_id: str 
     if planned.batch is not None:
         topic = planned.source_info.topic
         if record_count(request.log, topic) > StatementSettings.of(settings).pull_stream_rows:
-            kept.forget(planned.source_info.name)  # it was shorter once
+            kept.forget(planned.source_info.name)  # it may have a materialization from when it was shorter
             return _run_once(planned.batch, request, deadline, query_id)
     with kept.using(planned.source_info, request.catalog, settings, planned.timestamp, deadline, query_id) as found:
         return PullAnswer(found.query(planned.sql, planned.udfs, limits, deadline), found.left_out)

@@ -1,7 +1,7 @@
-"""What an operator can disable in pull queries: streams, LIMIT, and reading more of a table than single keys.
+"""Refuses what an operator has disabled in pull queries: streams, LIMIT, and reading more of a table than single keys.
 
-Without table scans each disjunct of WHERE has to name the whole key: by `=` or `IN`, or, if range scans are allowed, by
-one comparison of a table's only key column, a STRING.
+Without table scans each disjunct of WHERE has to fix the whole key, with `=` or `IN`. If range scans are allowed, one
+comparison of a table's only key column, a STRING, is enough.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _check_disjunct(conjuncts: list[exp.Expression], source: SourceInfo, ranges:
 
 
 def _bound_keys(conjunct: exp.Expression, source: SourceInfo) -> Iterator[str]:
-    """The key column that a comparison holds to a constant."""
+    """The key column that a condition compares with a constant, if any."""
     if isinstance(conjunct, exp.Like) and not isinstance(conjunct.this.unnest(), exp.Column):
         raise _scan_needed("Like condition must be between strings.", span_of(conjunct))
     if isinstance(conjunct, exp.Binary) and not any(
@@ -113,6 +113,6 @@ def _is_key(column: exp.Column, source: SourceInfo) -> bool:
 
 
 def _range_fits(source: SourceInfo, name: str) -> bool:
-    """Keys lie in the order of their bytes, which is that of the values for texts only."""
+    """Keys are ordered by their bytes, which is the order of the values only for texts."""
     column = source.schema.find(name)
     return column is not None and column.type == STRING and source.key_window is None

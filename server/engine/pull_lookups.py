@@ -30,13 +30,13 @@ from .session import Session
 KNOWN_MAX: Final = 1_000
 IDLE_S: Final = 300.0
 _LITERAL: Final = re.compile(r"(?<![\w.])\d{1,18}(?![\w.])|'[^']*+(?:''[^']*+)*+'")
-_SETTLED: Final = {OFFSET_RESET.name, PULL_FULL_SQL.name}  # whatever they say, a look at one key means the same
+_SETTLED: Final = {OFFSET_RESET.name, PULL_FULL_SQL.name}  # their values do not affect the look-up of one key
 _COLUMN: Final = re.compile(r"[kv]\d+|_ts")
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """`statement` as it was when it was planned, with another key."""
+    """A planned query. `statement`: as planned, with the key of that time."""
 
     statement: Query
     catalog: Catalog
@@ -55,7 +55,7 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A query that one row answers, or none."""
+    """A query whose answer is at most one row."""
 
     known: _Known
     rows: KeyedTable
@@ -63,7 +63,7 @@ class Lookup:
 
     @property
     def statement(self) -> Query:
-        """With some key: whose names say what is asked."""
+        """The statement, with some key; its names are what the user's rights are checked for."""
         return self.known.statement
 
     @property
@@ -71,11 +71,11 @@ class Lookup:
         return self.known.schema
 
     def catch_up(self) -> None:
-        """Takes in everything that is committed at the moment of the call. Raises `TooManyKeys`."""
+        """Reads everything that is committed at the time of the call. Raises `TooManyKeys`."""
         self.rows.catch_up(self.rows.bounds())
 
     def values(self) -> tuple[Any, ...] | None:
-        """Of the row, as Arrow gives them."""
+        """The row's values, as Arrow returns them; None if there is no row."""
         return self.rows.find(self.key, self.known.columns)
 
     def answer(self) -> list[tuple[Any, ...]]:
@@ -88,7 +88,7 @@ class Lookup:
 
 
 class Lookups:
-    """May be used from any thread. Tables that nobody has asked for a while, or that were dropped, are let go."""
+    """Any thread may use it. Rows of tables that were dropped, or were unused for a while, are removed."""
 
     def __init__(self, log: LogClient) -> None:
         self._log = log
@@ -99,7 +99,7 @@ class Lookups:
         self._too_large: dict[str, SourceInfo] = {}  # see `refuse`
 
     def learn(self, text: str, statement: Query, planned: PlannedPull, catalog: Catalog, session: Session) -> None:
-        """Remembers how the query was planned, if it is of the simple kind. In: `text`: of the whole request."""
+        """Remembers how the query was planned, if it is simple enough. In: `text`: of the whole request."""
         literal = _looked_up_by(statement, planned) if _is_plain(session) else None
         span = None if literal is None else span_of(literal)
         if span is None or self._too_large.get(planned.source_info.name) is planned.source_info:
@@ -116,7 +116,7 @@ class Lookups:
                 self._known.popitem(last=False)
 
     def find(self, text: str, catalog: Catalog, session: Session) -> Lookup | None:
-        """The query of this text, if one like it was planned in this catalog."""
+        """The look-up for this text, if a similar query was planned in this catalog."""
         if "${" in text or not _is_plain(session):
             return None
         for literal in _LITERAL.finditer(text):
@@ -127,7 +127,7 @@ class Lookups:
         return None
 
     def refuse(self, lookup: Lookup) -> None:
-        """Keeps no rows of a table that has too many."""
+        """From now on keeps no rows of this look-up's table, which has too many."""
         with self._guard:
             name = lookup.known.source.name
             self._too_large[name] = lookup.known.source
@@ -136,14 +136,15 @@ class Lookups:
                 del self._known[at]
 
     def forget_idle(self) -> None:
-        """To be called now and then."""
+        """Removes the rows of tables that were unused for `IDLE_S`. Call it periodically."""
         with self._guard:
             late = time.monotonic() - IDLE_S
             for name in [name for name, table in self._tables.items() if table.used_at < late]:
                 del self._tables[name]
 
     def _forget_other(self, catalog: Catalog) -> None:
-        """What was planned in another catalog is not found again, and would keep that one, with its queries' plans."""
+        """Forgets plans of another catalog. They would never be found again, and would keep that catalog, with the
+        plans of its queries, in memory."""
         if self._learned_in is catalog:
             return
         self._learned_in = catalog
@@ -154,7 +155,7 @@ class Lookups:
 
     def _rows(self, source: SourceInfo) -> KeyedTable:
         table = self._tables.get(source.name)
-        topic_id = self._log.topic_id(source.topic)  # another one where the topic was created again
+        topic_id = self._log.topic_id(source.topic)  # it changes if the topic is recreated
         if table is None or table.source is not source or table.rows.topic_id != topic_id:
             with self._guard:
                 table = self._tables[source.name] = _Table(source, KeyedTable(source, self._log), 0.0)
@@ -167,7 +168,7 @@ def _is_plain(session: Session) -> bool:
 
 
 def _looked_up_by(statement: Query, planned: PlannedPull) -> exp.Literal | None:
-    """The literal that the table's key has to equal; None for anything less simple."""
+    """The literal that the table's key is compared with; None for any query that is less simple."""
     source = planned.source_info
     simple = source.kind == "TABLE" and source.key_window is None and source.ttl_ms is None and not planned.udfs
     if not simple or planned.timestamp is not None or len(source.schema.key) != 1:

@@ -1,4 +1,4 @@
-"""SELECT: pull queries, which answer once, and push queries, which keep sending rows. Executors compute them."""
+"""SELECT: pull queries, which answer once, and push queries, which keep sending rows. The executor computes them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ TOMBSTONE: Final = "@tombstone"
 
 
 class PushLimitExceeded(QueryError):
-    """A push query that has had its rows, or its time."""
+    """A push query has reached its limit of rows or of time."""
 
     code = "PUSH_LIMIT"
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRow:
-    """One row; a `tombstone` says that a table's row is gone, and has its key columns only."""
+    """One row; a `tombstone` reports that a table's row was deleted, and has only the key columns."""
 
     values: tuple[Any, ...]
     tombstone: bool = False
@@ -48,13 +48,13 @@ class QueryRow:
 
 @dataclass(frozen=True, slots=True)
 class QueryBatch:
-    """Rows: an array per column of the result's schema. `gone`: which of them are tombstones; None is none."""
+    """Rows: an array for each column of the result's schema. `gone`: which rows are tombstones; None: no row."""
 
     columns: Sequence[pa.ChunkedArray]
     gone: pa.ChunkedArray | None = None
 
     def slice(self, count: int) -> QueryBatch:
-        """The first rows."""
+        """The first `count` rows."""
         gone = None if self.gone is None else self.gone.slice(0, count)
         return QueryBatch([column.slice(0, count) for column in self.columns], gone)
 
@@ -63,8 +63,8 @@ class QueryBatch:
 
 
 class ChangeFeed(Protocol):
-    """The rows of a push query as they come (the columns of a ChangeBatch, updates as one row, deletions with
-    `_weight` -1); `close` ends the iteration, from any thread. `PushQuery` is one."""
+    """The rows of a push query as they come: the columns of a ChangeBatch, with an update as one row, and deletions
+    with `_weight` -1. Any thread may end the iteration with `close`. `PushQuery` implements it."""
 
     def __iter__(self) -> Iterator[pa.Table]: ...
 
@@ -73,27 +73,27 @@ class ChangeFeed(Protocol):
 
 @runtime_checkable
 class MeasuredFeed(Protocol):
-    """A feed that knows how far it is."""
+    """A feed that reports its progress."""
 
     def progress(self) -> PushProgress: ...
 
 
 @runtime_checkable
 class ThinnedFeed(Protocol):
-    """A feed that knows how many records it had to leave out so far."""
+    """A feed that counts the records that it had to leave out."""
 
     @property
     def left_out(self) -> int: ...
 
 
 OpenFeed = Callable[[PlannedPush, Mapping[str, str]], ChangeFeed]
-"""Starts a push query, with the properties that hold for it."""
+"""Starts a push query, with its properties."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushRows:
-    """Where the rows of a push query come from. `shape`: makes what a client sees of a batch of the feed's.
-    `keyed_only`: rows without a key are left out, as where ksqlDB taps a running query."""
+    """The source of a push query's rows. `shape`: converts a batch of the feed to the rows that a client sees.
+    `keyed_only`: rows without a key are left out, as in ksqlDB's scalable push queries."""
 
     feed: ChangeFeed
     shape: Callable[[pa.Table], QueryBatch]
@@ -101,13 +101,13 @@ class PushRows:
 
 
 class QueryResult:
-    """What a query gives: a header at once, rows as they come, either one by one (iterate) or as `batches`. Take them
-    once; `close` it if that is not to the end.
+    """The result of a query: the header at once, and rows as they come, either one by one (iterate) or as `batches`.
+    The rows can be read only once; call `close` unless you read them to the end.
 
-    `keyed`: rows may be updates of earlier ones, or tombstones; of those whose columns at `key` are the same, where
-    these are known. `progress`: how far a push query is; from any thread. `planned_pull`: of a look into one source.
-    `push`: of a push query. `rows_max`: more of them end it with an error. `final_message` is None until the rows have
-    ended, and after that where the API sends none.
+    `keyed`: rows may be updates of earlier rows, or tombstones. `key`: the positions of the columns that identify a
+    row, if known. `progress`: the progress of a push query; any thread may call it. `planned_pull`: the plan of a pull
+    query on one source. `push`: for a push query. `rows_max`: more rows end it with an error. `final_message` is None
+    until the rows have ended, and also after that if the API sends none.
     """
 
     def __init__(
@@ -137,11 +137,11 @@ class QueryResult:
 
     @property
     def stopped(self) -> Exception | None:
-        """Why it ended, where somebody ended it."""
+        """The reason given to `stop`, if it was called."""
         return self._stopped
 
     def stop(self, reason: Exception) -> None:
-        """Ends the rows for a reason that whoever takes them is told. From any thread."""
+        """Ends the rows. The reader of the rows gets the reason. Any thread may call it."""
         self._stopped = reason
         self.close()
 
@@ -167,7 +167,7 @@ class QueryResult:
         return pa.schema([*fields, pa.field(TOMBSTONE, pa.bool_())] if self.keyed else fields)
 
     def tables(self) -> Iterator[pa.Table]:
-        """The batches as Arrow tables; `keyed` ones with a column that tells which rows are gone."""
+        """The batches as Arrow tables; with `keyed`, they have a column that marks tombstones."""
         schema = self.arrow_schema
         for batch in self.batches():
             columns = list(batch.columns)
@@ -180,8 +180,8 @@ class QueryResult:
 
 
 def transient_id(statement: Query, request: Request) -> str:
-    """A new id for a query that lives as long as its client: `transient_NAME_…`, or, as ksqlDB calls those that tap
-    a running query's output from now on, `SCALABLE_PUSH_QUERY_…`."""
+    """A new id for a query that lives as long as its client: `transient_NAME_…`. Queries that read a running query's
+    output from now on are named as in ksqlDB: `SCALABLE_PUSH_QUERY_…`."""
     number = uuid.uuid4().int % 10**19
     if _taps_running_query(statement, request):
         return f"SCALABLE_PUSH_QUERY_{number}"
@@ -217,7 +217,7 @@ def run_query(statement: Query, request: Request, open_feed: OpenFeed, push_rows
 
 
 class AnswerColumns(NamedTuple):
-    """What a query would answer with; `keyed` as `QueryResult` has it."""
+    """The columns of a query's answer; `keyed` as in `QueryResult`."""
 
     schema: Schema
     keyed: bool
@@ -237,7 +237,7 @@ def columns_of(statement: Query, request: Request) -> AnswerColumns:
 
 
 def _check_sources(relation: Relation, known: Collection[str]) -> None:
-    """Before anything else is said about the query. Subqueries are the planner's business."""
+    """Reports an unknown source before any other error of the query. The planner checks subqueries."""
     if isinstance(relation, Join):
         _check_sources(relation.left, known)
         _check_sources(relation.right, known)
@@ -294,7 +294,7 @@ def _push(
 
 
 def _with_remark(end: str | None, left_out: int) -> str | None:
-    """The final message, with what the client has to know besides."""
+    """The final message, with a remark about records that were left out."""
     told = remark(left_out)
     return ". ".join(part for part in (end, told) if part is not None) or None
 
@@ -307,7 +307,8 @@ def _with_key(rows: pa.Table) -> pa.Table:
 
 
 def push_batch(rows: pa.Table, planned: PlannedPush, *, is_table: bool) -> QueryBatch:
-    """The rows of a batch as a client sees them. A stream's record without value is none; a tombstone has keys only."""
+    """The rows of a batch as a client sees them. A stream's record without a value is no row; a tombstone has only its
+    keys."""
     if not is_table:
         rows = rows.filter(pc.invert(rows["_null"]))
         return QueryBatch([rows[name] for name in planned.columns])

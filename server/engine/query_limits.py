@@ -1,4 +1,4 @@
-"""Limits of pull queries: per second, concurrent, and bytes of answers per hour."""
+"""Limits of pull queries: queries per second, concurrent queries, and bytes of answers per hour."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _HOUR_S: Final = 3600.0
 
 
 class PullGate:
-    """Lets pull queries in. Any thread. In: `clock` in seconds."""
+    """Admits pull queries. Any thread may use it. In: `clock`: in seconds."""
 
     def __init__(self, settings: PullGateSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._clock = clock
         self._guard = threading.Lock()
-        self._second = (0, 0)  # which, and the queries in it
-        self._hour = (0, 0)  # which, and the bytes in it
+        self._second = (0, 0)  # the current second, and its number of queries
+        self._hour = (0, 0)  # the current hour, and its number of bytes
         self._running = 0
 
     @contextlib.contextmanager
     def admitted(self) -> Generator[None]:
-        """For as long as one query takes. Raises `RequestRefused`."""
+        """Use it around one query. Raises `RequestRefused`."""
         self._enter()
         try:
             yield
@@ -38,7 +38,7 @@ class PullGate:
                 self._running -= 1
 
     def sent(self, count: int) -> None:
-        """Bytes of an answer."""
+        """Counts the bytes of an answer."""
         with self._guard:
             hour = int(self._clock() / _HOUR_S)
             self._hour = (hour, count + (self._hour[1] if self._hour[0] == hour else 0))

@@ -30,9 +30,9 @@ from .session import Session
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`server_properties`: the server's configuration, by canonical name; `server`: what a server reads of them.
-    `now_ms`: the clock. `lock`: the engine's, which those statements take themselves that wait for others first.
-    `connect_cluster`: where statements about connectors go; None: they run here."""
+    """`server_properties`: the server's configuration, by canonical name; `server`: the server's settings from it.
+    `now_ms`: the clock. `lock`: the engine's lock; statements that first wait for other systems take it themselves.
+    `connect_cluster`: where connectors run; None: they run here."""
 
     session: Session
     store: CatalogStore
@@ -56,36 +56,36 @@ class Request:
 
     @property
     def visible(self) -> Catalog:
-        """What of it the user may read."""
+        """The part of the catalog that the user may read."""
         return self.session.rights.visible(self.store.catalog)
 
     @property
     def settings(self) -> dict[str, str]:
-        """The properties that hold for this statement."""
+        """The properties that apply to this statement."""
         return self.session.settings(self.server_properties)
 
     @property
     def code_allowed(self) -> bool:
-        """Whether users may bring code; no session can change that."""
+        """Whether users may define functions in Python; no session can change that."""
         return self.server.python_functions
 
     def bound(self, statement: S) -> S:
-        """The statement with the calls of users' functions fixed to their versions of now. Raises
+        """The statement, with calls of users' functions bound to the current versions of these functions. Raises
         `PythonFunctionsOff`."""
         return bound(statement, self.catalog.functions, allowed=self.code_allowed)
 
     def register(self, versions: Sequence[Version]) -> None:
-        """Writes schemas of topics to the registry. Raises `NotPermitted` where the user may not write records to
-        one of the topics either."""
+        """Writes schemas of topics to the registry. Raises `NotPermitted` if the user may not write records to one of
+        the topics."""
         self.session.rights.require(Need("insert", topic_of(version.subject)) for version in versions)
         self.schemas.append(versions)
 
     def query(self, query_id: str, span: Span | None) -> PersistentQuery:
-        """The persistent query of this id, in whatever case it is written. Raises `InvalidStatement`."""
+        """The persistent query of this id, which is not case-sensitive. Raises `InvalidStatement`."""
         return self.catalog.query(query_id, span)
 
     def planning_context(self, query_id: str = "query") -> PlanningContext:
-        """A plan names an executor only where its statement or the session does: else the server chooses anew at each
+        """A plan names an executor only if its statement or the session does. Otherwise the server chooses one at each
         start."""
         topics = {topic.name: topic.partition_count for topic in self.log.topics().values()}
         settings = self.settings

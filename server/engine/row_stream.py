@@ -1,4 +1,4 @@
-"""Rows from a query, which blocks a thread, to a client, which may be slow: a bounded buffer."""
+"""A bounded buffer between a query, which blocks a thread, and a client, which may be slow."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _log = structlog.get_logger("millstream.server")
 
 
 class RowStream:
-    """Iterates `chunks` in a thread of its own, as far ahead of the reader as the buffer allows.
+    """Iterates `chunks` in its own thread, as far ahead of the reader as the buffer allows.
 
-    In: `chunks` answers for its own errors. `close_source` ends the iteration soon: from any thread, repeatable.
-    Invariant: the buffer holds at most BUFFER_BYTES_MAX and one chunk.
+    In: `chunks`: handles its own errors. `close_source`: ends the iteration soon; callable from any thread, repeatedly.
+    Invariant: the buffer holds at most BUFFER_BYTES_MAX plus one chunk.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class RowStream:
         self._room = threading.Condition()
         self._buffer = bytearray()
         self._begun = False
-        self._told = False  # that there is something to take
+        self._told = False  # the event loop was told that there is something to take
         self._ended = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"millstream-{name}", daemon=True)
@@ -41,7 +41,7 @@ class RowStream:
         self._thread.start()
 
     async def take(self) -> bytes:
-        """All that is there; waits until there is something. Nothing means: the end."""
+        """All buffered bytes; waits until there are some. Empty bytes mean the end."""
         while True:
             with self._room:
                 self._filled.clear()
@@ -54,14 +54,14 @@ class RowStream:
             await self._filled.wait()
 
     def interject(self, chunk: bytes) -> None:
-        """Puts something between the chunks; not before the first, after the last, or while the reader is slow."""
+        """Inserts bytes between chunks. Does nothing before the first, after the last, or while the buffer is full."""
         with self._room:
             if self._begun and not self._ended and len(self._buffer) < BUFFER_BYTES_MAX:
                 self._buffer += chunk
                 self._tell()
 
     def close(self) -> None:
-        """Ends the query; `take` gives what is left and then the end. From any thread, repeatable."""
+        """Ends the query; `take` returns what is left and then the end. Any thread may call it, repeatedly."""
         with self._room:
             self._closed = True
             self._room.notify()
@@ -87,7 +87,7 @@ class RowStream:
         finally:
             self._close_source()
             if isinstance(self._chunks, Generator):
-                self._chunks.close()  # now, and not when somebody forgets it
+                self._chunks.close()  # now, not at garbage collection
             with self._room:
                 self._ended = True
                 self._tell()
@@ -106,5 +106,5 @@ class RowStream:
             self._told = True
             try:
                 self._loop.call_soon_threadsafe(self._filled.set)
-            except RuntimeError:  # the loop is closed: nobody reads any more
+            except RuntimeError:  # the loop is closed, so there is no reader
                 self._closed = True

@@ -13,9 +13,9 @@ from ..security.rights import Rights
 class Session:
     """`properties` by canonical name (see `property_table.py`), `variables` by name as written; case does not matter.
 
-    `asserted`: up to which offset ASSERT VALUES has gone through a partition of a topic. `rights`: of its
-    user; everything where nobody says otherwise. `rows_from`: who answers a SELECT, for whoever asked the wrong door.
-    `own_connectors`: statements about connectors mean those that run here, also where `ksql.connect.url` is set.
+    `asserted`: up to which offset ASSERT VALUES has read a partition of a topic. `rights`: of its user; all rights by
+    default. `rows_from`: the routes that answer a SELECT, for the message to a client that used another route.
+    `own_connectors`: statements about connectors refer to those that run here, even if `ksql.connect.url` is set.
     """
 
     properties: dict[str, str] = field(default_factory=dict)
@@ -26,18 +26,18 @@ class Session:
     own_connectors: bool = False
 
     def settings(self, server: Mapping[str, str]) -> dict[str, str]:
-        """What holds for a statement: the session's over the server's."""
+        """The properties for a statement: the session's properties override the server's."""
         return {**server, **self.properties}
 
     def define(self, name: str, value: str) -> None:
-        """DEFINE; also for the variables that a request brings."""
+        """DEFINE; also for the variables of a request."""
         define(self.variables, name, value)
 
     def forget_topic(self, topic: str) -> None:
-        """The topic is deleted: assertions about a new one of its name begin at its start."""
+        """The topic was deleted: assertions about a new topic of the same name begin at its start."""
         for place in [place for place in self.asserted if place[0] == topic]:
             del self.asserted[place]
 
     def undefine(self, name: str) -> bool:
-        """UNDEFINE; False where there was no such variable."""
+        """UNDEFINE; False if there was no such variable."""
         return undefine(self.variables, name)

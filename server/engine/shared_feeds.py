@@ -25,27 +25,27 @@ from .queries import ChangeFeed, OpenFeed
 
 Offsets = Mapping[TopicPartition, int]
 
-_UNDER_WAY_MAX: Final = 2  # batches that the event loop has not handed out yet
+_UNDER_WAY_MAX: Final = 2  # batches that the event loop has not yet delivered
 _JOIN_S: Final = 2.0
 _log = structlog.get_logger("millstream.server")
 
 
 class ClientSink(Protocol):
-    """Where a client's rows go. `group`: those of one group take the same bytes."""
+    """Receives a client's rows. `group`: all sinks of one group get the same bytes."""
 
     @property
     def group(self) -> object: ...
 
     def encode(self, rows: pa.Table) -> bytes:
-        """In any thread."""
+        """Called in any thread."""
         ...
 
     def deliver(self, chunk: bytes, begin: Offsets) -> None:
-        """On the event loop. In: `begin`: where the batch begins in the topics."""
+        """Called on the event loop. In: `begin`: where the batch begins in the topics."""
         ...
 
     def finish(self, error: Exception | None) -> None:
-        """On the event loop: nothing more comes."""
+        """Called on the event loop at the end: no more rows come."""
         ...
 
 
@@ -66,20 +66,20 @@ class Share:
 
     @property
     def key(self) -> str:
-        """The same for those who can read together."""
+        """Equal for queries that can share a feed."""
         plan = self._planned.plan
         settings = {**self._settings, **plan.properties}
         shared = sorted(item for item in settings.items() if item[0] not in (OFFSET_RESET.name, START_OFFSETS.name))
         return repr((plan.root, self._planned.columns, shared))
 
     def join(self, sink: ClientSink, loop: asyncio.AbstractEventLoop) -> Iterator[pa.Table]:
-        """From now on the sink gets what the feed reads; what comes before that is in the iterator. Blocks a little."""
+        """From now on the sink gets the rows of the feed. Returns the rows before that. Blocks briefly."""
         self._sink = sink
         self._feed, ends = self._feeds.joined(self.key, self._open, self._begin, sink, loop)
         return self._rows(ends)
 
     def leave(self, begin: Offsets | None = None) -> None:
-        """The sink gets no more. In: `begin`: where `alone` goes on."""
+        """The sink gets no more rows. In: `begin`: where `alone` continues."""
         feed, self._feed = self._feed, None
         if begin is not None:
             self._begin = begin
@@ -87,7 +87,7 @@ class Share:
             feed.leave(self._sink)
 
     def alone(self) -> Iterator[pa.Table]:
-        """All that comes from where it left, or from where it begins."""
+        """All rows from where it left the feed, or from its beginning."""
         return self._rows(None)
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -120,7 +120,7 @@ class _Open(Protocol):
 
 
 class SharedFeeds:
-    """The feeds that run now, each in a thread of its own for as long as somebody has a share in it. Any thread."""
+    """The running feeds, each in its own thread as long as a client uses it. Any thread may use it."""
 
     def __init__(self, log: LogClient, otherwise: OpenFeed) -> None:
         self.log = log
@@ -133,7 +133,7 @@ class SharedFeeds:
         return len(self._running)
 
     def open(self, planned: PlannedPush, settings: Mapping[str, str]) -> ChangeFeed:
-        """An `OpenFeed`: gives a `Share` of what can be shared."""
+        """An `OpenFeed`: returns a `Share` if the query can be shared."""
         if planned.limit is None and is_stateless(planned.plan):
             return Share(self, planned, settings)
         return self._otherwise(planned, settings)
@@ -141,7 +141,7 @@ class SharedFeeds:
     def joined(
         self, key: str, open: _Open, begin: Offsets, sink: ClientSink, loop: asyncio.AbstractEventLoop
     ) -> tuple[_Feed, Offsets]:
-        """The feed, and from where on the sink gets rows: not before `begin`."""
+        """The feed, and the offsets from which the sink gets rows: not before `begin`."""
         while True:
             with self._guard:
                 feed = self._running.get(key)
@@ -161,7 +161,7 @@ class SharedFeeds:
                     del self._running[key]
 
     def join(self, timeout_s: float) -> None:
-        """Waits until the threads have ended in which nobody has a share any more."""
+        """Waits until the threads of unused feeds have ended."""
         with self._guard:
             threads = list(self._threads)
         for thread in threads:
@@ -177,8 +177,8 @@ class SharedFeeds:
 
 
 class _Feed:
-    """Reads, and hands out. Invariant: a sink in `_sinks` has got, or gets, each batch that begins at its place or
-    after it."""
+    """Reads batches and delivers them to its sinks. Invariant: a sink in `_sinks` gets each batch that begins at or
+    after the offsets at which it joined."""
 
     def __init__(self, query: PushQuery, loop: asyncio.AbstractEventLoop) -> None:
         self._query = query
@@ -192,8 +192,8 @@ class _Feed:
         self._computing = False
 
     def join(self, sink: ClientSink, begin: Offsets) -> Offsets | None:
-        """From where on it gets rows; None where the feed is over, computes one batch for long, or is far behind: it
-        would give rows from before `begin`."""
+        """The offsets from which the sink gets rows. None if the feed has ended, takes long for one batch, or is so far
+        behind that it would deliver rows from before `begin`."""
         if not self._guard.acquire(timeout=_JOIN_S):
             return None
         try:
@@ -207,7 +207,7 @@ class _Feed:
 
     def leave(self, sink: ClientSink) -> None:
         with self._computing_guard:
-            # A batch is computed under `_guard`, so nobody joins meanwhile who would wait for it.
+            # A batch is computed under `_guard`, so no other client can join meanwhile and need it.
             if self._computing and set(self._sinks) <= {sink}:
                 self._query.close()
         with self._guard:
@@ -228,7 +228,7 @@ class _Feed:
         self._soon(lambda: [sink.finish(failure) for sink in sinks])
 
     def _step(self) -> bool:
-        """One batch. False where nobody has a share any more."""
+        """Reads one batch. False if the feed has no clients left."""
         self._query.await_records(WAKE_UP_S)
         with self._guard:
             if not self._sinks and self._joined_once:
@@ -275,7 +275,7 @@ class _Feed:
     def _soon(self, call: object) -> None:
         try:
             self._loop.call_soon_threadsafe(call)  # pyright: ignore[reportArgumentType]
-        except RuntimeError:  # the loop is closed: nobody listens any more
+        except RuntimeError:  # the loop is closed, so there are no clients
             self._over = True
             self._sinks = {}
 
@@ -284,5 +284,5 @@ class _Feed:
 
 
 def is_stateless(plan: PhysicalPlan) -> bool:
-    """Whether what the query says of a record depends on that record only."""
+    """Whether the query's result for a record depends only on that record."""
     return len(plan.sources()) == 1 and all(step.stateless and not step.rekeys for step in plan.steps())

@@ -18,13 +18,13 @@ from .queries import PushRows, QueryResult, rows_of
 from .row_stream import BUFFER_BYTES_MAX, RowStream
 from .shared_feeds import Offsets, Share
 
-_WRITTEN_AHEAD_MAX: Final = 64 * 1024  # bytes that the operating system has not taken yet
+_WRITTEN_AHEAD_MAX: Final = 64 * 1024  # bytes that the operating system has not yet accepted
 
 
 class SharedStream:
-    """Implements `ClientSink`. Only for the event loop, but for `encode` and `close`.
+    """Implements `ClientSink`. Only the event loop may use it, except `encode` and `close`.
 
-    `write_through`: the connection, where rows may be written to it as chunks of HTTP/1.1.
+    `write_through`: the connection, if rows may be written to it directly as HTTP/1.1 chunks.
     """
 
     def __init__(self, result: QueryResult, push: PushRows, share: Share, format: RowFormat) -> None:
@@ -36,9 +36,9 @@ class SharedStream:
         self._loop = asyncio.get_running_loop()
         self._filled = asyncio.Event()
         self._pending = bytearray()
-        self._before: RowStream | None = None  # who reads alone, before what is pending
-        self._after: RowStream | None = None  # and after it
-        self._waits = False  # the caller has passed on all that there was
+        self._before: RowStream | None = None  # the rows that it reads alone, before the pending ones
+        self._after: RowStream | None = None  # the rows that it reads alone, after the pending ones
+        self._waits = False  # the caller has sent everything and waits
         self._ended = False
         self._broken = False
 
@@ -47,7 +47,7 @@ class SharedStream:
         return type(self._format), self._format.media_type, self._push.keyed_only
 
     def begin(self) -> None:
-        """Joins the feed. Blocks a little: in any thread but the loop's, before `start`."""
+        """Joins the feed. Blocks briefly: call it before `start`, in any thread except the loop's."""
         head = self._format.head(self._result)  # before any row: some formats take names from it
         behind = self._share.join(self, self._loop)
         self._before = RowStream(self._result.query_id, self._first(head, behind), lambda: None, loop=self._loop)
@@ -57,7 +57,7 @@ class SharedStream:
         self._before.start()
 
     async def take(self) -> bytes:
-        """All that is there; waits until there is something. Nothing means: the end."""
+        """All available bytes; waits until there are some. Empty bytes mean the end."""
         if self._before is not None:
             data = await self._before.take()
             if data:
@@ -101,13 +101,13 @@ class SharedStream:
             self._filled.set()
 
     def interject(self, chunk: bytes) -> None:
-        """Puts something between the chunks."""
+        """Inserts bytes between the chunks."""
         if self._waits:
             self._pending += chunk
             self._filled.set()
 
     def close(self) -> None:
-        """Ends the query; `take` gives what is left and then the end. From any thread, repeatable."""
+        """Ends the query; `take` returns what is left and then the end. Any thread may call it, repeatedly."""
         self._share.close()
         for stream in (self._before, self._after):
             if stream is not None:
@@ -117,7 +117,7 @@ class SharedStream:
 
     @property
     def runs(self) -> bool:
-        """Whether a thread of its own has not ended."""
+        """Whether one of its own threads is still running."""
         return any(stream is not None and stream.runs for stream in (self._before, self._after))
 
     def join(self, timeout_s: float) -> None:

@@ -1,4 +1,4 @@
-"""SELECT from one stream or table, for programs that read its topic themselves: Spark's tasks do."""
+"""SELECT from one stream or table, for programs that read its topic themselves, such as Spark's tasks."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ...sql.settings.property_table import PULL_FULL_SQL
 from ...sql.types import BOOLEAN
 from .request import Request
 
-DELETED = "ROWDELETED"  # of changes: whether the row is gone
+DELETED = "ROWDELETED"  # column of changes: whether the row was deleted
 
 _COLUMN = re.compile(r"\b[kv]\d+\b")
 
 
 def plan_reading(query: Query, request: Request, *, changes: bool) -> SourceReading:
-    """In: `changes`: of a table every change, with a column ROWDELETED behind the others. Raises `StatementError`,
-    `Unsupported` for what does not read the rows of one stream or table one by one."""
+    """In: `changes`: of a table, every change, with ROWDELETED as last column. Raises `StatementError`; `Unsupported`
+    for a query that does more than read the rows of one stream or table one by one."""
     if not isinstance(query.source, SourceName) or query.emit is not None or query.limit is not None or query.order_by:
         raise _refused("other clauses than SELECT, FROM and WHERE are", query.span)
     known = request.catalog.sources
@@ -66,7 +66,7 @@ def _schemas(topic: str, request: Request) -> Iterator[tuple[str, RecordSchema]]
         if topic_of(version.subject) == topic:
             try:
                 yield str(version.id), registry.record_schema(version)
-            except InvalidSchema:  # a reference is missing: its records cannot be read anywhere
+            except InvalidSchema:  # a reference is missing, so its records cannot be read anywhere
                 continue
 
 

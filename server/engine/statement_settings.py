@@ -1,4 +1,4 @@
-"""What the engine takes for one statement from the properties of its session."""
+"""The engine's settings for one statement, from the properties of its session."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ...sql.settings.property_table import (
 
 @dataclass(frozen=True, slots=True)
 class StatementSettings:
-    """`substitutes_variables`: `${name}`, in the statement's text. The others are about pull queries: what they may use
-    of streams, LIMIT and tables; up to how many records a stream is kept in memory for them, and for how long after the
-    last of them."""
+    """`substitutes_variables`: replace `${name}` in the statement's text. The others are about pull queries: whether
+    they may use streams, LIMIT, table scans and range scans; up to how many records a stream is kept in memory for
+    them, and how long after the last query."""
 
     substitutes_variables: bool
     pull_streams: bool

@@ -1,4 +1,4 @@
-"""Records of a topic as people read and write them: logical values to bytes and back. For PRINT and the Sandbox."""
+"""Converts records of a topic to logical values and back, for PRINT and the Sandbox."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class Window(TypedDict):
-    """The window of a key; `type` is TIME, or the type of the window where keys hold its end."""
+    """The window of a key; `type` is TIME, or the type of the window if keys contain the window's end."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class Window(TypedDict):
 
 
 class TopicRecord(TypedDict):
-    """One record; `window` only for windowed keys."""
+    """One record; `window` is set only for windowed keys."""
 
     key: Any
     value: Any
@@ -45,7 +45,7 @@ class TopicRecord(TypedDict):
 def encode_part(
     source: SourceInfo | None, part: Literal["KEY", "VALUE"], value: Any, window: Window | None = None
 ) -> bytes | None:
-    """The bytes of a key or a value; without a source texts are UTF-8 and everything else is JSON."""
+    """The bytes of a key or a value. Without a source, texts become UTF-8 and all other values JSON."""
     if value is None:
         return None
     if source is None:
@@ -63,20 +63,21 @@ def decode_run(
     *,
     unreadable_as_text: bool = False,
 ) -> Iterator[tuple[int, TopicRecord]]:
-    """The records of a fetched run with their offsets. Without a source bytes are UTF-8 text.
+    """The records of a fetched run, with their offsets. Without a source, bytes are decoded as UTF-8 text.
 
-    `schemas`: finds the schemas that records name. `unreadable_as_text`: a key or a value that is not what the source
-    says is its text, too (without it, it is an error), and without a source it is what its bytes seem to be.
+    `schemas`: looks up the schemas whose ids are in records. `unreadable_as_text`: a key or a value that does not have
+    the source's format is decoded as text, too (otherwise it is an error), and without a source its format is guessed.
     """
     if not isinstance(run, FetchedRows):
         return _decode_columns(run, source)
-    # The log is asked for news of a schema that nobody knows, and a BIGINT seems to name one: once a run, then.
+    # A look-up of an unknown schema asks the log for new schemas, and the bytes of a BIGINT look like a schema's id. So
+    # each id is looked up once per run.
     decode = _decode_or_text if unreadable_as_text else _decode
     return _decode_rows(run, source, decode, functools.cache(schemas))
 
 
 def shown(value: Any) -> str | None:
-    """A key or a value of a `TopicRecord` as people read it: a text as it is, everything else as JSON, in which numbers
+    """A key or a value of a `TopicRecord` as text: a text is unchanged, everything else becomes JSON, in which numbers
     have all their digits and BYTES are base64."""
     if value is None:
         return None
@@ -89,7 +90,7 @@ def _as_json(value: Any) -> str:
 
 
 def stored_columns(source: SourceInfo, part: Literal["KEY", "VALUE"]) -> tuple[Column, ...]:
-    """The columns that a format encodes: header columns are none of them."""
+    """The columns that a format encodes, which excludes header columns."""
     if part == "KEY":
         return source.schema.key
     return tuple(column for column in source.schema.value if column.role == "VALUE")
@@ -134,8 +135,8 @@ def _decode(source: SourceInfo | None, part: Literal["KEY", "VALUE"], data: byte
 
 
 def _decode_columns(run: FetchedColumns, source: SourceInfo | None) -> Iterator[tuple[int, TopicRecord]]:
-    """A columnar batch: keys and values as objects. Where no columnar source is declared any more, nobody knows which
-    columns are the key, and all are values."""
+    """The records of a columnar batch, with keys and values as objects. If no columnar source is declared any more, the
+    key columns are unknown, and all columns are values."""
     if source is None or source.value_format.name != ARROW:
         yield from _decode_undeclared_columns(run)
         return
@@ -174,7 +175,7 @@ def _decode_undeclared_columns(run: FetchedColumns) -> Iterator[tuple[int, Topic
 
 
 def _window_suffix(window: Window) -> bytes:
-    """What a windowed key's bytes end with; see `KeyWindow`."""
+    """The last bytes of a windowed key; see `KeyWindow`."""
     start = window["start"].to_bytes(8, "big", signed=True)
     known = WINDOW_TYPES.get(window["type"].upper())
     if known is None or not known.holds_end:

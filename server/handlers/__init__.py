@@ -1,4 +1,4 @@
-"""One handler per class of statement. A handler returns entities; changes go through the catalog store."""
+"""One handler for each class of statement. A handler returns entities; changes go through the catalog store."""
 
 from __future__ import annotations
 
