@@ -8,6 +8,7 @@ from typing import Any
 from millstream.errors import InvalidStatement, Span
 
 from ...planner.catalog import PersistentQuery
+from ...planner.expressions.readable import column_names, used_columns
 from ...planner.physical import PhysicalPlan
 from ...planner.schema import Column, Schema
 from ...planner.source_info import SourceInfo
@@ -57,6 +58,29 @@ def refuse_other_state(old: PersistentQuery, new: PhysicalPlan, span: Span | Non
         raise _not_replaceable(old, f"it would read different topics ({', '.join(sorted(topics))})", span)
     if not _state_fits(_state_identity(old.plan), _state_identity(new)):
         raise _not_replaceable(old, "its grouping, aggregates, windows or joins would change", span)
+    unknown = _unknown_columns(old.plan, new)
+    if unknown:
+        raise _not_replaceable(
+            old,
+            f"it would filter by {', '.join(unknown)}, which it does not know of the rows that it has read so far",
+            span,
+            hint="Drop the query's table and create it again: then it reads all rows with the new condition.",
+        )
+
+
+def _unknown_columns(old: PhysicalPlan, new: PhysicalPlan) -> list[str]:
+    """The columns that filters of the new plan read directly from a table's kept rows and that the old plan did not
+    keep. As NULL they would fail the condition, and the table's changes would not take back what the rows had added."""
+    kept = {source.id: source.columns for source in old.sources() if source.stateful}
+    unknown: list[str] = []
+    for step in new.steps():
+        for source in (each for each in step.inputs if isinstance(each, Source) and each.stateful):
+            columns = kept.get(source.id)
+            if step.condition is not None and columns is not None:
+                used, names = used_columns(step.condition.sql), column_names(source.schema)
+                physical = {source.schema.physical_name(column) for column in source.schema.value}
+                unknown += [names[each] for each in (*used.values, *used.conditions) if each in physical - {*columns}]
+    return list(dict.fromkeys(unknown))
 
 
 def _state_fits(before: list[Step], after: list[Step]) -> bool:
@@ -103,9 +127,10 @@ def _not_upgradeable(old: SourceInfo, reason: str, span: Span | None) -> Invalid
     )
 
 
-def _not_replaceable(old: PersistentQuery, reason: str, span: Span | None) -> InvalidStatement:
-    return InvalidStatement(
-        f"Cannot replace query {old.id}: {reason}.",
-        span=span,
-        hint="A replacement may change filters and append columns; otherwise drop it and create it again.",
-    )
+def _not_replaceable(
+    old: PersistentQuery,
+    reason: str,
+    span: Span | None,
+    hint: str = "A replacement may change filters and append columns; otherwise drop it and create it again.",
+) -> InvalidStatement:
+    return InvalidStatement(f"Cannot replace query {old.id}: {reason}.", span=span, hint=hint)

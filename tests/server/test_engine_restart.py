@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from waiting import eventually
 
+from millstream.errors import InvalidStatement
 from millstream.logcore.client import FetchedRows
 from millstream.logcore.errors import InvalidTopic
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
@@ -118,6 +120,45 @@ def test_the_filter_of_a_copied_table_comes_changes_and_goes_also_over_restarts(
         assert _wait_for(engine, "FEW", 7)[6:] == [b'{"V":9}']
         _replace(engine, "WHERE v < 10", 6, 11)
         assert _wait_for(engine, "FEW", 9)[7:] == [b'{"V":6}', None]
+
+
+WIDE = """
+CREATE TABLE w (id INT PRIMARY KEY, g STRING, d STRING, e INT)
+  WITH (kafka_topic='w', value_format='JSON', partitions=1);
+CREATE TABLE per AS SELECT g, COUNT(*) AS n FROM w GROUP BY g;
+CREATE TABLE narrow AS SELECT id, g FROM w WHERE g <> 'no';
+CREATE TABLE copied AS SELECT id, g FROM w;
+"""
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_filter_by_columns_that_a_table_query_has_not_kept_is_refused(tmp_path: Path, restarted: bool) -> None:
+    """The rows so far would count as if the columns were NULL, and would never leave the result."""
+    per = "CREATE OR REPLACE TABLE per AS SELECT g, COUNT(*) AS n FROM w WHERE {} GROUP BY g;"
+    narrow = "CREATE OR REPLACE TABLE narrow AS SELECT id, g{} FROM w WHERE {};"
+    session, every_change = Session(), {**EARLIEST, "ksql.streams.cache.max.bytes.buffering": "0"}
+    with ExitStack() as engines:
+        engine = engines.enter_context(open_engine(tmp_path, every_change, sync="never"))
+        engine.execute(WIDE + "INSERT INTO w VALUES (1, 'x', 'z', 1); INSERT INTO w VALUES (2, 'x', 'z', 2);", session)
+        assert _wait_for(engine, "PER", 2) == [b'{"N":1}', b'{"N":2}']
+        assert _wait_for(engine, "NARROW", 2) == [b'{"G":"x"}'] * 2
+        if restarted:
+            engines.close()
+            engine = engines.enter_context(open_engine(tmp_path, every_change, sync="never"))
+        for statement, columns in [
+            (per.format("d = 'z'"), "D"),
+            (per.format("g = 'x' AND (CASE WHEN e > 1 THEN d ELSE 'z' END) = 'z'"), "D, E"),
+            (narrow.format("", "d = 'z'"), "D"),
+            (narrow.format(", d", "g <> 'no' AND d = 'z'"), "D"),
+        ]:
+            with pytest.raises(InvalidStatement, match=f"it would filter by {columns}, which it does not know"):
+                engine.execute(statement, session)
+        engine.execute(per.format("g <> 'y' AND id < 100"), session)
+        engine.execute(narrow.format(", d", "g <> 'y'"), session)
+        engine.execute("CREATE OR REPLACE TABLE copied AS SELECT id, g FROM w WHERE d = 'z';", session)  # kept no rows
+        engine.execute("INSERT INTO w VALUES (1, 'y', 'z', 1);", session)
+        assert _wait_for(engine, "PER", 3)[2:] == [b'{"N":1}']
+        assert _wait_for(engine, "NARROW", 3)[2:] == [None]
 
 
 def test_rows_of_an_insert_that_was_killed_in_the_middle_hide_nothing(tmp_path: Path) -> None:
