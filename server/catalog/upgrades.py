@@ -51,47 +51,72 @@ def _not_in_place(before: tuple[Column, ...], after: tuple[Column, ...]) -> list
     return [column for index, column in enumerate(before) if after[index : index + 1] != (column,)]
 
 
-def refuse_other_state(old: PersistentQuery, new: PhysicalPlan, span: Span | None) -> None:
-    """Raises unless the state that the old query has kept fits the new plan."""
+def refuse_other_state(old: PersistentQuery, new: PhysicalPlan, span: Span | None, *, columnar: bool) -> None:
+    """Raises unless the state that the old query has kept fits the new plan. In: `columnar`: whether the log stores the
+    columns of the state by name; else all rows of a store have the same columns."""
     topics = {source.topic for source in old.plan.sources()} ^ {source.topic for source in new.sources()}
     if topics:
         raise _not_replaceable(old, f"it would read different topics ({', '.join(sorted(topics))})", span)
     if not _state_fits(_state_identity(old.plan), _state_identity(new)):
         raise _not_replaceable(old, "its grouping, aggregates, windows or joins would change", span)
+    rebuild = "Drop the query's table and create it again: then it reads all rows."
     unknown = _unknown_columns(old.plan, new)
     if unknown:
-        raise _not_replaceable(
-            old,
-            f"it would filter by {', '.join(unknown)}, which it does not know of the rows that it has read so far",
-            span,
-            hint="Drop the query's table and create it again: then it reads all rows with the new condition.",
-        )
+        reason = f"it would filter by {', '.join(unknown)}, which it does not know of the rows that it has read so far"
+        raise _not_replaceable(old, reason, span, rebuild)
+    before, after = _kept_columns(old.plan), _kept_columns(new)
+    if not columnar and any(before[id] != after[id] for id in before.keys() & after.keys()):
+        reason = "it would keep other columns of a table's rows, and in this log all rows of a state have the same ones"
+        raise _not_replaceable(old, reason, span, rebuild)
 
 
 def _unknown_columns(old: PhysicalPlan, new: PhysicalPlan) -> list[str]:
-    """The columns that filters of the new plan read directly from a table's kept rows and that the old plan did not
-    keep. As NULL they would fail the condition, and the table's changes would not take back what the rows had added."""
-    kept = {source.id: source.columns for source in old.sources() if source.stateful}
+    """The columns that filters of the new plan read directly from a table's kept rows, and that the old plan did not
+    keep. As NULL they would fail the condition, and the table's changes would not take back what the rows had added.
+    A column that the table has got since is NULL in these rows."""
+    kept = {source.id: source for source in old.sources() if source.stateful and source.columns is not None}
     unknown: list[str] = []
     for step in new.steps():
         for source in (each for each in step.inputs if isinstance(each, Source) and each.stateful):
-            columns = kept.get(source.id)
-            if step.condition is not None and columns is not None:
-                used, names = used_columns(step.condition.sql), column_names(source.schema)
-                physical = {source.schema.physical_name(column) for column in source.schema.value}
-                unknown += [names[each] for each in (*used.values, *used.conditions) if each in physical - {*columns}]
+            before = kept.get(source.id)
+            if step.condition is not None and before is not None and before.columns is not None:
+                used, names = used_columns(step.condition.sql), column_names(before.schema)
+                left_out = {before.schema.physical_name(each) for each in before.schema.value} - {*before.columns}
+                unknown += [names[each] for each in (*used.values, *used.conditions) if each in left_out]
     return list(dict.fromkeys(unknown))
+
+
+def _kept_columns(plan: PhysicalPlan) -> dict[str, list[str]]:
+    """By the id of each source that keeps rows: the value columns that it keeps, as in batches."""
+    return {
+        source.id: [
+            name
+            for name in map(source.schema.physical_name, source.schema.value)
+            if source.columns is None or name in source.columns
+        ]
+        for source in plan.sources()
+        if source.stateful
+    }
 
 
 def _state_fits(before: list[Step], after: list[Step]) -> bool:
     """A filter over a table needs the table's old rows, and nothing else of a copied table does: with the filter that
     state comes and goes. The query does not know the rows that it read while it kept none, as in ksqlDB."""
-    if before == after:
+    if len(before) == len(after) and all(map(_is_same_state, before, after)):
         return True
     if not all(isinstance(step, Source) for step in (*before, *after)):
         return False
     kept = {step.id: step for step in before}
-    return all(kept.get(step.id, step) == step for step in after)
+    return all(_is_same_state(kept.get(step.id, step), step) for step in after)
+
+
+def _is_same_state(before: Step, after: Step) -> bool:
+    """A table may have got value columns since: they are NULL in the previous rows."""
+    if not (isinstance(before, Source) and isinstance(after, Source)):
+        return before == after
+    old, new = before.schema, after.schema
+    grown = old.key == new.key and old.value == new.value[: len(old.value)]
+    return grown and before == replace(after, schema=old)
 
 
 def _state_identity(plan: PhysicalPlan) -> list[Step]:

@@ -68,7 +68,7 @@ def create_as_select(statement: CreateAsSelect, request: Request) -> list[Entity
     if existing is not None:
         refuse_other_schema(existing, sink, statement.span)
     if replaced is not None:
-        refuse_other_state(replaced, planned.plan, statement.span)
+        refuse_other_state(replaced, planned.plan, statement.span, columnar=request.log.capabilities.columnar)
     query = PersistentQuery(
         id=query_id,
         statement=statement.text,

@@ -12,6 +12,7 @@ from waiting import eventually
 from millstream.errors import InvalidStatement
 from millstream.logcore.client import FetchedRows
 from millstream.logcore.errors import InvalidTopic
+from millstream.server.catalog.upgrades import refuse_other_state
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
 from millstream.server.engine.session import Session
 
@@ -159,6 +160,57 @@ def test_a_filter_by_columns_that_a_table_query_has_not_kept_is_refused(tmp_path
         engine.execute("INSERT INTO w VALUES (1, 'y', 'z', 1);", session)
         assert _wait_for(engine, "PER", 3)[2:] == [b'{"N":1}']
         assert _wait_for(engine, "NARROW", 3)[2:] == [None]
+
+
+@pytest.mark.parametrize(
+    ("replacement", "problem"),
+    [
+        ("SELECT id, g FROM w WHERE g <> 'y'", None),
+        ("SELECT id, g, g + '!' AS more FROM w WHERE g <> 'y'", None),
+        ("SELECT id, g FROM w", None),  # keeps no rows
+        ("SELECT id, g, d FROM w WHERE g <> 'no'", "it would keep other columns of a table's rows"),
+        ("SELECT id, g, f FROM w WHERE g <> 'no'", "it would keep other columns of a table's rows"),
+        ("SELECT id, g FROM w WHERE d = 'z'", "it would filter by D, which it does not know"),
+    ],
+)
+def test_where_the_log_does_not_name_the_columns_of_a_state_they_stay_the_same(
+    tmp_path: Path, replacement: str, problem: str | None
+) -> None:
+    plans = []
+    for folder, query in (("old", "SELECT id, g FROM w WHERE g <> 'no'"), ("new", replacement)):
+        with open_engine(tmp_path / folder, EARLIEST, sync="never") as engine:
+            declared = WIDE if folder == "old" else WIDE.replace("e INT)", "e INT, f INT)")
+            engine.execute(declared + f"CREATE TABLE z AS {query};", Session())
+            plans.append(engine.catalog.queries["CTAS_Z_4"])
+    old, new = plans
+    if problem is None:
+        refuse_other_state(old, new.plan, None, columnar=False)
+    else:
+        with pytest.raises(InvalidStatement, match=problem):
+            refuse_other_state(old, new.plan, None, columnar=False)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_query_over_a_table_that_got_a_column_is_replaced_by_one_that_reads_it(
+    tmp_path: Path, restarted: bool
+) -> None:
+    session, every_change = Session(), {**EARLIEST, "ksql.streams.cache.max.bytes.buffering": "0"}
+    with ExitStack() as engines:
+        engine = engines.enter_context(open_engine(tmp_path, every_change, sync="never"))
+        engine.execute(WIDE + "INSERT INTO w VALUES (1, 'x', 'z', 1); INSERT INTO w VALUES (2, 'x', 'z', 2);", session)
+        assert _wait_for(engine, "PER", 2) == [b'{"N":1}', b'{"N":2}']
+        assert _wait_for(engine, "NARROW", 2) == [b'{"G":"x"}'] * 2
+        engine.execute("ALTER TABLE w ADD COLUMN f INT;", session)
+        engine.execute(
+            "CREATE OR REPLACE TABLE per AS SELECT g, COUNT(*) AS n FROM w WHERE f IS NULL GROUP BY g;", session
+        )
+        engine.execute("CREATE OR REPLACE TABLE narrow AS SELECT id, g, f FROM w WHERE g <> 'no';", session)
+        if restarted:
+            engines.close()
+            engine = engines.enter_context(open_engine(tmp_path, every_change, sync="never"))
+        engine.execute("INSERT INTO w VALUES (1, 'x', 'z', 1, 5); INSERT INTO w VALUES (2, 'no', 'z', 2, 6);", session)
+        assert _wait_for(engine, "PER", 4)[2:] == [b'{"N":1}', b'{"N":0}']
+        assert _wait_for(engine, "NARROW", 4)[2:] == [b'{"G":"x","F":5}', None]
 
 
 def test_rows_of_an_insert_that_was_killed_in_the_middle_hide_nothing(tmp_path: Path) -> None:
