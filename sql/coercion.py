@@ -49,6 +49,7 @@ _TIME_FORMS: Mapping[SqlType, str] = {
     "as +02:00 may stand.",
 }
 _DIVISOR_NODES_MAX = 100  # a divisor may itself divide: each level has three times as many
+_SMALL_MAX = 18  # digits that DuckDB holds in 64 bits
 _SCALE_KEPT = 6  # digits after the point that a result keeps even where its precision had to be cut
 
 
@@ -362,6 +363,8 @@ def decimal_operation(
     trees = [cast_sql(tree, type_, decimal, explicit=True) for tree, type_, decimal in sides]
     a, b = sides[0][2], sides[1][2]
     if name in _EXACT_IN_DUCKDB and _exact_in_duckdb(name, a, b):
+        if name == "decimal_multiply" and max(a.precision, b.precision) <= _SMALL_MAX < a.precision + b.precision:
+            trees[0] = plain_cast(trees[0], Decimal(_SMALL_MAX + 1, a.scale))  # else DuckDB multiplies in 64 bits
         operation = _EXACT_IN_DUCKDB[name](
             this=exp.paren(trees[0], copy=False), expression=exp.paren(trees[1], copy=False)
         )

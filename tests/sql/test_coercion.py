@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal as PythonDecimal
+from decimal import localcontext
 from typing import Any
 
 import duckdb
@@ -407,6 +408,24 @@ def test_decimal_arithmetic_is_exact(
     assert udfs == udfs_in(tree)
     register_udfs(connection, udfs)
     assert connection.execute(f"SELECT CAST(TRY({tree.sql('duckdb')}) AS VARCHAR)").fetchall() == [(text,)]
+
+
+@pytest.mark.parametrize("precisions", [(9, 9), (9, 10), (10, 10), (18, 1), (18, 18), (19, 18), (19, 19), (20, 19)])
+def test_a_product_has_all_the_digits_of_both(
+    connection: duckdb.DuckDBPyConnection, precisions: tuple[int, int]
+) -> None:
+    """DuckDB's product of two decimals of at most 18 digits each has 18 digits, and fails beyond them."""
+    left, right = (Decimal(precision, 1) for precision in precisions)
+    result = arithmetic_type("*", left, right)
+    assert isinstance(result, Decimal)
+    numbers = [PythonDecimal(f"{'9' * (type_.precision - 1)}.9") for type_ in (left, right)]
+    trees = [duckdb_tree(f"CAST({n} AS {t.duckdb})") for n, t in zip(numbers, (left, right), strict=True)]
+    tree, udfs = decimal_operation("decimal_multiply", (trees[0], left), (trees[1], right), result)
+    register_udfs(connection, udfs)
+    with localcontext(prec=80):
+        product = numbers[0] * numbers[1]
+        fits = abs(product) < PythonDecimal(10) ** (result.precision - result.scale)
+    assert connection.execute(f"SELECT TRY({tree.sql('duckdb')})").fetchall() == [(product if fits else None,)]
 
 
 def test_a_struct_that_has_more_than_the_target_becomes_it_where_its_fields_do() -> None:
