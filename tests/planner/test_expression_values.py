@@ -266,6 +266,14 @@ def test_the_smallest_integers_are_literals_of_their_type(expression: str, type_
     assert value(f"ARRAY[{expression}] = ARRAY[{expression}]") is True
 
 
+@pytest.mark.parametrize(
+    "expression",
+    ["-(-2147483648)", "-(-9223372036854775808)", "-CAST('-2147483648' AS INT)", "- - (-2147483647 - 1)", "ABS(-(-2147483648))"],
+)
+def test_what_is_the_opposite_of_a_constant_keeps_to_its_type(expression: str) -> None:
+    assert value(expression) is None
+
+
 @pytest.mark.parametrize("expression", ["ARRAY[1] = ARRAY[1]", "(1 = 1) = (1 = 1)", "ARRAY[1] <> ARRAY[2]"])
 def test_lists_and_truths_are_equal_or_not_without_an_order(expression: str) -> None:
     assert value(expression) is True
