@@ -144,15 +144,16 @@ def like(node: exp.Expression, value: Typed, pattern: Typed, escape: exp.Express
             )
     if escape is not None and not (isinstance(escape, exp.Literal) and len(escape.this) == 1):
         raise InvalidStatement("ESCAPE takes a single character", span=span_of(escape))
+    total = escape is None and value.total and pattern.total
     if not is_simple(pattern.tree):
         sides = [coerced(side, STRING).tree for side in (value, pattern)]
         sides += [] if escape is None else [exp.Literal.string(escape.this)]
         tree = Udf(MATCHES_LIKE, (STRING,) * len(sides), BOOLEAN).call(sides)
-        return Typed(false_for_null(tree), BOOLEAN, escape is None and value.total)
+        return Typed(false_for_null(tree), BOOLEAN, total)
     tree: exp.Expression = exp.Like(this=grouped(value.tree), expression=grouped(pattern.tree))
     if escape is not None:
         tree = exp.Escape(this=tree, expression=exp.Literal.string(escape.this))
-    return Typed(false_for_null(tree), BOOLEAN, escape is None and value.total)
+    return Typed(false_for_null(tree), BOOLEAN, total)
 
 
 def _comparable(node: exp.Expression, one: _Side, other: _Side, scope: Scope) -> tuple[Typed, Typed]:

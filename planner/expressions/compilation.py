@@ -253,11 +253,12 @@ def _concatenation(node: exp.DPipe, scope: Scope) -> Typed:
 
 
 def _joined(left: Typed, right: Typed) -> Typed:
+    total = left.total and right.total
     tree = exp.DPipe(this=grouped(left.tree), expression=grouped(right.tree))
     if not is_few(tree, (left.tree, right.tree)):
         texts = [coerced(side, STRING).tree for side in (left, right)]
-        return Typed(Udf(PIPE_TEXTS, (STRING, STRING), STRING).call(texts), STRING, True)
-    return Typed(tree, STRING, True)
+        return Typed(Udf(PIPE_TEXTS, (STRING, STRING), STRING).call(texts), STRING, total)
+    return Typed(tree, STRING, total)
 
 
 def _connective(node: exp.Expression, scope: Scope) -> Typed:

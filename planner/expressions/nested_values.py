@@ -45,12 +45,14 @@ def subscript(node: exp.Bracket, value: Typed, index: Typed) -> Typed:
     if isinstance(value.type, Array):
         if index.type not in (INTEGER, BIGINT):
             raise TypeMismatch(f"an ARRAY's index is an INTEGER, not {index.type}", span=span_of(node))
-        return Typed(function_call("list_extract", value.tree, index.tree), value.type.element, value.total)
+        element = function_call("list_extract", value.tree, index.tree)
+        return Typed(element, value.type.element, value.total and index.total)
     if isinstance(value.type, Map):
         key = coerced(index, value.type.key) if coercion.can_coerce(index.type, value.type.key) else None
         if key is None:
             raise TypeMismatch(f"this MAP's key is {value.type.key}, not {index.type}", span=span_of(node))
-        return Typed(function_call("map_extract_value", value.tree, key.tree), value.type.value, value.total)
+        found = function_call("map_extract_value", value.tree, key.tree)
+        return Typed(found, value.type.value, value.total and key.total)
     written = print_expression(node)
     raise TypeMismatch(
         f"Subscript expression ({written}) do not apply to {value.type}.",

@@ -60,6 +60,13 @@ def computed(expression: str) -> tuple[list[Any], list[int]]:
         ("v % -2", [1, 0, 0, None], []),
         ("2147483647 + v", [None, 2147483647, None, None], [0, 2]),
         ("UCASE(w)", ["X", "5", "7", None], []),
+        # Whatever it stands in.
+        ("ARRAY['a', 'b'][CAST(w AS INT) - 4]", [None, "a", None, None], [0]),
+        ("MAP(5 := 'a')[CAST(w AS INT)]", [None, "a", None, None], [0]),
+        ("ARRAY['a', 'b'][2147483647 + v] IS NULL", [None, True, None, True], [0, 2]),
+        ("'x' LIKE CAST(10 / v AS STRING)", [False, None, False, False], [1]),
+        ("'5' LIKE CAST(10 / v AS STRING) ESCAPE '!'", [False, None, True, False], [1]),
+        ("'a' + CAST(10 / v AS STRING)", ["a10", None, "a5", None], [1]),
         # An operand is evaluated only where those before it leave it open.
         ("v > 0 OR CAST(w AS INT) > 3", [True, True, True, False], []),
         ("v < 1 OR CAST(w AS INT) > 3", [None, True, True, False], [0]),
