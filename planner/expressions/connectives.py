@@ -73,7 +73,7 @@ def _never_null(tree: exp.Expr) -> bool:
         case exp.And() | exp.Or():
             return all(map(_never_null, tree.flatten()))
         case exp.Coalesce():
-            return isinstance(tree.expressions[-1], exp.Boolean)
+            return any(map(_never_null, (tree.this, *tree.expressions)))
         case exp.Case():
             return tree.args.get("default") is not None and all(map(_never_null, results_of(tree)))
         case _:

@@ -58,7 +58,8 @@ def _mask_function(name: str, python: PythonFunction, doc: str, example: dict[st
 
 _BLANKS = "".join(map(chr, range(1, 33)))
 _START = (
-    "CASE WHEN :position < 0 THEN CASE WHEN length(:text) < -:position THEN 1 ELSE length(:text) + :position + 1 END "
+    "CASE WHEN :position < 0 "
+    "THEN CASE WHEN length(:text) + :position < 0 THEN 1 ELSE length(:text) + :position + 1 END "
     "WHEN :position < 1 THEN 1 ELSE :position END"
 )
 _LENGTH = "CASE WHEN :length < 0 THEN 0 ELSE :length END"

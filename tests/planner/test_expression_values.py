@@ -268,10 +268,34 @@ def test_the_smallest_integers_are_literals_of_their_type(expression: str, type_
 
 @pytest.mark.parametrize(
     "expression",
-    ["-(-2147483648)", "-(-9223372036854775808)", "-CAST('-2147483648' AS INT)", "- - (-2147483647 - 1)", "ABS(-(-2147483648))"],
+    [
+        "-(-2147483648)",
+        "-(-9223372036854775808)",
+        "-CAST('-2147483648' AS INT)",
+        "- - (-2147483647 - 1)",
+        "ABS(-(-2147483648))",
+    ],
 )
 def test_what_is_the_opposite_of_a_constant_keeps_to_its_type(expression: str) -> None:
     assert value(expression) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("COALESCE(T = 'x') AND CAST(T AS INT) > 3", False),
+        ("COALESCE(T = 'a_c') OR CAST(T AS INT) > 3", True),
+        ("COALESCE(D > 9, T IS NULL) AND CAST(T AS INT) > 3", False),
+        ("AS_VALUE(T IS NULL) AND CAST(T AS INT) > 3", False),
+    ],
+)
+def test_what_is_never_null_decides_also_as_the_only_argument(expression: str, expected: bool) -> None:
+    assert value(expression) is expected
+
+
+@pytest.mark.parametrize("position", ["-2147483648", "CAST('-2147483648' AS INT)", "CAST(D - 2147483648.5 AS INT)"])
+def test_a_text_from_before_its_beginning_is_the_whole_text(position: str) -> None:
+    assert value(f"SUBSTRING(T, {position})") == "a_c"
 
 
 @pytest.mark.parametrize("expression", ["ARRAY[1] = ARRAY[1]", "(1 = 1) = (1 = 1)", "ARRAY[1] <> ARRAY[2]"])
