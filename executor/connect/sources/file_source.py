@@ -1,7 +1,8 @@
 """A source that reads files: lines of text, NDJSON or CSV. It follows a file that grows, is rotated or truncated.
 
-A position has, for each file, its inode, how far it was read, and a checksum of its beginning. So a file that was
-renamed (`app.log` → `app.log.1`) is read to its end, and a new file that got an old inode is read from its start.
+A position has, for each file, its inode, how far it was read and how long it was, and a checksum of its beginning. So
+a file that was renamed (`app.log` → `app.log.1`) is read to its end, a new file that got an old inode is read from its
+start, and one that is deleted before its end is told.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import glob
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,22 +46,25 @@ class FileSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """How far a file was read. `beginning`: checksum of its first bytes, at most `offset` and 256 of them."""
+    """How far a file was read. `beginning`: checksum of its first bytes, at most `offset` and 256 of them; `size`: of
+    the file, when it was read."""
 
     path: str
     offset: int = 0
     beginning: int = 0
+    size: int = 0
 
     @staticmethod
     def of(member: Mapping[str, Any]) -> _Place:
-        return _Place(member["path"], member["offset"], member["beginning"])
+        """Positions of before have no size."""
+        return _Place(member["path"], member["offset"], member["beginning"], member.get("size", 0))
 
     def as_json(self) -> dict[str, Any]:
-        return {"path": self.path, "offset": self.offset, "beginning": self.beginning}
+        return {"path": self.path, "offset": self.offset, "beginning": self.beginning, "size": self.size}
 
 
 class FileSource(SourceConnector):
-    """Lines of files."""
+    """Lines of files. State: the files of the last look, each with how far it was read."""
 
     settings = FileSettings
 
@@ -68,6 +72,7 @@ class FileSource(SourceConnector):
         self._clock = task.clock
         self._settings = settings
         self._format = LineFormat(settings.format, settings.csv_delimiter)
+        self._seen: dict[str, _Place] | None = None
 
     def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
         deadline = self._clock.monotonic() + timeout_s
@@ -82,9 +87,16 @@ class FileSource(SourceConnector):
         """From the first file, by age, that has something to read."""
         known = {} if position is None else {inode: _Place.of(item) for inode, item in position["files"].items()}
         present = dict(self._files(known))
+        seen = self._seen = dict(known) if self._seen is None else self._seen
+        for inode in [inode for inode in seen if inode not in present]:
+            _log_deleted(seen.pop(inode))
         for inode, path in present.items():
-            place = self._checked(known.get(inode, _Place(path)), path)
-            lines, after = self._lines(path, place, whole=not self._settings.follow or path not in self._named())
+            try:
+                place = self._checked(known.get(inode, _Place(path)), path)
+                lines, after = self._lines(path, place, whole=not self._settings.follow or path not in self._named())
+            except FileNotFoundError:
+                continue  # the next look does not find it
+            seen[inode] = after
             if after.offset == place.offset:
                 continue
             kept = {other: place for other, place in known.items() if other in present}
@@ -119,7 +131,7 @@ class FileSource(SourceConnector):
         if size < place.offset or zlib.crc32(beginning) != place.beginning:
             _log.warning("file was replaced or truncated, it is read from its start", path=path)
             return _Place(path)
-        return _Place(path, place.offset, place.beginning)
+        return replace(place, path=path)
 
     def _lines(self, path: str, place: _Place, *, whole: bool) -> tuple[list[tuple[int, bytes]], _Place]:
         """Whole lines after the place, with their offsets. In: `whole`: nothing will be appended any more."""
@@ -132,7 +144,8 @@ class FileSource(SourceConnector):
                 if not more:
                     break
                 data += more
-            at_end = file.tell() >= os.fstat(file.fileno()).st_size
+            size = os.fstat(file.fileno()).st_size
+            at_end = file.tell() >= size
         end = len(data) if whole and at_end else self._format.end(data)
         if end == 0 and len(data) > self._settings.max_line_bytes:
             raise ConnectorFailed(
@@ -141,7 +154,7 @@ class FileSource(SourceConnector):
             )
         offset = place.offset + end
         lines = list(self._format.split(data[:end], place.offset))
-        return lines, _Place(path, offset, zlib.crc32(beginning[: min(offset, _BEGINNING_BYTES)]))
+        return lines, _Place(path, offset, zlib.crc32(beginning[: min(offset, _BEGINNING_BYTES)]), size)
 
     # What a line is
 
@@ -186,9 +199,16 @@ def _beside(path: str) -> Iterator[str]:
         return
 
 
+def _log_deleted(place: _Place) -> None:
+    if place.size > place.offset:
+        _log.warning("a file was deleted before its end was read", path=place.path, read=place.offset, size=place.size)
+
+
 def _opened(path: str) -> Any:
-    """Raises `SystemUnavailable` where the file is gone or may not be read: it may come back."""
+    """Raises FileNotFoundError where it is gone, and `SystemUnavailable` where it cannot be read now."""
     try:
         return open(path, "rb")
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise SystemUnavailable(f"{path} cannot be read: {error.strerror}") from None

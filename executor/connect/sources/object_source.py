@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 import structlog
 
 from ..connector import Chunk, ConnectRecord, Position, RefusedRecord, SourceConnector, TaskInfo
-from ..connector_errors import ConnectorFailed
+from ..connector_errors import ConnectorFailed, one_line
 from ..connector_settings import setting
-from ..stores.file_store import StoredFile, StoreSettings, checked_location
+from ..stores.file_store import StoredFile, StoreSettings, checked_location, is_of_the_store
 from ..stores.s3_objects import opened_store
 from .line_formats import LINE_FORMATS, LineFormat, checked_delimiter
 from .sql_values import json_row
@@ -109,11 +109,10 @@ class ObjectSource(SourceConnector):
                 return self._reopened(position, under_way)
             return self._begun(position)
         reader, most = self._reader, self._settings.batch_max_rows
-        rows = list(islice(reader.rows, most))
-        opened = self._store.opened(reader.file.path)
-        if opened is None or self._store.version(opened) != reader.version:
+        rows = self._next_rows(reader, most)
+        if rows is None:
             self._reader, self._next_look = None, self._clock.monotonic()
-            return Chunk([], {**position, "current": None})  # what was read may be of both versions
+            return Chunk([], {**position, "current": None})
         reader.row += len(rows)
         if len(rows) == most:
             current = {"path": reader.file.path, "version": reader.version, "row": reader.row}
@@ -121,13 +120,31 @@ class ObjectSource(SourceConnector):
         self._reader = None
         return self._chunk(reader, rows, self._with(position, reader.file, reader.version))
 
+    def _next_rows(self, reader: _Reader, most: int) -> list[_Row] | None:
+        """None where the object is gone, or another one, by now: then rows may be of both, and a piece of one is no
+        Parquet file."""
+        try:
+            rows = list(islice(reader.rows, most))
+        except (ConnectorFailed, OSError):
+            if self._is_lost(reader):
+                return None
+            raise
+        return None if self._is_lost(reader) else rows
+
+    def _is_lost(self, reader: _Reader) -> bool:
+        opened = self._store.opened(reader.file.path)
+        if opened is not None and self._store.version(opened) == reader.version:
+            return False
+        _log_lost(reader.file.path, reader.row, gone=opened is None)
+        return True
+
     # Which object is next
 
     def _reopened(self, position: Position, under_way: Mapping[str, Any]) -> Chunk | None:
         path = under_way["path"]
         file = next((file for file in self._store.files() if file.path == path), None)
         if file is None or not self._opens(file, under_way["row"], under_way["version"]):
-            _log.warning("object was replaced or deleted while it was read", path=path, row=under_way["row"])
+            _log_lost(path, under_way["row"], gone=file is None)
             return Chunk([], {**position, "current": None})
         return self._read_on(position)
 
@@ -138,7 +155,8 @@ class ObjectSource(SourceConnector):
             file = self._waiting.pop(0)
             known = position["objects"].get(file.path)
             if not self._opens(file, 0):
-                continue  # it is gone
+                _log_lost(file.path, 0, gone=True)
+                continue
             assert self._reader is not None
             if known is not None and known[1:] == [file.size, self._reader.version]:
                 reader, self._reader = self._reader, None  # written again with what it had
@@ -151,6 +169,9 @@ class ObjectSource(SourceConnector):
         known, floor = position["objects"], position.get("floor", 0)
         named = [file for file in self._store.files() if self._is_named(file.path)]
         self._found = {file.path: file for file in named}
+        for file in self._waiting:
+            if file.path not in self._found:
+                _log_lost(file.path, 0, gone=True)
         new = [f for f in named if f.changed_ms >= floor and known.get(f.path, [])[:2] != [f.changed_ms, f.size]]
         self._waiting = sorted(new, key=lambda file: (file.changed_ms, file.path))
 
@@ -248,5 +269,19 @@ class ObjectSource(SourceConnector):
                             yield _Row(json_row(row, "connect_logical"))
                 else:
                     number += count
-        except pa.ArrowInvalid as error:
-            raise ConnectorFailed(f"{file.path} is no Parquet file that can be read: {error}", hint=_HINT) from None
+        except (pa.ArrowException, ValueError, OSError) as error:
+            if isinstance(error, OSError) and is_of_the_store(error):
+                raise
+            raise ConnectorFailed(
+                f"{file.path} is no Parquet file that can be read: {one_line(error)}", hint=_HINT
+            ) from None
+
+
+def _log_lost(path: str, row: int, *, gone: bool) -> None:
+    """In: `row`: how many of its rows are in the topic."""
+    if not gone:
+        _log.warning("an object was replaced while it was read: it is read from its first row", path=path, row=row)
+    elif row:
+        _log.warning("an object was deleted while it was read: its other rows are in no topic", path=path, row=row)
+    else:
+        _log.warning("an object was deleted before it was read", path=path)

@@ -87,3 +87,8 @@ def checked_location(location: str, name: str) -> None:
     if location.startswith("/"):
         return
     raise InvalidConnector(f"{name} must be an absolute path or s3://bucket/prefix", setting=name)
+
+
+def is_of_the_store(error: OSError) -> bool:
+    """Whether disk, network or store failed. What Arrow finds wrong in the data that it was given is an OSError too."""
+    return error.errno is not None or "AWS Error" in str(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ class LocalFiles:
     def files(self, folder: str = "") -> list[StoredFile]:
         found: list[StoredFile] = []
         with _explained():
-            for path in (self._folder / folder).rglob("*"):
+            for path in _below(self._folder / folder):
                 with contextlib.suppress(FileNotFoundError):
                     if path.is_file() and not path.name.startswith(".writing-"):
                         known = path.stat()
@@ -88,6 +88,17 @@ class LocalFiles:
             file.flush()
             os.fsync(file.fileno())
         return beside
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """All files; others may delete files and folders meanwhile. Raises OSError where a folder may not be read."""
+
+    def failed(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    for parent, _, names in os.walk(folder, onerror=failed):
+        yield from (Path(parent, name) for name in names)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,52 @@ def test_a_truncated_or_replaced_file_is_read_from_its_start(tmp_path: Path, new
         opened.truncate(0)
         opened.write(new)
     assert reader.read() == [new.strip()]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_file_that_is_deleted_before_its_end_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], restarted: bool
+) -> None:
+    given = {"file": str(tmp_path / "*.log"), "topic": "t"}
+    settings = read_settings(FileSettings, given)
+    source = FileSource(settings, TaskInfo("f"))
+    (tmp_path / "read.log").write_text("one\n")
+    (tmp_path / "half.log").write_text("x" * 10 + "\n" + "y" * 2_000_000)
+    position: Position | None = None
+    while (chunk := source.read(position, 0)) is not None:
+        position = chunk.position
+    for name in ("read", "half"):
+        (tmp_path / f"{name}.log").unlink()
+    if restarted:
+        source = FileSource(settings, TaskInfo("f"))
+    assert source.read(position, 0) is None
+    assert source.read(position, 0) is None
+    said = capsys.readouterr()
+    (line,) = [line for line in (said.out + said.err).splitlines() if "deleted" in line]
+    assert "half.log" in line and "read=11 size=2000011" in line
+
+
+def test_files_that_come_and_go_hold_up_no_other(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            for n in range(40):
+                (tmp_path / f"a{n}.log").write_text("")
+            for n in range(40):
+                (tmp_path / f"a{n}.log").unlink()
+
+    reader = Reader(tmp_path / "*.log")
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        for n in range(200):
+            with (tmp_path / "kept.log").open("a") as file:
+                file.write(f"{n}\n")
+            assert reader.read() == [str(n)]
+    finally:
+        over.set()
+        thread.join()
 
 
 def test_a_pattern_reads_all_its_files(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import datetime
 import gzip
 import os
 import random
+import shutil
+import threading
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -21,6 +23,7 @@ from millstream.executor.connect.connector_errors import ConnectorFailed, Invali
 from millstream.executor.connect.connector_sandbox import SOURCE_KILL_POINTS
 from millstream.executor.connect.connector_settings import read_settings
 from millstream.executor.connect.sources.object_source import ObjectSource
+from millstream.executor.connect.stores.local_files import LocalFiles
 from millstream.executor.connect.task_clock import VirtualClock
 from millstream.testing import ConnectorSandbox
 
@@ -77,6 +80,19 @@ def place(tmp_path: Path, folder_or_store: S3Server | None) -> Place:
 @pytest.fixture
 def folder(tmp_path: Path) -> Place:
     return Place(tmp_path, None)
+
+
+def parquet(ids: range) -> bytes:
+    out = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": ids, "text": ["x" * 100] * len(ids)}), out, row_group_size=2)
+    return out.getvalue().to_pybytes()
+
+
+def spoilt(at: int) -> bytes:
+    """A file that was damaged: forty of its bytes have other values."""
+    data = bytearray(parquet(range(5)))
+    data[at - 40 : at or None] = bytes([255]) * 40
+    return bytes(data)
 
 
 def lines(*numbers: int) -> bytes:
@@ -184,6 +200,74 @@ def test_an_object_that_changes_under_way_is_read_from_its_start(place: Place, d
     assert found == ([9] if deleted else list(range(10, 17)))
 
 
+def test_an_object_that_vanishes_is_told_and_holds_up_no_other(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Between the look and its turn, or half read."""
+    for name, first in (("a", 0), ("b", 10), ("c", 20)):
+        place.put(f"{name}.json", lines(*range(first, first + 6)))
+    settings = read_settings(
+        ObjectSource.settings, {"topic": "rows", "format": "ndjson", "batch.max.rows": "4", **place.config}
+    )
+    source = ObjectSource(settings, TaskInfo("s", clock=VirtualClock()))
+    found: list[int] = []
+    chunk = source.read(None, 0)
+    for name in ("a.json", "b.json"):
+        place.delete(name)
+    while chunk is not None:
+        found += [record.value["n"] for record in chunk.records]
+        chunk = source.read(chunk.position, 0)
+    assert found == [0, 1, 2, 3, *range(20, 26)]
+    said = capsys.readouterr()
+    told = said.out + said.err
+    assert "deleted while it was read: its other rows are in no topic" in told and "a.json" in told
+    assert "deleted before it was read" in told and "b.json" in told
+
+
+@pytest.mark.parametrize("with_", [None, parquet(range(9))])
+def test_parquet_that_is_replaced_while_it_is_read_is_no_broken_file(folder: Place, with_: bytes | None) -> None:
+    """In place, so that the file that is open has other data under it."""
+    folder.put("a.parquet", parquet(range(5)))
+    folder.put("b.parquet", parquet(range(5, 7)))
+    settings = read_settings(
+        ObjectSource.settings, {"topic": "rows", "format": "parquet", "batch.max.rows": "2", **folder.config}
+    )
+    source = ObjectSource(settings, TaskInfo("s", clock=VirtualClock()))
+    found: list[int] = []
+    chunk = source.read(None, 0)
+    with (folder.folder / "a.parquet").open("r+b") as file:
+        file.truncate(0)
+        if with_ is not None:
+            file.write(with_)
+    if with_ is None:
+        folder.delete("a.parquet")
+    while chunk is not None:
+        found += [record.value["id"] for record in chunk.records]
+        chunk = source.read(chunk.position, 0)
+    assert sorted(found) == sorted([0, 1, 5, 6, *(range(9) if with_ is not None else ())])
+
+
+def test_folders_that_come_and_go_disturb_no_look(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            for n in range(20):
+                (tmp_path / f"day={n}" / "x").mkdir(parents=True)
+            for n in range(20):
+                shutil.rmtree(tmp_path / f"day={n}")
+
+    (tmp_path / "kept.json").write_bytes(lines(1))
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        for _ in range(300):
+            assert [file.path for file in LocalFiles(str(tmp_path)).files()] == ["kept.json"]
+    finally:
+        over.set()
+        thread.join()
+
+
 def test_csv_with_quotes_and_gzip(place: Place) -> None:
     place.put("a.csv.gz", gzip.compress(b'id,text\n1,"two\nlines"\n2,"a ""b"""\n'))
     with place.sandbox(format="csv", batch_max_rows="1") as box:
@@ -222,6 +306,8 @@ def test_old_objects_are_forgotten_where_that_is_wanted(folder: Place) -> None:
         ("a.json.gz", b"no gzip", {}, "is no whole gzip file"),
         ("a.json.gz", gzip.compress(b"1\n" * 9999, mtime=0)[:-20], {}, "is no whole gzip file"),
         ("a.parquet", b"PAR1 no", {"format": "parquet"}, "is no Parquet file"),
+        ("a.parquet", spoilt(-40), {"format": "parquet"}, "is no Parquet file that can be read: .*thrift"),
+        ("a.parquet", spoilt(40), {"format": "parquet"}, "is no Parquet file that can be read: "),
         ("a.csv", b'a,"b\n', {"format": "csv"}, "has no columns"),
         ("a.json", b"1" * 2_000_000, {"max_line_bytes": "1000000"}, "longer than 1000000 bytes"),
     ],
