@@ -107,11 +107,12 @@ class TaskInfo:
     may ask for the types of columns. `log_end`: of a sink, the next offset of a partition that it reads; `topic_id`:
     another one where a topic was deleted and created again; None, where nobody knows. `inbox`: of a source that is sent
     its records. `tenure`: to `check` between two requests that change the other system; while one hangs, a successor
-    may begin."""
+    may begin. `began`: of one that is dropped, whether a position of it was committed."""
 
     connector: str
     number: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
+    began: bool = True
     identity: str = ""
     clock: TaskClock = field(default=MACHINE_CLOCK, compare=False, repr=False)
     declared: Declarations = field(default=nothing_declared, compare=False, repr=False)
@@ -200,8 +201,16 @@ class SourceConnector(ABC):
         """Lets go of files and connections. Must not fail."""
 
     @classmethod
+    def keeps(cls, settings: Any, task: TaskInfo) -> str | None:
+        """What `forget` removes, and where, as in "the replication slot a of PostgreSQL at host:5432/shop"; nothing
+        else has these words. `forget` is called until it is removed, and who keeps the same begins after that. None:
+        it does no harm if it stays, and `forget` is called once."""
+        del settings, task
+        return None
+
+    @classmethod
     def forget(cls, settings: Any, task: TaskInfo) -> None:
-        """DROP CONNECTOR: removes what the source keeps in the other system."""
+        """DROP CONNECTOR: removes what the source keeps in the other system. What is gone already is fine."""
         del settings, task
 
 
@@ -257,6 +266,12 @@ class SinkConnector(ABC):
 
     def close(self) -> None:  # noqa: B027 - not everything has something open
         """Lets go of files and connections. Must not fail."""
+
+    @classmethod
+    def keeps(cls, settings: Any, task: TaskInfo) -> str | None:
+        """As of a source."""
+        del settings, task
+        return None
 
     @classmethod
     def forget(cls, settings: Any, task: TaskInfo) -> None:

@@ -26,11 +26,19 @@ from .converters import converter_of
 from .dead_letters import is_tolerant
 from .declarations import declarations_of
 from .inbox import Inbox
-from .leaving import LeavingTasks, Tenure
+from .leaving import Departure, LeavingTasks, Tenure
+from .leftovers import Leftover, Removal, kept_at, known_leftovers, leftover, note_leftover
 from .secret_vault import KnownSecrets
 from .sink_runner import SinkRunner, Transcoder, group_of, reading, topics_problem
 from .source_runner import SourceRunner, transactional_id
-from .task_positions import POSITIONS_TOPIC, position_record, read_position, read_positions, sink_identity
+from .task_positions import (
+    POSITIONS_TOPIC,
+    position_record,
+    read_leftovers,
+    read_position,
+    read_positions,
+    sink_identity,
+)
 from .task_worker import Ending, TaskRunner, TaskState, TaskStatus, TaskWorker
 from .transforms import routed, transforms_of
 
@@ -62,7 +70,7 @@ class Connectors:
         self._transcoder = transcoder
         self._catalog = catalog
         self._running: dict[str, _Running] = {}
-        self._leaving: dict[str, tuple[LeavingTasks, ...]] = {}
+        self._leaving: dict[str, tuple[Departure, ...]] = {}
         self._ending = Ending()
         self._guard = threading.Lock()
 
@@ -70,25 +78,36 @@ class Connectors:
         """Begins or continues from the committed positions; one of this name that runs is stopped first, so its
         settings are changed by this."""
         self.stop(info.name)
-        running = _Running(self._log, self._transcoder, info, Secrets(self.known_secrets), self._catalog)
+        secrets = Secrets(self.known_secrets)
+        running = _Running(self._log, self._transcoder, info, secrets, self._catalog)
+        place = kept_at(info, TaskInfo(info.name), secrets)
         with self._guard:
             self._running[info.name] = running
-            before = self._leaving.get(info.name, ())
-        running.begin(before)
+            leaving = [each for of in self._leaving.values() for each in of]
+        running.begin([each for each in leaving if _goes_before(each, info.name, place)])
 
-    def stop(self, name: str, cleans_up: Callable[[], None] | None = None) -> None:
-        """Asks its tasks to end; positions stay. One that does not run is fine. In: `cleans_up`: once they are gone."""
+    def stop(self, name: str) -> None:
+        """Asks its tasks to end; positions stay. One that does not run is fine."""
         with self._guard:
             running = self._running.pop(name, None)
             left = {of: tuple(each for each in tasks if not each.is_over) for of, tasks in self._leaving.items()}
             self._leaving = {of: tasks for of, tasks in left.items() if tasks}
-            before = list(self._leaving.get(name, ()))
             workers = () if running is None else running.workers
             for worker in workers:
                 worker.ask_to_stop()
-            if workers or cleans_up is not None:
-                before.append(LeavingTasks(name, workers, cleans_up))
-            self._leaving[name] = tuple(before)
+            if workers:
+                self._leaving[name] = (*self._leaving.get(name, ()), LeavingTasks(name, workers))
+
+    def take_up_leftovers(self) -> None:
+        """What connectors that were dropped earlier have left in other systems is removed, before any starts."""
+        under_way = {each.left.number for each in self._removals()}
+        for left in known_leftovers(self._log):
+            if left.number not in under_way:
+                self._begin_removal(left, Secrets(self.known_secrets))
+
+    def leftovers(self) -> dict[str, str]:
+        """What is still in other systems, though it was tried to remove it: a clause, by dropped connector."""
+        return {each.connector: each.waits_for for each in self._removals() if each.is_late}
 
     def settled(self, names: Sequence[str], within_s: float = _SETTLES_S) -> dict[str, str]:
         """Waits until the tasks of before are gone; what is still waited for then, by connector."""
@@ -142,9 +161,14 @@ class Connectors:
     def drop(self, info: ConnectorInfo) -> None:
         """Also of one that does not run. Forgets positions, and, once its tasks are gone, what the connector keeps in
         the other system."""
+        self._let_go(info.name)
         secrets = Secrets(self.known_secrets)
-        self._let_go(info.name, lambda: _forget_outside(info, secrets))
+        began = any(name == info.name for name, _ in read_positions(self._log))
+        left = leftover(info, began=began)
+        if began and kept_at(info, left.task, secrets) is not None:
+            note_leftover(self._log, left)
         self.drop_positions(info.name)
+        self._begin_removal(left, secrets)
 
     def drop_positions(self, connector: str) -> None:
         """A connector of this name begins anew."""
@@ -168,6 +192,8 @@ class Connectors:
     def ask_to_stop(self) -> None:
         """All of them, before `close`; returns at once."""
         self._ending.begin()
+        for removal in self._removals():
+            removal.end()
         with self._guard:
             running = list(self._running.values())
         for each in running:  # they end side by side
@@ -185,9 +211,23 @@ class Connectors:
         for each in leaving:
             each.wait(self._ending.left_s)
 
-    def _let_go(self, name: str, cleans_up: Callable[[], None] | None = None) -> None:
+    def _removals(self) -> list[Removal]:
+        with self._guard:
+            return [each for of in self._leaving.values() for each in of if isinstance(each, Removal)]
+
+    def _begin_removal(self, left: Leftover, secrets: Secrets) -> None:
+        name = left.info.name
+        with self._guard:
+            before = self._leaving.get(name, ())
+            self._leaving[name] = (*before, Removal(left, secrets, before, self._forgotten))
+
+    def _forgotten(self, left: Leftover) -> None:
+        if (left.info.name, left.number) in read_leftovers(self._log):
+            self._log.append(POSITIONS_TOPIC, 0, position_record(left.info.name, left.number, None))
+
+    def _let_go(self, name: str) -> None:
         """As `stop`, and its tasks write nothing any more, though they may not have ended."""
-        self.stop(name, cleans_up)
+        self.stop(name)
         for leaving in self._leaving.get(name, ()):
             leaving.let_go()
 
@@ -223,7 +263,7 @@ class _Running:
         self.inbox: Inbox | None = None
         """Of a connector that is sent its records."""
 
-    def begin(self, before: Sequence[LeavingTasks]) -> None:
+    def begin(self, before: Sequence[Departure]) -> None:
         """In: `before`: those whose place its tasks take."""
         try:
             shares = self._shares()
@@ -278,7 +318,7 @@ class _Running:
             return list(loaded.tasks(settings, most))
         return [{"of": most} for _ in range(most)]
 
-    def _worker(self, number: int, share: Mapping[str, Any], before: Sequence[LeavingTasks]) -> TaskWorker:
+    def _worker(self, number: int, share: Mapping[str, Any], before: Sequence[Departure]) -> TaskWorker:
         tenure = Tenure()
         opening = self._opening(TaskInfo(self._info.name, number, share, inbox=self._own_inbox, tenure=tenure))
         return TaskWorker(
@@ -341,10 +381,8 @@ def config_problems(plugin: ConnectorPlugin, config: Mapping[str, str]) -> list[
     return found
 
 
-def _forget_outside(info: ConnectorInfo, secrets: Secrets) -> None:
-    """What cannot be removed now is said: DROP CONNECTOR must work while the other system is gone."""
-    try:
-        plugin, settings, _ = resolved_settings(info, secrets)
-        plugin.load().forget(settings, TaskInfo(info.name))
-    except Exception as error:
-        _log.warning("a dropped connector left something behind", connector=info.name, error=secrets.scrub(str(error)))
+def _goes_before(leaving: Departure, name: str, place: str | None) -> bool:
+    """Whether a connector that keeps something at `place` has to wait for it."""
+    if isinstance(leaving, Removal) and leaving.place is not None and place is not None:
+        return leaving.place == place
+    return leaving.connector == name

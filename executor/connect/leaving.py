@@ -70,26 +70,14 @@ class LeavingTask(Protocol):
         ...
 
 
-class LeavingTasks:
-    """Tasks of a connector that were asked to end, and what is done once they are gone. A thread waits for them, so any
-    other may go on; `is_over` at the end.
+class Departure:
+    """What those that come after wait for. Any thread may call any method; `finish` at the end."""
 
-    In: `cleans_up`: at most logs what it cannot do.
-    """
-
-    def __init__(
-        self, connector: str, tasks: Sequence[LeavingTask], cleans_up: Callable[[], None] | None = None
-    ) -> None:
-        self._connector = connector
-        self._tasks = tasks
-        self._cleans_up = cleans_up
-        self._deadline = time.monotonic() + LEAVES_S
-        self._over = Future[None]()
-        self.waits_for = (
-            f"the other system does not answer a task that is to end, which is let go of after {LEAVES_S:.0f} seconds"
-        )
+    def __init__(self, connector: str, waits_for: str) -> None:
+        self.connector = connector
+        self.waits_for = waits_for
         """A clause for those who wait."""
-        threading.Thread(target=self._run, name=f"{TASK_THREADS}{connector}-leaving", daemon=True).start()
+        self._over = Future[None]()
 
     @property
     def is_over(self) -> bool:
@@ -105,19 +93,30 @@ class LeavingTasks:
             self._over.result(seconds)
         return self.is_over
 
+    def finish(self) -> None:
+        self._over.set_result(None)
+
     def let_go(self) -> None:
         """Its tasks write nothing any more, from now on; they are still waited for."""
+
+
+class LeavingTasks(Departure):
+    """Tasks of a connector that were asked to end. A thread waits for them, so any other may go on."""
+
+    def __init__(self, connector: str, tasks: Sequence[LeavingTask]) -> None:
+        waits_for = "the other system does not answer a task that is to end, which is let go of after"
+        super().__init__(connector, f"{waits_for} {LEAVES_S:.0f} seconds")
+        self._tasks = tasks
+        self._deadline = time.monotonic() + LEAVES_S
+        threading.Thread(target=self._run, name=f"{TASK_THREADS}{connector}-leaving", daemon=True).start()
+
+    def let_go(self) -> None:
         for task in self._tasks:
             task.let_go()
 
     def _run(self) -> None:
         for task in self._tasks:
             if not task.ends_within(max(0.0, self._deadline - time.monotonic())):
-                _log.warning("a connector task is left waiting", connector=self._connector)
+                _log.warning("a connector task is left waiting", connector=self.connector)
         self.let_go()
-        try:
-            if self._cleans_up is not None:
-                self.waits_for = "what the dropped connector has left in the other system is not removed yet"
-                self._cleans_up()
-        finally:  # else a connector of this name would never begin
-            self._over.set_result(None)
+        self.finish()

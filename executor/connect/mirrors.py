@@ -25,7 +25,7 @@ from ...logcore.mirrors.own_log import check_is_another
 from ...logcore.mirrors.renamed_mirror import RenamedMirror, RenamedMirrorSettings
 from ...planner.mirror_info import MirrorInfo
 from .connector_secrets import Secrets
-from .leaving import LeavingTasks
+from .leaving import Departure, LeavingTasks
 from .mirror_settings import MirrorSettings, mirror_settings
 from .secret_vault import KnownSecrets
 from .task_worker import Ending, TaskState, TaskStatus, TaskWorker
@@ -197,7 +197,7 @@ class Mirrors:
 class _RunningMirror:
     """One mirror: its task, and what it shows."""
 
-    def __init__(self, log: LogClient, info: MirrorInfo, secrets: Secrets, before: Sequence[LeavingTasks]) -> None:
+    def __init__(self, log: LogClient, info: MirrorInfo, secrets: Secrets, before: Sequence[Departure]) -> None:
         """In: `before`: those whose place it takes."""
         self.board = MirrorBoard()
         self._before = before
@@ -205,7 +205,7 @@ class _RunningMirror:
             info.name, 0, self._opening(log, info, secrets), secrets, paused=info.state == "PAUSED", before=before
         )
 
-    def left_by(self) -> Sequence[LeavingTasks]:
+    def left_by(self) -> Sequence[Departure]:
         """Asks it to end. Gives whom its successor has to wait for."""
         self.worker.ask_to_stop()
         return *(each for each in self._before if not each.is_over), LeavingTasks(self.worker.name, (self.worker,))

@@ -51,6 +51,9 @@ class MqttSettings:
         if self.mqtt_ssl_key_file is not None and self.mqtt_ssl_certificate_file is None:
             raise InvalidConnector("mqtt.ssl.certificate.file is missing", setting="mqtt.ssl.certificate.file")
 
+    def client_id(self, connector: str) -> str:
+        return self.mqtt_client_id or f"millstream-{connector}"
+
     @property
     def address(self) -> SplitResult:
         """Raises `InvalidConnector`."""
@@ -80,7 +83,7 @@ class MqttSession:
         self._server = f"the broker {settings.address.hostname}"
         self._client = Client(
             CallbackAPIVersion.VERSION2,
-            settings.mqtt_client_id or f"millstream-{connector}",
+            settings.client_id(connector),
             clean_session=clean,
             manual_ack=True,
             reconnect_on_failure=False,

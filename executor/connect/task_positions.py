@@ -1,7 +1,7 @@
 """Positions of sources: a record for each task in a compacted topic, written in the transaction of its records. In the
 place of a sink's is its identity: the positions of sinks are committed offsets, or lie with their rows. With negative
 numbers, after the tasks, are the ids of the topics that each task of a sink has read: offsets say nothing about a topic
-that was deleted and created again."""
+that was deleted and created again. With texts for numbers is what dropped connectors have left (`leftovers.py`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def create_positions_topic(log: LogClient) -> None:
             log.create_topic(POSITIONS_TOPIC, 1, _CONFIG)
 
 
-def position_record(connector: str, task: int, position: Position | None) -> RowRecords:
+def position_record(connector: str, task: int | str, position: Position | None) -> RowRecords:
     """For partition 0 of the topic; None forgets the task's position."""
     value = None if position is None else orjson.dumps(position)
     row = {"timestamp": [int(time.time() * 1000)], "key": [_key(connector, task)], "value": [value]}
@@ -64,7 +64,15 @@ def note_topics(log: LogClient, connector: str, task: int, ids: Mapping[str, str
 
 def read_positions(log: LogClient) -> dict[tuple[str, int], Position]:
     """Of all tasks, by connector and number."""
-    found: dict[tuple[str, int], Position] = {}
+    return {(name, task): at for (name, task), at in _read_all(log).items() if isinstance(task, int)}
+
+
+def read_leftovers(log: LogClient) -> dict[tuple[str, str], Position]:
+    return {(name, number): at for (name, number), at in _read_all(log).items() if isinstance(number, str)}
+
+
+def _read_all(log: LogClient) -> dict[tuple[str, int | str], Position]:
+    found: dict[tuple[str, int | str], Position] = {}
     if log.topic(POSITIONS_TOPIC) is None:
         return found
     offset = log.offsets(POSITIONS_TOPIC, 0).log_start_offset
@@ -79,7 +87,7 @@ def read_positions(log: LogClient) -> dict[tuple[str, int], Position]:
         offset = fetched.next_offset
 
 
-def _fold(found: dict[tuple[str, int], Position], key: bytes, value: bytes | None) -> None:
+def _fold(found: dict[tuple[str, int | str], Position], key: bytes, value: bytes | None) -> None:
     try:
         connector, task = orjson.loads(key)
         if value is None:
@@ -90,5 +98,5 @@ def _fold(found: dict[tuple[str, int], Position], key: bytes, value: bytes | Non
         raise CorruptLog(f'topic "{POSITIONS_TOPIC}" holds what is not a position: {error}') from error
 
 
-def _key(connector: str, task: int) -> bytes:
+def _key(connector: str, task: int | str) -> bytes:
     return orjson.dumps([connector, task])

@@ -30,7 +30,7 @@ from ...logcore.errors import (
 from ...logcore.mirrors.mirror_errors import InvalidMirror
 from .connector_errors import ConnectorFailed, InvalidConnector, SystemFault, SystemUnavailable
 from .connector_secrets import Secrets
-from .leaving import LEAVES_S, TASK_THREADS, LeavingTasks, TaskReplaced, Tenure
+from .leaving import LEAVES_S, TASK_THREADS, Departure, TaskReplaced, Tenure
 from .mirror_settings import InvalidMirrorSetting
 
 TaskState = Literal["RUNNING", "PAUSED", "FAILED", "STOPPED"]
@@ -104,7 +104,7 @@ class TaskWorker:
         paused: bool,
         fault_s: float = _FAULT_S,
         tenure: Tenure | None = None,
-        before: Sequence[LeavingTasks] = (),
+        before: Sequence[Departure] = (),
     ) -> None:
         self.name = name
         self._number = number
@@ -113,7 +113,7 @@ class TaskWorker:
         self._fault_s = fault_s
         self._tenure = tenure or Tenure()
         self._before = before
-        self._follows: LeavingTasks | None = None  # which of them it waits for
+        self._follows: Departure | None = None  # which of them it waits for
         self._state: TaskState = "PAUSED" if paused else "RUNNING"
         self._wanted_paused = paused
         self._stopping = False

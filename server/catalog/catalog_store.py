@@ -104,6 +104,8 @@ class CatalogStore:
                 self._owed.owe(offset, command, error)
         if unfinished:
             self._mark_applied()
+        if not paused:
+            self._connectors.take_up_leftovers()
         for query in self.catalog.queries.values():
             self._executor.start(replace(query, paused=True) if paused else query)
         for connector in self.catalog.connectors.values():
@@ -267,7 +269,9 @@ class CatalogStore:
                 if command.query_id in self.catalog.queries:
                     self._reset(command.query_id)
             case RemoveConnector():
-                if command.name not in self.catalog.connectors:
+                if command.name not in self.catalog.connectors and command.connector is not None:
+                    self._connectors.drop(command.connector)
+                elif command.name not in self.catalog.connectors:
                     self._connectors.drop_positions(command.name)
             case RemoveMirror():
                 if command.name not in self.catalog.mirrors:

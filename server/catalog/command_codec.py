@@ -131,7 +131,10 @@ def _fields(command: Command) -> dict[str, Any]:
             return {"secret": {"name": command.secret.name, "sealed": command.secret.sealed}}
         case PutMirror():
             return {"mirror": _mirror_json(command.mirror)}
-        case RemoveType() | RemoveFunction() | RemoveConnector() | RemoveSecret() | RemoveMirror():
+        case RemoveConnector():
+            known = command.connector
+            return {"name": command.name, "connector": None if known is None else _connector_json(known)}
+        case RemoveType() | RemoveFunction() | RemoveSecret() | RemoveMirror():
             return {"name": command.name}
 
 
@@ -170,7 +173,9 @@ def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
         case "put_connector":
             return PutConnector(**common, connector=ConnectorInfo(**record["connector"]))
         case "drop_connector":
-            return RemoveConnector(**common, name=record["name"])
+            known = record.get("connector")
+            connector = None if known is None else ConnectorInfo(**known)
+            return RemoveConnector(**common, name=record["name"], connector=connector)
         case "pause_connector":
             return PauseConnector(**common, name=record["name"], paused=record["paused"])
         case "put_secret":

@@ -108,7 +108,10 @@ class PutConnector(CommandBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveConnector(CommandBase):
+    """`connector`: as it was, for what it has left in other systems; commands of before have none."""
+
     name: str
+    connector: ConnectorInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,7 +136,7 @@ def _dropped(statement: DropConnector, request: Request) -> list[Entity]:
     if statement.if_exists and statement.name not in request.catalog.connectors:
         return [Warned(statement_text=statement.text, message=f"Connector '{statement.name}' does not exist.")]
     known = found_connector(statement.name, request, statement.span)
-    request.store.submit(RemoveConnector(name=known.name, statement=statement.text))
+    request.store.submit(RemoveConnector(name=known.name, connector=known, statement=statement.text))
     return [ConnectorDropped(statement_text=statement.text, connector_name=known.name)]
 
 
@@ -186,7 +186,12 @@ def _resnapshot(statement: Resnapshot, request: Request) -> list[Entity]:
 
 def show_connectors(statement: Show, request: Request) -> Entity:
     """SHOW [SOURCE|SINK] CONNECTORS."""
-    return ConnectorList(statement_text=statement.text, connectors=connector_lines(statement, request))
+    left = request.connectors.leftovers()
+    return ConnectorList(
+        statement_text=statement.text,
+        connectors=connector_lines(statement, request),
+        warnings=[f"Connector {name} was dropped, and {waits_for}." for name, waits_for in sorted(left.items())],
+    )
 
 
 def connector_lines(statement: Show, request: Request) -> list[ConnectorLine]:

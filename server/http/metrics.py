@@ -150,6 +150,7 @@ class _EngineCollector(Collector):
         yield from self._catalog()
         yield from _query_metrics(self._statuses())
         yield from _connector_metrics(self._connectors())
+        yield self._leftovers()
         yield from _mirror_metrics(self._mirrors())
 
     def _catalog(self) -> Iterator[Metric]:
@@ -164,6 +165,13 @@ class _EngineCollector(Collector):
         for name in self._engine.catalog.connectors:
             with contextlib.suppress(MillstreamError):  # gone since
                 found.append(self._engine.connectors.status(name))
+        return found
+
+    def _leftovers(self) -> Metric:
+        what = "1 for a dropped connector that has left something in another system."
+        found = GaugeMetricFamily("millstream_connector_leftovers", what, labels=["connector"])
+        for name in self._engine.connectors.leftovers():
+            found.add_metric([name], 1)
         return found
 
     def _mirrors(self) -> list[tuple[MirrorInfo, MirrorStatus]]:

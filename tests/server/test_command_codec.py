@@ -60,6 +60,7 @@ COMMANDS: list[Command] = [
     PutConnector(connector=ConnectorInfo("PG", "SOURCE", {"connector.class": "file"}, "CREATE …", paused=True)),
     PauseConnector(name="PG", paused=False),
     RemoveConnector(name="PG"),
+    RemoveConnector(name="PG", connector=ConnectorInfo("PG", "SOURCE", {"connector.class": "file"})),
     PutSecret(secret=SecretInfo("PG", "AQ=="), statement="CREATE SECRET PG ***"),
     RemoveSecret(name="PG"),
 ]

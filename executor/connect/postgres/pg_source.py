@@ -27,6 +27,7 @@ from millstream.errors import MillstreamError, did_you_mean
 from ..cdc.cdc_records import is_named, topic_of
 from ..connector import Chunk, ConnectRecord, Position, SourceConnector, SourceTable, TaskInfo, TopicEnds
 from ..connector_errors import ConnectorFailed, SystemUnavailable, UnknownSourceTable
+from ..leaving import Tenure
 from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
 from .pg_backfill import Backfill
 from .pg_changes import PostgresChanges
@@ -38,11 +39,13 @@ from .pg_tables import (
     check_server,
     check_slot,
     drop_slot,
+    end_reader,
     ensure_publication,
     published_tables,
     slot_exists,
 )
 from .pg_values import ValueModes
+from .postgres_refusals import is_without_database
 from .postgres_settings import PostgresSettings
 from .wal_release import WalRelease
 
@@ -130,10 +133,23 @@ class PostgresSource(SourceConnector):
         return {**position, "backfill": [*others, {"table": name, "after": None, "since": since}]}
 
     @classmethod
+    def keeps(cls, settings: PostgresSettings, task: TaskInfo) -> str | None:
+        at = f"{settings.database_hostname}:{settings.database_port}/{settings.database_dbname}"
+        return f"the replication slot {settings.slot(task.connector)} of PostgreSQL at {at}, which holds WAL,"
+
+    @classmethod
     def forget(cls, settings: PostgresSettings, task: TaskInfo) -> None:
-        """The slot, which would hold WAL for ever, and the publication, if we have made it."""
-        with connect(settings.parameters) as connection:
-            _drop_in_time(connection, settings.slot(task.connector))
+        """The slot, which would hold WAL for ever, and the publication, if we have made it. Without a position the slot
+        of this name is not ours. PostgreSQL drops the slots of a database with it."""
+        try:
+            connection = connect(settings.parameters)
+        except ConnectorFailed as error:
+            if is_without_database(error.message):
+                return
+            raise
+        with connection:
+            if task.began:
+                _drop_in_time(connection, settings.slot(task.connector), task.tenure)
             if settings.publication_name is None:
                 with explained("the end of the publication"):
                     name = settings.publication(task.connector)
@@ -255,14 +271,17 @@ class PostgresSource(SourceConnector):
         )
 
 
-def _drop_in_time(connection: psycopg.Connection[Any], slot: str) -> None:
-    """The server takes a moment to notice that the task has hung up."""
+def _drop_in_time(connection: psycopg.Connection[Any], slot: str, tenure: Tenure) -> None:
+    """The server takes a moment to notice that the task has hung up. One that hangs, or whose end the network has kept
+    from the server, is ended there."""
     deadline = time.monotonic() + _HANG_UP_S
     while True:
+        tenure.check()
         try:
             drop_slot(connection, slot)
             return
         except SystemUnavailable:
             if time.monotonic() > deadline:
+                end_reader(connection, slot)
                 raise
             time.sleep(0.05)

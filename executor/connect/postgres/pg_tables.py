@@ -175,6 +175,14 @@ def drop_slot(connection: psycopg.Connection[Any], slot: str) -> None:
             connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
 
 
+def end_reader(connection: psycopg.Connection[Any], slot: str) -> None:
+    """Ends the connection that uses the slot, as who has opened it may."""
+    with explained(f"the end of the reader of slot {slot}"):
+        connection.execute(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active", [slot]
+        )
+
+
 def check_slot(connection: psycopg.Connection[Any], slot: str, lsn: int) -> None:
     """Raises `ConnectorFailed` where the slot cannot give all changes from `lsn` on.
 

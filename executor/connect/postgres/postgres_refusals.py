@@ -21,3 +21,12 @@ def refuses_to_connect(text: str) -> bool:
     False
     """
     return _REFUSALS.search(text) is not None
+
+
+def is_without_database(text: str) -> bool:
+    """Whether the server has no such database.
+
+    >>> is_without_database('FATAL:  database "shop" does not exist')
+    True
+    """
+    return re.search(r"database \".*\" does not exist", text) is not None

@@ -80,6 +80,11 @@ class MqttSource(SourceConnector):
         self._session.close()
 
     @classmethod
+    def keeps(cls, settings: MqttSourceSettings, task: TaskInfo) -> str | None:
+        broker = f"{settings.address.hostname}:{settings.address.port or ''}".rstrip(":")
+        return f"the session {settings.client_id(task.connector)} of the MQTT broker {broker}, which keeps messages,"
+
+    @classmethod
     def forget(cls, settings: MqttSourceSettings, task: TaskInfo) -> None:
         MqttSession(settings, task.connector, task.clock, clean=True).close()
 

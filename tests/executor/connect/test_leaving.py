@@ -20,7 +20,7 @@ from millstream.executor.connect.connector import (
     TaskInfo,
 )
 from millstream.executor.connect.connector_secrets import Secrets
-from millstream.executor.connect.leaving import LeavingTasks, TaskReplaced, Tenure
+from millstream.executor.connect.leaving import Departure, LeavingTasks, TaskReplaced, Tenure
 from millstream.executor.connect.secret_vault import KnownSecrets, SecretVault
 from millstream.executor.connect.sink_runner import SinkRunner, group_of
 from millstream.executor.connect.source_runner import SourceRunner
@@ -89,7 +89,7 @@ def hanging() -> Iterator[Hanging]:
     system.answers.set()
 
 
-def worker(opening: Callable[[TaskInfo], TaskRunner], *before: LeavingTasks) -> TaskWorker:
+def worker(opening: Callable[[TaskInfo], TaskRunner], *before: Departure) -> TaskWorker:
     tenure = Tenure()
     task, secrets = TaskInfo("c", tenure=tenure), Secrets(KnownSecrets(SecretVault(), dict))
     started = TaskWorker("c", 0, lambda: opening(task), secrets, paused=False, tenure=tenure, before=before)
@@ -142,15 +142,13 @@ def test_a_task_begins_when_those_before_it_have_gone_and_can_be_stopped_meanwhi
 
     first = worker(opening)
     hanging.asked.wait()
-    cleaned = threading.Event()
-    first.ask_to_stop()
-    before = LeavingTasks("c", (first,), lambda: waited(cleaned))
-    second = worker(opening, before)
+    gone, before = left(first), Departure("c", "its slot is not removed yet")
+    second = worker(opening, gone, before)
     eventually(lambda: "is not removed yet" in (second.status().error or ""))
-    third = worker(opening, before, left(second))
+    third = worker(opening, gone, before, left(second))
     assert second.ends_within(10)
     assert len(opened) == 1
-    cleaned.set()
+    before.finish()
     eventually(lambda: len(opened) == 2)
     hanging.answers.set()
     third.stop()
@@ -174,10 +172,6 @@ def test_nothing_is_under_way_once_a_tenure_has_ended() -> None:
     with pytest.raises(TaskReplaced):
         tenure.check()
     writing.join()
-
-
-def waited(event: threading.Event) -> None:
-    assert event.wait(60)
 
 
 def _sink_runner(log: Log, sink: SinkConnector, task: TaskInfo) -> SinkRunner:

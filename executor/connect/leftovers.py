@@ -1,0 +1,151 @@
+"""What a dropped connector keeps in the other system, and its removal.
+
+DROP CONNECTOR must work while that system is away or busy, and a replication slot that stays behind holds WAL until the
+disk is full. So what is left is a record of the topic of positions, beside them, until it is removed: each engine that
+starts goes on trying.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from millstream.errors import MillstreamError
+
+from ...logcore.client import LogClient
+from ...planner.connector_info import ConnectorInfo
+from .connector import TaskInfo
+from .connector_plugins import find_plugin
+from .connector_secrets import Secrets
+from .connector_settings import read_settings
+from .leaving import LEAVES_S, TASK_THREADS, Departure, TaskReplaced, Tenure
+from .task_positions import POSITIONS_TOPIC, position_record, read_leftovers
+
+_AGAIN_S: Final = 0.5
+_AGAIN_MAX_S: Final = 60.0
+_SAID_AGAIN_S: Final = 3600.0
+_log = structlog.get_logger("millstream.connect")
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Of one dropped connector. `began`: whether a position of it was committed."""
+
+    number: str
+    info: ConnectorInfo
+    began: bool
+
+    @property
+    def task(self) -> TaskInfo:
+        return TaskInfo(self.info.name, began=self.began)
+
+
+def leftover(info: ConnectorInfo, *, began: bool) -> Leftover:
+    return Leftover(f"left-{uuid.uuid4().hex}", info, began)
+
+
+def note_leftover(log: LogClient, left: Leftover) -> None:
+    """Its secrets are sealed, as in the catalog."""
+    value = {"info": dataclasses.asdict(left.info), "began": left.began}
+    log.append(POSITIONS_TOPIC, 0, position_record(left.info.name, left.number, value))
+
+
+def known_leftovers(log: LogClient) -> list[Leftover]:
+    return [
+        Leftover(number, ConnectorInfo(**value["info"]), value["began"])
+        for (_, number), value in read_leftovers(log).items()
+    ]
+
+
+def kept_at(info: ConnectorInfo, task: TaskInfo, secrets: Secrets) -> str | None:
+    """What the connector keeps, and where; None where it keeps nothing that matters, or nobody can say."""
+    try:
+        loaded, settings = _loaded(info, secrets)
+        return loaded.keeps(settings, task)
+    except MillstreamError:
+        return None
+
+
+def _loaded(info: ConnectorInfo, secrets: Secrets) -> tuple[Any, Any]:
+    """The class and its settings. Raises `InvalidConnector`."""
+    plugin = find_plugin(info.config.get("connector.class"), info.kind)
+    resolved = secrets.resolve(info.config, plugin.secret_names())
+    loaded = plugin.load()
+    return loaded, read_settings(loaded.settings, resolved)
+
+
+class Removal(Departure):
+    """Removes what is left once the tasks are gone. What matters is tried until it is removed; else, once.
+
+    In: `forgotten`: called once nothing is left. State: why it is not removed yet.
+    """
+
+    def __init__(
+        self, left: Leftover, secrets: Secrets, after: Sequence[Departure], forgotten: Callable[[Leftover], None]
+    ) -> None:
+        super().__init__(left.info.name, "")
+        self._secrets = secrets
+        self._after = after
+        self._forgotten = forgotten
+        self._tenure = Tenure()
+        self._ended = threading.Event()
+        self._said: tuple[str, float] | None = None
+        self.left = left
+        self.place = kept_at(left.info, left.task, secrets) if left.began else None
+        what = "what the dropped connector has left in the other system"
+        self._what = what if self.place is None else secrets.scrub(self.place)
+        self.waits_for = f"{self._what} is not removed yet"
+        threading.Thread(target=self._run, name=f"{TASK_THREADS}{self.connector}-removal", daemon=True).start()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it was tried in vain."""
+        return self._said is not None and not self.is_over
+
+    def end(self) -> None:
+        """The engine ends: the next one goes on."""
+        self._ended.set()
+        self._tenure.end()
+
+    def _run(self) -> None:
+        try:
+            for each in self._after:
+                each.wait(LEAVES_S)
+            self._remove()
+        finally:  # else a connector of this name would never begin
+            self.finish()
+
+    def _remove(self) -> None:
+        wait_s = _AGAIN_S
+        while not self._ended.is_set():
+            try:
+                loaded, settings = _loaded(self.left.info, self._secrets)
+                loaded.forget(settings, dataclasses.replace(self.left.task, tenure=self._tenure))
+                self._forgotten(self.left)
+                return
+            except TaskReplaced:
+                return
+            except Exception as error:
+                self._note(self._secrets.scrub(" ".join(str(error).split())))
+                if self.place is None:
+                    return
+            self._ended.wait(wait_s)
+            wait_s = min(2 * wait_s, _AGAIN_MAX_S)
+
+    def _note(self, reason: str) -> None:
+        """DROP CONNECTOR must work while the other system is gone; then this is said, and again each hour."""
+        before, now = self._said, time.monotonic()
+        self.waits_for = f"{self._what} is not removed yet: {reason}. It is tried again until it is gone"
+        if before is None or before[0] != reason or now - before[1] > _SAID_AGAIN_S:
+            self._said = (reason, now)
+            _log.warning(
+                "a dropped connector left something behind",
+                connector=self.connector, left=self._what, error=reason, again=self.place is not None,
+            )  # fmt: skip
