@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from ..connector import ConnectRecord
-from ..connector_errors import ConnectorFailed
+from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..converters import json_text
 from ..json_times import day_of, moment_of, time_of
 from ..sql_databases import ROW_ERRORS, row_problem
@@ -52,6 +52,30 @@ def has_columns(table: sa.Table, rows: Iterable[KeyedRow]) -> bool:
     return all(name.lower() in known for row in rows for name in row.key | (row.values or {}))
 
 
+def check_unchanged(connection: sa.Connection, table: sa.Table) -> None:
+    """From here on nobody changes it before the transaction ends. SQLite would take values in the types of before, and
+    MySQL a row that is equal in another key for the one to change; PostgreSQL refuses both. Raises `SystemUnavailable`,
+    since the next task looks at it anew."""
+    if connection.dialect.name not in ("sqlite", "mysql", "mariadb"):
+        return
+    connection.execute(sa.select(sa.literal(1)).select_from(table).limit(0))
+    now = sa.Table(table.name, sa.MetaData(), schema=table.schema, autoload_with=connection, resolve_fks=False)
+    if _shape(now) != _shape(table):
+        raise SystemUnavailable(f"the table {table.name} was changed or made anew meanwhile")
+
+
+def _shape(table: sa.Table) -> object:
+    columns = {name: repr(column.type) for name, column in table.columns.items()}
+    return columns, _unique_columns(table)
+
+
+def _unique_columns(table: sa.Table) -> list[set[str]]:
+    """Of each key and unique index, the names."""
+    unique = [set(table.primary_key.columns.keys())]
+    unique += [set(index.columns.keys()) for index in table.indexes if index.unique]
+    return sorted((names for names in unique if names), key=sorted)
+
+
 class TableRows:
     """Writes rows to one table. In: `upsert`: rows have keys, and each key comes once."""
 
@@ -59,6 +83,9 @@ class TableRows:
         self._table = table
         self._upsert = upsert
         self._by_name = {name.lower(): name for name in table.columns.keys()}
+
+    def check(self, connection: sa.Connection) -> None:
+        check_unchanged(connection, self._table)
 
     def write(self, connection: sa.Connection, rows: Sequence[KeyedRow]) -> None:
         """Raises `ConnectorFailed` for a column that is not there, and `ROW_ERRORS`."""
@@ -147,9 +174,7 @@ class TableRows:
     def _is_key(self, key: Sequence[str]) -> bool:
         """Whether rows are the same in the table where their keys are, and nowhere else: MySQL's upsert changes a row
         that is equal in any unique index."""
-        unique = [set(self._table.primary_key.columns.keys())]
-        unique += [set(index.columns.keys()) for index in self._table.indexes if index.unique]
-        return [names for names in unique if names] == [set(key)]
+        return _unique_columns(self._table) == [set(key)]
 
     def _one_by_one(
         self, connection: sa.Connection, key: Sequence[str], others: Sequence[str], rows: list[dict[str, Any]]

@@ -110,8 +110,7 @@ class SqlSink(SinkConnector):
     def _commit(self, by_table: Mapping[str, Sequence[KeyedRow]], positions: Mapping[TopicPartition, int]) -> None:
         writers = self._writers(by_table)
         with self._engine.begin() as connection:
-            for at, offset in positions.items():
-                self._move(connection, at, offset)
+            self._begin(connection, positions, writers)
             for name, rows in by_table.items():
                 writers[name].write(connection, rows)
             fp("connect.sql_before_commit")
@@ -120,13 +119,21 @@ class SqlSink(SinkConnector):
         """Finds the rows that the tables do not take, and writes none. Raises `RecordsRefused` where there are any."""
         writers, refused = self._writers(by_table), list[tuple[ConnectRecord, str]]()
         with self._engine.begin() as connection:
-            for at, offset in positions.items():
-                self._move(connection, at, offset)
+            self._begin(connection, positions, writers)
             for name, rows in by_table.items():
                 refused += writers[name].refused(connection, rows)
             connection.rollback()
         if refused:
             raise RecordsRefused(refused, others_written=False)
+
+    def _begin(
+        self, connection: sa.Connection, positions: Mapping[TopicPartition, int], writers: Mapping[str, TableRows]
+    ) -> None:
+        """Of a transaction: the offsets, and that the tables are what they were."""
+        for at, offset in positions.items():
+            self._move(connection, at, offset)
+        for writer in writers.values():
+            writer.check(connection)
 
     def _writers(self, by_table: Mapping[str, Sequence[KeyedRow]]) -> dict[str, TableRows]:
         """Before any transaction: where DDL has none, it would commit the offsets alone."""

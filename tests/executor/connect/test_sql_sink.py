@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import resource
@@ -300,6 +301,45 @@ def test_a_table_that_changed_meanwhile_is_looked_at_again(log: Log, url: str) -
     with pytest.raises(ConnectorFailed, match=r"refused|does not exist"):
         drain(runner(log, url, errors_tolerance="all", errors_deadletterqueue_topic_name="dead"))
     assert log.topic("dead") is None
+
+
+@pytest.mark.parametrize("how", ["altered", "made anew"])
+def test_a_key_that_changed_meanwhile_costs_no_other_row(log: Log, url: str, how: str) -> None:
+    """Which MySQL's upsert would take for the row to change."""
+    columns = "(id INT NOT NULL, other INT NOT NULL, item VARCHAR(50), PRIMARY KEY ({}))"
+    query(url, f"CREATE TABLE orders {columns.format('id')}")
+    send(log, [(1, {"other": 7, "item": "a"})], partitions=1)
+    running = runner(log, url)
+    assert running.step(0)
+    if how == "made anew" or url.startswith("sqlite"):
+        query(url, "DROP TABLE orders")
+        query(url, f"CREATE TABLE orders {columns.format('other')}")
+        query(url, "INSERT INTO orders VALUES (1, 7, 'a')")
+    else:
+        old = "CONSTRAINT orders_pkey" if url.startswith("postgresql") else "PRIMARY KEY"
+        query(url, f"ALTER TABLE orders DROP {old}, ADD PRIMARY KEY (other)")
+    send(log, [(2, {"other": 7, "item": "b"})])
+    with contextlib.closing(running), contextlib.suppress(SystemUnavailable, ConnectorFailed):
+        running.step(0)
+    with pytest.raises(
+        ConnectorFailed, match=r"the database refused|ON CONFLICT clause does not match|Duplicate entry"
+    ):
+        drain(runner(log, url))
+    assert query(url, "SELECT * FROM orders") == [(1, 7, "a")]
+
+
+def test_a_table_that_was_made_anew_gets_values_of_its_own_types(log: Log, url: str) -> None:
+    query(url, "CREATE TABLE orders (id INT PRIMARY KEY, at TIMESTAMP)")
+    send(log, [(1, {"at": 1_700_000_000_000})], partitions=1)
+    running = runner(log, url)
+    assert running.step(0)
+    query(url, "DROP TABLE orders")
+    query(url, "CREATE TABLE orders (id INT PRIMARY KEY, at BIGINT)")
+    send(log, [(2, {"at": 1_700_000_000_000})])
+    with contextlib.closing(running), contextlib.suppress(SystemUnavailable):
+        running.step(0)
+    drain(runner(log, url))
+    assert query(url, "SELECT * FROM orders") == [(2, 1_700_000_000_000)]
 
 
 def test_a_row_of_20_mb(log: Log, url: str) -> None:
