@@ -22,8 +22,7 @@ How expressions are written as sqlglot nodes:
 | x => e, (x, y) => e | `Lambda(this=e, expressions=[Identifier, …])`; inside e the variables are `Column`s |
 | CAST(e AS t) | `Cast(this=e, to=DataType(UNKNOWN))`, the `SqlType` under `meta["to"]` |
 | CASE | `Case(this=operand or None, ifs=[If(this, true)], default)` |
-| a + b, -, *, /, %, unary - | `Add`, `Sub`, `Mul`, `Div`, `Mod`, `Neg`; parentheses are `Paren` |
-| a || b | `DPipe` |
+| a + b, -, *, /, %, unary -, a || b | `Add`, `Sub`, `Mul`, `Div`, `Mod`, `Neg`, `DPipe`; parentheses are `Paren` |
 | =, <>, <, <=, >, >= | `EQ`, `NEQ`, `LT`, `LTE`, `GT`, `GTE` |
 | AND, OR, NOT | `And`, `Or`, `Not` |
 | BETWEEN, IN (…) | `Between(this, low, high)`, `In(this, expressions)`; NOT … is `Not(…)` around |
@@ -387,6 +386,7 @@ class CreateConnector(Statement):
     name: str
     properties: Properties = field(default_factory=dict)
     if_not_exists: bool = False
+    initial_state: Literal["RUNNING", "PAUSED", "STOPPED"] = "RUNNING"  # only the REST API says another one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,9 +406,9 @@ class AlterConnector(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlConnector(Statement):
-    """`task`: RESTART of one task, which only the REST API asks for."""
+    """`task`: RESTART of one task. STOP and `task` are what only the REST API asks for."""
 
-    action: Literal["PAUSE", "RESUME", "RESTART"]
+    action: Literal["PAUSE", "RESUME", "RESTART", "STOP"]
     name: str
     task: int | None = None
 

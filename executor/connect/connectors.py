@@ -17,7 +17,7 @@ from ...logcore.client import LogClient
 from ...logcore.errors import UnknownTopic
 from ...planner.catalog import Catalog
 from ...planner.connector_info import ConnectorInfo
-from .connector import SourceConnector, TaskInfo
+from .connector import Position, SourceConnector, TaskInfo
 from .connector_errors import InvalidConnector, UnknownConnectorTask
 from .connector_plugins import ConnectorPlugin, find_plugin
 from .connector_secrets import Secrets
@@ -33,6 +33,7 @@ from .sink_runner import SinkRunner, Transcoder, group_of, reading, topics_probl
 from .source_runner import SourceRunner, transactional_id
 from .task_positions import (
     POSITIONS_TOPIC,
+    create_positions_topic,
     position_record,
     read_leftovers,
     read_position,
@@ -117,11 +118,24 @@ class Connectors:
                 left[name] = leaving.waits_for
         return left
 
-    def pause(self, name: str) -> None:
-        self._found(name).pause()
+    def become(self, info: ConnectorInfo) -> None:
+        """Paused, stopped or running, as it says; its settings are what they were."""
+        running = self._found(info.name)
+        if info.stopped or not running.workers:
+            self.start(info)
+        elif info.paused:
+            running.pause()
+        else:
+            running.resume()
 
-    def resume(self, name: str) -> None:
-        self._found(name).resume()
+    def set_positions(self, name: str, positions: Mapping[int, Position | None]) -> None:
+        """Of the tasks of a source that is stopped; None: it begins anew."""
+        create_positions_topic(self._log)
+        for number, at in positions.items():
+            producer = self._log.transactional_producer(transactional_id(name, number))  # fences the task
+            producer.begin()
+            producer.append(POSITIONS_TOPIC, 0, position_record(name, number, at))
+            producer.commit()
 
     def restart(self, name: str, task: int | None = None) -> None:
         """One task, or all, whether they failed or not. Raises `UnknownConnectorTask`."""
@@ -265,6 +279,8 @@ class _Running:
 
     def begin(self, before: Sequence[Departure]) -> None:
         """In: `before`: those whose place its tasks take."""
+        if self._info.stopped:
+            return
         try:
             shares = self._shares()
         except MillstreamError as error:
@@ -276,9 +292,7 @@ class _Running:
             worker.start()
 
     def info_now(self) -> ConnectorInfo:
-        return ConnectorInfo(
-            self._info.name, self._info.kind, self._info.config, self._info.statement, paused=self._paused
-        )
+        return replace(self._info, paused=self._paused)
 
     def pause(self) -> None:
         self._paused = True
@@ -298,6 +312,7 @@ class _Running:
     def status(self) -> ConnectorStatus:
         tasks = tuple(worker.status() for worker in self.workers)
         state: TaskState = "FAILED" if self._error is not None else "PAUSED" if self._paused else "RUNNING"
+        state = "STOPPED" if self._info.stopped else state
         return ConnectorStatus(self._info.name, state, tasks, self._error)
 
     def ask_to_stop(self) -> None:

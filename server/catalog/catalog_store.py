@@ -178,10 +178,7 @@ class CatalogStore:
             case RemoveConnector():
                 self._connectors.drop(before.connectors[command.name])
             case PauseConnector():
-                if command.paused:
-                    self._connectors.pause(command.name)
-                else:
-                    self._connectors.resume(command.name)
+                self._connectors.become(self.catalog.connectors[command.name])
             case PutMirror():
                 self._mirrors.become(command.mirror)
             case RemoveMirror():

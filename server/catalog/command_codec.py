@@ -126,7 +126,8 @@ def _fields(command: Command) -> dict[str, Any]:
         case PutConnector():
             return {"connector": _connector_json(command.connector)}
         case PauseConnector():
-            return {"name": command.name, "paused": command.paused}
+            fields = {"name": command.name, "paused": command.paused}
+            return {**fields, "stopped": True} if command.stopped else fields
         case PutSecret():
             return {"secret": {"name": command.secret.name, "sealed": command.secret.sealed}}
         case PutMirror():
@@ -177,7 +178,8 @@ def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
             connector = None if known is None else ConnectorInfo(**known)
             return RemoveConnector(**common, name=record["name"], connector=connector)
         case "pause_connector":
-            return PauseConnector(**common, name=record["name"], paused=record["paused"])
+            stopped = record.get("stopped", False)
+            return PauseConnector(**common, name=record["name"], paused=record["paused"], stopped=stopped)
         case "put_secret":
             return PutSecret(**common, secret=SecretInfo(**record["secret"]))
         case "drop_secret":
@@ -233,13 +235,14 @@ def _backfill(ends: Mapping[str, list[int]] | None) -> dict[str, tuple[int, ...]
 
 
 def _connector_json(connector: ConnectorInfo) -> dict[str, Any]:
-    return {
+    fields = {
         "name": connector.name,
         "kind": connector.kind,
         "config": dict(connector.config),
         "statement": connector.statement,
         "paused": connector.paused,
     }
+    return {**fields, "stopped": True} if connector.stopped else fields
 
 
 def _mirror_json(mirror: MirrorInfo) -> dict[str, Any]:

@@ -116,10 +116,11 @@ class RemoveConnector(CommandBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseConnector(CommandBase):
-    """PAUSE CONNECTOR, or RESUME where `paused` is false."""
+    """PAUSE CONNECTOR, or RESUME where `paused` is false. `stopped`: it has no tasks until then."""
 
     name: str
     paused: bool
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +201,9 @@ def apply_command(catalog: Catalog, command: Command) -> Catalog:
             return catalog.without_connector(command.name)
         case PauseConnector():
             found = catalog.connectors.get(command.name)
-            return catalog if found is None else catalog.with_connector(replace(found, paused=command.paused))
+            if found is None:
+                return catalog
+            return catalog.with_connector(replace(found, paused=command.paused, stopped=command.stopped))
         case PutSecret():
             return catalog.with_secret(command.secret)
         case RemoveSecret():

@@ -3,6 +3,8 @@ statement. Errors have Connect's codes, which are HTTP's."""
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -14,7 +16,7 @@ from ...executor.connect.connector_errors import InvalidConnector, UnknownConnec
 from ...executor.connect.connector_plugins import ConnectorPlugin, configured_plugin, plugins, shown_names
 from ...executor.connect.connector_settings import ConnectorSetting, SettingProblem
 from ...executor.connect.connectors import config_problems
-from ...executor.connect.task_positions import read_positions
+from ...planner.connector_info import ConnectorInfo
 from ...sql.ast import (
     AlterConnector,
     ControlConnector,
@@ -26,17 +28,26 @@ from ...sql.ast import (
     Statement,
 )
 from ...sql.identifiers import quote_identifier
+from ..engine.engine import Engine
 from ..engine.entities import ConnectorCreated, ConnectorDescribed, ConnectorList, Entity
 from ..engine.session import Session
 from ..handlers.connectors import PLUGIN_VERSION, ConnectorExists, UnknownConnector
 from ..http.context import HttpContext, rights_of
-from ..http.errors import BAD_REQUEST, NOT_FOUND, RequestRefused, error_body, error_code_of
+from ..http.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, RequestRefused, error_body, error_code_of
 from ..http.requests import read_object
 from ..http.statements import json_response
 from ..security.statement_secrets import without_secrets
+from .connector_offsets import alter_offsets, reset_offsets, shown_offsets
+from .encoded_route import EncodedRoute
 
 _CONFLICT: Final = 40900
 _SETTINGS_MAX: Final = 1000
+_NAME_MAX: Final = 255
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_STATES: Final = ("RUNNING", "PAUSED", "STOPPED")
+_NEW: Final = '{"name": "…", "config": {"connector.class": "…"}}'
+_CONFIG: Final = '{"connector.class": "…"}'
+_OFFSETS: Final = '{"offsets": [{"partition": {"task": 0}, "offset": null}]}'
 _Answer = Callable[[Request], Awaitable[Response]]
 
 
@@ -58,6 +69,10 @@ class ConnectRoutes:
             ("/connectors/{name}/status", "GET", self.status),
             ("/connectors/{name}/topics", "GET", self.topics),
             ("/connectors/{name}/offsets", "GET", self.offsets),
+            ("/connectors/{name}/offsets", "PATCH", self.alter_offsets),
+            ("/connectors/{name}/offsets", "DELETE", self.reset_offsets),
+            ("/connectors/{name}/topics/reset", "PUT", self.reset_topics),
+            ("/connectors/{name}/stop", "PUT", self.stop),
             ("/connectors/{name}/pause", "PUT", self.pause),
             ("/connectors/{name}/resume", "PUT", self.resume),
             ("/connectors/{name}/restart", "POST", self.restart),
@@ -71,7 +86,7 @@ class ConnectRoutes:
         by_path: dict[str, dict[str, _Answer]] = {}
         for path, method, answer in answers:
             by_path.setdefault(path, {})[method] = answer
-        return [Route(path, _by_method(methods), methods=list(methods)) for path, methods in by_path.items()]
+        return [EncodedRoute(path, _by_method(methods), methods=list(methods)) for path, methods in by_path.items()]
 
     # What there is
 
@@ -103,6 +118,10 @@ class ConnectRoutes:
         described = await self._described(request)
         return json_response({described.status["name"]: {"topics": described.topics}}, 200)
 
+    async def reset_topics(self, request: Request) -> Response:
+        self._known(request)
+        raise RequestRefused(FORBIDDEN, "Topic tracking reset is disabled.", hint="The settings say which they are.")
+
     async def tasks(self, request: Request) -> Response:
         described = await self._described(request)
         tasks = [{"id": task, "config": dict(described.config)} for task in _info(described)["tasks"]]
@@ -117,42 +136,62 @@ class ConnectRoutes:
 
     async def offsets(self, request: Request) -> Response:
         """Of a source, the position of each task; of a sink, the offset of each partition."""
-        described = await self._described(request)
-        name, engine = described.status["name"], self._context.engine
+        info, engine = self._known(request), self._context.engine
+        found = await self._context.workers.run(lambda: shown_offsets(info, engine.log))
+        return json_response({"offsets": found}, 200)
 
-        def look() -> list[dict[str, Any]]:
-            if described.status["type"] == "sink":
-                committed = engine.log.committed_offsets(f"connect-{name}")
-                return [
-                    {
-                        "partition": {"kafka_topic": at.topic, "kafka_partition": at.partition},
-                        "offset": {"kafka_offset": offset},
-                    }
-                    for at, offset in sorted(committed.items())
-                ]
-            positions = sorted(read_positions(engine.log).items(), key=lambda item: item[0])
-            return [
-                {"partition": {"task": task}, "offset": position} for (of, task), position in positions if of == name
-            ]
+    async def alter_offsets(self, request: Request) -> Response:
+        rights_of(request.scope).require_administrator()
+        body = await read_object(request, self._context.body_bytes_max, _OFFSETS)
+        return await self._change_offsets(
+            request, "altered", lambda info, engine: alter_offsets(info, body, engine.connectors, engine.log)
+        )
 
-        return json_response({"offsets": await self._context.workers.run(look)}, 200)
+    async def reset_offsets(self, request: Request) -> Response:
+        return await self._change_offsets(
+            request, "reset", lambda info, engine: reset_offsets(info, engine.connectors, engine.log)
+        )
+
+    async def _change_offsets(
+        self, request: Request, what: str, change: Callable[[ConnectorInfo, Engine], None]
+    ) -> Response:
+        engine = self._context.engine
+
+        def changed() -> None:
+            with engine.lock:
+                change(self._known(request), engine)
+
+        rights_of(request.scope).require_administrator()
+        await self._context.workers.run(changed)
+        return json_response({"message": f"The offsets for this connector have been {what} successfully"}, 200)
+
+    def _known(self, request: Request) -> ConnectorInfo:
+        """Raises `UnknownConnector`, `NotPermitted`."""
+        rights_of(request.scope).require_administrator()
+        name = _name(request)
+        found = self._context.engine.catalog.connectors.get(name)
+        if found is None:
+            raise UnknownConnector(f"Connector {name} not found", hint="SHOW CONNECTORS lists them.")
+        return found
 
     # What is changed
 
     async def create(self, request: Request) -> Response:
-        """{name, config}."""
+        """{name, config, initial_state}."""
         rights_of(request.scope).require_administrator()
-        body = await read_object(request, self._context.body_bytes_max)
-        name = body.get("name")
-        if not isinstance(name, str) or not name or len(name) > 255:
+        body = await read_object(request, self._context.body_bytes_max, _NEW)
+        name, state = body.get("name"), body.get("initial_state")
+        if not isinstance(name, str):
             raise RequestRefused(BAD_REQUEST, 'the body needs a text under "name"')
-        return await self._create(request, name, _settings(body.get("config")))
+        if state is not None and state not in _STATES:
+            raise RequestRefused(BAD_REQUEST, f"initial_state must be one of {', '.join(_STATES)}")
+        return await self._create(request, name, _settings(body.get("config"), name), state or "RUNNING")
 
     async def put_config(self, request: Request) -> Response:
         """The whole configuration; a connector that is not there is created."""
         rights_of(request.scope).require_administrator()
-        config = _settings(await read_object(request, self._context.body_bytes_max))
         name = _name(request)
+        config = _settings(await read_object(request, self._context.body_bytes_max, _CONFIG), name)
         if name not in self._context.engine.catalog.connectors:
             return await self._create(request, name, config)
         return await self._alter(request, name, config, replaces=True)
@@ -160,12 +199,12 @@ class ConnectRoutes:
     async def patch_config(self, request: Request) -> Response:
         """Some settings; the others stay."""
         rights_of(request.scope).require_administrator()
-        body = await read_object(request, self._context.body_bytes_max)
+        body = await read_object(request, self._context.body_bytes_max, _CONFIG)
         for name, value in body.items():
             if value is None:
                 hint = "PUT the whole configuration without it."
                 raise RequestRefused(BAD_REQUEST, f'the setting "{name}" cannot be removed by PATCH', hint=hint)
-        return await self._alter(request, _name(request), _settings(body), replaces=False)
+        return await self._alter(request, _name(request), _settings(body, _name(request)), replaces=False)
 
     async def delete(self, request: Request) -> Response:
         name = _name(request)
@@ -178,8 +217,22 @@ class ConnectRoutes:
     async def resume(self, request: Request) -> Response:
         return await self._control(request, "RESUME", 202)
 
+    async def stop(self, request: Request) -> Response:
+        return await self._control(request, "STOP", 204)
+
     async def restart(self, request: Request) -> Response:
-        return await self._control(request, "RESTART", 204)
+        """All tasks. `onlyFailed`: those that failed; with it or `includeTasks` the answer is the status."""
+        only_failed = _says_true(request, "onlyFailed")
+        if not (only_failed or _says_true(request, "includeTasks")):
+            return await self._control(request, "RESTART", 204)
+        status = (await self._described(request)).status
+        if not only_failed or status["connector"]["state"] == "FAILED":
+            await self._control(request, "RESTART", 202)
+        else:
+            for task in status["tasks"]:
+                if task["state"] == "FAILED" and _says_true(request, "includeTasks"):
+                    await self._control(request, "RESTART", 202, task["id"])
+        return json_response((await self._described(request)).status, 202)
 
     async def restart_task(self, request: Request) -> Response:
         return await self._control(request, "RESTART", 204, _task(request))
@@ -198,15 +251,19 @@ class ConnectRoutes:
 
     async def validate(self, request: Request) -> Response:
         """What is wrong with each setting. Connects to nothing, and gives no secret back."""
-        config = _settings(await read_object(request, self._context.body_bytes_max))
+        config = _settings(await read_object(request, self._context.body_bytes_max, _CONFIG))
         plugin = _plugin(request, config)
+        _check_class(config, plugin, _name(request))
         problems = await self._context.workers.run(lambda: config_problems(plugin, config))
         return json_response(_validation(plugin, config, problems), 200)
 
-    async def _create(self, request: Request, name: str, config: dict[str, str]) -> Response:
+    async def _create(self, request: Request, name: str, config: dict[str, str], state: Any = "RUNNING") -> Response:
+        _check_name(name)
         plugin = configured_plugin(config)
         text = _text(f"CREATE {plugin.kind} CONNECTOR {quote_identifier(name)}", config)
-        statement = CreateConnector(kind=plugin.kind, name=name, properties=_properties(config), text=text)
+        statement = CreateConnector(
+            kind=plugin.kind, name=name, properties=_properties(config), text=text, initial_state=state
+        )
         created = await self._run(request, statement)
         assert isinstance(created, ConnectorCreated)
         return json_response(created.info, 201)
@@ -271,6 +328,26 @@ def _task(request: Request) -> int:
     return int(text)
 
 
+def _check_name(name: str) -> None:
+    """Raises `RequestRefused`."""
+    if not name.strip() or len(name) > _NAME_MAX or _CONTROL.search(name):
+        raise RequestRefused(
+            BAD_REQUEST, f"the name of a connector has 1 to {_NAME_MAX} characters, and no control characters"
+        )
+
+
+def _check_class(config: Mapping[str, str], plugin: ConnectorPlugin, path: str) -> None:
+    """Raises `RequestRefused` where the settings are of another connector than the path."""
+    given = config.get("connector.class")
+    with contextlib.suppress(InvalidConnector):  # which is said of the setting
+        if given is not None and configured_plugin(config).name != plugin.name:
+            raise RequestRefused(BAD_REQUEST, f"Included connector type {given} does not match request type {path}")
+
+
+def _says_true(request: Request, name: str) -> bool:
+    return request.query_params.get(name, "").lower() == "true"
+
+
 def _plugin(request: Request, config: Mapping[str, str] | None = None) -> ConnectorPlugin:
     try:
         return configured_plugin({**(config or {}), "connector.class": _name(request)})
@@ -282,10 +359,17 @@ def _properties(config: dict[str, str]) -> Properties:
     return dict(config)
 
 
-def _settings(given: object) -> dict[str, str]:
-    """Raises `RequestRefused`."""
-    if not isinstance(given, dict) or len(given) > _SETTINGS_MAX:
+def _settings(given: object, connector: str | None = None) -> dict[str, str]:
+    """In: `connector`: which name they may have. Raises `RequestRefused`."""
+    if not isinstance(given, dict):
         raise RequestRefused(BAD_REQUEST, "the settings of a connector are an object of texts")
+    if len(given) > _SETTINGS_MAX:
+        raise RequestRefused(BAD_REQUEST, f"a connector has {_SETTINGS_MAX} settings at most")
+    if connector is not None and given.get("name", connector) != connector:
+        raise RequestRefused(
+            BAD_REQUEST,
+            f"Connector name configuration ({given['name']}) doesn't match connector name in the request ({connector})",
+        )
     found: dict[str, str] = {}
     for name, value in given.items():
         if isinstance(value, dict | list):

@@ -57,7 +57,7 @@ from .create import command_id
 from .insight import cause_lines
 
 PLUGIN_VERSION = "1.0"
-DONE = {"PAUSE": "paused", "RESUME": "resumed", "RESTART": "restarted"}
+DONE = {"PAUSE": "paused", "RESUME": "resumed", "RESTART": "restarted", "STOP": "stopped"}
 
 
 class UnknownConnector(StatementError):
@@ -95,7 +95,8 @@ def _created(statement: CreateConnector, request: Request) -> list[Entity]:
             hint=f"Write CREATE {plugin.kind} CONNECTOR.",
         )
     kept, warnings = _kept(plugin, config, request)
-    info = ConnectorInfo(statement.name, plugin.kind, kept, text)
+    state = statement.initial_state
+    info = ConnectorInfo(statement.name, plugin.kind, kept, text, paused=state != "RUNNING", stopped=state == "STOPPED")
     request.store.submit(PutConnector(connector=info, statement=text))
     return [
         ConnectorCreated(
@@ -151,8 +152,10 @@ def _controlled(statement: ControlConnector, request: Request) -> list[Entity]:
     if statement.action == "RESTART":
         request.connectors.restart(known.name, statement.task)
     else:
-        paused = statement.action == "PAUSE"
-        offset = request.store.submit(PauseConnector(name=known.name, paused=paused, statement=statement.text))
+        stopped = statement.action == "STOP"
+        paused = statement.action == "PAUSE" or stopped
+        command = PauseConnector(name=known.name, paused=paused, stopped=stopped, statement=statement.text)
+        offset = request.store.submit(command)
     status = CurrentStatus(
         statement_text=statement.text,
         command_id=command_id("connector", known.name, statement.action.lower()),

@@ -40,8 +40,8 @@ class StatementRequest:
     session: Session
 
 
-async def read_object(request: Request, body_bytes_max: int) -> dict[str, Any]:
-    """The JSON object of a POST. Raises `RequestRefused`."""
+async def read_object(request: Request, body_bytes_max: int, such_as: str = '{"ksql": "…;"}') -> dict[str, Any]:
+    """The JSON object of a POST. In: `such_as`: what others are told to send. Raises `RequestRefused`."""
     content_type = _content_type(request)
     # curl -d says "form" where nobody says anything else; a page that posts a real form is refused.
     if not (content_type in ("application/json", _FORM) or content_type.endswith("+json")):
@@ -52,7 +52,7 @@ async def read_object(request: Request, body_bytes_max: int) -> dict[str, Any]:
     except ValueError as error:
         raise RequestRefused(BAD_REQUEST, f"the body is not valid JSON: {error}") from None
     if not isinstance(value, dict):
-        raise RequestRefused(BAD_REQUEST, "the body is not a JSON object", hint='Send one such as {"ksql": "…;"}.')
+        raise RequestRefused(BAD_REQUEST, "the body is not a JSON object", hint=f"Send one such as {such_as}.")
     return value
 
 

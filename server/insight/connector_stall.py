@@ -64,6 +64,8 @@ def _state_causes(seen: ConnectorSituation) -> Iterator[Cause]:
     restart = f"When the reason is fixed, RESTART CONNECTOR {name}; continues at the committed position."
     if status.error is not None:
         yield Cause("FAILED", f"The connector has no tasks: {status.error}.", restart)
+    if status.state == "STOPPED":
+        yield Cause("STOPPED", "The connector is stopped.", f"RESUME CONNECTOR {name}; continues where it stopped.")
     if status.state == "PAUSED":
         yield Cause("PAUSED", "The connector is paused.", f"RESUME CONNECTOR {name}; continues where it stopped.")
     for task in status.tasks:

@@ -1,0 +1,28 @@
+"""A route whose names may have slashes in them, sent as %2F."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import unquote
+
+from starlette.routing import Match, Route
+from starlette.types import Scope
+
+_SLASH: Final = "\ufdd0"
+"""A character that is none, for the time of matching."""
+
+
+class EncodedRoute(Route):
+    """The path is matched as it was sent: elsewhere %2F and / are the same by then."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        raw = scope.get("raw_path") or b""
+        if b"%2f" not in raw.lower():
+            return super().matches(scope)
+        sent = raw.decode("ascii", "replace").replace("%2F", "%2f")
+        path = _SLASH.join(unquote(part) for part in sent.split("%2f"))
+        found, child = super().matches({**scope, "path": path})
+        if "path_params" in child:
+            names = {name: value.replace(_SLASH, "/") for name, value in child["path_params"].items()}
+            child = {**child, "path_params": names}
+        return found, child
