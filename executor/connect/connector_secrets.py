@@ -7,20 +7,27 @@ by its name, is taken out of errors and log lines by `Secrets.scrub`.
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from millstream.errors import MillstreamError
 
-from ...sql.settings.secret_values import HIDDEN, REFERENCE, is_secret_name
+from ...sql.settings.secret_values import HIDDEN, REFERENCE, is_secret_name, replaced
 from .connector_errors import InvalidConnector
 from .secret_vault import KnownSecrets, SecretVault
 
 _SEALED: Final = re.compile(r"\$\{sealed:[^}]*\}")
-_USER_INFO: Final = re.compile(r"(?P<before>//[^/@:\s]*:)(?P<password>[^@/\s]+)(?=@)")
+_IN_ADDRESS: Final = re.compile(
+    r"//[^/@:\s]*:(?P<password>(?:(?!//)\S)+)(?=@)|[?&;](?P<name>[\w.%\[\]-]+)=(?P<value>[^&;#\s]+)"
+)
+"""A password before the last @, where it may have any character that should have been escaped; or a parameter."""
+_PARAMETERS: Final = frozenset({"sig", "signature", "key", "auth"})
+"""Names of parameters of addresses that are secret, beside those that say so."""
 _QUOTED: Final = re.compile(r"=\s*\"([^\"]*)\"")  # as sasl.jaas.config has a password
 _PART_MIN: Final = 6  # of a header such as `Authorization: …`
 _FILE_BYTES_MAX: Final = 1024 * 1024
@@ -39,13 +46,22 @@ def shown_value(name: str, value: str, *, secret: bool = False) -> str:
     ('********', '${env:PASSWORD}')
     >>> shown_value("connection.url", "postgresql://ana:x@db/shop")
     'postgresql://ana:********@db/shop'
+    >>> shown_value("connection.url", "postgresql:///shop?user=ana&password=x&sslmode=disable")
+    'postgresql:///shop?user=ana&password=********&sslmode=disable'
     """
     if secret or is_secret_name(name):
         return value if REFERENCE.fullmatch(value) and not _SEALED.fullmatch(value) else HIDDEN
     shown = _SEALED.sub(HIDDEN, value)
-    return _USER_INFO.sub(
-        lambda found: found.group() if refers(found["password"]) else f"{found['before']}{HIDDEN}", shown
-    )
+    return replaced(shown, ((start, end, HIDDEN) for start, end in _secrets_in_address(shown)))
+
+
+def _secrets_in_address(value: str) -> Iterator[tuple[int, int]]:
+    """Where passwords are written out, from start to end."""
+    for found in _IN_ADDRESS.finditer(value):
+        group = "password" if found["password"] is not None else "value"
+        secret = group == "password" or is_secret_name(found["name"]) or found["name"].lower() in _PARAMETERS
+        if secret and not refers(found[group]):
+            yield found.span(group)
 
 
 def secrets_of(config: Mapping[str, str]) -> set[str]:
@@ -68,20 +84,31 @@ def sealed_value(name: str, value: str, vault: SecretVault, *, secret: bool) -> 
 
     if secret or is_secret_name(name):
         return value if refers(value) or not value else sealed(value)
-    return _USER_INFO.sub(
-        lambda found: found.group() if refers(found["password"]) else f"{found['before']}{sealed(found['password'])}",
-        value,
-    )
+    return replaced(value, ((start, end, sealed(value[start:end])) for start, end in _secrets_in_address(value)))
 
 
 def secret_parts(name: str, value: str, *, secret: bool) -> set[str]:
-    """What must be in no error and no log line: a secret value and its parts, and passwords in addresses. In: `secret`:
-    that the value is one, whatever its name says."""
-    found = {match["password"] for match in _USER_INFO.finditer(value)}
+    """What must be in no error and no log line: a secret value and its parts, and passwords in addresses, as they may
+    be written. In: `secret`: that the value is one, whatever its name says."""
+    in_address = {value[start:end] for start, end in _secrets_in_address(value)}
+    found = set(in_address)
+    for each in in_address:  # an @ or / that is not escaped: a library takes what is behind it for the host
+        found |= {part for part in re.split("[@/]", each) if len(part) >= _PART_MIN}
     if secret or is_secret_name(name):
         parts = (*re.split(r"[,:]\s*", value), *_QUOTED.findall(value))
         found |= {value, *(part for part in parts if len(part) >= _PART_MIN)}
-    return found
+    return found.union(*(_written(each) for each in found))
+
+
+def _written(secret: str) -> set[str]:
+    """The forms in which libraries and answers write it.
+
+    >>> sorted(_written("a%40'b"))
+    ["a%2540%27b", "a%40'b", "a@'b"]
+    """
+    texts = {secret, unquote(secret), unquote_plus(secret)}
+    escaped = {json.dumps(text, ensure_ascii=ascii)[1:-1] for text in texts for ascii in (False, True)}
+    return texts | escaped | {repr(text)[1:-1] for text in texts} | {quote(secret, ""), quote_plus(secret)}
 
 
 class Secrets:

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from ...executor.connect.connector_errors import InvalidConnector, UnknownConnectorTask
 from ...executor.connect.connector_plugins import ConnectorPlugin, configured_plugin, plugins, shown_names
+from ...executor.connect.connector_secrets import shown_value
 from ...executor.connect.connector_settings import ConnectorSetting, SettingProblem
 from ...executor.connect.connectors import config_problems
 from ...planner.connector_info import ConnectorInfo
@@ -423,7 +424,8 @@ def _validation(plugin: ConnectorPlugin, config: dict[str, str], problems: list[
     settings, shows = plugin.settings(), shown_names(plugin.name)
     configs: list[dict[str, Any]] = []
     for item in settings:
-        value = config.get(item.name, item.default) if shows(item.name) else None
+        given = config.get(item.name, item.default) if shows(item.name) else None
+        value = None if given is None else shown_value(item.name, given)
         configs.append({
             "definition": _definition(item),
             "value": {
