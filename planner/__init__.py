@@ -1,1 +1,1 @@
-"""From statements to plans: names, types, keys, optimizer rules, and the steps of a plan. Does no I/O."""
+"""Turns statements into plans: names, types, keys, optimizer rules, and the steps of a plan. It does no I/O."""

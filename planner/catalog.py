@@ -25,8 +25,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class PersistentQuery:
-    """A query that runs until it is terminated. `sink` is the name of the stream or table it writes. `backfill`: until
-    it has read these offsets of its topics, by partition, it runs on Spark; None: it runs in one place from the start.
+    """A query that runs until it is terminated. `sink` is the name of the stream or table that it writes. `backfill`:
+    it runs on Spark until it has read up to these offsets of its topics, by partition; None: it has no backfill.
     """
 
     id: str
@@ -111,11 +111,11 @@ class Catalog:
         return tuple(query for query in self.queries.values() if query.sink == name)
 
     def find_query(self, written: str) -> PersistentQuery | None:
-        """The query of this id, in whatever case it is written."""
+        """The query of this id, which is not case-sensitive."""
         return self.queries.get(written.upper(), self.queries.get(written))
 
     def query(self, query_id: str, span: Span | None = None) -> PersistentQuery:
-        """As `find_query`. Raises `InvalidStatement` for an unknown id."""
+        """Like `find_query`, but raises `InvalidStatement` for an unknown id."""
         found = self.find_query(query_id)
         if found is None:
             raise InvalidStatement(
@@ -126,7 +126,7 @@ class Catalog:
         return found
 
     def _named(self, name: str) -> str | None:
-        """A hint for who takes a stream or table for a query."""
+        """A hint for a user who named a stream or table instead of a query."""
         source = self.sources.get(name.upper())
         if source is None:
             return None

@@ -1,4 +1,4 @@
-"""What the catalog knows of a connector, and of a secret."""
+"""The catalog's entries for connectors and secrets."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class ConnectorInfo:
-    """`config`: the settings as they were given, `connector.class` among them; a secret may be among them too, so they
-    are shown only by way of `shown_config`. `statement`: without secrets. `stopped`: without tasks, so that
-    its offsets can be changed."""
+    """`config`: the settings as given, including `connector.class`. They may contain a secret, so show them only with
+    `shown_config`. `statement`: without secrets. `stopped`: it has no tasks, so its offsets can be changed."""
 
     name: str
     kind: Literal["SOURCE", "SINK"]
@@ -23,7 +22,7 @@ class ConnectorInfo:
 
 @dataclass(frozen=True, slots=True)
 class SecretInfo:
-    """CREATE SECRET. `sealed`: its values, which only who has the key of the secrets can read."""
+    """CREATE SECRET. `sealed`: its values, encrypted with the key of the secrets."""
 
     name: str
     sealed: str

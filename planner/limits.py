@@ -27,8 +27,8 @@ GROUPING_MAX = 100
 OVERS_MAX = 100
 PARTITIONS_MAX = 16
 COLUMNS_MAX = 2_000
-STEPS_MAX = 50_000  # seconds of work
-FRAMES = 10_000  # of Python's, enough for what the parser lets through: 200 levels, sums of 1,000
+STEPS_MAX = 50_000  # this many take seconds
+FRAMES = 10_000  # Python's recursion limit, enough for all that the parser accepts: 200 levels, sums of 1,000
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,7 +37,7 @@ _steps_left: ContextVar[list[int] | None] = ContextVar("steps_left", default=Non
 
 
 def within_depth(plan: Callable[P, R]) -> Callable[P, R]:
-    """For the functions that plan a statement: what is too deep for them is the statement's fault."""
+    """A decorator for functions that plan a statement: a RecursionError becomes an error about the statement."""
 
     @functools.wraps(plan)
     def planned(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -58,7 +58,7 @@ def within_depth(plan: Callable[P, R]) -> Callable[P, R]:
 
 
 def count_step(node: exp.Expression, tree: exp.Expression | None = None, times: int = 1) -> None:
-    """For each expression that is compiled; and for what is made of it, each node of `tree`, so many `times`.
+    """Counts an expression that is compiled; or each node of a generated `tree`, this many `times`.
 
     Raises `Unsupported` once the statement has used up its steps."""
     left = _steps_left.get()
@@ -75,13 +75,13 @@ def count_step(node: exp.Expression, tree: exp.Expression | None = None, times: 
 
 
 def check_columns(items: Sequence[object], query: Query) -> None:
-    """Raises `Unsupported` for too many columns in SELECT, those of its stars too."""
+    """Raises `Unsupported` for too many columns in SELECT, including those of its stars."""
     if len(items) > COLUMNS_MAX:
         raise Unsupported(f"more than {COLUMNS_MAX} columns", span=query.span)
 
 
 def check_reads(query: Query) -> None:
-    """Raises `Unsupported` where the query would read streams and tables more than READS_MAX times."""
+    """Raises `Unsupported` if the query would read streams and tables more than READS_MAX times."""
     reads = _reads(query, {})
     if reads > READS_MAX:
         raise Unsupported(
@@ -93,8 +93,8 @@ def check_reads(query: Query) -> None:
 
 
 def check_clauses(query: Query) -> None:
-    """Raises `Unsupported` for a query, without those inside it, that groups by too much or looks through too many
-    windows."""
+    """Raises `Unsupported` for a query with too many grouping expressions or window functions. Queries inside it are
+    not counted."""
     for name, expressions in (("GROUP BY", query.group_by), ("PARTITION BY", query.partition_by)):
         if len(expressions) > GROUPING_MAX:
             raise Unsupported(
@@ -114,8 +114,8 @@ def check_clauses(query: Query) -> None:
 
 
 def _reads(query: Query, known: Mapping[str, int]) -> int:
-    """`known`: how often each query of WITH, of those that `query` sees, reads. IN asks its query twice where it is not
-    a condition as a whole: for the value, and for a NULL among the values."""
+    """How often the query reads streams and tables. In: `known`: how often each visible query of WITH reads. IN runs
+    its query twice unless it is a whole condition: once for the value, and once for a NULL among the values."""
     seen = dict(known)
     for cte in query.ctes:
         seen[cte.name] = _reads(cte.query, seen)

@@ -1,8 +1,8 @@
 """The analyzed plan: names, types and keys are known, topics and stores are not.
 
 A node's expressions read the columns of its input by their logical names; names are unique within a node's schema.
-Next to its schema's columns a node has the pseudo columns (ROWTIME, …). `LogicalPlan.lower` turns names into positions.
-The nodes are in `steps/`; the rewrites in `optimize.py` ask them and need no list of them.
+Besides its schema's columns a node has the pseudo columns (ROWTIME, …). `LogicalPlan.lower` turns names into positions.
+The nodes are in `steps/`; the rewrites in `optimize.py` call their methods and need no list of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .steps.step import Step
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A column to be: its name and what it is computed from."""
+    """A computed column: its name and its expression."""
 
     name: str
     expression: Typed
@@ -32,7 +32,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class LogicalPlan:
-    """Base of all nodes: what everybody may ask of a node, with the answer that most give."""
+    """Base of all nodes: the methods that others call on a node, with the default that fits most nodes."""
 
     @property
     def schema(self) -> Schema:
@@ -49,17 +49,17 @@ class LogicalPlan:
 
     @property
     def scattered(self) -> bool:
-        """Whether rows of one key may lie in several tasks."""
+        """Whether rows of one key may be in several tasks."""
         return False
 
     @property
     def only_adds(self) -> bool:
-        """Whether it takes no row back, and replaces none: a stream, or a table of results that are final."""
+        """Whether it never retracts or replaces a row: a stream, or a table of final results."""
         return self.kind == "STREAM"
 
     @property
     def key_may_be_null(self) -> bool:
-        """Whether a table's row may have a key of NULLs. Groups and the rows of declared tables have none."""
+        """Whether a table's row may have a key of NULLs. Groups and rows of declared tables never have one."""
         return False
 
     # ------------------------------------------------------------------ the tree
@@ -74,58 +74,58 @@ class LogicalPlan:
         names = _input_fields(type(self))
         return replace(self, **dict(zip(names, inputs, strict=True))) if names else self
 
-    # ------------------------------------------------------------------ what rewrites ask
+    # ------------------------------------------------------------------ for rewrites
 
     def giving_old_rows(self, wanted: bool) -> LogicalPlan:
-        """The node, whose reader wants with each change of a table the row that it replaces, or does not."""
+        """The node for a reader that wants, or does not want, the replaced row with each change of a table."""
         return self
 
     def wants_old_rows(self, wanted: bool) -> tuple[bool, ...]:
-        """Whether it wants them of its inputs, given whether its reader wants them."""
+        """Whether it wants replaced rows from each of its inputs, given whether its reader wants them."""
         return tuple(wanted for _ in self.inputs)
 
     def giving(self, needed: frozenset[str]) -> LogicalPlan:
-        """The node without what it computes or reads besides the columns `needed`."""
+        """The node reduced to what it computes or reads for the columns `needed`."""
         return self
 
     def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
-        """The columns that it reads of each input where its own reader needs the columns `needed`."""
+        """The columns that it reads of each input if its own reader needs the columns `needed`."""
         raise AssertionError(f"{type(self).__name__} does not say what it reads")
 
     def before(self, condition: Typed) -> Typed | None:
-        """The condition over the rows of the input that holds exactly where `condition` holds over its own; None where
-        the input has no such condition."""
+        """A condition over the rows of the input that is true exactly when `condition` is true for the node's own rows;
+        None if there is no such condition."""
         return None
 
     @property
     def keeps_sides(self) -> bool:
-        """Whether it is a join that gives all pairs of rows that it was ever given, so that what is filtered out
-        afterwards may as well be filtered out before."""
+        """Whether it is a join that emits all pairs of all rows that it ever read. Then a filter after the join may be
+        moved before it."""
         return False
 
     def as_rank(self, needed: frozenset[str]) -> LogicalPlan:
-        """The node, of which the columns `needed` are read; where it joins rows to the greatest or least value among
-        themselves, those of rank 1."""
+        """The node, of which the columns `needed` are read. If it joins rows with their own greatest or least value, it
+        becomes a filter of the rows with rank 1."""
         return self
 
     def bounded(self, column: str, largest: int) -> LogicalPlan:
-        """The node, of whose rows only those with at most `largest` in `column` matter."""
+        """The node for a reader that needs only rows with at most `largest` in `column`."""
         return self
 
     def largest_rank(self, column: str) -> int | None:
-        """The largest value of a column that holds ranks, which begin with 1; None for others."""
+        """The largest value of a column of ranks (from 1); None for other columns."""
         return None
 
     # ------------------------------------------------------------------ the physical plan
 
     def lower(self, lowering: Lowering) -> Step:
-        """The steps of the plan; expressions in them read the columns of their input batch."""
+        """The steps of the plan; their expressions read the columns of their input batch."""
         raise AssertionError(f"{type(self).__name__} cannot be lowered")
 
 
 @dataclass(frozen=True, slots=True)
 class Unary(LogicalPlan):
-    """A node with one input, whose rows it passes on under their key."""
+    """A node with one input, which keeps the key of the input's rows."""
 
     input: LogicalPlan
 

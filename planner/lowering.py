@@ -1,4 +1,4 @@
-"""What all nodes of the analyzed plan need to become steps: ids, partition counts, and positions for names."""
+"""Helpers to lower nodes of the analyzed plan to steps: ids, partition counts, and positions for names."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .specs import SqlExpression
 class Lowering:
     """Turns one plan into steps: `plan.lower(Lowering(…))`.
 
-    `partition_count`: over how many partitions rows spread when their key changes, where the plan does not say.
+    `partition_count`: the number of partitions after a change of key, if the plan does not specify it.
     """
 
     partition_count: int
     _numbers: Counter[str] = field(default_factory=Counter[str])
 
     def id(self, what: str) -> str:
-        """An id for the next step of this name: `join-2`."""
+        """An id for the next step of this kind: `join-2`."""
         self._numbers[what] += 1
         return f"{what}-{self._numbers[what]}"
 
@@ -45,11 +45,11 @@ def sql_over(schema: Schema, typed: Typed) -> SqlExpression:
 
 
 def is_key_column(sql: str) -> bool:
-    """Whether generated SQL is just a column that a deleted row still has: of the key, or a bound of its window."""
+    """Whether generated SQL is just a column that a deleted row still has: a key column, or a bound of its window."""
     return sql in ("_ws", "_we") or (sql[:1] == "k" and sql[1:].isdigit())
 
 
 def positions(schema: Schema, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Where the value columns of these names stand."""
+    """The positions of the value columns with these names."""
     values = [column.name for column in schema.value]
     return tuple(values.index(name) for name in names)

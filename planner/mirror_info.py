@@ -1,4 +1,4 @@
-"""What the catalog knows of a mirror."""
+"""The catalog's entry for a mirror."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ MirrorState = Literal["RUNNING", "PAUSED", "PROMOTED"]
 
 @dataclass(frozen=True, slots=True)
 class MirrorInfo:
-    """`brokers`: of the source. `topics`: names, in which * stands for anything. `config`: as it was given, in lower
-    case; secrets are sealed. `state`: a promoted one copies nothing any more."""
+    """`brokers`: of the source. `topics`: names, in which * matches any text. `config`: as given, with names in lower
+    case and encrypted secrets. `state`: a promoted mirror no longer copies."""
 
     name: str
     brokers: str

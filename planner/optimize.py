@@ -1,4 +1,4 @@
-"""Rewrites of the logical plan: functions from plan to plan, in one list that is their order."""
+"""Rewrites of the logical plan: functions from plan to plan. One list defines their order."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .rules.request_old_rows import request_old_rows
 Rule = Callable[[LogicalPlan], LogicalPlan]
 
 RULES: tuple[Rule, ...] = (
-    rank_own_extremes,  # first: both sides of the join have to be the same still
+    rank_own_extremes,  # first: both sides of the join must still be equal
     push_filters,
-    push_rank_bounds,  # before the next one: a filter that always holds wants no old rows
+    push_rank_bounds,  # before the next one: a filter that is always true needs no old rows
     request_old_rows,
     prune_columns,  # last: the rules above may still change what is read
 )

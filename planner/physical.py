@@ -12,7 +12,7 @@ PLAN_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class PhysicalPlan:
-    """What the command topic keeps and an executor runs."""
+    """The plan that the command topic stores and an executor runs."""
 
     query_id: str
     root: Step  # a Sink, or for a push query the step whose rows go to the client

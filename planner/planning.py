@@ -1,4 +1,4 @@
-"""The entry point of the planner: a statement in, what to create or run out."""
+"""The input and the results of the planner: what a statement is planned against, and what to create or run."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .specs import SqlExpression
 class PlanningContext:
     """What a statement is planned against.
 
-    `properties`: the session's, names as the user writes them (`auto.offset.reset`). `topics`: existing topics and
-    their partition counts. `query_id`: the id to give, should the statement start a query. `registry`: the schemas.
-    `ctes`: the queries of WITH by name, each with the context in which it is planned. `settings`: what planning itself
-    takes from the properties; the plan carries all of them. `columnar_topics`: whether the log can store them. Raises
-    `InvalidProperty`.
+    `properties`: the session's, with names as the user writes them (`auto.offset.reset`). `topics`: existing topics and
+    their partition counts. `query_id`: the id of the query, if the statement starts one. `registry`: the schemas.
+    `ctes`: the queries of WITH by name, each with the context in which it is planned. `settings`: the properties that
+    planning itself uses; the plan contains all properties. `columnar_topics`: whether the log can store columnar
+    batches. Raises `InvalidProperty`.
     """
 
     catalog: Catalog
@@ -41,8 +41,8 @@ class PlanningContext:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """`config`: Kafka's properties of a topic, as far as they are not the defaults. `replicas`: 0 is what the log
-    does by default."""
+    """`config`: the topic's properties that differ from the defaults, by Kafka's names. `replicas`: 0 means the log's
+    default."""
 
     name: str
     partition_count: int
@@ -52,7 +52,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSource:
-    """CREATE STREAM|TABLE (…): `topic`, if set, has to be created first, `schemas` are to be registered first."""
+    """CREATE STREAM|TABLE (…). `topic`, if set, has to be created first, and `schemas` have to be registered first."""
 
     source: SourceInfo
     topic: NewTopic | None
@@ -63,7 +63,7 @@ class PlannedSource:
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
     """A persistent query. `sink` is None for INSERT INTO (the target exists), else the new source, for which `topic`
-    has to be created and `schemas` are to be registered first. `backfill`: its history is to be read on Spark."""
+    has to be created and `schemas` have to be registered first. `backfill`: its history is read on Spark."""
 
     plan: PhysicalPlan
     sources: tuple[str, ...]
@@ -78,7 +78,7 @@ class PlannedQuery:
 class PlannedPush:
     """A push query: rows of `plan.root` in the columns of `schema` (their physical names in `columns`).
 
-    `key`: which columns are the rows' key, by position; None where a part of the key is not among them.
+    `key`: the positions of the rows' key columns; None if a key column is not selected.
     """
 
     plan: PhysicalPlan
@@ -90,11 +90,12 @@ class PlannedPush:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """A pull query that runs a push query's plan once, over what its sources hold.
+    """A pull query that runs a push query's plan once, over the current contents of its sources.
 
-    `sql`: DuckDB's, over the relation `answer`: the rows that `plan.root` gives (net of retractions), and `_place`,
-    the order in which they came. Columns beyond those of `schema` only serve the order. `table`: it gives a table.
-    `whole`: one row of everything, also of nothing. `enough`: how many rows of a stream's answer suffice, where known.
+    `sql`: DuckDB SQL over the relation `answer`: the rows of `plan.root` (net of retractions), and `_place`, the order
+    in which they came. Columns beyond those of `schema` are only for ORDER BY. `table`: the result is a table. `whole`:
+    an aggregate over all rows, which has one row even for no input. `enough`: how many rows of a stream's answer are
+    enough, if known.
     """
 
     plan: PhysicalPlan
@@ -108,11 +109,11 @@ class PlannedBatch:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPull:
-    """A pull query: DuckDB SQL over the relation `source`, the rows of `source_info` materialised (for a table the
+    """A pull query: DuckDB SQL over the relation `source`, the materialized rows of `source_info` (for a table the
     latest row per key, for a stream all rows): columns `k0`…, `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset`.
 
-    Columns beyond those of `schema` only serve the order. `columns`: the SQL of each. `timestamp`: the source's
-    TIMESTAMP column. `batch`: the same query for a stream that is too long to be kept in memory.
+    Columns beyond those of `schema` are only for ORDER BY. `columns`: the SQL of each column. `timestamp`: the source's
+    TIMESTAMP column. `batch`: the same query for a stream that is too long to keep in memory.
     """
 
     source_info: SourceInfo

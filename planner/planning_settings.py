@@ -1,4 +1,4 @@
-"""What planning takes from the properties of a session."""
+"""The planner's settings, from the properties of a session."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ..sql.settings.property_table import (
 class PlanningSettings:
     """Read once for each statement.
 
-    `key_format`, `value_format`: of CREATE statements that name none, in upper case; without a value format they must.
-    `wraps_single_values`: a single value column is written inside an object, where WITH does not say. `topic_prefix`:
-    of the topics that queries make. `full_sql`: of pull queries. `lossy_final`: EMIT FINAL leaves out what ksqlDB does.
-    `keyless_projections`: CREATE … AS SELECT may leave out the key of its source.
+    `key_format`, `value_format`: the defaults of CREATE statements, in upper case; without a default value format,
+    statements must name one. `wraps_single_values`: the default for writing a single value column inside an object.
+    `topic_prefix`: of topics that queries create. `full_sql`: pull queries may use all of SQL. `lossy_final`: EMIT
+    FINAL loses the same results as in ksqlDB. `keyless_projections`: CREATE … AS SELECT may leave out its source's key.
     """
 
     key_format: str

@@ -1,8 +1,8 @@
 """The columns of a source or of a step, and how they are named inside batches.
 
-In batches, columns have positional names (`k0`, `k1`, … for the key, `v0`, `v1`, … for the value): no name of a
-user's ever stands in generated SQL, and columns that differ in case only cannot meet. The pseudo columns are the
-`PSEUDO` ones below.
+In batches, columns have positional names (`k0`, `k1`, … for the key, `v0`, `v1`, … for the value). So generated SQL
+never contains a user's name, and columns whose names differ only in case do not collide. `PSEUDO` lists the pseudo
+columns.
 """
 
 from __future__ import annotations

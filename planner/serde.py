@@ -1,7 +1,7 @@
-"""Plans and sources as JSON: what the command topic keeps, and what travels to Spark's tasks.
+"""Plans and sources as JSON, for the command topic and for Spark's tasks.
 
-A record becomes an object with its class under "@" and its fields by name; fields that a later version added are
-absent and get their defaults. A plan's object also holds the functions of users that it calls, as they were.
+A record becomes an object with its class under "@" and its fields by name. Fields that a later version added are absent
+and get their defaults. A plan's object also contains the users' functions that it calls, as they were when planned.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PlanVersion(StatementError):
 
 
 def plan_to_json(plan: PhysicalPlan) -> str:
-    """The plan as JSON text; `plan_from_json` gives an equal one."""
+    """The plan as JSON text; `plan_from_json` returns an equal plan."""
     record = _encode(plan)
     functions = functions_of(plan.root)
     if functions:
@@ -88,7 +88,7 @@ def reading_to_json(reading: SourceReading) -> str:
 
 
 def reading_from_json(text: str) -> SourceReading:
-    """Raises `PlanVersion` where this version of Millstream does not know what the text is about."""
+    """Raises `PlanVersion` if the text contains classes or fields that this version of Millstream does not know."""
     try:
         reading = _decode(json.loads(text))
     except (KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""A stream or table of the catalog, as statements and plans know it."""
+"""A stream or table of the catalog, as statements and plans see it."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ class SourceInfo:
     statement: str = ""
     key_features: tuple[str, ...] = ()  # WRAP_SINGLES / UNWRAP_SINGLES, as set by WITH
     value_features: tuple[str, ...] = ()
-    ttl_ms: int | None = None  # of a table: rows that are not updated for so long are deleted
+    ttl_ms: int | None = None  # for a table: rows that are not updated for this long are deleted

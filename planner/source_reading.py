@@ -1,4 +1,4 @@
-"""What a SELECT from one stream or table asks of the records of its topic, for programs that read them themselves."""
+"""How to compute a SELECT from one stream or table from the records of its topic, for programs that read them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .steps.source import Source
 
 @dataclass(frozen=True, slots=True)
 class SourceReading:
-    """`source` decodes the records. `sql`: DuckDB's, over the relation `source` (the columns are those of
-    `SourceRelation`), gives `c0`, `c1`, … with the names and types of `schema`, and calls the functions `udfs`.
-    `schemas`: of the registry, by id, of the subjects of the topic. `changes`: of a table every change, not its rows.
+    """`source` decodes the records. `sql`: DuckDB SQL over the relation `source` (columns as in `SourceRelation`); it
+    returns `c0`, `c1`, … with the names and types of `schema`, and calls the functions `udfs`. `schemas`: the
+    registry's schemas for the subjects of the topic, by id. `changes`: read every change of a table, not its rows.
     """
 
     source: Source

@@ -1,4 +1,4 @@
-"""What steps are made of: expressions, formats, windows; frozen and serialisable like the steps themselves.
+"""The parts of steps: expressions, formats, windows. They are frozen and serializable, like the steps themselves.
 
 Expressions are DuckDB SQL that the planner generated over the columns of the step's input batch (see
 `executor/batch.py` for the columns); no user text is in them.
@@ -20,7 +20,7 @@ Kind = Literal["STREAM", "TABLE"]
 
 DEFAULT_GRACE_MS = 86_400_000
 VOLATILE: Final = ("random", "uuid", "gen_random_uuid", "uuidv4")
-"""DuckDB's functions that may give something else each time."""
+"""DuckDB's functions whose result may differ from call to call."""
 _VOLATILE_CALL: Final = re.compile(rf"\b(?:{'|'.join(VOLATILE)})\(", re.IGNORECASE)
 
 
@@ -37,8 +37,8 @@ class SqlExpression:
 
     @property
     def may_differ(self) -> bool:
-        """Whether equal text may give something else: Python's functions, the user's among them, can do what they
-        like."""
+        """Whether two evaluations may have different results: Python functions, including users' functions, need not be
+        deterministic."""
         return bool(self.udfs) or _VOLATILE_CALL.search(self.sql) is not None
 
 
@@ -63,11 +63,11 @@ class FormatSpec:
     """How one part (key or value) of a record becomes bytes.
 
     `wrap_single`: a single column is written as an object {"COLUMN": value} (True) or as the bare value (False).
-    `schema`: what AVRO, JSON_SR and PROTOBUF records are written with; records that are read name their own.
+    `schema`: for writing AVRO, JSON_SR and PROTOBUF records; records that are read name their own schema.
     `nullable`: how PROTOBUF writes values that may be NULL: OPTIONAL, WRAPPER, or not at all.
     """
 
-    name: str  # see planner/formats.py
+    name: str  # see planner/formats/
     delimiter: str = ","
     wrap_single: bool = True
     schema: RecordSchema | None = None
@@ -79,7 +79,7 @@ class KeyWindow:
     """The window that is part of a record's key. Key bytes end with the window's start as 8 bytes big-endian, or
     (`holds_end`) with end and start, 8 bytes each, as Kafka Streams writes them.
 
-    `size_ms`: None where it is not known, or the end is there anyway. `timezone`: as in `WindowSpec`.
+    `size_ms`: None if it is unknown, or if the key contains the end. `timezone`: as in `WindowSpec`.
     """
 
     kind: str
@@ -93,16 +93,17 @@ class KeyWindow:
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """`retention_ms` matters to `emit` FINAL only: None emits every window when it closes. With it, as in ksqlDB (where
-    it is size + grace unless the user gives more), a window that starts more than that before the newest one when the
-    record comes that closes it is lost, and only records that reach the aggregate move its stream time."""
+    """`retention_ms` matters only to EMIT FINAL. None: every window is emitted when it closes. Otherwise it behaves as
+    in ksqlDB (where it is size + grace unless the user gives more): a window is lost if, when the record comes that
+    closes it, it starts more than `retention_ms` before the newest window; and only records that reach the aggregate
+    advance its stream time."""
 
-    kind: str  # see sql/windows/, whose types say what size and advance mean
+    kind: str  # see sql/windows/, whose types define what size and advance mean
     size_ms: int
     advance_ms: int | None = None
     grace_ms: int = DEFAULT_GRACE_MS
     retention_ms: int | None = None
-    timezone: str | None = None  # size and advance are whole days, which begin and end there
+    timezone: str | None = None  # size and advance are then whole days of this time zone
 
     @property
     def type(self) -> WindowType:
@@ -110,12 +111,12 @@ class WindowSpec:
 
     @property
     def of_keys(self) -> KeyWindow:
-        """How keys hold the window."""
+        """How keys contain the window."""
         return KeyWindow(self.kind) if self.type.holds_end else KeyWindow(self.kind, self.size_ms, self.timezone)
 
     @property
     def grace_text(self) -> str:
-        """The grace period for people, who may not have asked for one."""
+        """The grace period for messages; it notes if the statement specified none."""
         unsaid = ", which is what it has when the statement says nothing"
         return f"grace period {duration_text(self.grace_ms)}{unsaid if self.grace_ms == DEFAULT_GRACE_MS else ''}"
 

@@ -1,1 +1,1 @@
-"""Expressions: their types by ksqlDB's rules, and the DuckDB SQL that computes them."""
+"""Expressions: their types according to ksqlDB's rules, and the DuckDB SQL that computes them."""

@@ -1,4 +1,4 @@
-"""What stands in and behind an aggregate's parentheses besides its arguments: DISTINCT and FILTER (WHERE …)."""
+"""DISTINCT in an aggregate's parentheses, and FILTER (WHERE …) after them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAME_WITHOUT = ("MIN", "MAX")
 
 
 def aggregate_filter(node: exp.Anonymous, scope: Scope) -> Typed | None:
-    """The condition of a call's FILTER. Raises `TypeMismatch` where it is no BOOLEAN."""
+    """The condition of a call's FILTER. Raises `TypeMismatch` if it is not a BOOLEAN."""
     condition = node.args.get("filter")
     if condition is None:
         return None
@@ -35,7 +35,7 @@ def aggregate_filter(node: exp.Anonymous, scope: Scope) -> Typed | None:
 
 
 def is_distinct(node: exp.Anonymous, arguments: Sequence[Typed]) -> bool:
-    """Whether equal arguments count once. Raises `InvalidStatement` for an aggregate that cannot do so."""
+    """Whether equal arguments count only once. Raises `InvalidStatement` for an aggregate without DISTINCT."""
     if not node.args.get("distinct"):
         return False
     if node.name not in _TAKE_DISTINCT:
@@ -54,5 +54,5 @@ def is_distinct(node: exp.Anonymous, arguments: Sequence[Typed]) -> bool:
 
 
 def has_clauses(node: exp.Expression) -> bool:
-    """Whether some call has a DISTINCT or FILTER, which ksqlDB's do not."""
+    """Whether a call has DISTINCT or FILTER, which ksqlDB does not support."""
     return any(call.args.get("distinct") or call.args.get("filter") for call in node.find_all(exp.Anonymous))

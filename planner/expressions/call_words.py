@@ -1,4 +1,4 @@
-"""Words in and around a call that are no expressions: units of time, DISTINCT and FILTER, and OVER where it lacks."""
+"""Words in and around a call that are not expressions: units of time, DISTINCT, FILTER, and a missing OVER."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIELDS = ("QUARTER", "DOW", "ISODOW", "DOY", "EPOCH")  # of EXTRACT
 
 
 def check_needs_over(node: exp.Anonymous) -> None:
-    """Raises `InvalidStatement` for a function that only stands before OVER."""
+    """Raises `InvalidStatement` for a function that needs OVER after it."""
     if node.name in OVER_FUNCTIONS and node.name not in FUNCTIONS:
         raise InvalidStatement(
             f"{node.name} needs OVER behind it",
@@ -27,7 +27,7 @@ def check_needs_over(node: exp.Anonymous) -> None:
 
 
 def check_clauses(node: exp.Anonymous, function: Function) -> None:
-    """Raises `InvalidStatement` for DISTINCT or FILTER of a function that is no aggregate."""
+    """Raises `InvalidStatement` for DISTINCT or FILTER in a call of a function that is no aggregate."""
     for clause in ("distinct", "filter"):
         if node.args.get(clause) and function.kind != "aggregate":
             raise InvalidStatement(
@@ -36,7 +36,7 @@ def check_clauses(node: exp.Anonymous, function: Function) -> None:
 
 
 def interval_unit(argument: exp.Expression, function: Function, position: int) -> Typed | None:
-    """MINUTES in TIMESTAMPADD(MINUTES, …) parses as a column; it is a unit where the function takes one."""
+    """MINUTES in TIMESTAMPADD(MINUTES, …) parses as a column; it is a unit if the function takes one here."""
     if not (isinstance(argument, exp.Column) and not argument.table and function.takes_interval_unit(position)):
         return None
     name = argument.name.upper()

@@ -1,6 +1,6 @@
-"""Comparisons by ksqlDB's rules: what compares with what, NULL is never equal, a text is a time beside ROWTIME.
+"""Comparisons by ksqlDB's rules: which types compare, NULL is never equal, a text compared with ROWTIME is a time.
 
-Everything here takes operands that are compiled, and the node they stand in for messages.
+The functions take compiled operands, and the node of the comparison for messages.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _SIGNS: dict[type[exp.Expression], str] = {
 _TIMES = (DATE, TIME, TIMESTAMP)
 _TIME_COLUMNS = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
 
-_LIST_MIN = 8  # below, comparisons one by one are as fast, and easier to read in EXPLAIN
+_LIST_MIN = 8  # for fewer items, single comparisons are as fast, and easier to read in EXPLAIN
 
-_Side = tuple[exp.Expression, Typed]  # as it is written, for messages, and what it means
+_Side = tuple[exp.Expression, Typed]  # the parsed expression, for messages, and the compiled one
 
 
 def comparison(node: exp.Expression, left: Typed, right: Typed, scope: Scope) -> Typed:
-    """One of `=`, `<`, IS DISTINCT FROM and the like. Raises `TypeMismatch` where ksqlDB does not compare them."""
+    """One of `=`, `<`, IS DISTINCT FROM and the like. Raises `TypeMismatch` if ksqlDB does not compare the types."""
     left, right = _comparable(node, (node.this, left), (node.expression, right), scope)
     total = left.total and right.total
     tree = _compared(node, type(node), left, right)
@@ -51,7 +51,7 @@ def comparison(node: exp.Expression, left: Typed, right: Typed, scope: Scope) ->
 
 
 def between(node: exp.Between, value: Typed, low: Typed, high: Typed, scope: Scope) -> Typed:
-    """`value BETWEEN low AND high`; each border is compared with the value by its own type."""
+    """`value BETWEEN low AND high`; each bound is compared with the value according to its own type."""
     again = Typed(value.tree.copy(), value.type, value.total)
     value, low = _comparable(node, (node.this, value), (node.args["low"], low), scope)
     value2, high = _comparable(node, (node.this, again), (node.args["high"], high), scope)
@@ -72,10 +72,10 @@ def _compared(node: exp.Expression, operator: type[exp.Expression], left: Typed,
 
 
 def is_in(node: exp.In, value: Typed, options: Sequence[Typed]) -> Typed:
-    """All items and the value are brought to one type; texts among numbers are read as numbers.
+    """Converts the value and all items to one type; texts among numbers are read as numbers.
 
-    Items that are written as values are one list for DuckDB, and the value stands once beside it: what stands once for
-    each item grows as their product."""
+    Items that are literals become one list for DuckDB, and the value's expression occurs once beside it: if it occurred
+    once per item, nested INs would grow as the product of their items."""
     times = [_is_magic(option, value) for option in options]
     options = [_magic_time(option, value) for option in options]
     written = [o.tree if time else one for time, o, one in zip(times, options, node.expressions, strict=True)]
@@ -91,17 +91,17 @@ def is_in(node: exp.In, value: Typed, options: Sequence[Typed]) -> Typed:
         return _is_in_decimals(node, value, known)
     known = [(one, coerced(option, common)) for one, option in known]
     value = coerced(value, common)
-    total = value.total and all(option.total for _, option in known)  # as they are compared: what widens can fail
+    total = value.total and all(option.total for _, option in known)  # after the conversions, which can fail
     listed = [option.tree for one, option in known if _is_value(one)]
     others = [option for one, option in known if not _is_value(one)]
-    if total and len(listed) < _LIST_MIN:  # what can fail: see `_is_listed`
+    if total and len(listed) < _LIST_MIN:  # if it can fail, see `_is_listed`
         listed, others = [], [option for _, option in known]
     return _found(node, value, listed, others, total)
 
 
 def _is_in_decimals(node: exp.In, value: Typed, items: Sequence[_Side]) -> Typed:
-    """No type holds them all, so each is compared with the value by itself; a written one that the value's type does
-    not have is none of its values."""
+    """No type can hold all items, so each is compared with the value separately. A literal that the value's type cannot
+    represent equals none of its values."""
     type_ = coercion.as_decimal(value.type)
     value = Typed(coerced(value, type_).tree, type_, value.total)
     listed = [written_as(one, type_) for one, _ in items if _is_value(one)]
@@ -120,8 +120,8 @@ def _found(node: exp.In, value: Typed, listed: Sequence[exp.Expression], others:
 
 
 def _is_listed(value: exp.Expression, items: Sequence[exp.Expression], total: bool) -> exp.Expression:
-    """DuckDB makes a join of `list_contains` and of equalities with OR between them, and so computes the value outside
-    of a TRY around them."""
+    """Whether the value is one of the items. An expression that can fail uses `list_position`: DuckDB turns
+    `list_contains`, and equalities joined by OR, into a join, and then computes the value outside the TRY."""
     values = function_call("list_value", *items)
     if total:
         return function_call("list_contains", values, value)
@@ -134,7 +134,7 @@ def _is_value(node: exp.Expression) -> bool:
 
 
 def like(node: exp.Expression, value: Typed, pattern: Typed, escape: exp.Expression | None) -> Typed:
-    """`value LIKE pattern`, perhaps with the character that takes its meaning from `%` and `_`."""
+    """`value LIKE pattern`, optionally with an ESCAPE character for `%` and `_`."""
     for side in (value, pattern):
         if side.type not in (STRING, NULL):
             raise TypeMismatch(
@@ -157,7 +157,7 @@ def like(node: exp.Expression, value: Typed, pattern: Typed, escape: exp.Express
 
 
 def _comparable(node: exp.Expression, one: _Side, other: _Side, scope: Scope) -> tuple[Typed, Typed]:
-    """Both sides brought to one type; raises `TypeMismatch` where ksqlDB does not compare them."""
+    """Both sides, converted to one type. Raises `TypeMismatch` if ksqlDB does not compare them."""
     (a, left), (b, right) = one, other
     where = "" if scope.clause == "SELECT" else f"Error in {scope.clause} expression: "
     if NULL in (left.type, right.type) and not isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):

@@ -1,8 +1,8 @@
 """Types an expression by ksqlDB's rules and renders it as DuckDB SQL.
 
-One recursive function, one branch per node class of `sql/ast.py`; it compiles the operands, and what joins them is here
-or, for comparisons and nested values, in modules of their own. The rules are ksqlDB's where they differ from
-SQL's: a comparison with NULL is false, integers divide as in Java, `+` joins texts, ROWTIME compares with ISO text.
+One recursive function has a branch per node class of `sql/ast.py` and compiles the operands. The operators are here or,
+for comparisons and nested values, in separate modules. Where SQL and ksqlDB differ, ksqlDB's rules apply: a comparison
+with NULL is false, integers divide as in Java, `+` joins texts, ROWTIME compares with ISO text.
 """
 
 from __future__ import annotations
@@ -166,14 +166,14 @@ def _literal(node: exp.Literal) -> Typed:
 
 
 def _text(node: exp.Literal) -> exp.Literal:
-    """The text with its place in the statement: what it becomes decides later whether it can be that."""
+    """The text with its span, because a later conversion of the text may fail and needs a place for its error."""
     text = exp.Literal.string(node.this)
     text.meta["span"] = span_of(node)
     return text
 
 
 def _integer(number: int, node: exp.Expression) -> Typed:
-    """An integer as it is written, with its minus: the smallest one of a type has no opposite in it."""
+    """An integer literal, including its minus: the smallest value of a type has no positive counterpart."""
     digits = exp.Literal.number(str(abs(number)))
     tree = exp.Neg(this=digits) if number < 0 else digits
     if -(2**31) < number < 2**31:
@@ -221,9 +221,9 @@ def _arithmetic(node: exp.Expression, scope: Scope) -> Typed:
 
 
 def _of_values(computed: Typed, scope: Scope) -> Typed:
-    """As in ksqlDB, a lambda that computes with NULL fails, and with it the whole call: its result is NULL.
+    """As in ksqlDB, a lambda that computes with NULL fails, so the result of the whole call is NULL.
 
-    A CAST that cannot be fails in DuckDB, too, and TRY around the expression makes it NULL.
+    An impossible CAST makes DuckDB fail, too, and the TRY around the expression turns the failure into NULL.
     """
     if not scope.lambdas:
         return computed
@@ -239,10 +239,10 @@ def _decimal_arithmetic(operator: str, left: Typed, right: Typed, result: Decima
 
 
 def _concatenation(node: exp.DPipe, scope: Scope) -> Typed:
-    """In ksqlDB `a || b` is another spelling of CONCAT(a, b): it joins BYTES too, and leaves out what is NULL.
+    """In ksqlDB `a || b` is another spelling of CONCAT(a, b): it also joins BYTES, and skips NULLs.
 
-    In a lambda NULL gives NULL: there it is also what is left of a text that grew beyond its limit, as `s || s` in
-    REDUCE does, and CONCAT would go on with an empty one.
+    In a lambda the result with NULL is NULL: there a text that exceeded its size limit is NULL, too, as with `s || s`
+    in REDUCE, and CONCAT would continue with an empty text.
     """
     sides = _compile_all((node.this, node.expression), scope)
     call = find_function("CONCAT", span_of(node)).resolve([side.type for side in sides], span_of(node))
@@ -262,7 +262,7 @@ def _joined(left: Typed, right: Typed) -> Typed:
 
 
 def _connective(node: exp.Expression, scope: Scope) -> Typed:
-    """A chain of ANDs or ORs; long ones (the parser makes them left-deep) are walked without recursion."""
+    """A chain of ANDs or ORs. It is walked without recursion, because the parser makes long chains left-deep."""
     kind = type(node)
     operands: list[exp.Expression] = []
     while isinstance(node, kind):
@@ -311,7 +311,7 @@ def _case(node: exp.Case, scope: Scope) -> Typed:
 
 
 def _type_of_branches(node: exp.Case, results: Sequence[Typed]) -> SqlType:
-    """`results`: what THEN gives, in order, and ELSE. Raises `TypeMismatch` where they have no type in common."""
+    """In: `results`: of each THEN, in order, and of ELSE. Raises `TypeMismatch` if they have no common type."""
     *branches, default = results
     common: SqlType = NULL
     for branch, then in zip(node.args["ifs"], branches, strict=True):
@@ -348,7 +348,7 @@ def _cast(node: exp.Cast, scope: Scope) -> Typed:
 
 
 def _struct(node: exp.Expression, scope: Scope) -> Typed:
-    """What stands before ->, which others write in a lambda."""
+    """The operand before ->. Other SQL dialects write lambdas with ->, so the error gets a hint."""
     try:
         return compile_expression(node, scope)
     except UnknownColumn as unknown:
@@ -376,7 +376,7 @@ def _call(node: exp.Anonymous, scope: Scope) -> Typed:
 
 
 def compile_call(function: Function, node: exp.Anonymous, scope: Scope) -> Typed:
-    """A scalar or table function with its arguments; of a table function, the array it unfolds."""
+    """A call of a scalar or table function; for a table function, the array that it unnests."""
     written = [argument for argument in node.expressions if not isinstance(argument, exp.Star)]
     compiled: list[Typed | _LambdaBody] = []
     types: list[SqlType | LambdaArgument] = []
@@ -404,7 +404,7 @@ def compile_call(function: Function, node: exp.Anonymous, scope: Scope) -> Typed
             trees.append(coerced(typed, call.parameter_types[position]).tree)
     try:
         tree = call.render(trees)
-    except StatementError as refused:  # what an argument says, not its type
+    except StatementError as refused:  # refused because of an argument's value, not its type
         refused.span = refused.span or span_of(node)
         raise
     if any(tree == argument for argument in trees):
@@ -413,8 +413,8 @@ def compile_call(function: Function, node: exp.Anonymous, scope: Scope) -> Typed
 
 
 class _LambdaBody:
-    """A lambda in a call. Its body is compiled once for the types of its arguments, however often they are tried:
-    lambdas stand in lambdas, and what each level did twice, the innermost would do more often than anybody can wait."""
+    """A lambda in a call. Its body is compiled only once for the same argument types, although overload resolution may
+    try them several times: lambdas can be nested, and compiling twice per level would be exponential in the depth."""
 
     def __init__(self, node: exp.Lambda, scope: Scope) -> None:
         self.names = tuple(parameter.name for parameter in node.expressions)
@@ -424,7 +424,7 @@ class _LambdaBody:
         self._compiled: dict[tuple[SqlType, ...], Typed] = {}
 
     def of(self, types: tuple[SqlType, ...]) -> Typed:
-        """The body, where the arguments have these types."""
+        """The body for arguments of these types."""
         if types not in self._compiled:
             self._compiled[types] = compile_expression(self._node.this, self._scope.with_lambda(self.names, types))
         return self._compiled[types]

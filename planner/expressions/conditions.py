@@ -10,7 +10,7 @@ from .connectives import all_of_turn
 
 
 def conditions_of(tree: exp.Expression) -> Iterator[exp.Expression]:
-    """Those that must all be true for the tree to be true."""
+    """The conditions that must all be true for the tree to be true."""
     match tree:
         case exp.Paren():
             yield from conditions_of(tree.this)
@@ -27,8 +27,8 @@ def conditions_of(tree: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def at_once(tree: exp.Expression) -> exp.Expression:
-    """The condition of a filter, its outermost ANDs without turns (`planner/expressions/connectives.py`): a row for
-    which one operand is not true is left out, whether another one fails or not."""
+    """The condition of a filter, with its outermost ANDs as plain ANDs instead of CASE
+    (`planner/expressions/connectives.py`): a row is left out if any operand is not true, even if another one fails."""
     has_turns = any(all_of_turn(case) is not None for case in tree.find_all(exp.Case))
     return all_of(list(conditions_of(tree))) if has_turns else tree
 

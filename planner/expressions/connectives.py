@@ -1,8 +1,9 @@
-"""AND and OR whose operands can fail.
+"""AND and OR with operands that can fail.
 
-In ksqlDB an operand is not evaluated where those before it have decided: `size > 0 OR CAST(text AS INT) > 3` is true
-for a large row, whatever its text. DuckDB evaluates all operands, and one that fails makes the whole expression fail.
-So they become a CASE, of which DuckDB computes a branch only for the rows that come to it.
+ksqlDB does not evaluate an operand if the operands before it have decided the result:
+`size > 0 OR CAST(text AS INT) > 3` is true for a large row, whatever its text. DuckDB evaluates all operands, and one
+that fails makes the whole expression fail. So the operands become a CASE: DuckDB computes its branches only for the
+rows that reach them.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from ...sql.functions.casts.failing_casts import results_of
 from ...sql.functions.trees import all_owned
 
 AGAIN_MAX: Final = 100
-"""Nodes of operands that stand twice in the tree at most: nested ones double with each level."""
+"""The largest number of nodes of operands that may occur twice in the tree: nesting doubles them at each level."""
 
-_REPEATS: Final = "operands again"  # on the CASE of an AND: whether its ELSE has some of them before the last one
+_REPEATS: Final = "operands again"  # on the CASE of an AND: whether its ELSE repeats operands before the last one
 
 
 def joined(kind: type[exp.Expression], operands: Sequence[exp.Expression], fails: Sequence[bool]) -> exp.Expression:
-    """The operands with AND or OR between them. In: `kind`: `exp.And` or `exp.Or`; `fails`: which a row can make
-    fail."""
+    """The operands joined by AND or OR. In: `kind`: `exp.And` or `exp.Or`; `fails`: which operands can fail."""
     if any(fails[1:]):
         again = [operand for operand in operands[:-1] if not _never_null(operand)]
         if len(list(islice(chain.from_iterable(operand.walk() for operand in again), AGAIN_MAX + 1))) <= AGAIN_MAX:
@@ -43,8 +43,9 @@ def all_of_turn(tree: exp.Expression) -> Sequence[exp.Expression] | None:
 def _in_turn(
     kind: type[exp.Expression], operands: Sequence[exp.Expression], again: Sequence[exp.Expression]
 ) -> exp.Expression:
-    """Where no operand decides, the result is the last one; or NULL, if one before it was NULL and the last one does
-    not decide either: so those that may be NULL are evaluated `again`."""
+    """A CASE that evaluates the operands one after the other. If no operand before the last one decides, the result is
+    the last one, or NULL if an earlier one was NULL and the last one does not decide either. So operands that may be
+    NULL are evaluated `again` at the end."""
     decided = exp.false() if kind is exp.And else exp.true()
     *first, last = operands
     branches = [exp.If(this=_decides(kind, operand), true=decided.copy()) for operand in first]
@@ -66,7 +67,7 @@ def _at_once(kind: type[exp.Expression], operands: Sequence[exp.Expression]) -> 
 
 
 def _never_null(tree: exp.Expr) -> bool:
-    """Whether it is known to be true or false; one that may be NULL is not."""
+    """Whether the expression is known to be never NULL."""
     match tree:
         case exp.Paren() | exp.Not():
             return _never_null(tree.this)

@@ -1,4 +1,4 @@
-"""Pieces of DuckDB expressions that every part of the analysis makes: conversions, parentheses, calls."""
+"""Builds common parts of DuckDB expressions: conversions, parentheses, calls."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ...sql.functions.trees import duckdb_type
 from ...sql.types import BIGINT, DOUBLE, INTEGER, NULL, STRING, SqlType
 from .typed import Typed
 
-_WIDTHS = (INTEGER, BIGINT, DOUBLE)  # each fits into those after it
+_WIDTHS = (INTEGER, BIGINT, DOUBLE)  # each converts to those after it without failing
 
 
 def coerced(value: Typed, target: SqlType) -> Typed:
-    """`value` as `target`, by implicit conversion. Raises `TypeMismatch` for a text as written that is no such time."""
+    """`value` as `target`, by implicit conversion. Raises `TypeMismatch` for a literal text that is no such time."""
     if value.type == target:
         return value
     if value.type == STRING:
@@ -29,16 +29,16 @@ def function_call(name: str, *arguments: exp.Expression) -> exp.Expression:
 
 
 def grouped(tree: exp.Expression) -> exp.Expression:
-    """In parentheses where an operator around it could take it apart."""
+    """The expression in parentheses, unless it is simple enough to be an operand without them."""
     simple = isinstance(tree, exp.Column | exp.Literal | exp.Paren | exp.Anonymous | exp.Func | exp.Null | exp.Boolean)
     return tree if simple and not isinstance(tree, exp.Connector | exp.Case) else exp.Paren(this=tree)
 
 
 def false_for_null(tree: exp.Expr) -> exp.Expression:
-    """The condition as ksqlDB has it: what compares with NULL is false."""
+    """The condition as in ksqlDB: a comparison with NULL is false."""
     return exp.Coalesce(this=tree, expressions=[exp.false()])
 
 
 def cast_to(tree: exp.Expression, type_: SqlType) -> exp.Expression:
-    """The tree with its DuckDB type said in so many words."""
+    """The tree with an explicit cast to its DuckDB type."""
     return exp.Cast(this=tree, to=duckdb_type(type_.duckdb))

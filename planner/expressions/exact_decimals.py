@@ -1,7 +1,7 @@
-"""Comparisons of two numbers that no DECIMAL of 38 digits has room for, such as a DECIMAL(38, 0) and 5.5.
+"""Compares two numbers without a common DECIMAL type of 38 digits, such as a DECIMAL(38, 0) and 5.5.
 
-The one with more digits behind the point is cut to as many as the other has; for that there always is room. Where they
-are equal then, what was cut off decides.
+The number with more fractional digits is truncated to the scale of the other one, which always fits. If the two are
+equal then, the digits that were cut off decide.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STRICT: Mapping[type[exp.Expression], type[exp.Expression]] = {exp.LTE: exp.LT,
 
 
 def has_room(left: SqlType, right: SqlType) -> bool:
-    """Whether the common type of two numbers holds every value of both."""
+    """Whether the common type of two numbers can represent every value of both."""
     if DOUBLE in (left, right) or not (isinstance(left, Decimal) or isinstance(right, Decimal)):
         return True
     common = coercion.widen_decimals(left, right)
@@ -32,8 +32,8 @@ def has_room(left: SqlType, right: SqlType) -> bool:
 
 
 def compared_exactly(operator: type[exp.Expression], left: Typed, right: Typed) -> exp.Expression:
-    """`left operator right`, for numbers whose common type has no room. It never fails, and gives NULL where the
-    operator does."""
+    """`left operator right`, for numbers whose common type cannot represent both. It never fails, and is NULL when the
+    operator's result is NULL."""
     types = [coercion.as_decimal(side.type) for side in (left, right)]
     trees = [
         coercion.cast_sql(side.tree, side.type, type_, explicit=True)
@@ -72,7 +72,7 @@ def _of(operator: type[exp.Expression], sides: _Pair) -> exp.Expression:
 
 
 def written_as(node: exp.Expression, type_: Decimal) -> exp.Expression | None:
-    """A number that is written in the statement, perhaps as a text, as a value of the type; None where it has none."""
+    """A number literal (or a text with a number) as a value of the type; None if the type cannot represent it."""
     unscaled = _unscaled(_number_of(node), type_.scale)
     if unscaled is None or abs(unscaled) >= 10**type_.precision:
         return None
@@ -81,14 +81,14 @@ def written_as(node: exp.Expression, type_: Decimal) -> exp.Expression | None:
 
 
 def is_held(node: exp.Expression, item: Typed, type_: Decimal) -> bool:
-    """Whether the type has every value of the item, or the one number that is written as a text."""
+    """Whether the type can represent every value of the item, or the number in a literal text."""
     if item.type == STRING:
         return written_as(node, type_) is not None
     return coercion.can_coerce(item.type, type_)
 
 
 def _number_of(node: exp.Expression) -> PythonDecimal:
-    """What a literal says, be it a text, with a sign or not."""
+    """The number of a literal, which may be a text and may have a sign."""
     inner = unwrapped(node)
     if isinstance(inner, exp.Neg):
         return _number_of(inner.this).copy_negate()
@@ -96,7 +96,7 @@ def _number_of(node: exp.Expression) -> PythonDecimal:
 
 
 def _unscaled(number: PythonDecimal, scale: int) -> int | None:
-    """The number times 10**scale, if that is whole."""
+    """The number times 10**scale, if that is an integer."""
     sign, digits, exponent = number.as_tuple()
     shift = int(exponent) + scale
     whole = int("".join(map(str, digits)))

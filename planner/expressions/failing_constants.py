@@ -1,7 +1,7 @@
-"""Parts of an expression that are the same for every row, and fail for every row: `1 / 0`, `CAST('x' AS INT)`.
+"""Hides constant parts of an expression that fail for every row: `1 / 0`, `CAST('x' AS INT)`.
 
-DuckDB computes them when it plans: beside a comparison, in CASE, LIKE or AND it does so outside of the TRY around the
-expression, and refuses the statement. So they are hidden from its optimizer behind a column.
+DuckDB computes constants when it plans. In a comparison, CASE, LIKE or AND it does so outside the TRY around the
+expression, and refuses the statement. So such a part is made to depend on a column, which hides it from the optimizer.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from sqlglot.dialects.duckdb import DuckDB
 _DUCKDB: Final = DuckDB()
 _FAILURES: Final = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
 _NO_VALUES: Final = (exp.Literal, exp.Null, exp.Boolean, exp.DataType, exp.Identifier, exp.Lambda, exp.PropertyEQ)
-_PATIENCE_S: Final = 0.5  # what takes longer does not fail at once
+_PATIENCE_S: Final = 0.5  # an expression that takes longer counts as not failing
 _guard = threading.Lock()
 
 
 def fails_always(tree: exp.Expr) -> bool:
-    """Whether the expression reads no column and has no value."""
+    """Whether the expression reads no column and its evaluation fails."""
     return tree.find(exp.Column) is None and _fails(tree.sql(dialect=_DUCKDB))
 
 
 def hide_failing_constants(tree: exp.Expr, column: exp.Column) -> None:
-    """Puts the column, which always has the same effect, into each part that fails always."""
+    """Makes each part that always fails depend on the column, without changing its meaning."""
     for part in list(_constants(tree)):
         if _fails(part.sql(dialect=_DUCKDB)):
             absent = exp.Is(this=column.copy(), expression=exp.Null())
@@ -36,7 +36,7 @@ def hide_failing_constants(tree: exp.Expr, column: exp.Column) -> None:
 
 
 def _constants(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """The largest parts that are values and read no column. A loop: chains of AND are deep."""
+    """The largest parts that are values and read no column. It uses a loop, because chains of AND are deep."""
     reading: set[int] = set()
     for column in tree.find_all(exp.Column):
         node: exp.Expr | None = column
@@ -59,7 +59,8 @@ def _is_value(node: exp.Expr) -> bool:
 
 @functools.lru_cache(maxsize=1_000)
 def _fails(sql: str) -> bool:
-    """What cannot be computed here, for it calls functions that are registered with a query, is none of ours."""
+    """Whether the evaluation fails. An expression that calls functions of a query cannot be computed here, and counts
+    as not failing."""
     with _guard:
         connection = _connection()
         patience = threading.Timer(_PATIENCE_S, connection.interrupt)

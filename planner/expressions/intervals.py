@@ -1,4 +1,4 @@
-"""Times moved by INTERVAL '10' SECOND: what + and - mean with one on their right."""
+"""Adds INTERVAL '10' SECOND to a time, or subtracts it: + and - with an interval on the right."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .typed import Typed
 
 
 def moved_by_interval(node: exp.Add | exp.Sub, time: Typed) -> Typed:
-    """A TIMESTAMP, or a BIGINT of milliseconds, that much later or earlier. Raises `TypeMismatch`."""
+    """A TIMESTAMP, or a BIGINT of milliseconds, moved by the interval. Raises `TypeMismatch` for other types."""
     length = exp.Cast(this=node.expression.this.copy(), to=exp.DataType.build("BIGINT"))
     if time.type == BIGINT:
         moved: exp.Expression = length

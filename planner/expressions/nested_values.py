@@ -1,4 +1,4 @@
-"""ARRAY, MAP and STRUCT: their parts, and how they are built. Everything here takes operands that are compiled."""
+"""ARRAY, MAP and STRUCT: access to their parts, and constructors. The functions take compiled operands."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _map(keys: Sequence[exp.Expression], values: Sequence[exp.Expression]) -> ex
 
 
 def _all_differ(keys: Sequence[exp.Expression]) -> bool:
-    """Whether no row can have a key twice. DuckDB refuses that, but in ksqlDB the last value wins."""
+    """Whether no row can have a key twice. DuckDB refuses duplicate keys, but in ksqlDB the last value wins."""
     return len(keys) == 1 or (all(isinstance(key, exp.Literal) for key in keys) and len(set(keys)) == len(keys))
 
 
@@ -142,7 +142,7 @@ def _element_type(
 
 
 def _map_key(key: Typed) -> exp.Expression:
-    """A text that is NULL is the key "null", as ksqlDB writes it; DuckDB's maps have no NULL among their keys."""
+    """A NULL text becomes the key "null", as in ksqlDB; DuckDB's maps allow no NULL keys."""
     if key.type != STRING or isinstance(key.tree, exp.Literal):
         return key.tree
     return exp.Coalesce(this=key.tree, expressions=[exp.Literal.string("null")])

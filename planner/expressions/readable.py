@@ -1,4 +1,4 @@
-"""Generated SQL as people would write it: columns by their names, without what the planner put around expressions.
+"""Generated SQL in readable form: with column names, and without the wrappers that the planner adds.
 
 TRY((v1 * 2) + 1)  over CLICKS (URL, SIZE)   is   (CLICKS.SIZE * 2) + 1
 """
@@ -25,7 +25,7 @@ _WORDS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\w+")
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """The columns of a batch that an expression reads: into its value, and only to choose between values."""
+    """The columns of a batch that an expression reads: for its value, and only in conditions of CASE."""
 
     values: tuple[str, ...]
     conditions: tuple[str, ...]
@@ -38,7 +38,7 @@ def column_names(schema: Schema) -> dict[str, str]:
 
 
 def parsed(sql: str) -> exp.Expr | None:
-    """None for what sqlglot cannot read back."""
+    """The parsed text; None if sqlglot cannot parse it."""
     try:
         return sqlglot.parse_one(sql, dialect="duckdb")
     except (SqlglotError, RecursionError):
@@ -60,7 +60,7 @@ def used_columns(sql: str) -> Used:
 
 
 def _in_condition(node: exp.Expr) -> bool:
-    """Whether it stands in the condition of a CASE."""
+    """Whether the node is in the condition of a CASE."""
     while node.parent is not None:
         parent = node.parent
         if isinstance(parent, exp.If | exp.Case) and node.arg_key == "this":
@@ -70,7 +70,7 @@ def _in_condition(node: exp.Expr) -> bool:
 
 
 def readable(sql: str, name_of: Callable[[str], str]) -> str:
-    """The expression with each column as `name_of` calls it; the text as it is where it cannot be read."""
+    """The expression with the column names of `name_of`; the unchanged text if it cannot be parsed."""
     tree = parsed(sql)
     if tree is None:
         return sql
@@ -102,7 +102,7 @@ def _plainer(node: exp.Expr, name_of: Callable[[str], str]) -> exp.Expr | None:
 
 
 def with_names(text: str) -> str:
-    """A message with the names of functions in the place of their ids."""
+    """A message in which function ids are replaced by function names."""
 
     def name(found: re.Match[str]) -> str:
         definition = definition_of(found[0])

@@ -1,4 +1,4 @@
-"""What names mean inside an expression: the columns of the sources in FROM, and the arguments of lambdas."""
+"""Resolves names in an expression: the columns of the sources in FROM, and the arguments of lambdas."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ScopeSource:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`clause` says for messages where the expression stands: SELECT, WHERE, …."""
+    """`clause`: where the expression is, for messages: SELECT, WHERE, …."""
 
     sources: tuple[ScopeSource, ...]
     types: Mapping[str, SqlType] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Scope:
         return column(*found[0].columns[node.name])
 
     def _field_hint(self, node: exp.Column) -> str | None:
-        """For who writes a field of a struct with a dot."""
+        """A hint for a user who wrote a field of a struct with a dot."""
         having = [source.columns[node.table] for source in self.sources if node.table in source.columns]
         if len(having) != 1 or not isinstance(type_ := having[0][1], Struct) or not type_.fields:
             return None
@@ -126,7 +126,7 @@ class Scope:
         return replace(self, clause=clause)
 
     def check_lambda(self, names: tuple[str, ...], span: Span | None) -> None:
-        """Raises `InvalidStatement` for an argument that is called as a column, or as another argument around it."""
+        """Raises `InvalidStatement` for an argument with the name of a column, or of an argument of an outer lambda."""
         columns = {name for source in self.sources for name in source.columns if name not in PSEUDO}
         taken = next((name for name in names if name in columns), None)
         if taken is not None:
@@ -160,7 +160,7 @@ class Scope:
 
 
 def _text_hint(name: str) -> str | None:
-    """Texts in double quotes read as names."""
+    """A hint for texts in double quotes, which are parsed as names."""
     if _PLAIN_NAME.fullmatch(name):
         return None
     return f"Double quotes and backticks hold names. A text stands in single quotes: '{name}'."
@@ -171,7 +171,7 @@ def _type_hint(name: str, types: Mapping[str, SqlType]) -> str | None:
 
 
 def resolve_type(type_: SqlType, types: Mapping[str, SqlType], span: Span | None = None) -> SqlType:
-    """`type_` with every `NamedType` in it replaced by what CREATE TYPE said. Raises `UnknownType`."""
+    """`type_` with every `NamedType` in it replaced by the type of CREATE TYPE. Raises `UnknownType`."""
     match type_:
         case NamedType(name=name):
             if name not in types:

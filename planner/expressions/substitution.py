@@ -1,4 +1,4 @@
-"""Conditions over the columns of a node, written over what the columns are computed from."""
+"""Rewrites conditions over a node's columns as conditions over the expressions that compute these columns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .typed import Typed
 
 
 def computed_from(condition: Typed, schema: Schema, made: Mapping[str, Typed]) -> Typed | None:
-    """The condition over the rows from which the columns of `schema` are `made`; those not in `made` stay.
+    """The condition over the input rows from which the columns of `schema` are `made`; columns not in `made` stay.
 
-    None where it reads something else (the pseudo columns of a pair are not those of its rows), or what differs from
-    call to call.
+    None if it reads other columns (the pseudo columns of a joined pair are not those of its rows), or expressions whose
+    value differs from call to call.
     """
     if not condition.columns() <= {column.name for column in schema}:
         return None

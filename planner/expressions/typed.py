@@ -1,4 +1,4 @@
-"""A typed expression: what analysis makes of a piece of SQL, and how it becomes DuckDB text."""
+"""A typed expression: the result of analyzing a piece of SQL, and its conversion to DuckDB text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...sql.types import SqlType
 from ..specs import VOLATILE, SqlExpression
 from .failing_constants import fails_always, hide_failing_constants
 
-DEPTH_MAX = 900  # levels of a tree; DuckDB reads 1,000, and TRY and the like come on top
+DEPTH_MAX = 900  # levels of a tree; DuckDB accepts 1,000, and TRY and other wrappers are added
 _DUCKDB = DuckDB()
 
 
@@ -32,12 +32,12 @@ class Typed:
 
     @property
     def column(self) -> str | None:
-        """The column's name where the expression is just a column."""
+        """The column's name if the expression is just a column."""
         return self.tree.name if isinstance(self.tree, exp.Column) else None
 
     @property
     def volatile(self) -> bool:
-        """Whether it may differ from call to call; DuckDB refuses TRY around those."""
+        """Whether its value may differ from call to call; DuckDB refuses TRY around such expressions."""
         return any(
             isinstance(node, exp.Rand | exp.Uuid) or (isinstance(node, exp.Anonymous) and node.name.lower() in VOLATILE)
             for node in self.tree.walk()
@@ -54,10 +54,10 @@ def column(name: str, type_: SqlType) -> Typed:
 
 
 def to_sql(typed: Typed, physical: Callable[[str], str]) -> SqlExpression:
-    """DuckDB text, with `physical` giving each column's name inside batches.
+    """The expression as DuckDB text. In: `physical`: returns a column's name inside batches.
 
-    An expression that a row can make fail is wrapped in TRY: the row then gives NULL, as in ksqlDB. Raises
-    `Unsupported` for one that DuckDB could not read.
+    An expression that can fail is wrapped in TRY, so that a failure gives NULL, as in ksqlDB. Raises `Unsupported` for
+    an expression that is too deep for DuckDB.
     """
     _check_depth(typed.tree)
     if isinstance(typed.tree, exp.Column):
@@ -89,5 +89,5 @@ def _check_depth(tree: exp.Expression) -> None:
 
 
 def _below(node: exp.Expr) -> Iterator[exp.Expr]:
-    """A chain of ANDs or ORs is one level, as for DuckDB."""
+    """The operands of a node. A chain of ANDs or ORs is one level, as in DuckDB."""
     return node.flatten(unnest=False) if isinstance(node, exp.And | exp.Or) else node.iter_expressions()

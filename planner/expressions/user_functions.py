@@ -1,7 +1,7 @@
-"""Functions that users wrote, in statements and in plans.
+"""Users' functions in statements and in plans.
 
-A statement names them as it likes (`NET(amount)`); `bound` puts the exact version in the name's place, and from there
-on they are functions of the catalog like others. `functions_of` finds them in a plan again, which carries them along.
+A statement calls them by name (`NET(amount)`). `bound` replaces the name by the id of the current version; from there
+on they are functions of the catalog like others. `functions_of` finds the functions of a plan, which stores them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ S = TypeVar("S", bound=Statement)
 
 
 def bound(statement: S, functions: Mapping[str, UserFunction], *, allowed: bool = True) -> S:
-    """The statement with the calls of `functions` (by name in upper case) fixed to their versions of now.
+    """The statement with calls of `functions` (by name in upper case) bound to their current versions.
 
-    Raises `PythonFunctionsOff` where there is one and they are not `allowed`; `UnknownFunction` for a name that is
-    nearly one of theirs and nothing else.
+    Raises `PythonFunctionsOff` if there is such a call and it is not `allowed`; `UnknownFunction` for an unknown name
+    that is similar to one of theirs and to no built-in function.
     """
     if not functions:
         return statement
@@ -36,14 +36,14 @@ def bound(statement: S, functions: Mapping[str, UserFunction], *, allowed: bool 
 
 
 def functions_of(root: Step) -> tuple[UserFunction, ...]:
-    """The functions of users that these steps call, each once."""
+    """The users' functions that these steps call, each once."""
     names = (name for step in walk(root) for name in _names(step))
     found = {name: definition for name in names if (definition := definition_of(name)) is not None}
     return tuple(found.values())
 
 
 def callers_of(name: str, catalog: Catalog) -> tuple[PersistentQuery, ...]:
-    """The queries that call this function, in whatever version."""
+    """The queries that call any version of this function."""
     return tuple(q for q in catalog.queries.values() if any(f.name == name for f in functions_of(q.plan.root)))
 
 
@@ -99,7 +99,7 @@ class _Binder:
 
 
 def _names(step: Step) -> Iterator[str]:
-    """The ids of all functions that a step calls, some twice."""
+    """The ids of all functions that a step calls, possibly with duplicates."""
     yield from step.function_names
     for expression in step.expressions:
         yield from (udf.removeprefix(PREFIX).split("$")[0] for udf in expression.udfs)

@@ -1,8 +1,8 @@
 """ALTER STREAM|TABLE: ADD COLUMN, DROP COLUMN, RENAME COLUMN and RENAME TO.
 
-ALTER rewrites no records, so it allows only what leaves them readable. JSON and AVRO name their fields: a column can
-be dropped, but under another name it would read another field. DELIMITED has its fields by position, and a single value
-may have no name at all: there a column can be renamed, but not dropped.
+ALTER rewrites no records, so it allows only changes that leave the existing records readable. JSON and AVRO records
+contain field names: a column can be dropped, but a renamed column would read another field. DELIMITED has its fields by
+position, and a single value may have no name at all: there a column can be renamed, but not dropped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .create import command_id
 
 
 def alter_source(statement: AlterSource, request: Request) -> list[Entity]:
-    """ALTER STREAM|TABLE name …, of sources without a query of their own."""
+    """ALTER STREAM|TABLE name …, for sources that were not created with AS SELECT."""
     source = _source_of(statement, request.catalog)
     _refuse(statement, source)
     altered = source
@@ -92,7 +92,7 @@ def _refuse(statement: AlterSource, source: SourceInfo) -> None:
 
 
 def _check_values(statement: AlterSource, source: SourceInfo, altered: SourceInfo) -> None:
-    """Raises where the format cannot hold the columns."""
+    """Raises `InvalidStatement` if the format cannot encode the columns."""
     before, after = (len(_stored(each)) for each in (source, altered))
     check_columns(altered.value_format.name, _stored(altered), "Value")
     if before and not after:
@@ -167,7 +167,7 @@ def _with_renamed_column(source: SourceInfo, change: RenameColumn, request: Requ
 
 
 def _is_without_names(part: FormatSpec, count: int) -> bool:
-    """Whether the bytes say nothing of a column's name: values by position, or one that stands alone."""
+    """Whether the bytes do not contain column names: values by position, or a single unwrapped value."""
     return format_rules(part.name).same_bytes(count > 1 or part.wrap_single)
 
 
@@ -203,7 +203,8 @@ def _renamed(source: SourceInfo, change: RenameSource, request: Request) -> Sour
 
 
 def _refuse_users(source: SourceInfo, column: str | None, refused: str, span: Span | None, request: Request) -> None:
-    """Raises while queries write the source, or read the column; without a column, the source."""
+    """Raises `InvalidStatement` while queries write the source or read the column. In: `column`: None: while queries
+    read the source."""
     catalog = request.catalog
     readers = sorted(query.id for query in catalog.readers_of(source.name) if _reads(query, source, column))
     writers = sorted(query.id for query in catalog.writers_of(source.name))

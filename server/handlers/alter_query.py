@@ -1,4 +1,4 @@
-"""ALTER QUERY: where a query runs."""
+"""ALTER QUERY: changes where a query runs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..engine.request import Request
 
 
 def alter_query(statement: AlterQuery, request: Request) -> list[Entity]:
-    """ALTER QUERY id SET EXECUTOR = '…': the query replaces itself, so it goes on there from its committed offsets and
-    its state, also after an error. A backfill that is under way ends with it."""
+    """ALTER QUERY id SET EXECUTOR = '…': the query replaces itself, so it continues on the new executor from its
+    committed offsets and its state, also after an error. This ends a backfill."""
     query = request.query(statement.query_id, statement.span)
     executor = EXECUTOR.check(statement.executor)
     plan = replace(query.plan, properties={**query.plan.properties, EXECUTOR.name: executor})
-    chosen_executor(plan, request.server_properties)  # refuses one that cannot run it, before anything is written
+    chosen_executor(plan, request.server_properties)  # raises, before anything is written, if it cannot run the query
     moved = replace(query, plan=plan, backfill=None)
     command = StartQuery(query=moved, statement=statement.text, properties=dict(request.session.properties))
     offset = request.store.submit(command)

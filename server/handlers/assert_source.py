@@ -1,4 +1,4 @@
-"""ASSERT STREAM|TABLE: a stream or table is declared so. For tests of pipelines."""
+"""ASSERT STREAM|TABLE: checks how a stream or table is declared. For tests of pipelines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .assertions import AssertionFailed
 
 
 def assert_source(statement: AssertSource, request: Request) -> list[Entity]:
-    """ASSERT STREAM|TABLE name (columns) WITH (…): only what is written is compared. Raises `AssertionFailed`."""
+    """ASSERT STREAM|TABLE name (columns) WITH (…): compares only what the statement names. Raises `AssertionFailed`."""
     source = request.catalog.source(statement.name, statement.span)
     problem = next(_differences(statement, source, request), None)
     if problem is not None:
@@ -28,7 +28,7 @@ def assert_source(statement: AssertSource, request: Request) -> list[Entity]:
 
 
 def _differences(statement: AssertSource, source: SourceInfo, request: Request) -> Iterator[tuple[str, object, object]]:
-    """What differs, what it should be, and what it is."""
+    """The differences: what differs, the expected value, and the actual value."""
     if source.kind != statement.kind:
         yield "type", statement.kind, source.kind
     if statement.columns:
@@ -58,5 +58,5 @@ def _differences(statement: AssertSource, source: SourceInfo, request: Request) 
 
 
 def _wrapping(wrapped: bool) -> str:
-    """ksqlDB's name for how a single value column is written."""
+    """ksqlDB's name for the encoding of a single value column."""
     return "WRAP_SINGLES" if wrapped else "UNWRAP_SINGLES"

@@ -1,4 +1,4 @@
-"""ASSERT VALUES and ASSERT NULL VALUES: the next record of a stream or table is this one. For tests of pipelines."""
+"""ASSERT VALUES and ASSERT NULL VALUES: check the next record of a stream or table. For tests of pipelines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Record = dict[str, Any]  # by the names inside batches
 
 @runtime_checkable
 class _Drains(Protocol):
-    """An executor that works only when it is told to, as in the Sandbox."""
+    """An executor that works only when `drain` is called, as in the Sandbox."""
 
     def drain(self) -> None: ...
 
@@ -35,9 +35,9 @@ class _Drains(Protocol):
 def assert_values(statement: AssertValues, request: Request) -> list[Entity]:
     """ASSERT VALUES source (columns) VALUES (…), ASSERT NULL VALUES source (key) KEY (…).
 
-    The session goes through each partition of the topic once, whichever source names it: an assertion takes the first
-    record that none before it took, of the partition where that record fits. Columns that are not named may have any
-    value. It waits a second for the record. Raises `AssertionFailed`.
+    A session reads each partition of a topic only once, for all sources on the topic. An assertion looks at the next
+    unread record of each partition and takes the first one that matches. Columns that are not named may have any value.
+    It waits up to a second for the record. Raises `AssertionFailed`.
     """
     source = request.catalog.source(statement.source, statement.span)
     planned = plan_asserted_values(statement, request.planning_context())
@@ -61,7 +61,7 @@ def assert_values(statement: AssertValues, request: Request) -> list[Entity]:
 
 
 def _next_records(source: SourceInfo, request: Request) -> dict[int, tuple[Record, int]]:
-    """Of each partition that has one the first record that no assertion took, and the offset behind it."""
+    """The next unread record of each partition, if there is one, and the offset after it."""
     step = source_step(source)
     found: dict[int, tuple[Record, int]] = {}
     for partition in range(source.partition_count):

@@ -1,4 +1,4 @@
-"""ASSERT TOPIC and ASSERT SCHEMA: wait until a topic or a schema is there (or gone), for scripts that need it."""
+"""ASSERT TOPIC and ASSERT SCHEMA: wait until a topic or a schema exists (or no longer exists), for scripts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..engine.entities import AssertedSchema, AssertedTopic, Entity
 from ..engine.request import Request
 
 _PAUSE_S = 0.05
-_PAUSE_S_MAX = 0.5  # many may wait, for days
+_PAUSE_S_MAX = 0.5  # many statements may wait, for days
 _KNOWN = ("PARTITIONS", "REPLICAS")
 
 
 class AssertionFailed(ServerError):
-    """What an ASSERT statement says is not so."""
+    """The condition of an ASSERT statement is false."""
 
     code = "ASSERTION_FAILED"
 
@@ -37,7 +37,7 @@ def assert_schema(statement: AssertSchema, request: Request) -> list[Entity]:
 
 
 def _wait(statement: AssertTopic | AssertSchema, default_ms: int, problem: Callable[[], str | None]) -> None:
-    """Until there is no problem any more, or nobody who would hear of it. Raises `AssertionFailed`."""
+    """Waits until there is no problem. Raises `AssertionFailed` after the timeout, or if the client is gone."""
     timeout_ms = default_ms if statement.timeout_ms is None else statement.timeout_ms
     deadline = time.monotonic() + timeout_ms / 1000
     pause_s = _PAUSE_S

@@ -106,7 +106,7 @@ def _created(statement: CreateConnector, request: Request) -> list[Entity]:
 
 
 def alter_connector(statement: AlterConnector, request: Request) -> list[Entity]:
-    """ALTER CONNECTOR name WITH (…): its tasks go on from their positions, with these settings."""
+    """ALTER CONNECTOR name WITH (…): its tasks continue from their positions, with these settings."""
     return settled(lambda: _altered(statement, request), request, lambda: [statement.name])
 
 
@@ -142,7 +142,7 @@ def _dropped(statement: DropConnector, request: Request) -> list[Entity]:
 
 
 def control_connector(statement: ControlConnector, request: Request) -> list[Entity]:
-    """PAUSE|RESUME|RESTART CONNECTOR name. RESTART is of this run of the server only: the catalog does not change."""
+    """PAUSE|RESUME|RESTART CONNECTOR name. RESTART affects only the running server: the catalog does not change."""
     return settled(lambda: _controlled(statement, request), request, lambda: [statement.name])
 
 
@@ -166,7 +166,7 @@ def _controlled(statement: ControlConnector, request: Request) -> list[Entity]:
 
 
 def resnapshot(statement: Resnapshot, request: Request) -> list[Entity]:
-    """RESNAPSHOT CONNECTOR name [TABLE 'table']. The position has it, so it goes on after a restart."""
+    """RESNAPSHOT CONNECTOR name [TABLE 'table']. The request is stored in the position, so it survives a restart."""
     return settled(lambda: _resnapshot(statement, request), request, lambda: [statement.name])
 
 
@@ -198,7 +198,7 @@ def show_connectors(statement: Show, request: Request) -> Entity:
 
 
 def connector_lines(statement: Show, request: Request) -> list[ConnectorLine]:
-    """Of those that run here."""
+    """The connectors that run here."""
     wanted = statement.connector_kind
     return [
         ConnectorLine(info.name, info.kind.lower(), info.config.get("connector.class", ""), _summary(info, request))
@@ -214,7 +214,7 @@ def show_plugins(statement: Show) -> Entity:
 
 
 def describe_connector(statement: Describe, request: Request) -> Entity:
-    """DESCRIBE CONNECTOR name. Its sources: the streams and tables on the topics that its settings name."""
+    """DESCRIBE CONNECTOR name. Its sources are the streams and tables on the topics that its settings name."""
     info = found_connector(statement.name or "", request, statement.span)
     status = request.connectors.status(info.name)
     topics = named_topics(info, request)
@@ -253,7 +253,7 @@ def stalled_connector(statement: Explain, request: Request) -> Entity:
 
 
 def settled(change: Callable[[], list[Entity]], request: Request, names: Callable[[], list[str]]) -> list[Entity]:
-    """Makes the change with the engine's lock, and waits without it, for a moment, for the tasks that have to end. In:
+    """Makes the change under the engine's lock. Then waits briefly, without the lock, for tasks that have to end. In:
     `names`: of the connectors that it changes."""
     with request.lock:
         entities = change()
@@ -274,7 +274,7 @@ def found_connector(name: str, request: Request, span: Span | None = None) -> Co
 
 
 def connector_json(info: ConnectorInfo, request: Request) -> dict[str, Any]:
-    """Name, type, config without secrets, and tasks, as Kafka Connect's API has them."""
+    """Name, type, config without secrets, and tasks, as in Kafka Connect's API."""
     tasks = request.connectors.status(info.name).tasks
     return {
         "name": info.name,
@@ -285,7 +285,7 @@ def connector_json(info: ConnectorInfo, request: Request) -> dict[str, Any]:
 
 
 def status_json(info: ConnectorInfo, status: ConnectorStatus) -> dict[str, Any]:
-    """`trace`: of a task that failed, or of one that waits for something."""
+    """The status as in Kafka Connect's API. A task that failed, or that waits for something, has a `trace`."""
 
     def state(of: str, error: str | None) -> dict[str, Any]:
         described = {"state": of, "worker_id": "millstream"}
@@ -300,7 +300,7 @@ def status_json(info: ConnectorInfo, status: ConnectorStatus) -> dict[str, Any]:
 
 
 def setting_texts(properties: Properties) -> dict[str, str]:
-    """Numbers and booleans as the settings write them."""
+    """The settings as texts; numbers and booleans are written as in Kafka Connect's settings."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in properties.items()
@@ -311,7 +311,7 @@ def setting_texts(properties: Properties) -> dict[str, str]:
 def _checked(
     kind: PluginKind, config: Mapping[str, str], properties: Properties, request: Request, span: Span | None
 ) -> ConnectorPlugin:
-    """Raises `InvalidConnector`, which points at the first setting that is wrong and names all of them."""
+    """Raises `InvalidConnector`, which points at the first wrong setting and names all wrong ones."""
     spans: Mapping[str, Span] = getattr(properties, "spans", {})
     try:
         plugin = find_plugin(config.get("connector.class"), kind)
@@ -330,14 +330,15 @@ def _checked(
 
 
 def _check_secrets(config: Mapping[str, str], request: Request) -> None:
-    """Each `${secret:…}` can be read here and now. Raises `InvalidConnector`."""
+    """Checks that each `${secret:…}` can be read. Raises `InvalidConnector`."""
     Secrets(request.connectors.known_secrets).resolve(
         {name: value for name, value in config.items() if secrets_of({name: value})}
     )
 
 
 def _kept(plugin: ConnectorPlugin, config: Mapping[str, str], request: Request) -> tuple[dict[str, str], list[str]]:
-    """The settings as the command topic may have them, secrets sealed, and a warning for each that was written out."""
+    """The settings for the command topic, with encrypted secrets, and a warning for each secret that the statement
+    contains in plain text."""
     vault = request.connectors.known_secrets.vault
     kept: dict[str, str] = {}
     warnings: list[str] = []
@@ -347,7 +348,7 @@ def _kept(plugin: ConnectorPlugin, config: Mapping[str, str], request: Request) 
             kept[name], where = sealed_value(name, value, vault, secret=not plugin.shows(name)), "It was sealed"
         except SecretKeyMissing as error:
             kept[name], where = value, f"It is in the command topic, readable, because {error.message}"
-        # of a setting that nobody knows, another warning says enough
+        # an unknown setting gets another warning
         if (where != "It was sealed" or kept[name] != value) and (is_secret_name(name) or name in known):
             warnings.append(
                 f"{name} is written out in the statement. {where}. CREATE SECRET keeps a value out of statements;"
@@ -364,7 +365,7 @@ def _unknown(plugin: ConnectorPlugin, config: Mapping[str, str]) -> list[str]:
 
 
 def _summary(info: ConnectorInfo, request: Request) -> str:
-    """As ksqlDB sums the tasks up."""
+    """The state with the number of running tasks, as in ksqlDB."""
     status = request.connectors.status(info.name)
     running = sum(task.state == "RUNNING" for task in status.tasks)
     state = status.state
@@ -374,7 +375,7 @@ def _summary(info: ConnectorInfo, request: Request) -> str:
 
 
 def _guarantee(info: ConnectorInfo) -> str:
-    """A source is exactly once, "transactional", for everything that it can read again."""
+    """The connector's guarantee. "transactional": a source is exactly once for everything that it can read again."""
     try:
         loaded = find_plugin(info.config.get("connector.class"), info.kind).load()
     except InvalidConnector:
@@ -383,7 +384,7 @@ def _guarantee(info: ConnectorInfo) -> str:
 
 
 def named_topics(info: ConnectorInfo, request: Request) -> list[str]:
-    """Those that there are of the topics that the settings name, or that begin with the prefix."""
+    """The existing topics that the settings name, or whose names begin with the prefix."""
     named = {
         item.strip()
         for setting in ("topic", "kafka.topic", "topics")

@@ -86,7 +86,7 @@ def create_as_select(statement: CreateAsSelect, request: Request) -> list[Entity
 
 
 def _where_it_runs(plan: PhysicalPlan, replaced: PhysicalPlan) -> PhysicalPlan:
-    """A replacement that names no executor leaves the query on the one that was named for it."""
+    """The plan with the replaced plan's named executor, unless the replacement names one."""
     named = {name: value for name, value in replaced.properties.items() if name == EXECUTOR.name}
     return replace(plan, properties={**named, **plan.properties})
 
@@ -110,10 +110,10 @@ def insert_into(statement: InsertInto, request: Request) -> list[Entity]:
 
 
 def _reads_itself(query: PersistentQuery, topic: str, catalog: Catalog) -> tuple[str, ...]:
-    """A warning where what the query writes to the topic comes back to it, at once or through other queries. Sources of
-    different names may have one topic."""
+    """A warning if the query reads its own output, directly or through other queries. It compares topics, because
+    sources with different names may have the same topic."""
     topics = {name: source.topic for name, source in catalog.sources.items()}
-    written: dict[str | None, set[str]] = defaultdict(set)  # by queries, from what they read of a topic
+    written: dict[str | None, set[str]] = defaultdict(set)  # by topic: the topics written by queries that read it
     for reader in catalog.queries.values():
         for name in reader.sources:
             written[topics.get(name)].add(topics.get(reader.sink, ""))
@@ -132,14 +132,14 @@ def _reads_itself(query: PersistentQuery, topic: str, catalog: Catalog) -> tuple
 
 
 def command_id(kind: str, name: str, action: str) -> str:
-    """The id of a command as /status takes it: ``stream/`NAME`/create``."""
+    """The id of a command, as used in /status: ``stream/`NAME`/create``."""
     return f"{kind.lower()}/`{name}`/{action}"
 
 
 def _start(
     text: str, query: PersistentQuery, sink: SourceInfo | None, planned: PlannedQuery, request: Request
 ) -> StartQuery:
-    chosen_executor(query.plan, request.server_properties)  # refuses one that there is not, before anything is written
+    chosen_executor(query.plan, request.server_properties)  # raises, before anything is written, if it is missing
     if query.backfill is not None:
         backfill_executor()
     _refuse_one_too_many(query, request)

@@ -1,4 +1,4 @@
-"""DELETE FROM table WHERE …: a tombstone for each row that the condition holds for."""
+"""DELETE FROM table WHERE …: writes a tombstone for each row that matches the condition."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..engine.request import Request
 
 
 def delete_rows(statement: DeleteRows, request: Request) -> list[Entity]:
-    """The rows are those that the table has now; the tombstones appear together. A row that somebody writes between
-    the look and the tombstone goes, too."""
+    """Deletes the table's current rows that match; the tombstones become visible together. A row with the same key that
+    is written between the read and the tombstone is deleted, too."""
     planned = plan_deletion(statement, request.planning_context())
     source = request.catalog.source(statement.target, statement.span)
     rows = answer(planned, request).rows

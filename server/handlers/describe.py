@@ -67,7 +67,7 @@ def _function(statement: Describe, request: Request) -> Entity:
 
 
 def explain(statement: Explain, request: Request) -> list[Entity]:
-    """EXPLAIN of a statement that is not run, or of a running query."""
+    """EXPLAIN of a statement, without running it, or of a running query."""
     if statement.connector is not None:
         return [stalled_connector(statement, request)]
     if statement.mirror is not None:

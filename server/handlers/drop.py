@@ -1,4 +1,4 @@
-"""DROP STREAM|TABLE, and with CASCADE what depends on it."""
+"""DROP STREAM|TABLE, and with CASCADE everything that depends on it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _told(dependent: Dependent) -> str:
 
 
 def _schemas(source: SourceInfo, request: Request) -> list[Version]:
-    """Those that go with the topic; their ids stay readable. Raises `SubjectClosed`."""
+    """The schemas that are deleted with the topic; their ids stay readable. Raises `SubjectClosed`."""
     registry, found = request.schemas.registry, list[Version]()
     parts: tuple[tuple[Literal["key", "value"], FormatSpec], ...] = (
         ("key", source.key_format),
@@ -116,7 +116,7 @@ def _refuse(statement: DropStatement, source: SourceInfo, catalog: Catalog) -> N
 
 
 def _refuse_inserting_queries(statement: DropStatement, source: SourceInfo, catalog: Catalog) -> None:
-    """Raises while INSERT INTO reads or writes the source."""
+    """Raises `InvalidStatement` while an INSERT INTO query reads or writes the source."""
     readers = sorted(query.id for query in catalog.readers_of(source.name) if query.kind == "INSERT")
     writers = sorted(query.id for query in catalog.writers_of(source.name) if query.kind == "INSERT")
     if readers or writers:
@@ -131,7 +131,7 @@ def _refuse_inserting_queries(statement: DropStatement, source: SourceInfo, cata
 
 
 def _refuse_dependent_sources(statement: DropStatement, source: SourceInfo, catalog: Catalog) -> None:
-    """Raises while a CREATE … AS query reads the source: what it writes has to go first."""
+    """Raises `InvalidStatement` while a CREATE … AS query reads the source: its sink has to be dropped first."""
     queries = [query for query in catalog.readers_of(source.name) if query.id != source.created_by]
     readers = sorted({query.sink for query in queries})
     if readers:
@@ -145,7 +145,7 @@ def _refuse_dependent_sources(statement: DropStatement, source: SourceInfo, cata
 
 
 def _refuse_used_topic(statement: DropStatement, source: SourceInfo, catalog: Catalog) -> None:
-    """Raises while a query uses the topic by the name of another stream or table."""
+    """Raises `InvalidStatement` while a query uses the topic through another stream or table."""
     users: list[str] = []
     for query in catalog.queries.values():
         root = query.plan.root

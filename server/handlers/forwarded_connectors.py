@@ -1,8 +1,8 @@
-"""Statements about connectors where `ksql.connect.url` names a Kafka Connect cluster: they drive it by its REST API.
+"""Statements about connectors if `ksql.connect.url` names a Kafka Connect cluster: they use the cluster's REST API.
 
-A connector of the catalog, created before the property was set, still runs here, and statements with its name mean it.
-References such as `${file:…}` are for the config providers of Kafka Connect: nothing is resolved here. The engine's
-lock is not held meanwhile, since the cluster may take its time.
+A connector of the catalog, created before the property was set, still runs here, and statements with its name refer to
+it. References such as `${file:…}` are for the config providers of Kafka Connect and are not resolved here. The engine's
+lock is not held during requests, because the cluster may be slow.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _alter(statement: AlterConnector, request: Request, cluster: ConnectClient) 
 
 
 def _patched(name: str, config: Mapping[str, str], cluster: ConnectClient) -> Any:
-    """Workers before 3.8 have no PATCH: there the settings are read and written."""
+    """Changes some settings. Workers before 3.8 have no PATCH: for them it reads all settings and writes them back."""
     try:
         return cluster.send("PATCH", "connectors", name, "config", body=config)
     except ConnectRefused as error:
@@ -130,7 +130,7 @@ def _patched(name: str, config: Mapping[str, str], cluster: ConnectClient) -> An
             raise
     known = cluster.get("connectors", name, "config")
     masked = [each for each, value in known.items() if value == _HIDDEN and each not in config]
-    if masked:  # a worker that shows no secrets would be told to take the stars for one
+    if masked:  # the worker hides secrets, so writing back would replace them by asterisks
         raise ConnectRefused(
             400,
             f"the worker hides the value of {masked[0]}, and has no PATCH, so ALTER would overwrite it",
@@ -180,7 +180,7 @@ control_connector = _either(own.control_connector, _control)
 
 
 def show_connectors(statement: Show, request: Request) -> Entity:
-    """SHOW [SOURCE|SINK] CONNECTORS: those of the cluster, and those that still run here."""
+    """SHOW [SOURCE|SINK] CONNECTORS: the connectors of the cluster, and those that still run here."""
     cluster = request.connect_cluster
     if cluster is None:
         return own.show_connectors(statement, request)
@@ -190,7 +190,7 @@ def show_connectors(statement: Show, request: Request) -> Entity:
         found = cluster.get("connectors", query="?expand=status&expand=info")
     except ConnectRefused as error:
         raise _failed("list connectors", error, {}, statement) from None
-    for name in names:  # a worker leaves out those that are so new that they have no status
+    for name in names:  # a worker leaves out new connectors that have no status yet
         if name not in found:
             found[name] = {"info": _quietly(lambda name=name: cluster.get("connectors", name), {})}
     there = [
@@ -202,7 +202,7 @@ def show_connectors(statement: Show, request: Request) -> Entity:
 
 
 def show_plugins(statement: Show, request: Request) -> Entity:
-    """SHOW CONNECTOR PLUGINS: those that the workers have."""
+    """SHOW CONNECTOR PLUGINS: the plugins of the workers."""
     cluster = request.connect_cluster
     if cluster is None:
         return own.show_plugins(statement)
@@ -241,7 +241,7 @@ def describe_connector(statement: Describe, request: Request) -> Entity:
 
 
 def stalled_connector(statement: Explain, request: Request) -> Entity:
-    """EXPLAIN STALL CONNECTOR name: what the workers say of its tasks; of a sink also how far its group is."""
+    """EXPLAIN STALL CONNECTOR name: the tasks' states from the workers; for a sink also its group's lag."""
     name = statement.connector or ""
     cluster = _cluster_of(name, request)
     if cluster is None:
@@ -266,7 +266,7 @@ def stalled_connector(statement: Explain, request: Request) -> Entity:
 
 
 def _topics_of(sink: ConnectorInfo, request: Request) -> list[str]:
-    """Those that are known here: a pattern is Java's, which may not be one of Python."""
+    """The sink's topics that can be determined here: its pattern is one of Java, and may not be valid in Python."""
     try:
         return topics_read(sink.config, request.log)
     except (re.error, KeyError):
@@ -284,13 +284,13 @@ def _found(name: str, cluster: ConnectClient, statement: Statement) -> tuple[Any
     try:
         return info, cluster.get("connectors", name, "status")
     except ConnectRefused as error:
-        if error.status == 404:  # it is too new to have one
+        if error.status == 404:  # a new connector has no status yet
             return info, {"name": name, "connector": {"state": "UNASSIGNED"}, "tasks": [], "type": _kind(info)}
         raise _failed("query connector status", error, {}, statement) from None
 
 
 def _check_kind(statement: CreateConnector, config: Mapping[str, str], cluster: ConnectClient) -> None:
-    """Raises `InvalidStatement` where the workers say that the class is of the other kind."""
+    """Raises `InvalidStatement` if the workers report that the class is of the other kind."""
     wanted = config.get("connector.class", "")
     kinds = {
         str(plugin.get("type", "")).upper()
@@ -305,7 +305,7 @@ def _check_kind(statement: CreateConnector, config: Mapping[str, str], cluster: 
 
 
 def _warnings(config: Mapping[str, str], request: Request) -> list[str]:
-    """For who takes Kafka Connect for this server."""
+    """Warns about references to secrets of this server, which are not sent to Kafka Connect."""
     return [
         f"${{secret:{name}}} is for a config provider of Kafka Connect: the secret {name} of this server is not sent"
         for name in sorted(secrets_of(config) & request.catalog.secrets.keys())
@@ -317,7 +317,7 @@ def _unknown(name: str, span: Span | None) -> UnknownConnector:
 
 
 def _failed(what: str, error: ConnectRefused, config: Mapping[str, str], statement: Statement) -> ConnectRefused:
-    """With the words of ksqlDB, without secrets, pointing at the setting that Connect names."""
+    """The error in ksqlDB's wording, without secrets, pointing at the setting that Kafka Connect names."""
     message = _without_values(f"Failed to {what}: {error.message}", config)
     failed = ConnectRefused(error.status, message, hint=error.hint)
     spans: Mapping[str, Span] = getattr(getattr(statement, "properties", {}), "spans", {})
@@ -327,10 +327,10 @@ def _failed(what: str, error: ConnectRefused, config: Mapping[str, str], stateme
 
 
 def _quietly(ask: Callable[[], Any], otherwise: Any) -> Any:
-    """For what is not needed to go on."""
+    """The answer, or `otherwise` after an error: for requests that are not essential."""
     try:
         return ask()
-    except (MillstreamError, KeyError, TypeError, AttributeError):  # or an answer that is not Kafka Connect's
+    except (MillstreamError, KeyError, TypeError, AttributeError):  # also for an answer of an unexpected form
         return otherwise
 
 
@@ -338,7 +338,8 @@ def _quietly(ask: Callable[[], Any], otherwise: Any) -> Any:
 
 
 def _shown_info(info: Mapping[str, Any], cluster: ConnectClient) -> dict[str, Any]:
-    """A setting is hidden if the worker declares it as a password, if nobody declares it, or by its name."""
+    """The connector with hidden secrets. A setting is hidden if the worker declares it as a password, if it is not
+    declared, or because of its name."""
     types = _declared_types(info, cluster)
     config = {
         name: shown_value(
@@ -350,7 +351,7 @@ def _shown_info(info: Mapping[str, Any], cluster: ConnectClient) -> dict[str, An
 
 
 def _declared_types(info: Mapping[str, Any], cluster: ConnectClient) -> dict[str, str]:
-    """Of the settings, by the worker; empty where it does not say."""
+    """The types of the settings, as the worker declares them; empty if it does not answer."""
 
     def ask() -> dict[str, str]:
         definitions = cluster.get("connector-plugins", _class_of(info), "config")
@@ -360,7 +361,7 @@ def _declared_types(info: Mapping[str, Any], cluster: ConnectClient) -> dict[str
 
 
 def _scrubbed_status(status: Mapping[str, Any], info: Mapping[str, Any], cluster: ConnectClient) -> dict[str, Any]:
-    """A worker's traces are those of Java: they may repeat a setting."""
+    """The status without secrets: a worker's stack traces may contain values of settings."""
 
     config = info.get("config", {})
     passwords = {name for name, type_ in _declared_types(info, cluster).items() if type_ == "PASSWORD"}
@@ -379,8 +380,8 @@ def _scrubbed_status(status: Mapping[str, Any], info: Mapping[str, Any], cluster
 
 
 def _without_values(text: str, config: Mapping[str, str], passwords: Collection[str] = ()) -> str:
-    """In: `config`: settings whose secret values are taken out; `passwords`: names of some that a worker declares as
-    such."""
+    """The text without secret values. In: `config`: the settings; `passwords`: names of settings that a worker declares
+    as passwords."""
     secrets: set[str] = set()
     for name, value in config.items():
         if value and not refers(str(value)):
@@ -404,7 +405,7 @@ def _class_of(info: Mapping[str, Any]) -> str:
 
 
 def _summary(status: Mapping[str, Any]) -> str:
-    """As ksqlDB sums the tasks up."""
+    """The state with the number of running tasks, as in ksqlDB."""
     tasks = status.get("tasks", [])
     running = sum(task.get("state") == "RUNNING" for task in tasks)
     state = str(status.get("connector", {}).get("state", "UNASSIGNED"))

@@ -1,7 +1,7 @@
-"""CREATE STREAM|TABLE name FROM CONNECTOR connector TABLE 'table': the source system says what the columns are.
+"""CREATE STREAM|TABLE name FROM CONNECTOR connector TABLE 'table': the source system defines the columns.
 
-It becomes an ordinary CREATE STREAM|TABLE with columns and topic, which is what the catalog keeps and DESCRIBE shows: a
-column that is added in the source later changes nothing here.
+The statement becomes an ordinary CREATE STREAM|TABLE with columns and topic, which the catalog keeps and DESCRIBE
+shows. A column that is added in the source system later changes nothing here.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _PLAIN_KEYS = ("integer", "long", "double", "string")
 
 
 class NoSourceTable(InvalidStatement):
-    """The connector cannot give a stream or table of this name: the message says why."""
+    """The connector cannot provide this table; the message says why."""
 
     code = "NO_SOURCE_TABLE"
 
 
 def create_from_connector(statement: CreateFromConnector, request: Request) -> list[Entity]:
-    """CREATE [OR REPLACE] STREAM|TABLE [IF NOT EXISTS] name FROM CONNECTOR connector TABLE 'table' [WITH (…)]. The
-    other system is asked without the engine's lock, since it may take its time."""
+    """CREATE [OR REPLACE] STREAM|TABLE [IF NOT EXISTS] name FROM CONNECTOR connector TABLE 'table' [WITH (…)]. It asks
+    the other system without the engine's lock, because that may be slow."""
     existing = request.catalog.sources.get(statement.name)
     if existing is not None and statement.if_not_exists:
         kind, its_kind = statement.kind.lower(), existing.kind.lower()
@@ -52,7 +52,7 @@ def create_from_connector(statement: CreateFromConnector, request: Request) -> l
         with request.lock:
             return create_source(made, request)
     except StatementError as error:
-        error.span, error.text = statement.span, None  # they were of a text that nobody has seen
+        error.span, error.text = statement.span, None  # they referred to the generated text, which the user never saw
         raise
 
 
@@ -74,7 +74,8 @@ def _described(statement: CreateFromConnector, request: Request) -> tuple[Source
 def _statement(
     statement: CreateFromConnector, table: SourceTable, config: Mapping[str, str], request: Request
 ) -> CreateSource:
-    """Raises `NoSourceTable` where a table would have no key, or the records are not as the source says."""
+    """The ordinary CREATE statement. Raises `NoSourceTable` if a table would have no key, or if the connector changes
+    the records."""
     if statement.kind == "TABLE" and not table.key:
         raise NoSourceTable(
             f"{statement.table} has no primary key, so its rows cannot be told apart",
@@ -97,7 +98,7 @@ def _statement(
 
 
 def _columns(table: SourceTable, key_words: str) -> str:
-    """The key comes first. A name that is only in lower case needs no quotes here, as none there."""
+    """The columns, key first. A name in lower case needs no quotes in the source system, and so gets none here."""
     upper = Counter(column.name.upper() for column in table.columns)
 
     def written(column: SourceColumn) -> str:
@@ -109,7 +110,7 @@ def _columns(table: SourceTable, key_words: str) -> str:
 
 
 def _formats(table: SourceTable, config: Mapping[str, str], span: Span | None) -> dict[str, str]:
-    """What the transforms and converters of the connector leave in the topic."""
+    """The formats in the topic, after the connector's transforms and converters."""
     key, value = converter_of(config, "key").name, converter_of(config, "value").name
     kinds = named_transforms(config)
     extracts = [kind for kind in kinds if kind == "ExtractField$Key"]

@@ -25,7 +25,7 @@ _VECTORIZED = "VECTORIZED"
 
 
 def create_function(statement: CreateFunction, request: Request) -> list[Entity]:
-    """CREATE [OR REPLACE] [AGGREGATE|TABLE] FUNCTION. The text is compiled and tried before anything is kept."""
+    """CREATE [OR REPLACE] [AGGREGATE|TABLE] FUNCTION. The text is compiled and checked before anything is stored."""
     if not request.code_allowed:
         raise functions_off("CREATE FUNCTION brings Python code", statement.span)
     _check_name(statement)

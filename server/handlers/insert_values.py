@@ -1,4 +1,4 @@
-"""INSERT INTO … VALUES: one record per row, encoded as the source says, all written at once."""
+"""INSERT INTO … VALUES: writes one record per row in the source's formats, all at once."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ..engine.entities import Entity, Warned
 from ..engine.request import Request
 
 _ROWTIME = Column("ROWTIME", BIGINT)
-_EXPRESSIONS_MAX = 1_000  # of one evaluation
+_EXPRESSIONS_MAX = 1_000  # per evaluation
 
 
 def insert_values(statement: InsertValues, request: Request) -> list[Entity]:
-    """INSERT INTO name [(columns)] VALUES (…), (…). Nothing is answered, but for a warning."""
+    """INSERT INTO name [(columns)] VALUES (…), (…). It returns no entity, except a warning."""
     planned = plan_insert_values(statement, request.planning_context())
     rows = [_asked(row) for row in planned.rows]
     values = [dict(zip(row, arrays, strict=True)) for row, arrays in zip(rows, _evaluated(rows, request), strict=True)]
@@ -32,7 +32,7 @@ def insert_values(statement: InsertValues, request: Request) -> list[Entity]:
 
 
 def _overwritten(statement: InsertValues, table: SourceInfo, request: Request) -> list[Entity]:
-    """A query that writes a table knows nothing of rows that come from elsewhere."""
+    """A warning if queries write the table: they do not know rows of other writers."""
     writers = sorted(query.id for query in request.visible.writers_of(table.name))
     if table.kind != "TABLE" or not writers:
         return []
@@ -48,7 +48,7 @@ def _asked(row: PlannedRow) -> dict[Column, SqlExpression]:
 
 
 def _evaluated(rows: list[dict[Column, SqlExpression]], request: Request) -> list[list[pa.Array]]:
-    """The values of each row; many rows are evaluated together, for each evaluation is a query."""
+    """The values of each row. Many rows are evaluated together, because each evaluation is a query."""
     size = max(1, _EXPRESSIONS_MAX // max(1, len(rows[0])))
     evaluated: list[list[pa.Array]] = []
     for begin in range(0, len(rows), size):

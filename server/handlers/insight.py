@@ -1,4 +1,4 @@
-"""EXPLAIN STALL, SHOW LINEAGE and SHOW GRAPH: what is going on between streams, tables and queries."""
+"""EXPLAIN STALL, SHOW LINEAGE and SHOW GRAPH: how data flows between streams, tables and queries; what blocks it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def cause_lines(causes: Sequence[Cause]) -> list[CauseLine]:
 
 
 def stall_causes(seen: Situation) -> list[Cause]:
-    """All there is to say, what holds the query back first."""
+    """All causes; those that block the query come first."""
     found = [*state_causes(seen), *source_causes(seen), *operator_causes(seen), *record_causes(seen)]
     if not any(cause.blocks for cause in found):
         count = seen.status.metrics.rows_in

@@ -46,8 +46,8 @@ class InvalidMirrorSource(StatementError):
 
 
 def create_mirror(statement: CreateMirror, request: Request) -> list[Entity]:
-    """CREATE MIRROR [IF NOT EXISTS] name FROM 'brokers' TOPICS 'names' [WITH (…)]. The source is looked at without the
-    engine's lock, since it may take its time."""
+    """CREATE MIRROR [IF NOT EXISTS] name FROM 'brokers' TOPICS 'names' [WITH (…)]. It checks the source without the
+    engine's lock, because the source may be slow."""
     text = without_secrets(statement.text)
     if statement.name in request.catalog.mirrors:
         message = f"Mirror {statement.name} already exists"
@@ -81,7 +81,7 @@ def create_mirror(statement: CreateMirror, request: Request) -> list[Entity]:
 
 
 def control_mirror(statement: ControlMirror, request: Request) -> list[Entity]:
-    """PAUSE|RESUME|PROMOTE|DROP MIRROR name. What is under way is waited for without the engine's lock."""
+    """PAUSE|RESUME|PROMOTE|DROP MIRROR name. It waits for running work without the engine's lock."""
     if statement.action == "DROP" and statement.if_exists and statement.name not in request.catalog.mirrors:
         return [Warned(statement_text=statement.text, message=f"Mirror '{statement.name}' does not exist.")]
     try:
@@ -97,7 +97,7 @@ def control_mirror(statement: ControlMirror, request: Request) -> list[Entity]:
 
 
 def _become(known: MirrorInfo, statement: ControlMirror, request: Request) -> list[Entity]:
-    """In: `known`: nobody else changes it meanwhile."""
+    """PAUSE, RESUME or PROMOTE. In: `known`: no other statement changes it meanwhile."""
     if known.state == "PROMOTED":
         raise InvalidStatement(
             f"Mirror {known.name} is promoted: its topics are written here, and it copies nothing any more",
@@ -118,14 +118,14 @@ def _become(known: MirrorInfo, statement: ControlMirror, request: Request) -> li
 
 
 def _drop_mirror(known: MirrorInfo, statement: ControlMirror, request: Request) -> list[Entity]:
-    """DROP MIRROR [IF EXISTS] name. Its topics stay, and everybody may write them."""
+    """DROP MIRROR [IF EXISTS] name. Its topics stay and become writable."""
     request.mirrors.stop(known.name)
     offset = _submit(RemoveMirror(name=known.name, statement=statement.text), known, request)
     return [_done(statement.text, known.name, "drop", f"Mirror {known.name} dropped; its topics stay.", offset)]
 
 
 def _submit(command: PutMirror | RemoveMirror, known: MirrorInfo, request: Request) -> int:
-    """A mirror that was stopped for it goes on where the command cannot be written."""
+    """Writes the command. If that fails, a mirror that was stopped for it continues."""
     try:
         with request.lock:
             return request.store.submit(command)
@@ -201,7 +201,8 @@ def _line(info: MirrorInfo, request: Request) -> MirrorLine:
 
 
 def _kept(info: MirrorInfo, request: Request) -> tuple[MirrorInfo, list[str]]:
-    """The mirror as the command topic may have it, secrets sealed, and a warning for each that was written out."""
+    """The mirror for the command topic, with encrypted secrets, and a warning for each secret that the statement
+    contains in plain text."""
     vault, kept, warnings = request.mirrors.known_secrets.vault, dict(info.config), list[str]()
     for name, value in info.config.items():
         try:

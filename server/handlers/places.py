@@ -1,4 +1,4 @@
-"""Where in a statement an error is, if whoever raised it did not know: at the property it names, or the whole."""
+"""Gives an error without a span a place in the statement: the property that it names, or the whole statement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORD = re.compile(r"[\w.]+")
 
 @contextlib.contextmanager
 def in_its_place(statement: Statement) -> Generator[None]:
-    """Errors from here show a place."""
+    """Errors from this block get a span, if they have none."""
     try:
         yield
     except StatementError as error:
@@ -25,7 +25,7 @@ def in_its_place(statement: Statement) -> Generator[None]:
 
 
 def _property(error: StatementError, statement: Statement) -> Span | None:
-    """The property of WITH whose name, or else whose value, the message tells."""
+    """The property of WITH whose name, or else whose value, is in the message."""
     properties = getattr(statement, "properties", None)
     if not isinstance(properties, PlacedProperties):
         return None

@@ -1,4 +1,4 @@
-"""CREATE SECRET, DROP SECRET and SHOW SECRETS. A value is sealed before it is written, and nothing answers with it."""
+"""CREATE SECRET, DROP SECRET and SHOW SECRETS. Values are encrypted before they are written, and never returned."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BYTES_MAX = 64 * 1024
 
 
 class SecretKeyUnusable(InvalidStatement):
-    """This server cannot seal a secret: its key is missing or wrong."""
+    """This server cannot encrypt a secret: its key is missing or wrong."""
 
     code = "SECRET_KEY_UNUSABLE"
 
@@ -72,7 +72,7 @@ def show_secrets(statement: Show, request: Request) -> Entity:
 
 
 def _values(statement: CreateSecret) -> dict[str, str]:
-    """By key, in lower case. Errors name keys only."""
+    """The values by key, in lower case. Errors never contain values."""
     values: dict[str, str] = {}
     for key, value in statement.values.items():
         lower = key.lower()

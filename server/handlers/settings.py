@@ -1,4 +1,4 @@
-"""SET, UNSET, DEFINE and UNDEFINE: they change the session and answer nothing."""
+"""SET, UNSET, DEFINE and UNDEFINE: they change the session and return no entities."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def set_property(statement: SetProperty, request: Request) -> list[Entity]:
 
 
 def unset_property(statement: UnsetProperty, request: Request) -> list[Entity]:
-    """UNSET 'name': the server's value holds again."""
+    """UNSET 'name': the server's value applies again."""
     entry = settable_property(statement.name, statement.span)
     if entry.name not in request.session.properties:
         raise InvalidProperty(

@@ -1,4 +1,4 @@
-"""LIST|SHOW …: what there is."""
+"""LIST|SHOW …: lists streams, tables, topics, queries and so on."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def show(statement: Show, request: Request) -> list[Entity]:
 
 
 def sources_of_kind(kind: str, request: Request) -> list[SourceInfo]:
-    """The streams or the tables, by name."""
+    """The streams or the tables, ordered by name."""
     return sorted((s for s in request.visible.sources.values() if s.kind == kind), key=lambda source: source.name)
 
 

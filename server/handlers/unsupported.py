@@ -1,4 +1,4 @@
-"""Statements that parse and are not built, and those that belong elsewhere. Each says so."""
+"""Statements that parse but are not supported, or that belong to another interface. Each raises an error."""
 
 from __future__ import annotations
 
