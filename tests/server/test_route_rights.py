@@ -77,8 +77,8 @@ ROWS: dict[str, Row] = {
     "/connectors/{name}": Row(),
     "/connectors/{name}/config": Row({}),
     **{f"/connectors/{{name}}/{what}": Row() for what in (
-        "status", "topics", "topics/reset", "offsets", "tasks", "tasks/{task}/status", "tasks/{task}/restart", "pause", "resume",
-        "restart", "stop")},
+        "status", "topics", "topics/reset", "offsets", "tasks", "tasks/{task}/status", "tasks/{task}/restart",
+        "pause", "resume", "restart", "stop")},
     "/connector-plugins": Row(),
     "/connector-plugins/{name}/config": Row(),
     "/connector-plugins/{name}/config/validate": Row({}),
