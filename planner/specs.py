@@ -24,6 +24,11 @@ VOLATILE: Final = ("random", "uuid", "gen_random_uuid", "uuidv4")
 _VOLATILE_CALL: Final = re.compile(rf"\b(?:{'|'.join(VOLATILE)})\(", re.IGNORECASE)
 
 
+def is_volatile(sql: str) -> bool:
+    """Whether DuckDB's text may give something else each time, whatever Python's functions do."""
+    return _VOLATILE_CALL.search(sql) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class SqlExpression:
     """DuckDB SQL over a batch's columns, and the SQL type of its result.
@@ -39,7 +44,7 @@ class SqlExpression:
     def may_differ(self) -> bool:
         """Whether two evaluations may have different results: Python functions, including users' functions, need not be
         deterministic."""
-        return bool(self.udfs) or _VOLATILE_CALL.search(self.sql) is not None
+        return bool(self.udfs) or is_volatile(self.sql)
 
 
 @dataclass(frozen=True, slots=True)

@@ -409,7 +409,7 @@ def compile_call(function: Function, node: exp.Anonymous, scope: Scope) -> Typed
         raise
     if any(tree == argument for argument in trees):
         tree = exp.Coalesce(this=tree, expressions=[])  # AS_VALUE(key) has the key's value, but is not the key
-    return Typed(tree, call.return_type)
+    return Typed(tree, call.return_type, total=call.volatile and not trees)
 
 
 class _LambdaBody:

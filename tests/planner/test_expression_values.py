@@ -310,3 +310,10 @@ def test_lists_and_truths_are_equal_or_not_without_an_order(expression: str) -> 
 def test_patterns_that_may_take_duckdb_long_are_matched_by_ours(expression: str, is_ours: bool) -> None:
     assert bool(to_sql(compiled(expression), str).udfs) == is_ours
     assert value(expression) is True
+
+
+def test_a_call_that_cannot_fail_is_tried_by_nobody() -> None:
+    assert to_sql(compiled("RANDOM()"), str).sql == "RANDOM()"
+    assert "TRY" not in to_sql(compiled("UUID() || T"), str).sql
+    assert "TRY" in to_sql(compiled("RANDOM() + CAST(T AS INT)"), str).sql
+    assert value("CAST(RANDOM() AS DOUBLE)") < 1

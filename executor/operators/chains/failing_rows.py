@@ -25,7 +25,7 @@ from ....planner.expressions.conditions import conditions_of
 from ....planner.expressions.connectives import joined
 from ....planner.expressions.readable import column_names, parsed, readable
 from ....planner.schema import Column, Schema
-from ....planner.specs import SqlExpression
+from ....planner.specs import SqlExpression, is_volatile
 from ....planner.steps.explode import Explode
 from ....planner.steps.filter import Filter
 from ....planner.steps.project import Project
@@ -156,7 +156,7 @@ def suspected(expressions: Iterable[tuple[str, SqlExpression]], schema: Schema) 
     return [
         Suspect(sql, what, readable(guarded, lambda name: names.get(name, name)))
         for what, sql, guarded in bare
-        if sql != guarded
+        if sql != guarded and not is_volatile(sql)  # computed once more, it may not fail
     ]
 
 
