@@ -1,4 +1,4 @@
-"""DELETE FROM: a pull query for the keys of the rows to delete."""
+"""DELETE FROM: plans a pull query for the keys of the rows to delete."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from .pull_queries import plan_pull
 
 
 def plan_deletion(statement: DeleteRows, context: PlanningContext) -> PlannedPull | PlannedBatch:
-    """A pull query for the key columns of the rows that the condition holds for, in their order.
+    """A pull query for the key columns, in order, of the rows that match the condition.
 
-    Raises `UnknownSource`, `InvalidStatement` for what is not a table that users write, and what planning raises.
+    Raises `UnknownSource`, `InvalidStatement` for a source that is not a table written by users, and what planning
+    raises.
     """
     source = context.catalog.sources.get(statement.target)
     if source is None:

@@ -1,7 +1,8 @@
-"""ORDER BY, LIMIT and OFFSET of an answer: what is sorted by becomes selected columns, sorting is left to DuckDB.
+"""ORDER BY, LIMIT and OFFSET of an answer: the sort expressions become selected columns, and DuckDB sorts.
 
-A term names a selected column (by its alias or its number), or it is an expression over what the query reads; such a
-one is selected too, behind the others, under a name that nobody can write. So it means what it would mean in SELECT.
+A term names a selected column (by its alias or its number), or it is an expression over the query's sources. Such an
+expression is selected, too, after the other columns, under a name that users cannot write. So it has the same meaning
+as in SELECT.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """`query` has no ORDER BY, LIMIT and OFFSET, and `hidden` columns more than the answer."""
+    """`query` has no ORDER BY, LIMIT and OFFSET, and selects `hidden` additional columns, which the answer lacks."""
 
     query: Query
     terms: tuple[Term, ...]
@@ -43,7 +44,8 @@ class Ordered:
     def clause(self, names: Sequence[str], otherwise: str) -> str:
         """` ORDER BY … LIMIT … OFFSET …` for a SELECT of columns with these names (the hidden ones are among them).
 
-        `otherwise`: what decides among equals, and about all rows where only some of them are wanted; may be empty.
+        `otherwise`: the order of rows that are equal in ORDER BY, and of all rows if only LIMIT or OFFSET is given; may
+        be empty.
         """
         terms = [_sql(term, names, len(names) - self.hidden) for term in self.terms]
         if otherwise and (terms or self.limit is not None or self.offset is not None):
@@ -54,7 +56,7 @@ class Ordered:
 
 
 def with_order_selected(query: Query) -> Ordered:
-    """The query that selects what it is sorted by. Raises `InvalidStatement`."""
+    """The query extended to select its sort expressions. Raises `InvalidStatement`."""
     aliases = {item.alias: item.expression for item in query.items if isinstance(item, SelectColumn) and item.alias}
     terms: list[Term] = []
     hidden: list[SelectColumn] = []
@@ -75,7 +77,7 @@ def with_order_selected(query: Query) -> Ordered:
 
 
 def _selected(node: Expression, query: Query, aliases: Mapping[str, Expression]) -> str | None:
-    """The name of the selected column that the term is."""
+    """The name of the selected column that the term refers to; None if it is no selected column."""
     if isinstance(node, exp.Column) and not node.table and node.name in aliases:
         return node.name
     for item in query.items:
@@ -95,7 +97,7 @@ def _number(node: Expression) -> int | None:
 
 
 def _without_aliases(node: Expression, aliases: Mapping[str, Expression]) -> Expression:
-    """The expression with the selected ones in place of their aliases."""
+    """The expression with aliases replaced by the selected expressions."""
     root = exp.Paren(this=node.copy())
     for column in list(root.find_all(exp.Column)):
         if not column.table and column.name in aliases:

@@ -1,8 +1,8 @@
-"""Pull queries: a SELECT without EMIT, answered once from what its sources hold.
+"""Pull queries: a SELECT without EMIT, answered once from the current contents of its sources.
 
-One source, filtered and projected, is asked as a materialised relation (`PlannedPull`). Everything else is the plan
-that a push query would have, run once over the sources' content (`PlannedBatch`), so that an answer agrees with what
-a persistent query would have written. ksqlDB knows the first kind only; a property allows the second.
+A query that filters and projects one source reads a materialized relation (`PlannedPull`). Any other query runs the
+plan of the push query once, over the sources' contents (`PlannedBatch`), so the answer agrees with what a persistent
+query would have written. ksqlDB has only the first kind; a property allows the second.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _HINT = f"SET '{PULL_FULL_SQL}'='true'; allows it: joins, GROUP BY, ORDER BY, wi
 def plan_pull(query: Query, context: PlanningContext) -> PlannedPull | PlannedBatch:
     """How to answer the query.
 
-    Raises `StatementError`s; without the property `millstream.pull.full.sql` also for clauses that need a running
-    query, for the place of a record in its topic (a row of a table has none), and for tables that nothing keeps up to
-    date.
+    Raises `StatementError`s. Without the property `millstream.pull.full.sql` it also raises them for clauses that need
+    a running query, for the partition and offset of a record (a row of a table has none), and for tables that nothing
+    keeps up to date.
     """
     full = context.settings.full_sql
     if not full:
@@ -58,7 +58,7 @@ def plan_pull(query: Query, context: PlanningContext) -> PlannedPull | PlannedBa
         _refuse_clauses(query)
         _refuse_places(query)
     ordered = with_order_selected(query)
-    # What runs once is analyzed as what runs on.
+    # A query that runs once is analyzed like a continuous query.
     asked = replace(ordered.query, emit="CHANGES") if full else ordered.query
     analyzed = analyze(asked, context, target="CLIENT")
     node = analyzed.plan
@@ -70,13 +70,13 @@ def plan_pull(query: Query, context: PlanningContext) -> PlannedPull | PlannedBa
             _refuse_repeated(query, batch.schema)
         return batch
     assert isinstance(node, LogicalProject), "a query's plan ends in its projection"
-    # A look at a few keys of a table is planned in no time; a stream may be too long to be kept.
+    # Only a stream needs the batch plan, because it may be too long to keep in memory. Look-ups in tables stay cheap.
     batch = _batch(analyzed, ordered, context) if scan.kind == "STREAM" else None
     return _lookup(query, node, scan, ordered, batch, analyzed.relation.scope, context)
 
 
 def _looked_up(node: LogicalPlan) -> Scan | None:
-    """The source, where the plan is a projection of some of its rows."""
+    """The source, if the plan is a projection of some of its rows; else None."""
     below = node.input if isinstance(node, LogicalProject) else node
     while isinstance(below, LogicalFilter):
         below = below.input
@@ -112,7 +112,7 @@ def _lookup(
         sql += " WHERE " + " AND ".join(f"({condition.sql})" for condition in conditions)
     order = _order(source)
     clause = ordered.clause([named.name for named in node.values], order)
-    if not clause and source.key_window is not None and order:  # the windows of a key come by time
+    if not clause and source.key_window is not None and order:  # the windows of a key are ordered by time
         clause = f" ORDER BY {order}"
     sql += clause
     schema = _schema(node, [expression.sql for expression in selected], ordered, keyed=source.kind == "TABLE")
@@ -124,7 +124,7 @@ def _lookup(
 
 
 def _order(source: SourceInfo) -> str:
-    """The first rows of a table are those of its first partition with the smallest keys; a stream has its order."""
+    """The default order: a table's rows by partition and key; a stream's rows keep their order."""
     if source.kind == "STREAM":
         return ""
     names = [source.schema.physical_name(column) for column in source.schema.key]
@@ -132,7 +132,7 @@ def _order(source: SourceInfo) -> str:
 
 
 def _schema(node: LogicalProject, columns: Sequence[str], ordered: Ordered, *, keyed: bool) -> Schema:
-    """The columns of the answer. In: where each selected column stands in the rows."""
+    """The columns of the answer. In: `columns`: the physical name of each selected column in the rows."""
     shown = len(node.values) - ordered.hidden
     return Schema(
         tuple(
@@ -175,7 +175,7 @@ def _batch(analyzed: Analyzed, ordered: Ordered, context: PlanningContext) -> Pl
 
 
 def _refuse_order(query: Query) -> None:
-    """ksqlDB has no ORDER BY: it takes ORDER for the source's other name, and stumbles over BY."""
+    """ksqlDB has no ORDER BY: it parses ORDER as the source's alias, and reports an error at BY."""
     term = span_of(query.order_by[0]) if query.order_by else None
     if term is None or query.span is None:
         return
@@ -201,7 +201,8 @@ def _refuse_clauses(query: Query) -> None:
 
 
 def _refuse_steps(node: LogicalPlan, query: Query) -> None:
-    """Table functions are all that ksqlDB computes of several rows; analysis allows them over streams alone."""
+    """Raises `InvalidStatement` for steps that ksqlDB does not support. It supports table functions, and analysis
+    allows them only over streams."""
     below = node
     while isinstance(below, LogicalProject | LogicalFilter | LogicalExplode):
         below = below.input
@@ -226,7 +227,8 @@ def _selected(query: Query) -> Iterator[exp.Expression]:
 
 
 def _refuse_not_kept(source: SourceInfo, query: Query, context: PlanningContext) -> None:
-    """A table that was only declared on a topic: as in ksqlDB nobody keeps its rows, unless a property says so."""
+    """Refuses a table that is only declared on a topic: as in ksqlDB its rows are not materialized, unless a property
+    allows it."""
     kept = source.kind == "STREAM" or source.created_by is not None or source.read_only
     if kept or context.settings.full_sql:
         return
@@ -239,7 +241,7 @@ def _refuse_not_kept(source: SourceInfo, query: Query, context: PlanningContext)
 
 
 def _refuse_other_keys(source: SourceInfo, query: Query, scope: Scope, *, allow_null: bool) -> None:
-    """Keys are looked up as they are: what IN lists for a key of a table is not read as another type first."""
+    """Refuses values in IN for a table's key that do not have the key's type: keys are looked up without conversion."""
     if source.kind == "STREAM" or query.where is None:
         return
     for node in query.where.find_all(exp.In):
@@ -263,7 +265,7 @@ def _refuse_other_keys(source: SourceInfo, query: Query, scope: Scope, *, allow_
 
 
 def _refuse_repeated(query: Query, schema: Schema) -> None:
-    """Columns under one name cannot be told apart in an answer; `_unique` made their names different."""
+    """Refuses two selected columns with the same name, to which `_unique` gave different names."""
     names = [item.alias or _own_name(item.expression) for item in query.items if isinstance(item, SelectColumn)]
     repeated = next((name for name in names if name and names.count(name) > 1), None)
     column = schema.find(repeated) if repeated else None

@@ -1,5 +1,5 @@
-"""What WHERE may ask of the windows of a table's keys, in a pull query that looks keys up: as in ksqlDB one lower and
-one upper bound, or one equality, for each of WINDOWSTART and WINDOWEND."""
+"""Checks the conditions on window bounds in a pull query that looks up keys of a table: as in ksqlDB, one lower and one
+upper bound, or one equality, for each of WINDOWSTART and WINDOWEND."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BOUNDS: dict[type[exp.Expression], tuple[str, str]] = {
     exp.GTE: ("GREATER_THAN", "LESS_THAN"),
     exp.LT: ("LESS_THAN", "GREATER_THAN"),
     exp.LTE: ("LESS_THAN", "GREATER_THAN"),
-}  # what a comparison bounds where the column stands left of it, and right of it
+}  # the kind of bound if the column is on the left of the comparison, and on the right
 _OTHERS: dict[type[exp.Expression], str] = {
     exp.NEQ: "NOT_EQUAL",
     exp.NullSafeNEQ: "IS_DISTINCT_FROM",
@@ -36,8 +36,8 @@ _OTHERS: dict[type[exp.Expression], str] = {
 
 
 def disjuncts_of(node: exp.Expression) -> list[list[exp.Expression]]:
-    """The predicate as a list of ANDed lists, any of which makes it true. Raises `InvalidStatement` for more than
-    `DISJUNCTS_MAX`."""
+    """The predicate as a disjunction of conjunctions: a list of lists. Raises `InvalidStatement` for more than
+    `DISJUNCTS_MAX` lists."""
     inner = cast(exp.Expression, node.unnest())
     if not isinstance(inner, exp.Or | exp.And):
         return [[inner]]
@@ -51,8 +51,8 @@ def disjuncts_of(node: exp.Expression) -> list[list[exp.Expression]]:
 
 
 def check_window_bounds(where: exp.Expression, source: SourceInfo, scope: Scope) -> None:
-    """Raises `InvalidStatement` or `TypeMismatch` for bounds that ksqlDB refuses, which are those of lookups: a
-    condition that reads the whole table may compare its windows with whatever it likes."""
+    """Raises `InvalidStatement` or `TypeMismatch` for bounds that ksqlDB refuses. It refuses them only in look-ups of
+    keys: a condition that reads the whole table may compare its windows in any way."""
     try:
         disjuncts = disjuncts_of(where)
     except InvalidStatement:
@@ -78,7 +78,7 @@ def _check_kind(conjunct: exp.Expression) -> None:
 
 
 def _looks_up(conjuncts: Sequence[exp.Expression], keys: Sequence[str]) -> bool:
-    """Whether the conditions compare each column of the key with a constant."""
+    """Whether the conditions compare each key column with a constant."""
     found: set[str] = set()
     for conjunct in conjuncts:
         if not isinstance(conjunct, (*_BOUNDS, exp.In, exp.Between)):
@@ -128,7 +128,7 @@ def _comparisons(conjunct: exp.Expression) -> Sequence[exp.Expression]:
 
 
 def _bounded(comparison: exp.Expression) -> tuple[exp.Column, exp.Expression, int] | None:
-    """The window's column in a comparison, what it is compared with, and its side: 0 is left, 1 is right."""
+    """The window column in a comparison, the other operand, and the side of the column: 0 is left, 1 is right."""
     if type(comparison) not in _BOUNDS and type(comparison) not in _OTHERS:
         return None
     sides = [cast(exp.Expression, comparison.args[part].unnest()) for part in ("this", "expression")]

@@ -1,1 +1,1 @@
-"""Rewrites of the analyzed plan, a file each; `optimize.RULES` is their order."""
+"""Rewrites of the analyzed plan, one per file; `optimize.RULES` defines their order."""

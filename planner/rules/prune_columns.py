@@ -1,4 +1,4 @@
-"""Sources decode, and projections below others compute, only the columns that somebody reads."""
+"""Makes sources decode, and projections compute, only the columns that are read."""
 
 from __future__ import annotations
 

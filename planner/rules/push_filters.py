@@ -1,6 +1,7 @@
 """Pushes filters below a join that stores all rows: rows that cannot be in a result need not be stored.
 
-Only there. If stream time decides what a join still stores, a row that is filtered out later must still advance it.
+It pushes filters below no other join: if stream time decides which rows a join still stores, a row that is filtered out
+later must still advance stream time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..steps.filter import LogicalFilter
 
 
 def push_filters(plan: LogicalPlan) -> LogicalPlan:
-    """Every condition that reads one side only goes to that side, below what moves its rows; the others stay."""
+    """A condition that reads only one side is pushed to that side, below the repartition of its rows; others stay."""
     plan = plan.with_inputs(*map(push_filters, plan.inputs))
     if not isinstance(plan, LogicalFilter) or plan.predicate.volatile:
         return plan
@@ -35,7 +36,7 @@ def push_filters(plan: LogicalPlan) -> LogicalPlan:
 
 
 def _into_join(plan: LogicalPlan, condition: Typed) -> LogicalPlan | None:
-    """The plan with the condition on one side of a join in it; None where it does not get there."""
+    """The plan with the condition pushed to one side of a join in it; None if it cannot be pushed there."""
     if plan.keeps_sides:
         return _to_sides(plan, condition)
     before = plan.before(condition)
@@ -47,7 +48,7 @@ def _into_join(plan: LogicalPlan, condition: Typed) -> LogicalPlan | None:
 
 
 def _to_sides(join: LogicalPlan, condition: Typed) -> LogicalPlan | None:
-    """A condition on the key, which both sides have, goes to both."""
+    """Pushes the condition to the side that has its columns; a condition on the key goes to both sides."""
     having = [condition.columns() <= names_of(side.schema) for side in join.inputs]
     if not any(having):
         return None

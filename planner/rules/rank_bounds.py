@@ -25,8 +25,8 @@ _MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
 
 
 def push_rank_bounds(plan: LogicalPlan) -> LogicalPlan:
-    """Tells what gives a rank the bound that a filter above sets for it. Conditions that hold for all
-    ranks up to it leave the filter."""
+    """Passes the upper bound of a filter on a rank to the node that computes the rank. Conditions that are true for all
+    ranks up to the bound are removed from the filter."""
     if isinstance(plan, LogicalFilter):
         below = plan.input
         for column, largest in _upper_bounds(plan.predicate):
@@ -41,7 +41,7 @@ def push_rank_bounds(plan: LogicalPlan) -> LogicalPlan:
 
 
 def _always_true(plan: LogicalPlan, condition: exp.Expression) -> bool:
-    """Whether it holds for every rank that the plan gives."""
+    """Whether the condition is true for every rank that the plan emits."""
     for column, operator, value in _comparisons(condition):
         largest = plan.largest_rank(column)
         if largest is None or not value.is_int:
@@ -71,7 +71,7 @@ def _upper_bounds(predicate: Typed) -> Iterator[tuple[str, int]]:
 
 
 def _comparisons(tree: exp.Expression) -> Iterator[tuple[str, type[exp.Expression], exp.Literal]]:
-    """(column, operator, literal) of every comparison that must hold for the tree to be true."""
+    """(column, operator, literal) of every comparison that must be true for the tree to be true."""
     for condition in conditions_of(tree):
         match condition:
             case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
@@ -85,7 +85,7 @@ def _comparisons(tree: exp.Expression) -> Iterator[tuple[str, type[exp.Expressio
 
 
 def _bare(tree: exp.Expr) -> exp.Expr:
-    """Without parentheses, and without the cast that brings a literal to the column's type."""
+    """The expression without parentheses, and without the cast of a literal to the column's type."""
     while isinstance(tree, exp.Paren) or (isinstance(tree, exp.Cast) and isinstance(tree.this, exp.Literal)):
         tree = tree.this
     return tree

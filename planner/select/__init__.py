@@ -1,1 +1,1 @@
-"""SELECT: what FROM, WHERE, PARTITION BY, GROUP BY, HAVING and the columns of a query mean."""
+"""SELECT: analyzes FROM, WHERE, PARTITION BY, GROUP BY, HAVING and the selected columns of a query."""

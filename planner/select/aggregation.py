@@ -1,4 +1,4 @@
-"""GROUP BY: which parts of SELECT and HAVING are aggregates, which are grouping expressions, and what is neither."""
+"""GROUP BY: finds the aggregates and grouping expressions in SELECT and HAVING; refuses columns that are neither."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ZERO_OF_NOTHING = ("SUM", "AVG")
 
 
 def contains_aggregate(node: exp.Expression) -> str | None:
-    """The name of an aggregate that `node` calls, or None; one before OVER aggregates nothing."""
+    """The name of an aggregate that `node` calls, or None. A call with OVER does not aggregate."""
     return next((call.name for call in node.find_all(exp.Anonymous) if _aggregates(call)), None)
 
 
@@ -53,7 +53,7 @@ def _aggregates(call: exp.Anonymous) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """`expressions`: each grouping expression (compiled over the rows) and the key column that holds it."""
+    """`expressions`: each grouping expression (compiled over the rows), and the key column with its value."""
 
     expressions: tuple[tuple[exp.Expression, Typed], ...]
     scope: Scope
@@ -72,10 +72,10 @@ def aggregate(
 ) -> tuple[LogicalPlan, Resolve]:
     """The aggregation (with HAVING), and a function that compiles a selected expression over its result.
 
-    `rows` have the grouping key already. `state_format`: the format that has to be able to hold what a group keeps.
-    `as_standard`: SUM and AVG of no values are NULL; in ksqlDB 0. `forgets_empty`: a group whose rows were all taken
-    back is gone, as in a batch query; in ksqlDB it stays. `lossy`: EMIT FINAL leaves out what ksqlDB leaves out. Raises
-    `InvalidStatement` for what is neither grouped nor aggregated.
+    `rows` already have the grouping key. `state_format`: the format that must be able to encode a group's state.
+    `as_standard`: SUM and AVG of no values are NULL; in ksqlDB they are 0. `forgets_empty`: a group whose rows were all
+    retracted is removed, as in a batch query; in ksqlDB it stays. `lossy`: EMIT FINAL loses the same results as in
+    ksqlDB. Raises `InvalidStatement` for a column that is neither grouped nor aggregated.
     """
     builder = _Builder(rows, grouping, query.window is not None, as_standard=as_standard)
     open_in_select = [builder.ungrouped(node, windows=True) for node in selected]
@@ -124,14 +124,14 @@ def aggregate(
 
 
 def _check_known(nodes: Sequence[exp.Expression], scope: Scope, hint: str | None = None) -> None:
-    """Raises `UnknownName` for a name that no source has, or several have: that is the mistake, not the grouping."""
+    """Raises `UnknownName` for a name that no source has, or that several have: then the grouping is not the error."""
     for node in nodes:
         try:
             compile_expression(node, scope)
         except UnknownName as unknown:
             raise type(unknown)(unknown.message, span=unknown.span, hint=unknown.hint or hint) from None
         except StatementError:
-            continue  # it holds an aggregate, which cannot stand there
+            continue  # it contains an aggregate, which this scope does not allow
 
 
 def _having(node: exp.Expression, builder: _Builder) -> Typed:
@@ -146,7 +146,7 @@ def _having(node: exp.Expression, builder: _Builder) -> Typed:
 
 
 def _check_state(kept: Sequence[Column], format_name: str, query: Query) -> None:
-    """As in ksqlDB the value format of the (first) source must be able to hold the state of each aggregate."""
+    """As in ksqlDB, the value format of the (first) source must be able to encode the state of each aggregate."""
     for each in kept:
         try:
             check_columns(format_name, (each,), "Value")
@@ -160,7 +160,8 @@ def _check_state(kept: Sequence[Column], format_name: str, query: Query) -> None
 
 
 def _check_table_support(rows: LogicalPlan, calls: Sequence[Call]) -> None:
-    """The message names what ksqlDB's names, also what we could compute alone."""
+    """Raises `InvalidStatement` for aggregates that cannot retract. The message names the same functions as ksqlDB's,
+    including those that we could compute."""
     functions = [AGGREGATES[call.function] for call in calls]
     refused = list(dict.fromkeys(function.name for function in functions if not function.supports_undo))
     if rows.kind == "TABLE" and not all(function.takes_back for function in functions):
@@ -172,7 +173,7 @@ def _check_table_support(rows: LogicalPlan, calls: Sequence[Call]) -> None:
 
 
 def _check_merging_support(query: Query, calls: Sequence[Call]) -> None:
-    """Windows that grow become one when they meet, so what they aggregate must be able to."""
+    """Growing windows merge when they meet, so their aggregates must be able to merge states."""
     if query.window is None or not WINDOW_TYPES[query.window.kind].grows:
         return
     for function in (AGGREGATES[call.function] for call in calls):
@@ -186,8 +187,7 @@ def _check_merging_support(query: Query, calls: Sequence[Call]) -> None:
 
 
 def _window_spec(window: WindowExpression, *, final: bool, lossy: bool) -> WindowSpec:
-    """Where no grace is given, the type of the window says when it ends; a window whose final result is waited for has
-    none."""
+    """The window with its defaults. The default grace period is 0 for EMIT FINAL, else the window type decides."""
     type_ = WINDOW_TYPES[window.kind]
     grace = window.grace_ms
     if grace is None:
@@ -207,7 +207,7 @@ class _Builder:
 
     def __init__(self, rows: LogicalPlan, grouping: Grouping, windowed: bool, *, as_standard: bool) -> None:
         self.calls: list[Call] = []
-        self.intermediates: list[Column] = []  # per call: the function's name, and the type of what a group keeps
+        self.intermediates: list[Column] = []  # per call: the function's name, and the type of its state
         self._keys: dict[tuple[str, tuple[str, ...], tuple[object, ...]], Call] = {}
         self._grouping = grouping
         self._windowed = windowed
@@ -215,7 +215,7 @@ class _Builder:
         self._as_standard = as_standard
 
     def ungrouped(self, node: exp.Expression, *, windows: bool) -> list[exp.Column]:
-        """Registers the calls in `node`. Gives the columns in it that are neither grouped nor aggregated."""
+        """Registers the calls in `node`. Returns its columns that are neither grouped nor aggregated."""
         found = self._rewritten(node, windows).find_all(exp.Column)
         return [column_ for column_ in found if not column_.name.startswith("#")]
 
@@ -226,11 +226,11 @@ class _Builder:
         return Typed(is_there, BOOLEAN, total=True)
 
     def compile(self, node: exp.Expression, clause: str = "SELECT", *, more: Columns = MappingProxyType({})) -> Typed:
-        """`node` over the columns of the aggregation, and `more`."""
+        """`node`, compiled over the columns of the aggregation and `more`."""
         return compile_expression(self._rewritten(node, True), self._result_scope(more).within(clause))
 
     def _rewritten(self, node: exp.Expression, windows: bool) -> exp.Expression:
-        """A copy in which grouping expressions and aggregate calls are columns whose names begin with #."""
+        """A copy in which grouping expressions and aggregate calls are replaced by columns whose names begin with #."""
         root = exp.Paren(this=node.copy())
         self._replace(root.this, frozenset(), windows)
         return root.this
@@ -265,8 +265,7 @@ class _Builder:
                 self._replace(child, variables, windows)
 
     def _result_of(self, node: exp.Anonymous) -> exp.Expression:
-        """The column of a call; where there was no value NULL in place of a sum's or average's 0, if that is wanted or
-        there is a FILTER."""
+        """The column of a call. With `as_standard` or FILTER, a SUM or AVG of no values is NULL instead of 0."""
         result = _reference("#" + self._register(node).name, written=self._grouping.scope.in_plan(node))
         if node.name not in _ZERO_OF_NOTHING or not (self._as_standard or node.args.get("filter")):
             return result
@@ -276,7 +275,7 @@ class _Builder:
         return exp.Case(ifs=[exp.If(this=exp.GT(this=count, expression=exp.Literal.number(0)), true=result)])
 
     def _replace_in_lambda(self, node: exp.Lambda, variables: frozenset[str], windows: bool) -> None:
-        """Variables get the mark `#` too, so that they count as known columns, and another that no column has."""
+        """Variables are renamed to begin with `#=`: `#` marks them as known columns, and no column begins with `#=`."""
         renamed = {name: f"#={name}" for name in variables}
         for parameter in node.expressions:
             parameter.set("this", renamed.get(parameter.name, parameter.name))
@@ -345,7 +344,7 @@ class _Builder:
 
 
 def _check_bounds(arguments: Sequence[exp.Expression]) -> None:
-    """A window's bounds are known where its result is, not where rows are folded."""
+    """A window's bounds are known in its result, but not while rows are aggregated."""
     for argument in arguments:
         bound = next((c for c in argument.find_all(exp.Column) if c.name in _BOUNDS and not c.table), None)
         if bound is not None:
@@ -361,7 +360,7 @@ def _misplaced_bound(bound: exp.Column) -> InvalidStatement:
 
 
 def _parts_of_window(node: exp.Window) -> list[exp.Expression]:
-    """What a function OVER … reads: it is no aggregate itself, but aggregates may be among these."""
+    """The expressions that a function OVER … reads. The function is no aggregate, but these may contain aggregates."""
     order = node.args.get("order")
     items = [] if order is None else [item.this for item in order.expressions]
     return [*node.this.iter_expressions(), *(node.args.get("partition_by") or ()), *items]
@@ -374,7 +373,7 @@ def _reference(name: str, *, written: str) -> exp.Column:
 
 
 def _position(argument: exp.Expression, call: exp.Anonymous) -> int:
-    """Which argument it is, counted from 1."""
+    """The position of the argument, from 1."""
     return next(i for i, other in enumerate(call.expressions, 1) if other is argument)
 
 

@@ -1,7 +1,7 @@
-"""From a parsed query to a `LogicalPlan`: what FROM, WHERE, PARTITION BY, GROUP BY, HAVING and SELECT mean.
+"""Turns a parsed query into a `LogicalPlan`: analyzes FROM, WHERE, PARTITION BY, GROUP BY, HAVING and SELECT.
 
-The order of work is that of the data: sources, filter, table functions, new key, aggregates, filter, projection.
-How FROM becomes a relation is in `relations.py`, the SELECT list in `select_items.py`, the end in `projection.py`.
+The steps are in the order of the data: sources, filter, table functions, new key, aggregates, filter, projection.
+`relations.py` handles FROM, `select_items.py` the SELECT list, `projection.py` the final projection.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from .window_functions import with_closing_windows, with_window_clause
 def analyze(query: Query, context: PlanningContext, *, target: Target, target_name: str = "") -> Analyzed:
     """The logical plan of `query`.
 
-    `target`: what becomes of the rows: a new stream or table, rows for an existing source (INSERT), an answer to a
-    client, which needs no key and may show pseudo columns, or what another query reads (SUBQUERY), where key columns
-    that were not selected go along unseen. Raises `StatementError`s of all kinds.
+    `target`: where the rows go: into a new stream or table; into an existing source (INSERT); to a client, which needs
+    no key and may see pseudo columns; or to another query (SUBQUERY), where unselected key columns are kept as hidden
+    columns. Raises `StatementError`s of all kinds.
     """
     with collector_paused(0 if query.span is None else query.span.end - query.span.start):
         return _analyze(query, context, target, target_name)
@@ -134,7 +134,7 @@ def _check_clauses(query: Query, plan: LogicalPlan, target: Target) -> None:
 
 
 def _check_kafka_values(query: Query, relation: PlannedRelation) -> None:
-    """As in ksqlDB: values in Kafka's own format do not travel through repartition topics, nor into state."""
+    """As in ksqlDB: values in Kafka's own format cannot be written to repartition topics or state."""
     what = "JOIN" if len(relation.sources) > 1 else "GROUP BY" if query.group_by else None
     fixed = [source for _, source in relation.sources if not FORMATS[source.value_format.name].moves]
     if what is not None and fixed:
@@ -229,7 +229,7 @@ def _partitioned(
 
     def resolve_moved(node: exp.Expression, *, more: Columns = MappingProxyType({})) -> Typed:
         typed = resolve(node, more=more)
-        tree = typed.tree.unnest()  # parentheses make no difference
+        tree = typed.tree.unnest()  # ignores parentheses
         same = next((named for original, named in originals if original.tree.unnest() == tree), None)
         return typed if same is None else column(same.name, same.expression.type)
 
@@ -237,7 +237,7 @@ def _partitioned(
 
 
 def _null_in_null_rows(typed: Typed) -> Typed:
-    """A row without value has no pseudo columns to be keyed by either."""
+    """A pseudo column as a key is NULL in a row without a value."""
     if typed.column in ("ROWTIME", "ROWPARTITION", "ROWOFFSET"):
         tree = exp.Case(
             ifs=[exp.If(this=exp.Column(this=exp.to_identifier("_null")), true=exp.Null())], default=typed.tree.copy()
@@ -247,7 +247,7 @@ def _null_in_null_rows(typed: Typed) -> Typed:
 
 
 def _key_expressions(nodes: Sequence[exp.Expression], scope: Scope, clause: str) -> list[tuple[exp.Expression, Typed]]:
-    """The expressions of GROUP BY or PARTITION BY; each may stand there once."""
+    """The expressions of GROUP BY or PARTITION BY; each may occur only once."""
     found: list[tuple[exp.Expression, Typed]] = []
     for node in nodes:
         typed = compile_expression(node, scope.within(clause))
@@ -258,7 +258,7 @@ def _key_expressions(nodes: Sequence[exp.Expression], scope: Scope, clause: str)
 
 
 def _not_grouped(listed: Sequence[Item]) -> str:
-    """What ksqlDB says of columns beside an aggregate function."""
+    """ksqlDB's message about columns beside an aggregate function."""
     if not listed:
         return ""
     columns = ", ".join(print_expression(item.expression) for item in listed)
@@ -269,7 +269,7 @@ def _not_grouped(listed: Sequence[Item]) -> str:
 
 
 def _group_by_hint(listed: Sequence[Item]) -> str | None:
-    """The GROUP BY that is missing, where it is plain."""
+    """A hint with the missing GROUP BY, if it is obvious."""
     columns = [print_expression(item.expression) for item in listed]
     return f"Add GROUP BY {', '.join(columns)}." if columns else None
 
@@ -285,7 +285,7 @@ def _grouped(
     listed = [i for i in items if not contains_aggregate(i.expression)]
     grouping_nodes: Sequence[exp.Expression] = query.group_by
     if not grouping_nodes and target == "CLIENT" and query.emit == "CHANGES" and not listed:
-        grouping_nodes = [exp.Literal.number(0)]  # a push query may fold everything into one row
+        grouping_nodes = [exp.Literal.number(0)]  # a push query may aggregate everything into one row
     if not grouping_nodes:
         function = next(filter(None, (contains_aggregate(item.expression) for item in items)), None)
         raise InvalidStatement(
@@ -331,7 +331,7 @@ def _grouped(
 
 
 def _group_input(plan: LogicalPlan, written: Sequence[tuple[exp.Expression, Typed]]) -> LogicalPlan:
-    """The rows under the grouping key; they move only where it is not the key they have."""
+    """The rows under the grouping key; they are repartitioned only if it is not their current key."""
     names = tuple(c.name for c in plan.schema.key)
     in_place = plan.kind == "STREAM" and plan.key_window is None and not plan.scattered
     if in_place and tuple(typed.column for _, typed in written) == names:

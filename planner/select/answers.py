@@ -1,12 +1,12 @@
-"""What a query inside an expression answers, as a column of the outer source.
+"""Turns the result of a query inside an expression into a column of the outer source.
 
-    (SELECT MAX(y) FROM …)   CASE WHEN there are rows THEN MAX(y) ELSE what the expression is over no rows END
+    (SELECT MAX(y) FROM …)   CASE WHEN there are rows THEN MAX(y) ELSE the expression's value over no rows END
     EXISTS (SELECT …)        there are rows
     x IN (SELECT y FROM …)   CASE WHEN x is among the different y THEN TRUE
                                   WHEN there are no rows OR (x IS NOT NULL AND no y is NULL) THEN FALSE END
 
-So IN is NULL as SQL wants it: for a NULL that is looked for, or has to be counted with, among rows that are there.
-Each is a left join by what the query names of the outer source, or by a number that is the same in all rows.
+So IN is NULL as in standard SQL: if there are rows and either x is NULL, or x is not found and some y is NULL. Each of
+them is a left join on the columns of the outer source that the query names, or on a constant that is equal in all rows.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _SAME = answer("same")
 _COUNTS = ("COUNT", "COUNT_DISTINCT", "APPROX_COUNT_DISTINCT")
 
 Pairs = Sequence[tuple[exp.Expression, str]]
-"""An expression over the outer source, and the column of the values that it equals."""
+"""An expression over the outer source, and the column of the values that it has to equal."""
 
 
 class Answers:
-    """`source`: the outer source with what was joined to it so far."""
+    """`source`: the outer source, with everything joined to it so far."""
 
     def __init__(self, source: ast.FromItem) -> None:
         self.source = source
@@ -48,7 +48,7 @@ class Answers:
         return f"SUBQUERY_{self._aliases - 1}"
 
     def inside(self, node: exp.Expression) -> exp.Expression:
-        """The expression with columns in place of the queries in it. Raises `Unsupported`."""
+        """The expression with its queries replaced by columns. Raises `Unsupported`."""
         root = exp.Paren(this=node.copy())
         for found in list(_asking(root.this)):
             answered = self._answer(found)
@@ -66,8 +66,8 @@ class Answers:
         where: exp.Expression | None = None,
         lies_by: tuple[exp.Expression, ...] | None = None,
     ) -> None:
-        """Only the rows that have a partner among `values`, or for which `where` is true. `lies_by`: under which key
-        they lie afterwards, where that matters."""
+        """Keeps only the rows that have a partner among `values`, or for which `where` is true. `lies_by`: the key of
+        the rows after this, if it matters."""
         self._join(values, pairs, more, kind, where=where)
         if lies_by is not None and {bare_name(p) for p, _ in pairs} != {bare_name(p) for p in lies_by}:
             star = ast.SelectStar(span=values.span)
@@ -76,7 +76,7 @@ class Answers:
             self.source = ast.Subquery(queries=(rows,), alias=self.source.alias, span=self.source.span)
 
     def one_value(self, query: Query, span: Span | None) -> tuple[Pairs, ast.Subquery]:
-        """The value that the query has for each value of what it names of the outer source."""
+        """The query's value for each combination of the outer columns that it names."""
         item = only_value(query)
         if contains_aggregate(item) is None or query.group_by:
             raise Unsupported(
@@ -135,8 +135,8 @@ class Answers:
         return exp.Case(ifs=branches, default=exp.Null())
 
     def different(self, query: Query, value: exp.Expression | None, span: Span | None) -> tuple[Pairs, ast.Subquery]:
-        """The different values of the query, for each value of what it names of the outer source; no NULLs are
-        found by the pairs."""
+        """The distinct values of the query, for each combination of the outer columns that it names. The pairs never
+        match NULLs."""
         keys, rest = correlated(query, self.source)
         if value is None:
             keys = keys or [(_number(0), self._same())]
@@ -148,7 +148,7 @@ class Answers:
         return pairs, ast.Subquery(queries=(values,), alias=self.next_alias(), span=span)
 
     def _has_null(self, query: Query, span: Span | None) -> tuple[Pairs, ast.Subquery]:
-        """1 where a NULL is among the query's values, 0 where there are others only."""
+        """1 if the query's values contain a NULL, 0 if they contain only other values."""
         keys, rest = correlated(query, self.source)
         keys = keys or [(_number(0), self._same())]
         is_null = exp.Is(this=only_value(query).copy(), expression=exp.Null())
@@ -162,7 +162,7 @@ class Answers:
         return _pairs(keys), ast.Subquery(queries=(values,), alias=self.next_alias(), span=span)
 
     def _joined(self, values: ast.Subquery, pairs: Pairs, found: exp.Expression) -> exp.Column:
-        """What `found` says about the partner of each row, as a column of the source."""
+        """Joins `values` to the source. The result is a column with the value of `found` for each row's partner."""
         name = answer(values.alias)
         self._join(values, pairs, (), "LEFT", [ast.SelectColumn(expression=found, alias=name)])
         self._carried.append(name)
@@ -186,7 +186,7 @@ class Answers:
         self._select(join, items, where)
 
     def _same(self) -> exp.Expression:
-        """A column of the source that holds the same number in all rows."""
+        """A column of the source with the same number in all rows."""
         if _SAME not in self._carried:
             self._select(self.source, [ast.SelectColumn(expression=_number(0), alias=_SAME)], None)
             self._carried.append(_SAME)
@@ -206,7 +206,7 @@ class Answers:
 def correlated(
     query: Query, source: ast.FromItem
 ) -> tuple[list[tuple[exp.Expression, exp.Expression]], list[exp.Expression]]:
-    """The equalities with columns of the outer source, as (inner, outer), and the query's own conditions."""
+    """The query's equalities with columns of the outer source, as (inner, outer), and its other conditions."""
     outer = source.alias
     keys: list[tuple[exp.Expression, exp.Expression]] = []
     rest: list[exp.Expression] = []
@@ -228,7 +228,7 @@ def correlated(
 
 
 def only_value(query: Query) -> exp.Expression:
-    """The one expression that the query selects."""
+    """The only expression that the query selects."""
     item = query.items[0]
     if len(query.items) != 1 or not isinstance(item, ast.SelectColumn):
         raise Unsupported("the query has to select one column", span=query.span)
@@ -236,7 +236,7 @@ def only_value(query: Query) -> exp.Expression:
 
 
 def over_nothing(query: Query) -> exp.Expression | None:
-    """What the query's aggregates make of no rows at all; None for NULL."""
+    """The value of the query's expression over no rows at all; None if it is NULL."""
     root = exp.Paren(this=only_value(query).copy())
     calls = [call for call in root.find_all(exp.Anonymous) if contains_aggregate(call) == call.name]
     if query.having is not None or not any(call.name in _COUNTS for call in calls):
@@ -247,7 +247,7 @@ def over_nothing(query: Query) -> exp.Expression | None:
 
 
 def named(item: ast.Relation, context: PlanningContext) -> SourceInfo | None:
-    """The source of the catalog that stands there by its name."""
+    """The source of the catalog that this member of FROM names; None for anything else."""
     if not isinstance(item, ast.SourceName) or item.name in context.ctes:
         return None
     return context.catalog.sources.get(item.name)
@@ -256,7 +256,7 @@ def named(item: ast.Relation, context: PlanningContext) -> SourceInfo | None:
 def _selecting(
     query: Query, items: tuple[ast.SelectItem, ...], rest: Sequence[exp.Expression], *, distinct: bool
 ) -> Query:
-    """The rows of the query, grouped or not, with `items` in place of what it selects."""
+    """The query, grouped or not, with `items` as its SELECT list."""
     aggregates = any(isinstance(i, ast.SelectColumn) and contains_aggregate(i.expression) for i in items)
     if aggregates and not query.group_by:
         raise Unsupported(
@@ -274,7 +274,7 @@ def _selecting(
 
 
 def _as_standard(source: ast.Relation) -> ast.Relation:
-    """A source whose SUM of NULLs is NULL, as in standard SQL, and not 0 as in ksqlDB: it stands in parentheses."""
+    """The source as a subquery, over which SUM of NULLs is NULL as in standard SQL, and not 0 as in ksqlDB."""
     if not isinstance(source, ast.SourceName):
         return source
     rows = Query(items=(ast.SelectStar(span=source.span),), source=source, span=source.span, text="")
@@ -293,7 +293,7 @@ def _pairs(keys: Sequence[tuple[exp.Expression, exp.Expression]]) -> Pairs:
 
 
 def _asking(node: exp.Expression) -> Iterator[exp.Expression]:
-    """The outermost nodes that hold a query."""
+    """The outermost nodes that contain a query."""
     if isinstance(node, exp.Subquery | exp.Exists) or (isinstance(node, exp.In) and node.args.get("query")):
         yield node
         return
@@ -322,7 +322,7 @@ def _number(value: int) -> exp.Expression:
 
 
 def all_of(nodes: Sequence[exp.Expression]) -> exp.Expression:
-    """The conditions with AND between them."""
+    """The conditions joined by AND."""
 
     def both(first: exp.Expression, second: exp.Expression) -> exp.Expression:
         node = exp.And(this=first, expression=second)

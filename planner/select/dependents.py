@@ -1,4 +1,4 @@
-"""What depends on a stream or table: what has to go before it can."""
+"""What depends on a stream or table, and so has to be dropped before it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from ..catalog import Catalog, PersistentQuery
 from ..source_info import SourceInfo
 
 Dependent = SourceInfo | PersistentQuery
-"""A stream or table that a query makes of it, or a query of INSERT INTO that reads or writes it."""
+"""A stream or table that a query creates from it, or an INSERT INTO query that reads or writes it."""
 
 
 def dependents(name: str, catalog: Catalog) -> tuple[Dependent, ...]:
-    """In an order in which nothing goes that is still read: queries of INSERT INTO first, then depth first."""
+    """The dependents in an order in which nothing is dropped while it is still read: first the queries of INSERT INTO,
+    then depth first."""
     found: dict[str, Dependent] = {}
     _find(name, catalog, found)
     queries = [each for each in found.values() if isinstance(each, PersistentQuery)]
@@ -20,7 +21,7 @@ def dependents(name: str, catalog: Catalog) -> tuple[Dependent, ...]:
 
 
 def without(dropped: Sequence[Dependent], catalog: Catalog) -> Catalog:
-    """The catalog once they are gone."""
+    """The catalog without these dependents."""
     for each in dropped:
         if isinstance(each, PersistentQuery):
             catalog = catalog.without_query(each.id)
@@ -31,7 +32,8 @@ def without(dropped: Sequence[Dependent], catalog: Catalog) -> Catalog:
 
 
 def _find(name: str, catalog: Catalog, found: dict[str, Dependent]) -> None:
-    """What depends on a source goes before it. No cycle: a source is made by one query, of what was there before."""
+    """Adds the dependents of a source before the source itself. There is no cycle: one query creates a source, from
+    sources that already exist."""
     for query in (*catalog.readers_of(name), *catalog.writers_of(name)):
         if query.kind == "INSERT":
             found[query.id] = query

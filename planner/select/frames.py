@@ -1,8 +1,8 @@
-"""Frames of functions OVER partitions: what ROWS and RANGE mean, as generated SQL, and for how long rows matter.
+"""Frames of functions OVER partitions: ROWS and RANGE as generated SQL, and how long rows have to be kept.
 
-A distance of RANGE is counted in the smallest unit of the column that it is measured in: ms of a BIGINT, which may be
-a time, the last digit of a DECIMAL, µs of a TIMESTAMP. What lies between two units bounds the same rows as the lower
-one. Only DOUBLEs are measured as they are.
+A distance of RANGE is counted in the smallest unit of the ORDER BY column: ms of a BIGINT, which may be a time, the
+last digit of a DECIMAL, µs of a TIMESTAMP. A distance between two units bounds the same rows as the lower one. Only for
+DOUBLE the distance is used unchanged.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ..steps.over_calls import LogicalSortKey
 _DEFAULT = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 _TIMES = (TIMESTAMP, DATE, TIME)
 _US = 1_000  # of one ms
-_FARTHEST = 7 * 10**37  # with the largest DECIMAL it still is a HUGEINT
+_FARTHEST = 7 * 10**37  # added to the largest DECIMAL it still fits into a HUGEINT
 _LONGEST_MS = 100 * 366 * 86_400_000
 _EXACT = Context(prec=200)
 
 
 @dataclass(frozen=True, slots=True)
 class OverFrame:
-    """As `LogicalOverCall` has it. `lateness`: where the frame has a GRACE PERIOD."""
+    """A frame for `LogicalOverCall`. `lateness`: set if the frame has a GRACE PERIOD."""
 
     sql: str = ""
     measured: bool = False
@@ -45,7 +45,7 @@ def frame_of(window: exp.Window, function: OverFunction, order: Sequence[Logical
     """Raises `InvalidStatement`, `TypeMismatch`."""
     spec = window.args.get("spec")
     if spec is None:
-        return OverFrame(_DEFAULT if function.takes_frame and function.breaks_ties else "")  # else DuckDB's is the same
+        return OverFrame(_DEFAULT if function.takes_frame and function.breaks_ties else "")  # DuckDB's default fits
     kind: str = spec.args["kind"]
     if not function.takes_frame:
         raise InvalidStatement(
@@ -63,7 +63,7 @@ def frame_of(window: exp.Window, function: OverFunction, order: Sequence[Logical
 
 
 def _bound(distance: exp.Expression | str, side: str | None, by: SqlType | None) -> str:
-    """As generated SQL. In: `by`: the type of what distances are measured in, None where they count rows."""
+    """A bound as generated SQL. In: `by`: the type in which distances are measured; None: they count rows."""
     if side is None:
         return "CURRENT ROW"
     if isinstance(distance, str):
@@ -135,7 +135,7 @@ def _too_far(distance: exp.Expression) -> InvalidStatement:
 def _lateness(
     spec: exp.Expression, sides: Sequence[tuple[exp.Expression | str, str | None]], order: Sequence[LogicalSortKey]
 ) -> Lateness:
-    """How late rows may come. Only the time of the rows themselves moves with every row that comes."""
+    """How late rows may come. It requires ORDER BY ROWTIME, because only stream time advances with every row."""
     if len(order) != 1 or order[0].expression.column != "ROWTIME" or order[0].descending:
         raise InvalidStatement(
             "a GRACE PERIOD needs a frame over ORDER BY ROWTIME",
@@ -165,7 +165,7 @@ def _lateness(
 def common_lateness(
     frames: Sequence[tuple[exp.Window, OverFrame]], *, stream: bool, partitions: int
 ) -> Lateness | None:
-    """That of all calls of a SELECT, since what is late for one is not there for the others either.
+    """The lateness for all calls of a SELECT: a row that is late for one call is dropped for all of them.
 
     Raises `InvalidStatement`.
     """

@@ -1,7 +1,8 @@
-"""Joins on several columns, and joins of rows that no key of either side tells: what ksqlDB does not have.
+"""Joins on several columns, and joins on columns that are no key of either side. ksqlDB has neither.
 
-Several equalities are one key of several columns; for the rest see `joins.py`. Where that is neither a key of a table
-nor a join of two streams, the rows of both sides are kept by it, and every change of either gives changes.
+Several equalities form one key of several columns; `joins.py` has the other joins. If that is neither a key of a table
+nor a join of two streams, the join stores the rows of both sides under it, and every change of either side emits
+changes.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def times_of(join: ast.Join) -> tuple[int, int, int | None]:
 
 
 def filtered(relation: PlannedRelation, join: ast.Join, conditions: Sequence[exp.Expression]) -> PlannedRelation:
-    """The pairs for which the further conditions of ON are true."""
+    """The joined pairs for which the other conditions of ON are true."""
     if not conditions:
         return relation
     if join.kind != "INNER":
@@ -182,8 +183,8 @@ def _in_order_of(table: PlannedRelation, conditions: Sequence[JoinCondition]) ->
 
 
 def _key_names(join: ast.Join, conditions: Sequence[JoinCondition]) -> list[str]:
-    """What the key columns of the result are called: as a column that each of them equals, for whichever side is
-    padded with NULL cannot give it."""
+    """The names of the result's key columns. Each gets the name of an equal column, but not one of a side that may be
+    padded with NULL."""
     names: list[str] = []
     for i, condition in enumerate(conditions):
         sides = [condition.left.column] if join.kind in ("INNER", "LEFT") else []
@@ -193,7 +194,7 @@ def _key_names(join: ast.Join, conditions: Sequence[JoinCondition]) -> list[str]
 
 
 def _equals(join: ast.Join, names: Sequence[str], conditions: Sequence[JoinCondition]) -> tuple[tuple[str, ...], ...]:
-    """Per key column the others that hold the same."""
+    """For each key column the other columns with the same value."""
     found: list[tuple[str, ...]] = []
     for name, condition in zip(names, conditions, strict=True):
         sides = [condition.left.column] if join.kind in ("INNER", "LEFT") else []
@@ -212,8 +213,8 @@ def row_join(
     conditions: Sequence[JoinCondition],
     context: PlanningContext,
 ) -> PlannedRelation:
-    """Pairs of rows that agree in the conditions; a table whose key is that of both sides. A LEFT join also gives rows
-    without a partner: they can have but one, or the key would not tell."""
+    """A table of pairs of rows that match the conditions; its key consists of the keys of both sides. A LEFT join also
+    emits rows without a partner. There a row may have at most one partner, or the key would not be unique."""
     one_partner = set(right.identity) <= {c.right.column for c in conditions}
     if join.kind not in ("INNER", "LEFT") or (join.kind == "LEFT" and not one_partner):
         raise Unsupported(
@@ -251,7 +252,8 @@ def row_join(
 
 
 def _pair_key(left: PlannedRelation, right: PlannedRelation, conditions: Sequence[JoinCondition]) -> tuple[str, ...]:
-    """The columns that tell pairs apart: where one side's are all equal to something of the other, the other's do."""
+    """The columns that identify a pair. If all identifying columns of one side equal columns of the other side, those
+    of the other side are enough."""
     if set(right.identity) <= {c.right.column for c in conditions}:
         return left.identity
     if set(left.identity) <= {c.left.column for c in conditions}:

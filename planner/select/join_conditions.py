@@ -1,4 +1,4 @@
-"""ON: one equality between an expression of what stands left of JOIN and one of the source right of it."""
+"""ON: an equality between an expression over the left side of JOIN and one over the source on the right."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from ..expressions.typed import Typed
 
 @dataclass(frozen=True, slots=True)
 class JoinCondition:
-    """`left`, `right`: the two sides, whatever their order in the text; `*_written`: how messages write them."""
+    """`left`, `right`: the sides by their side of the join, in whatever order they are written; `*_written`: their text
+    in messages."""
 
     left: Typed
     right: Typed
@@ -34,7 +35,7 @@ class JoinCondition:
         return self._equality(self.left_written, self.right_written)
 
     def check_types(self) -> None:
-        """Raises `InvalidStatement` where the two sides have different types."""
+        """Raises `InvalidStatement` if the two sides have different types."""
         if self.left.type == self.right.type:
             return
         typed = self._equality(f"{self.left_written}{{{self.left.type}}}", f"{self.right_written}{{{self.right.type}}}")
@@ -96,7 +97,7 @@ def split_conditions(join: ast.Join, left: Scope, right: Scope) -> tuple[list[Jo
 
 
 def _equality(node: exp.Expression, both: Scope, left: Scope, right: Scope) -> JoinCondition | None:
-    """The condition, if each side of it reads one side of the join."""
+    """The condition, if it is an equality with an expression over each side of the join."""
     if not isinstance(node, exp.EQ):
         return None
     nodes = (node.this, node.expression)
@@ -123,7 +124,7 @@ def _sides_read(side: Typed, left: Scope, right: Scope) -> set[str]:
 
 
 def _owner(side: Typed, node: exp.Expression, whole: exp.Expression, scope: Scope) -> str:
-    """The one source that this side of the equality reads."""
+    """The only source that this side of the equality reads. Raises `InvalidStatement` if it is not exactly one."""
     read = side.columns()
     found = [source.alias for source in scope.sources if read.intersection(name for name, _ in source.columns.values())]
     if len(found) != 1:
@@ -136,8 +137,8 @@ def _owner(side: Typed, node: exp.Expression, whole: exp.Expression, scope: Scop
 
 
 def check_sides(on: exp.Expression) -> None:
-    """Raises `InvalidStatement` where both sides of the equality name the same source: of all joins of a query, before
-    any of them is planned."""
+    """Raises `InvalidStatement` if both sides of the equality name the same source. It is called for all joins of a
+    query before any of them is planned."""
     whole = unwrapped(on)
     if isinstance(whole, exp.EQ):
         left, right = (
@@ -156,7 +157,7 @@ def _same_source(alias: str, whole: exp.Expression) -> InvalidStatement:
 
 
 def _flipped(owners: list[str], joined: str, whole: exp.Expression) -> bool:
-    """Whether the joined source stands on the left of the equality."""
+    """Whether the joined (right) source is on the left of the equality."""
     left, right = owners
     if left == right:
         raise _same_source(left, whole)

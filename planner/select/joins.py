@@ -1,4 +1,4 @@
-"""Joins: what each kind demands of its sides, which rows have to move first, and the key of the result."""
+"""Joins: what each kind requires of its sides, which rows have to be repartitioned first, and the key of the result."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def join_relations(
 def _on_several(
     join: ast.Join, left: PlannedRelation, right: PlannedRelation, context: PlanningContext
 ) -> PlannedRelation:
-    """Equalities make the key, one or several, and pairs for which another condition is not true are none."""
+    """A join on several conditions: the equalities form the key, and the other conditions filter the pairs."""
     equalities, others = split_conditions(join, left.scope, right.scope)
     if len(equalities) == 1:
         joined = _on_one(replace(join, on=equalities[0].node), left, right, context, lenient=True)
@@ -63,7 +63,8 @@ def _on_several(
 def _on_one(
     join: ast.Join, left: PlannedRelation, right: PlannedRelation, context: PlanningContext, *, lenient: bool = False
 ) -> PlannedRelation:
-    """`lenient`: what ksqlDB refuses because no key is named is a join of rows, as for subqueries."""
+    """A join on one equality. In: `lenient`: a join that ksqlDB refuses, because its condition names no key, becomes a
+    row join, as for subqueries."""
     kinds = (left.plan.kind, right.plan.kind)
     joining = _Joining(join, left, right, context, lenient or left.beyond or right.beyond)
     if joining.is_of_rows():
@@ -104,9 +105,9 @@ class _Joining:
         return join_condition(self._join, self._left.scope, self._right.scope)
 
     def is_of_rows(self) -> bool:
-        """Whether no key can carry the join, or the table is made by the statement itself: one that ksqlDB would not
-        take anyway. A stream looks up what a table of the catalog says at that moment; but how far a part of the same
-        statement has come, is no answer."""
+        """Whether it has to be a row join: no key fits the join, or the statement itself computes the table; ksqlDB
+        allows neither. A stream looks up the current row in a table of the catalog. With a table that the same
+        statement computes, the result would depend on how far its computation has come."""
         left, right = self._left, self._right
         tables = [relation for relation in (left, right) if relation.plan.kind == "TABLE"]
         if not self._lenient or not tables or self._join.within is not None:
@@ -181,7 +182,7 @@ class _Joining:
     # -------------------------------------------------------------- foreign keys
 
     def _by_foreign_key(self, condition: JoinCondition) -> PlannedRelation:
-        """The left rows go to the task of the row that they name; the result has the left table's key again."""
+        """The left rows move to the task of the right row that they name. The result has the left table's key again."""
         join, left, right = self._join, self._left, self._right
         if join.kind == "FULL":
             raise InvalidStatement(
@@ -236,7 +237,7 @@ class _Joining:
         identity = tuple(c.name for c in keyed.schema.key)
         return PlannedRelation(keyed, scope, (*left.sources, *right.sources), None, key, identity=identity)
 
-    # -------------------------------------------------------------- what joins have in common
+    # -------------------------------------------------------------- common to all joins
 
     def _not_windowed(self, kinds: str) -> InvalidStatement:
         within = self._join.within
@@ -247,8 +248,8 @@ class _Joining:
         )
 
     def _result_key(self, condition: JoinCondition) -> JoinKey:
-        """The columns of the condition that a result can be keyed by: none of them after a FULL join, where each side
-        may be NULL."""
+        """The columns of the condition that can be the key of the result. After a FULL join there are none, because
+        each side may be NULL, and the key is synthetic."""
         if self._join.kind == "FULL":
             return self._synthetic_key()
         before = self._left.join_key
@@ -292,10 +293,10 @@ class _Joining:
     def _brought_together(
         self, condition: JoinCondition, key: JoinKey
     ) -> tuple[LogicalPlan, LogicalPlan, Partitioning]:
-        """Both sides under the key of the result, with equal keys in equal tasks.
+        """Both sides under the key of the result, with equal keys in the same task.
 
-        A side whose key is not the join's has to move, to where the other's rows are; both move where those places
-        cannot be computed. Where only the bytes of the keys differ, a stream moves rather than a table.
+        A side whose key is not the key of the join has to move to the tasks of the other side's rows. Both sides move
+        if those tasks cannot be computed. If only the bytes of the keys differ, a stream moves rather than a table.
         """
         left, right = self._left, self._right
         moves = not _is_key(condition.left, left), not _is_key(condition.right, right)
@@ -319,13 +320,13 @@ class _Joining:
         return my_plan, _moved_under(right, condition.right, name, target), target
 
     def _other(self, name: str) -> LogicalPlan:
-        """The right side where it is; a table that streams look up keeps its key's name."""
+        """The right side without moving it. A table that a stream looks up keeps its key's name."""
         if (self._left.plan.kind, self._right.plan.kind) == ("STREAM", "TABLE"):
             return self._right.plan
         return _keyed(self._right, name)
 
     def _check_partitions(self) -> None:
-        """Rows of one key meet only where both sides have as many partitions."""
+        """Raises `InvalidStatement` for different partition counts, because then rows of one key do not meet."""
         (_, first), (_, second) = self._left.sources[0], self._right.sources[0]
         mine, theirs = self._left.partitioning, self._right.partitioning
         if mine is None or theirs is None or mine.partition_count == theirs.partition_count:
@@ -339,8 +340,9 @@ class _Joining:
         )
 
     def _check_windows(self, *, moves: bool) -> None:
-        """Windows of time meet by their starts, sessions by start and end. As in ksqlDB, windows of different sizes
-        meet only under keys that a schema registry describes."""
+        """Raises `InvalidStatement` for windows that cannot be joined. Tumbling and hopping windows match by start,
+        sessions by start and end. As in ksqlDB, windows of different sizes match only if a schema registry describes
+        their keys."""
         mine, theirs = self._left.plan.key_window, self._right.plan.key_window
         (_, first), (_, second) = self._left.sources[0], self._right.sources[0]
         if mine is None and theirs is None:
@@ -380,7 +382,7 @@ def _no_moving_of_windows(join: ast.Join) -> InvalidStatement:
 
 
 def _is_key(expression: Typed, relation: PlannedRelation) -> bool:
-    """Whether the expression is the key as a whole, or a column that equals it."""
+    """Whether the expression is the whole key, or a column that equals it."""
     key = relation.join_key
     if key is None or len(relation.plan.schema.key) != 1 or expression.column is None:
         return False
@@ -388,14 +390,14 @@ def _is_key(expression: Typed, relation: PlannedRelation) -> bool:
 
 
 def _reproducible(partitioning: Partitioning | None) -> Partitioning | None:
-    """The partitioning, if rows that move can follow it: the key's bytes must not depend on its column's name."""
+    """The partitioning, if moved rows can reproduce it: the key's bytes must not depend on its column's name."""
     if partitioning is None or not _same_bytes(partitioning.key_format):
         return None
     return partitioning
 
 
 def _has_schema(partitioning: Partitioning | None) -> bool:
-    """Whether the keys' bytes name a schema of their own, so that they differ from topic to topic."""
+    """Whether the keys' bytes contain a schema id, so that they differ from topic to topic."""
     key_format = None if partitioning is None else partitioning.key_format
     return key_format is not None and key_format.name in FORMAT_KINDS
 
@@ -411,7 +413,7 @@ def _renamed(plan: LogicalPlan, name: str) -> tuple[Named, ...]:
 
 
 def _keyed(relation: PlannedRelation, name: str) -> LogicalPlan:
-    """The rows where they are, their key called `name`; the key's own column stays as a value."""
+    """The rows without moving them, with their key named `name`; the original key column stays as a value."""
     plan = relation.plan
     (key,) = plan.schema.key
     if key.name == name:
@@ -422,7 +424,7 @@ def _keyed(relation: PlannedRelation, name: str) -> LogicalPlan:
 
 
 def _moved_under(relation: PlannedRelation, by: Typed, name: str, target: Partitioning) -> LogicalPlan:
-    """The rows moved by an expression, as key `name`; a column that equals the key stands for it."""
+    """The rows moved by an expression, which becomes key `name`. For a column that equals the key, the key is used."""
     if _is_key(by, relation):
         (key,) = relation.plan.schema.key
         by = column(key.name, key.type)

@@ -1,7 +1,8 @@
-"""Key columns that a query does not select, where it may do without them.
+"""Key columns that a query does not select, if it is allowed not to.
 
-ksqlDB wants every key column in the SELECT list. A subquery's go along unseen. A statement that says what ksqlDB
-cannot say need not name them either: a stream has no key then, and a table gets them as columns of their own.
+ksqlDB requires every key column in the SELECT list. In a subquery, unselected key columns are hidden columns. A
+statement that ksqlDB does not support need not select them either: then a stream has no key, and a table gets them as
+additional columns.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from .subqueries import hidden
 
 
 def hidden_keys(keys: Sequence[tuple[str, Typed]], chosen: Mapping[int, str]) -> tuple[Named, ...]:
-    """The key columns under the names `chosen` for them, the others under hidden ones. `keys`: with what messages call
-    them."""
+    """The key columns under the names `chosen` for them, the others under hidden names. In: `keys`: the text of each
+    key column in messages, and its expression."""
     taken: set[str] = set()
     named: list[Named] = []
     for i, (written, key) in enumerate(keys):
@@ -29,7 +30,8 @@ def hidden_keys(keys: Sequence[tuple[str, Typed]], chosen: Mapping[int, str]) ->
 def loose_keys(
     kind: Kind, keys: Sequence[tuple[str, Typed]], chosen: Mapping[int, str], selected: Sequence[Named]
 ) -> tuple[tuple[Named, ...], tuple[Named, ...]]:
-    """Key and value columns of a stream or table; `keys` with what messages call them, `selected` in their order."""
+    """Key and value columns of a stream or table. In: `keys`: the text of each key column in messages, and its
+    expression; `selected`: in order."""
     if kind == "STREAM":
         return (), tuple(selected)
     taken = {named.name for named in selected}
@@ -43,7 +45,7 @@ def loose_keys(
 
 
 def _plain(written: str) -> str:
-    """A name for a key column: its own where it has one that users can write, else ROWKEY."""
+    """A name for a key column: its own if users can write it, else ROWKEY."""
     name = written.replace(".", "_").replace("`", "")
     if name.startswith(hidden("join")):
         return "ROWKEY"

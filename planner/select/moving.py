@@ -1,4 +1,4 @@
-"""Rows under another key: where the sides of a join have to go, so that equal keys meet in one task."""
+"""Moves rows under another key, so that equal keys of both sides of a join are in one task."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .relation import Partitioning, PlannedRelation
 
 
 def same_columns(columns: Iterable[Column]) -> tuple[Named, ...]:
-    """The columns as they are."""
+    """The columns unchanged."""
     return tuple(Named(c.name, column(c.name, c.type)) for c in columns)
 
 
 def partitions_of(relation: PlannedRelation) -> int:
-    """Over how many partitions the rows spread."""
+    """The number of partitions of the rows."""
     if relation.partitioning is not None:
         return relation.partitioning.partition_count
     return relation.sources[0][1].partition_count
@@ -33,7 +33,7 @@ def moved(
     names: Sequence[str],
     drop_null_key: bool = True,
 ) -> Repartition:
-    """The rows under a new key with these names, all columns they had as values."""
+    """The rows under a new key with these names; all previous columns become values."""
     plan = relation.plan
     old = tuple(Named(f"#old{i}", column(c.name, c.type)) for i, c in enumerate(plan.schema.key))
     return Repartition(
@@ -49,13 +49,13 @@ def moved(
 def moved_under(
     relation: PlannedRelation, by: Sequence[Typed], names: Sequence[str], target: Partitioning
 ) -> LogicalProject:
-    """The rows moved by expressions, as keys `names`; values of those names are the keys then."""
+    """The rows moved by expressions, which become keys `names`. Value columns with those names are replaced."""
     rows = moved(relation, by, target, names=[f"#join{i}" for i in range(len(by))])
     key = tuple(Named(name, column(c.name, c.type)) for name, c in zip(names, rows.schema.key, strict=True))
     return LogicalProject(rows, same_columns(c for c in rows.schema.value if c.name not in names), key)
 
 
 def with_null_keys(rows: LogicalProject) -> LogicalProject:
-    """The moved rows, with those whose new key is NULL."""
+    """The moved rows, including those whose new key is NULL."""
     assert isinstance(rows.input, Repartition)
     return replace(rows, input=replace(rows.input, drop_null_key=False))

@@ -1,5 +1,5 @@
-"""How columns without an alias are called: KSQL_COL_0, KSQL_COL_1, …, and fields of structs after the field; lists of
-names in messages; columns that users do not see."""
+"""Names of columns without an alias (KSQL_COL_0, KSQL_COL_1, …; a field of a struct has the field's name), lists of
+names in messages, and hidden columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...sql.ast import unwrapped
 
 
 def joined(names: Sequence[str], word: str = "and") -> str:
-    """The names as people list them.
+    """The names as a list in a sentence.
 
     >>> joined(["A"]), joined(["A", "B", "C"]), joined(["A", "B"], "or")
     ('A', 'A, B and C', 'A or B')
@@ -20,7 +20,7 @@ def joined(names: Sequence[str], word: str = "and") -> str:
 
 
 def bare_name(node: exp.Expression) -> str | None:
-    """The name of a column that stands alone, in parentheses or without; None of any other expression."""
+    """The name of an expression that is just a column, with or without parentheses; None for any other expression."""
     inner = unwrapped(node)
     return inner.name if isinstance(inner, exp.Column) else None
 
@@ -29,7 +29,7 @@ _ANSWER = "#(SELECT) "
 
 
 def answer(name: str) -> str:
-    """The name of a column that holds what a query inside an expression answers: no star stands for it."""
+    """The name of a column with the result of a query inside an expression. A star does not include it."""
     return _ANSWER + name
 
 
@@ -38,7 +38,7 @@ def is_answer(name: str) -> bool:
 
 
 class AliasGenerator:
-    """Names that no column of the sources has.
+    """Generates names that no column of the sources has.
 
     >>> names = AliasGenerator(["KSQL_COL_1", "STREET"])
     >>> names.next(), names.next(), names.field("TOWN"), names.field("STREET")

@@ -1,4 +1,4 @@
-"""An origin: one member of FROM, whatever it is, as joins and expressions see it."""
+"""An origin: one member of FROM of any kind, as joins and expressions see it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Plan = Callable[[Query, PlanningContext], Analyzed]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """`source` describes the columns that users see; `plan` gives the rows, and may have key columns besides.
+    """`source` describes the columns that users see; `plan` computes the rows, and may have additional key columns.
 
-    `pseudo`: the pseudo columns of its rows. `reads`: sources of the catalog below it. `identity`: see
-    `PlannedRelation`. `beyond`: ksqlDB has no such thing in FROM.
+    `pseudo`: the pseudo columns of its rows. `reads`: the sources of the catalog that it reads. `identity`: see
+    `PlannedRelation`. `beyond`: ksqlDB does not support it in FROM.
     """
 
     source: SourceInfo
@@ -39,21 +39,22 @@ class Origin:
 
 
 def place_of(plan: LogicalPlan) -> tuple[str, ...]:
-    """The columns by which rows are told apart: a table's key; of a stream where each row was read, if it is known."""
+    """The columns that identify a row: the key of a table; for a stream the partition and offset of the row's record,
+    if known."""
     if plan.kind == "TABLE":
         return (*(c.name for c in plan.schema.key), *(BOUNDS if plan.key_window else ()))
     return _PLACE if keeps_place(plan) else ()
 
 
 def keeps_place(plan: LogicalPlan) -> bool:
-    """Whether each row comes from one record of a topic, and no other row does."""
+    """Whether each row comes from one record of a topic, and each record gives at most one row."""
     while isinstance(plan, LogicalFilter | LogicalProject | Repartition):
         plan = plan.input
     return isinstance(plan, Scan)
 
 
 def lies_as_read(plan: LogicalPlan) -> Partitioning | None:
-    """How the rows lie, if nothing has moved them since they were read."""
+    """The partitioning of the rows, if nothing has moved them since they were read."""
     while isinstance(plan, LogicalFilter | LogicalProject):
         if isinstance(plan, LogicalProject) and len(plan.schema.key) != len(plan.input.schema.key):
             return None

@@ -1,7 +1,7 @@
-"""Functions OVER partitions in a query: what they mean, and how their rows are keyed.
+"""Functions OVER partitions in a query: their plan, and the key of the rows.
 
-A query's calls are grouped by their PARTITION BY; each group becomes one `Over` under its own repartition. The rest of
-the query then reads their results as columns whose names begin with #over.
+A query's calls are grouped by their PARTITION BY; each group becomes one `Over` after its own repartition. The rest of
+the query reads their results as columns whose names begin with #over.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _PLACES = ("ROWPARTITION", "ROWOFFSET")
 
 
 class Resolve(Protocol):
-    """Compiles an expression of SELECT; `more` are columns that its names may mean besides."""
+    """Compiles an expression of SELECT; `more`: additional columns that its names may refer to."""
 
     def __call__(self, node: exp.Expression, *, more: Columns = ...) -> Typed: ...
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPart:
-    """A column that tells result rows apart: its name in the plan, how the user wrote it, and its value."""
+    """A column that identifies result rows: its name in the plan, its text in the query, and its value."""
 
     name: str
     written: str
@@ -49,8 +49,8 @@ class KeyPart:
 
 @dataclass(frozen=True, slots=True)
 class Windowed:
-    """`columns`: the results by the names that stand for them in `expressions`. `keys`: of each ROW_NUMBER, what it
-    numbers by and its number: together they tell the rows apart. `row`: so does this, of a stream's rows."""
+    """`columns`: the results, by their names in `expressions`. `keys`: for each ROW_NUMBER, its PARTITION BY columns
+    and its number, which together identify a row. `row`: for a stream, a column that identifies a row."""
 
     plan: LogicalPlan
     expressions: tuple[exp.Expression, ...]
@@ -60,7 +60,7 @@ class Windowed:
     moved: tuple[tuple[exp.Expression, Typed], ...] = field(default=())
 
     def resolver(self, resolve: Resolve) -> Resolve:
-        """`resolve` over the new plan, where an expression to partition by is the column that holds it."""
+        """`resolve` over the new plan, in which a PARTITION BY expression is replaced by the column with its value."""
 
         def resolved(node: exp.Expression, *, more: Columns = {}) -> Typed:  # noqa: B006 (never changed)
             typed = resolve(node, more={**self.columns, **more})
@@ -75,7 +75,7 @@ def contains_over(node: exp.Expression) -> bool:
 
 
 def first_of_equals(query: Query, selected: Sequence[exp.Expression]) -> exp.Expression:
-    """The condition that SELECT DISTINCT is: of equal rows the one that came first."""
+    """SELECT DISTINCT as a condition: of equal rows, keep the one that came first."""
     if query.qualify is not None or any(contains_over(node) for node in selected):
         raise InvalidStatement(
             "DISTINCT and functions OVER … cannot stand in one SELECT",
@@ -89,7 +89,8 @@ def first_of_equals(query: Query, selected: Sequence[exp.Expression]) -> exp.Exp
 
 
 def window_identity(plan: LogicalPlan, selected: Sequence[exp.Expression]) -> tuple[str, ...]:
-    """The bounds that tell the windows of the rows apart: of windows of one size one does, best a selected one."""
+    """The window bounds that identify a row's window. For windows of one size one bound is enough, preferably a
+    selected one."""
     if plan.key_window is None:
         return ()
     if plan.key_window.holds_end:
@@ -100,9 +101,9 @@ def window_identity(plan: LogicalPlan, selected: Sequence[exp.Expression]) -> tu
 
 
 def with_aliases(node: exp.Expression, selected: Mapping[str, exp.Expression]) -> exp.Expression:
-    """QUALIFY may name a selected function OVER … by its alias.
+    """QUALIFY with aliases replaced by the selected functions OVER … that they name.
 
-    Raises `InvalidStatement` where nothing in it is one.
+    Raises `InvalidStatement` if it contains no such function.
     """
     root = exp.Paren(this=node.copy())
     for reference in list(root.find_all(exp.Column)):
@@ -119,9 +120,9 @@ def with_aliases(node: exp.Expression, selected: Mapping[str, exp.Expression]) -
 def windowed(
     plan: LogicalPlan, expressions: Sequence[exp.Expression], resolve: Resolve, identity: Sequence[Typed]
 ) -> Windowed:
-    """`plan` with the results of all calls in `expressions` as further columns.
+    """`plan` with the results of all calls in `expressions` as additional columns.
 
-    In: `identity`: what tells the rows of a table apart, as columns of the plan. Raises `InvalidStatement`,
+    In: `identity`: the columns of the plan that identify a row of a table. Raises `InvalidStatement`,
     `TypeMismatch`, `UnknownFunction`.
     """
     builder = _Builder(resolve)
@@ -144,7 +145,7 @@ def windowed(
             tuple(call.over if stream else replace(call.over, ties=told_apart) for call in calls),
             told_apart,
             lateness=lateness,
-            # A row with another result of an earlier partition is no row that came later.
+            # A row whose result of an earlier group changed is not a newly arrived row.
             arrival=column(*_row_column()) if number and stream and _breaks_ties(calls) else None,
         )
         held = [_held(named) for named in parts]
@@ -164,7 +165,7 @@ def windowed(
 
 
 def _bare(typed: Typed) -> exp.Expression:
-    """Parentheses make no difference."""
+    """The expression without outer parentheses."""
     return unwrapped(typed.tree)
 
 
@@ -173,7 +174,7 @@ def _row_column() -> tuple[str, SqlType]:
 
 
 def _held(named: Named) -> Typed:
-    """The column that holds an expression to partition by: a column stays the column it is."""
+    """The column with the value of a PARTITION BY expression: if it is a column, that column itself."""
     typed = named.expression
     return typed if typed.column is not None else column(named.name, typed.type)
 
@@ -186,8 +187,8 @@ def _key_as_value(plan: LogicalPlan) -> LogicalPlan:
 
 
 def _with_pseudo_columns(plan: LogicalPlan, expressions: Sequence[exp.Expression]) -> LogicalPlan:
-    """With the bounds of the rows' windows, and the places of their records where somebody asks for them, as columns:
-    behind a repartition nobody knows them."""
+    """The plan with the window bounds, and with partition and offset if an expression reads them, as columns: after a
+    repartition they are no longer available as pseudo columns."""
     names = list(WINDOW_BOUNDS) if plan.key_window is not None else []
     asked = {node.name for expression in expressions for node in expression.find_all(exp.Column)}
     names += [name for name in _PLACES if name in asked]
@@ -224,7 +225,7 @@ class _Builder:
         return list(self._by_text.values())
 
     def collect(self, node: exp.Expression) -> exp.Expression:
-        """A copy of `node` in which each call OVER … is a column."""
+        """A copy of `node` in which each call OVER … is replaced by a column."""
         root = exp.Paren(this=node.copy())
         while (window := root.find(exp.Window)) is not None:
             call = self._call(window)

@@ -1,4 +1,4 @@
-"""The projection that ends a query: which of its columns are the key, and what they are called."""
+"""The final projection of a query: which of its columns are the key, and the names of the columns."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .select_items import Item
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A key column of the relation that is projected: its name in the plan, how messages call it, and which further
-    columns hold the same."""
+    """A key column of the projected relation: its name in the plan, its text in messages, and other columns with the
+    same value (`equals`)."""
 
     name: str
     written: str
@@ -34,8 +34,9 @@ class KeyColumn:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`what`: key column, partitioning expression, grouping expression (for messages). `join`: which columns the key
-    of a join can be selected by. `loose`: columns that are not selected go along. `fixed`: columns of one value."""
+    """`what`: key column, partitioning expression, grouping expression (for messages). `join`: the columns by which the
+    key of a join can be selected. `loose`: unselected key columns are kept as hidden columns. `fixed`: columns with the
+    same value in all rows."""
 
     columns: tuple[KeyColumn, ...]
     what: str
@@ -44,7 +45,7 @@ class Key:
     fixed: frozenset[str] = frozenset()
 
     def without_fixed(self, selected: set[str | None]) -> Key:
-        """Without columns that are not selected and the same in all rows, unless that is the whole key."""
+        """The key without unselected columns that are the same in all rows, unless that is the whole key."""
         left = tuple(c for c in self.columns if c.name in selected or c.name not in self.fixed)
         return replace(self, columns=left or self.columns)
 
@@ -81,7 +82,7 @@ def _split(
     plan: LogicalPlan, typed: Sequence[tuple[Item, Typed]], key: Key, target: Target, target_name: str,
     context: PlanningContext, query: Query, relation: PlannedRelation,
 ) -> tuple[tuple[Named, ...], tuple[Named, ...]]:  # fmt: skip
-    """Key and value columns of the result: an item that is just a key column is that key's name."""
+    """Key and value columns of the result: an item that is just a key column names that key column."""
     names = {expression.column for _, expression in typed}
     key = key.without_fixed(names)
     taken: dict[int, list[Item]] = {i: [] for i in range(len(key.columns))}
@@ -135,7 +136,7 @@ def _selected_twice(key: Key, column_: KeyColumn, found: Sequence[Item]) -> Inva
 
 
 def _position(expression: Typed, key: Key, selected: set[str | None]) -> int | None:
-    """Which key column the expression is; of the columns that hold a join's key it is the first that is selected."""
+    """Which key column the expression is. The key of a join is the first selected column among those with its value."""
     name = expression.column
     if key.join is not None and not key.join.foreign:
         chosen = next((viable for viable, _ in key.join.viable if viable in selected), None)
@@ -158,7 +159,7 @@ def _check_names(keys: Sequence[Named], values: Sequence[Named]) -> None:
 
 
 def _unique(values: tuple[Named, ...]) -> tuple[Named, ...]:
-    """Different names for clients too: a repeated one gets a number."""
+    """The columns with unique names for a client: a repeated name gets a number."""
     seen: set[str] = set()
     result: list[Named] = []
     for named in values:

@@ -1,4 +1,4 @@
-"""Queries that run on: CREATE … AS SELECT, INSERT INTO … SELECT, and push queries."""
+"""Plans continuous queries: CREATE … AS SELECT, INSERT INTO … SELECT, and push queries."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ from .relation import Analyzed, PlannedRelation, Target
 
 @within_depth
 def plan_query(statement: CreateAsSelect | InsertInto, context: PlanningContext) -> PlannedQuery:
-    """The plan of a persistent query, and the source and topic it needs first.
+    """The plan of a persistent query, and the source and topic that have to be created first.
 
-    Raises `StatementError`s of all kinds; nothing has happened then.
+    Raises `StatementError`s of all kinds; it changes nothing.
     """
     if isinstance(statement, CreateAsSelect):
         return _create_as(statement, context)
@@ -65,7 +65,8 @@ def plan_push(query: Query, context: PlanningContext) -> PlannedPush:
 
 
 def _shown_key(query: Query, plan: LogicalPlan, names: tuple[str, ...]) -> tuple[int, ...] | None:
-    """Where a client finds the rows' key; None unless all of it is there. A row of everything needs none."""
+    """The positions of the rows' key for a client; None unless the whole key is selected. An aggregate over all rows
+    needs no key."""
     grouped = bool(query.group_by) or query.distinct
     of_everything = not grouped and isinstance(plan, LogicalProject) and isinstance(plan.input, LogicalAggregate)
     parts = set() if of_everything else {f"k{i}" for i in range(len(plan.schema.key))}
@@ -77,14 +78,14 @@ def _shown_key(query: Query, plan: LogicalPlan, names: tuple[str, ...]) -> tuple
 def lower_for_client(
     analyzed: Analyzed, plan: LogicalPlan, context: PlanningContext
 ) -> tuple[PhysicalPlan, tuple[str, ...]]:
-    """The physical plan of an analyzed query without a sink, and where its columns stand in the rows."""
+    """The physical plan of an analyzed query without a sink, and the physical names of its columns in the rows."""
     root = plan.lower(_lowering(analyzed))
     names = tuple(root.result_column(i) for i in range(len(plan.schema.value)))
     return PhysicalPlan(context.query_id, root.without_repeats(), dict(context.properties)), names
 
 
 def _lowering(analyzed: Analyzed) -> Lowering:
-    """Rows move between as many partitions as the first source has."""
+    """Repartitions use the partition count of the first source."""
     return Lowering(analyzed.relation.sources[0][1].partition_count)
 
 
@@ -167,7 +168,8 @@ def _check_kind(statement: CreateAsSelect, plan: LogicalPlan) -> None:
 
 
 def _check_has_value(schema: Schema, value_format: FormatSpec, statement: CreateAsSelect) -> None:
-    """A table of distinct rows is all key: few formats have a value without columns that is no tombstone."""
+    """Raises `InvalidStatement` for a table that consists of key columns only, as with DISTINCT, if the format cannot
+    encode a value without columns other than as a tombstone."""
     if not schema.value and not FORMATS[value_format.name].holds_no_columns:
         raise InvalidStatement(
             f"all columns of {statement.name} are key columns, and {value_format.name} has no value without columns",
@@ -177,8 +179,9 @@ def _check_has_value(schema: Schema, value_format: FormatSpec, statement: Create
 
 
 def _inherited(relation: PlannedRelation, plan: LogicalPlan, context: PlanningContext) -> dict[str, FormatSpec]:
-    """The formats of the first source; a new key under the format NONE gets the default key format. What ksqlDB cannot
-    say may have a key that no source could have, several columns or NULL: then JSON holds it."""
+    """The formats of the first source. If its key format is NONE, a new key gets the default key format. A statement
+    that ksqlDB does not support may have a key that the source's format cannot encode (several columns, or NULL): then
+    the key format is JSON."""
     first, schema = relation.sources[0][1], plan.schema
     key = first.key_format
     if schema.key and key.name == "NONE":
@@ -256,8 +259,8 @@ def _insert_into(statement: InsertInto, context: PlanningContext) -> PlannedQuer
 
 
 def _fitted(plan: LogicalPlan, target: SourceInfo, statement: InsertInto) -> LogicalPlan:
-    """The plan with its columns as the target has them; numbers may widen, and those that are written may become
-    DECIMALs that hold them."""
+    """The plan with the target's column types. Numbers may widen, and number literals may become DECIMALs that can
+    represent them. Raises `InvalidStatement` if the columns do not match."""
     result = [c for c in plan.schema if c.role == "KEY"] + list(plan.schema.value)
     wanted = [*target.schema.key, *(c for c in target.schema.value if c.role == "VALUE")]
     numbers = {n.name: decimal for n in _named(plan) if (decimal := _written_decimal(n.expression)) is not None}
@@ -282,7 +285,7 @@ def _fitted(plan: LogicalPlan, target: SourceInfo, statement: InsertInto) -> Log
 
 
 def _fitting_hint(result: Sequence[Column], wanted: Sequence[Column]) -> str | None:
-    """What to change about the query first."""
+    """A hint with the first thing to change in the query."""
     selected, sunk = {c.name: c for c in result}, {c.name: c for c in wanted}
     missing = [c for c in wanted if c.name not in selected]
     extra = [c for c in result if c.name not in sunk]
@@ -305,7 +308,7 @@ def _named(plan: LogicalPlan) -> tuple[Named, ...]:
 
 
 def _written_decimal(expression: Typed) -> Decimal | None:
-    """The DECIMAL that a number in the statement needs; None for anything else."""
+    """The DECIMAL type that a number literal needs; None for any other expression."""
     tree = expression.tree
     while isinstance(tree, exp.Cast | exp.Paren | exp.Neg):
         tree = tree.this

@@ -19,7 +19,7 @@ from ..specs import FormatSpec
 from .naming import is_answer, joined
 
 Target = Literal["STREAM", "TABLE", "INSERT", "CLIENT", "SUBQUERY"]
-"""What becomes of a query's rows, see `analysis.analyze`."""
+"""Where a query's rows go, see `analysis.analyze`."""
 
 ROW = ("ROWTIME", "ROWPARTITION", "ROWOFFSET")
 BOUNDS = ("WINDOWSTART", "WINDOWEND")
@@ -27,7 +27,8 @@ BOUNDS = ("WINDOWSTART", "WINDOWEND")
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """How the rows of a plan lie in tasks: by murmur2 of the key in `key_format`, None where that is our own affair."""
+    """How the rows of a plan are distributed to tasks: by murmur2 of the key's bytes in `key_format`; None: in our
+    internal format."""
 
     partition_count: int
     key_format: FormatSpec | None = None
@@ -37,7 +38,7 @@ class Partitioning:
 class JoinKey:
     """The key of a join's result.
 
-    `viable`: the columns that hold it, as (name in the plan, as messages write it); the first of them that is selected
+    `viable`: the columns with its value, as (name in the plan, text in messages); the first of them that is selected
     becomes the key column. `synthetic`: no source has it. `foreign`: the left table of a foreign-key join, whose whole
     key it is.
     """
@@ -47,7 +48,7 @@ class JoinKey:
     foreign: str = ""
 
     def missing_message(self, target: str, absent: Sequence[str]) -> str:
-        """What to say where a projection lacks the key columns `absent` (names in the plan)."""
+        """The message for a projection without the key columns `absent` (names in the plan)."""
         if self.foreign:
             plural = "s" if len(absent) > 1 else ""
             names = [f"`{w.removeprefix(f'{self.foreign}.')}`" for name, w in self.viable if name in absent]
@@ -73,12 +74,12 @@ class JoinKey:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRelation:
-    """`sources`: with their aliases; a subquery counts as a source, with the columns that it gives. `partitioning`:
-    None where the rows do not lie by their key. `join_key`: of a join. `reads`: the names of the catalog's sources.
+    """`sources`: with their aliases; a subquery counts as a source, with its result columns. `partitioning`: None if
+    rows are not distributed by their key. `join_key`: of a join. `reads`: the names of the catalog's sources.
 
-    `beyond`: FROM says what ksqlDB cannot say; its result may do without key columns in SELECT. `same_as_key`: per key
-    column of the plan further columns that hold the same. `identity`: the columns by which rows are told apart, none
-    where nothing does.
+    `beyond`: ksqlDB does not support this FROM; then SELECT may leave out key columns. `same_as_key`: for each key
+    column of the plan, other columns with the same value. `identity`: the columns that identify a row; empty if none
+    do.
     """
 
     plan: LogicalPlan
@@ -101,15 +102,15 @@ class PlannedRelation:
 
     @property
     def reserved(self) -> frozenset[str]:
-        """Names that no column of a result can have."""
+        """Names that no result column may have."""
         return frozenset(PSEUDO)
 
     def is_reserved(self, node: exp.Column) -> bool:
-        """Whether a selected column needs an alias; in a join `s.ROWTIME` is called S_ROWTIME."""
+        """Whether a selected column needs an alias. In a join it does not: `s.ROWTIME` is named S_ROWTIME."""
         return node.name in PSEUDO and len(self.sources) == 1
 
     def output_name(self, node: exp.Column) -> str:
-        """The name of a selected column without alias: with its source in front where several sources have it."""
+        """The name of a selected column without an alias: prefixed with its source if several sources have it."""
         if len(self.sources) == 1:
             return node.name
         having = [alias for alias, source in self.sources if node.name in PSEUDO or source.schema.find(node.name)]
@@ -142,7 +143,8 @@ class PlannedRelation:
     def _star_of_join(
         self, chosen: list[tuple[str, SourceInfo]], query: Query, *, whole: bool
     ) -> list[tuple[str, exp.Expression]]:
-        """With PARTITION BY the new key goes first, and each source's values, pseudo columns and keys follow."""
+        """The star of a join. With PARTITION BY the new key comes first, followed by each source's values, pseudo
+        columns and keys."""
         if query.partition_by:
             keys, _ = _partition_columns(query)
             moved = {self._plan_name(node) for _, node in keys}
@@ -176,7 +178,7 @@ class PlannedRelation:
 
 @dataclass(frozen=True, slots=True)
 class Analyzed:
-    """The plan of a query; `order` names the columns as the SELECT list has them (for clients)."""
+    """The plan of a query. `order`: the column names in the order of the SELECT list (for clients)."""
 
     plan: LogicalPlan
     order: tuple[str, ...]
@@ -185,7 +187,7 @@ class Analyzed:
 
 
 def _names(source: SourceInfo) -> list[str]:
-    """The columns of a source in their order, the bounds of its window behind the key."""
+    """The columns of a source in order, with the bounds of its window after the key."""
     if source.key_window is None:
         return [c.name for c in source.schema]
     return [*(c.name for c in source.schema.key), *BOUNDS, *(c.name for c in source.schema.value)]
@@ -198,7 +200,7 @@ def reference(name: str, table: str | None = None) -> exp.Column:
 
 
 def _partition_columns(query: Query) -> tuple[list[tuple[str, exp.Expression]], set[str]]:
-    """The columns of the new key with their names, and which columns of the source they take away."""
+    """The columns of the new key with their names, and the columns of the source that they replace."""
     keys: list[tuple[str, exp.Expression]] = []
     moved: set[str] = set()
     generated = 0

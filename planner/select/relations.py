@@ -1,4 +1,4 @@
-"""FROM: one source or a join becomes a relation, that is, a plan and the names with which expressions read it."""
+"""FROM: turns one source or a join into a relation: a plan, and the names with which expressions read it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ for _module in pkgutil.iter_modules(steps.__path__):  # some are table functions
 
 
 def relation_of(query: Query, context: PlanningContext, plan: Plan) -> PlannedRelation:
-    """The relation of FROM; `plan` plans the queries in it. Raises `UnknownSource`, `InvalidStatement`,
+    """The relation of FROM. In: `plan`: plans the queries in FROM. Raises `UnknownSource`, `InvalidStatement`,
     `Unsupported`."""
     if isinstance(query.source, ast.Join):
         _check_names(query.source)
@@ -42,7 +42,8 @@ def relation_of(query: Query, context: PlanningContext, plan: Plan) -> PlannedRe
 
 
 def origin_of(item: FromItem, context: PlanningContext, plan: Plan) -> Origin:
-    """What one member of FROM is: a source of the catalog, a query of WITH, a subquery, a table function over one."""
+    """The origin of one member of FROM: a source of the catalog, a query of WITH, a subquery, or a table function over
+    one of these."""
     match item:
         case SourceName() if item.name in context.ctes:
             query, within = context.ctes[item.name]
@@ -119,7 +120,7 @@ def _aliases(relation: ast.Relation) -> list[str]:
 
 
 def _side(item: FromItem, context: PlanningContext, plan: Plan) -> PlannedRelation:
-    """A source of a join: each column gets the alias in front, pseudo columns become columns."""
+    """A source of a join: each column is prefixed with the alias, and pseudo columns become columns."""
     origin = origin_of(item, context, plan)
     source, rows = origin.source, origin.plan
     prefix = f"{item.alias}_"

@@ -1,4 +1,4 @@
-"""The SELECT list: stars unfolded, columns named, table functions taken out."""
+"""The SELECT list: expands stars, names columns, and extracts table functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .relation import PlannedRelation, Target
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A selected column: its name, the expression, and where it stands."""
+    """A selected column: its name, its expression, and its span."""
 
     name: str
     expression: exp.Expression
@@ -33,7 +33,7 @@ class Item:
 
 
 def expand(query: Query, relation: PlannedRelation, target: Target) -> list[Item]:
-    """The selected columns with their names: stars unfolded, aliases made."""
+    """The selected columns with their names: stars are expanded, and missing aliases are generated."""
     aliases = AliasGenerator(relation.column_names)
     items: list[Item] = []
     for selected in query.items:
@@ -51,7 +51,7 @@ def expand(query: Query, relation: PlannedRelation, target: Target) -> list[Item
 
 
 def _plainly_named(items: list[Item]) -> list[Item]:
-    """In a subquery a column of a join is called by its own name, as in standard SQL, where no other has that name."""
+    """In a subquery a column of a join has its own name, as in standard SQL, if no other column has that name."""
     plain = [None if item.aliased else _column_name(item.expression) for item in items]
     names = Counter(name or item.name for name, item in zip(plain, items, strict=True))
     return [
@@ -124,8 +124,8 @@ def explode(items: list[Item], plan: LogicalPlan, scope: Scope) -> tuple[Logical
 
 
 def _check_table_call(node: exp.Anonymous, plan: LogicalPlan) -> None:
-    """Raises `InvalidStatement` where a row cannot become several: in CASE, in another call, and in a table, whose keys
-    have one row each."""
+    """Raises `InvalidStatement` if a row cannot become several rows: in CASE, in another call, and for a table, which
+    has one row per key."""
     around = node.find_ancestor(exp.Case)
     if around is not None:
         raise InvalidStatement(

@@ -22,11 +22,11 @@ from .naming import is_answer
 from .origin import Origin, Plan, keeps_place, lies_as_read, place_of
 from .relation import ROW, Analyzed
 
-_HIDDEN = "#"  # no user's column begins so
+_HIDDEN = "#"  # no user's column begins with it
 
 
 def hidden(name: str) -> str:
-    """The name of a key column that a subquery does not select; its rows need it all the same."""
+    """The name of a key column that a subquery does not select, but that its rows need."""
     return _HIDDEN + name
 
 
@@ -42,7 +42,7 @@ def with_ctes(query: Query, context: PlanningContext) -> PlanningContext:
 
 
 def query_origin(query: Query, alias: str, context: PlanningContext, plan: Plan) -> Origin:
-    """The rows that a query gives, as a source called `alias`."""
+    """The rows of a query, as a source named `alias`."""
     analyzed = plan(query, context)
     rows = analyzed.plan
     visible = [c for c in rows.schema if not is_hidden(c.name)]
@@ -55,7 +55,7 @@ def query_origin(query: Query, alias: str, context: PlanningContext, plan: Plan)
 
 
 def _described(alias: str, rows: LogicalPlan, schema: Schema, analyzed: Analyzed) -> SourceInfo:
-    """As the catalog would describe it; what the rows say nothing about is as in the first source."""
+    """A description as in the catalog. Properties that do not follow from the rows are those of the first source."""
     first = analyzed.relation.sources[0][1]
     return SourceInfo(
         name=alias,
@@ -73,7 +73,7 @@ def _described(alias: str, rows: LogicalPlan, schema: Schema, analyzed: Analyzed
 
 
 def union_origin(union: ast.Subquery, context: PlanningContext, plan: Plan) -> Origin:
-    """The rows of all branches. Columns are matched by their places, and called as in the first branch."""
+    """The rows of all branches. Columns are matched by position, and named as in the first branch."""
     branches = [plan(query, context) for query in union.queries]
     for query, branch in zip(union.queries, branches, strict=True):
         if branch.plan.kind == "TABLE":
@@ -101,7 +101,7 @@ def _selected(branch: Analyzed) -> list[Column]:
 
 
 def _key_places(branch: Analyzed) -> tuple[int, ...]:
-    """Which of the selected columns are the key; none where a part of the key was not selected."""
+    """The positions of the key among the selected columns; empty if a part of the key was not selected."""
     if any(is_hidden(c.name) for c in branch.plan.schema.key):
         return ()
     return tuple(i for i, c in enumerate(_selected(branch)) if c.role == "KEY")

@@ -1,6 +1,6 @@
 """Functions over the rows of a stream or table, in FROM: TUMBLE(TABLE bids, DESCRIPTOR(time), INTERVAL '10' SECOND).
 
-A function is a class under `TableFunction`, in whatever module its idea stands. Nobody else needs to know it.
+A function is a subclass of `TableFunction`, in the module of its topic. No other module needs to know it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .origin import Origin
 
 
 class TableFunction:
-    """`shape`: what stands behind the table, a regular expression over the letters of `ast.TableFunctionCall`;
+    """`shape`: the arguments after the table, as a regular expression over the letters of `ast.TableFunctionCall`;
     `example`: how it is written."""
 
     name: ClassVar[str]
@@ -30,12 +30,12 @@ class TableFunction:
     example: ClassVar[str]
 
     def over(self, call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Origin:
-        """What FROM gives instead of `origin`. Raises `InvalidStatement`, `TypeMismatch`, `Unsupported`."""
+        """The origin that replaces `origin` in FROM. Raises `InvalidStatement`, `TypeMismatch`, `Unsupported`."""
         raise AssertionError(f"{type(self).__name__} gives nothing")
 
 
 def find_table_function(call: ast.TableFunctionCall) -> TableFunction:
-    """Raises `SqlSyntaxError` where there is no such function, or it is not written so."""
+    """Raises `SqlSyntaxError` for an unknown function, or for wrong arguments."""
     known = {each.name: each for each in _below(TableFunction) if "name" in vars(each)}
     found = known.get(call.name)
     if found is None:
@@ -47,8 +47,8 @@ def find_table_function(call: ast.TableFunctionCall) -> TableFunction:
 
 
 def stream_rows(call: ast.TableFunctionCall, origin: Origin, hint: str) -> LogicalPlan:
-    """The rows of a stream, for a function that follows them. In: `hint`, for who names a table. Raises `Unsupported`
-    for tables and for streams whose keys have windows."""
+    """The rows of a stream, for a function that reads them in order. In: `hint`: for a user who named a table. Raises
+    `Unsupported` for tables and for streams whose keys have windows."""
     rows = origin.plan
     if rows.kind == "TABLE":
         message = f'{call.name} takes a stream, and "{call.source.name}" is a table'
@@ -69,7 +69,7 @@ def compared(
     origin: Origin,
     context: PlanningContext,
 ) -> tuple[Typed, ...]:
-    """Columns of the rows that are compared with those of other rows. Raises `InvalidStatement` for one that is named
+    """The columns by which rows are compared with each other. Raises `InvalidStatement` for a column that is named
     twice, `Unsupported` for a MAP, which has no order."""
     columns = {c.name: (c.name, c.type) for c in origin.source.schema}
     scope = Scope((ScopeSource(call.source.name, columns),), context.catalog.types, clause)

@@ -1,14 +1,14 @@
-"""Queries inside expressions of WHERE and SELECT, made into joins before anything is planned.
+"""Rewrites queries inside expressions of WHERE and SELECT as joins, before anything is planned.
 
-    x IN (SELECT y FROM …)                          joins the different y by x = y
-    x > (SELECT MAX(y) FROM b WHERE b.k = a.k)      joins the MAX(y) of every k by k, and x > MAX(y)
-    EXISTS (SELECT … FROM b WHERE b.k = a.k)        joins the different k
+    x IN (SELECT y FROM …)                          joins the distinct y on x = y
+    x > (SELECT MAX(y) FROM b WHERE b.k = a.k)      joins the MAX(y) of every k on k and x > MAX(y)
+    EXISTS (SELECT … FROM b WHERE b.k = a.k)        joins the distinct k
 
-Those conditions of WHERE are inner joins. Anywhere else (under NOT and OR, in SELECT, as a COUNT) what the query
-answers becomes a column of the source, see `answers.py`. A query that names nothing of the outer source is joined by a
-number that is the same in all rows. The greatest x among the very rows of a table is joined by x = MAX(x), also where
-x >= MAX(x) is written: then these are the rows of rank 1 (`steps/own_extremes.py`). The source and its joins become a
-subquery of the same name, so that the rest of the statement sees what it saw.
+These conditions of WHERE become inner joins. In all other places (under NOT and OR, in SELECT, as a COUNT) the query's
+result becomes a column of the source, see `answers.py`. A query without outer columns is joined on a constant that is
+equal in all rows. For the greatest x among the same rows of a table, x >= MAX(x) is joined on x = MAX(x), too: then the
+result is the rows of rank 1 (`steps/own_extremes.py`). The source and its joins become a subquery with the source's
+name, so the rest of the statement sees the same columns as before.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
 
 
 _EXTREMES: dict[type[exp.Expression], str] = {exp.GTE: "MAX", exp.LTE: "MIN"}
-"""No row is beyond the extreme of the rows that it is among: it has at most that."""
+"""No row can exceed the extreme of the rows to which it belongs, so >= MAX and <= MIN mean equality."""
 
 
 def without_value_queries(query: Query, context: PlanningContext, target: Target, plan: Plan) -> Query:
-    """The same query with joins in their place; `plan` plans a query in FROM. Raises `Unsupported` for what is no
-    join."""
+    """The query with these queries replaced by joins. In: `plan`: plans a query in FROM. Raises `Unsupported` for a
+    query that cannot become a join."""
     asking = [item.expression for item in query.items if isinstance(item, ast.SelectColumn)]
     asking = [node for node in (*asking, *([] if query.where is None else [query.where])) if node.find(exp.Subquery)]
     if not asking:
@@ -95,7 +95,7 @@ def _answered(item: ast.SelectItem, query: Query, answers: Answers) -> ast.Selec
 
 
 def _narrowed(answers: Answers, node: exp.Expression) -> bool:
-    """Whether an inner join says all of the condition; then it is made."""
+    """Joins the query if an inner join is equivalent to the whole condition. True if it did."""
     inner = unwrapped(node)
     if isinstance(inner, exp.Exists):
         pairs, values = answers.different(inner.this.meta["query"], None, span_of(node))
@@ -118,8 +118,8 @@ def _narrowed(answers: Answers, node: exp.Expression) -> bool:
 def _compared(
     answers: Answers, node: exp.Expression, query: Query, comparison: type[exp.Expression], value: exp.Expression
 ) -> bool:
-    """Rows without a group have NULL to compare with, and drop out with the inner join; where it is not NULL (a
-    COUNT), they may not."""
+    """Joins the query's value, and compares. Rows without a group would be compared with NULL, so the inner join may
+    drop them. If the value over no rows is not NULL (a COUNT), they must not be dropped: then it returns False."""
     if over_nothing(query) is not None:
         return False
     keys, values = answers.one_value(query, span_of(node))
@@ -130,7 +130,7 @@ def _compared(
 def _with_own_extreme(
     node: exp.Expression, source: ast.FromItem, context: PlanningContext, plan: Plan
 ) -> exp.Expression:
-    """x >= (SELECT MAX(x) …) as x = (…) where these are the same rows of the same table; anything else as it is."""
+    """x >= (SELECT MAX(x) …) as x = (…) if both read the same rows of the same table; other conditions unchanged."""
     inner = unwrapped(node)
     if type(inner) not in (exp.GTE, exp.LTE) or not isinstance(source, ast.SourceName):
         return node
@@ -144,13 +144,13 @@ def _with_own_extreme(
         return node
     rows = origin_of(source, context, plan)
     found = rows.source.schema.find(value.name)
-    if rows.plan.kind != "TABLE" or found is None or found.type == DOUBLE:  # MAX passes over NaN, which is greater
+    if rows.plan.kind != "TABLE" or found is None or found.type == DOUBLE:  # MAX skips NaN, which is greater
         return node
     return exp.EQ(this=value.copy(), expression=asked.copy())
 
 
 def _is_extreme_of(query: Query, function: str, column: str, source: ast.SourceName) -> bool:
-    """Whether it is SELECT function(column) of the rows of `source`, all of them that agree in some columns."""
+    """Whether the query is SELECT function(column) over all rows of `source` that are equal in some columns."""
     if not isinstance(query.source, ast.SourceName) or query.source.name != source.name:
         return False
     if replace(query, items=(), where=None, span=None, text="") != Query(items=(), source=query.source, text=""):
@@ -173,8 +173,8 @@ def _is_plain(node: exp.Expression) -> bool:
 
 
 def _looked_up(answers: Answers, node: exp.Expression, context: PlanningContext) -> bool:
-    """Whether the query gives the keys of a table of the catalog. Then a row stays or goes by what the table says at
-    that moment, as in a join of a stream with a table, and a stream remains a stream."""
+    """Joins the query as a look-up if it selects the keys of a table of the catalog. True if it did. Then the table's
+    current row decides whether a row is kept, as in a join of a stream with a table, and a stream remains a stream."""
     inner = unwrapped(node)
     negated = isinstance(inner, exp.Not)
     inner = unwrapped(inner.this) if isinstance(inner, exp.Not) else inner
@@ -197,7 +197,7 @@ def _looked_up(answers: Answers, node: exp.Expression, context: PlanningContext)
         answers.keep(subquery, pairs, (), lies_by=_key_of(answers.source, context))
         return True
     missing: list[exp.Expression] = [exp.Is(this=column_of(alias, f"{VALUE}_0"), expression=exp.Null())]
-    if value is not None:  # whether NULL is among keys, nobody knows
+    if value is not None:  # NULL NOT IN (…) is NULL, not true
         missing.append(exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null())))
     answers.keep(subquery, pairs, (), kind="LEFT", where=all_of(missing), lies_by=_key_of(answers.source, context))
     return True
@@ -218,7 +218,7 @@ def _are_whole_key(columns: list[exp.Expression], query: Query, context: Plannin
 
 
 def _key_of(source: ast.FromItem, context: PlanningContext) -> tuple[exp.Expression, ...] | None:
-    """The key under which the rows of a source of the catalog lie; None of another source."""
+    """The key of the rows of a source of the catalog; None for another source."""
     found = named(source, context)
     if found is None:
         return None

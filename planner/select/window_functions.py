@@ -1,8 +1,8 @@
 """TUMBLE, HOP and SESSION of SQL:2016 in FROM.
 
-TUMBLE and HOP give each row the window that a column's time lies in, as two more columns; nothing is kept for it.
-SESSION only has a meaning together with GROUP BY, and becomes WINDOW SESSION there. So do TUMBLE and HOP under EMIT
-FINAL, which asks for windows that close.
+TUMBLE and HOP add the window that contains a column's time to each row, as two columns; this needs no state. SESSION
+has a meaning only with GROUP BY, and becomes WINDOW SESSION there. TUMBLE and HOP with EMIT FINAL become a WINDOW
+clause, too, because EMIT FINAL needs windows that close.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ _WINDOWS_PER_ROW_MAX = 100_000
 
 
 class _OfGroups(TableFunction):
-    """Its windows may be those of GROUP BY, as in a WINDOW clause."""
+    """A function whose windows may be used by GROUP BY, as in a WINDOW clause."""
 
     def clause(self, call: ast.TableFunctionCall) -> ast.WindowExpression:
-        """The same windows as a WINDOW clause has them."""
+        """The same windows as a WINDOW clause."""
         raise AssertionError(f"{type(self).__name__} has no windows")
 
     def check_grouping(self, query: Query, call: ast.TableFunctionCall) -> None:
-        """Raises `InvalidStatement` where `query` does not group by the windows."""
+        """Raises `InvalidStatement` if `query` does not group by the windows."""
         raise AssertionError(f"{type(self).__name__} has no groups")
 
     def ends_later_ms(self, call: ast.TableFunctionCall) -> int:
-        """How much later its windows end than those of the clause."""
+        """How much later its windows end than those of the WINDOW clause."""
         return 0
 
 
 class _WindowFunction(_OfGroups):
-    """Gives `origin` the columns WINDOW_START and WINDOW_END."""
+    """A function that adds the columns WINDOW_START and WINDOW_END to `origin`."""
 
     def over(self, call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Origin:
         time = _descriptor(call, origin, context)
@@ -83,7 +83,7 @@ class _WindowFunction(_OfGroups):
         return call.intervals_ms[-1], call.intervals_ms[0]
 
     def starts(self, call: ast.TableFunctionCall, rows: LogicalPlan, time: Typed) -> tuple[LogicalPlan, Typed]:
-        """The rows, once for each of their windows, and where that begins."""
+        """The rows, once for each of their windows, and the start of that window."""
         raise AssertionError(f"{type(self).__name__} has no windows")
 
     def check_grouping(self, query: Query, call: ast.TableFunctionCall) -> None:
@@ -148,7 +148,7 @@ def _descriptor(call: ast.TableFunctionCall, origin: Origin, context: PlanningCo
 
 
 def _with_windows(origin: Origin, rows: LogicalPlan, start: Typed, size_ms: int, type_: SqlType) -> Origin:
-    """`rows` of the origin with the bounds of their windows, which have the type of the column that holds the time."""
+    """`rows` of the origin with the bounds of their windows, which have the type of the time column."""
     end = Typed(exp.Add(this=exp.Paren(this=start.tree.copy()), expression=_number(size_ms)), BIGINT)
     added = (Named(START, _as_time(start, type_)), Named(END, _as_time(end, type_)))
     values = tuple(Named(c.name, column(c.name, c.type)) for c in origin.plan.schema.value)
@@ -162,7 +162,7 @@ def _with_windows(origin: Origin, rows: LogicalPlan, start: Typed, size_ms: int,
 
 
 def _starts(time_ms: Typed, size_ms: int, step_ms: int) -> Typed:
-    """The starts of the windows that hold the time: multiples of the step, later than a size before it."""
+    """The starts of the windows that contain the time: multiples of the step in (time - size, time]."""
     earliest = exp.Sub(this=exp.Paren(this=time_ms.tree.copy()), expression=_number(size_ms))
     low = exp.Add(this=_floored(earliest, step_ms), expression=_number(step_ms))
     beyond = exp.Add(this=exp.Paren(this=time_ms.tree.copy()), expression=_number(1))
@@ -170,7 +170,8 @@ def _starts(time_ms: Typed, size_ms: int, step_ms: int) -> Typed:
 
 
 def _floored(time: exp.Expression, step_ms: int) -> exp.Expression:
-    """The largest multiple of the step that is not later; DuckDB's remainder has the sign of what is divided."""
+    """The largest multiple of the step that is not later than the time. DuckDB's remainder has the sign of the
+    dividend."""
     remainder = exp.Mod(this=exp.Paren(this=time.copy()), expression=_number(step_ms))
     positive = exp.Mod(
         this=exp.Paren(this=exp.Add(this=exp.Paren(this=remainder), expression=_number(step_ms))),
@@ -192,7 +193,7 @@ def _as_time(time_ms: Typed, type_: SqlType) -> Typed:
 
 
 def _call(name: str, argument: Typed) -> Typed:
-    """A function of the catalog, called with an expression that is typed already."""
+    """A call of a function of the catalog with a typed expression."""
     node = exp.Anonymous(this=name, expressions=[exp.Column(this=exp.Identifier(this="#argument", quoted=True))])
     scope = Scope((ScopeSource("", {"#argument": ("#argument", argument.type)}),))
     call = compile_call(find_function(name, None), node, scope)
@@ -208,7 +209,7 @@ def _is_argument(part: exp.Expression) -> bool:
 
 
 class SessionFunction(_OfGroups):
-    """The rows as they are; GROUP BY over it becomes WINDOW SESSION, see `with_window_clause`."""
+    """SESSION leaves the rows unchanged; GROUP BY over it becomes WINDOW SESSION, see `with_window_clause`."""
 
     name = SessionWindow.name
     shape = "k*di"
@@ -228,7 +229,7 @@ class SessionFunction(_OfGroups):
 
 
 def _by_descriptor(function: ast.TableFunctionCall, origin: Origin, time: Typed) -> Origin:
-    """The rows with the column as their time."""
+    """The rows with the column as their ROWTIME."""
     if not isinstance(origin.plan, Scan) or origin.plan.kind == "TABLE":
         final = " with EMIT FINAL" if function.as_clause else ""
         raise Unsupported(
@@ -246,7 +247,8 @@ def _spoken(origin: Origin) -> str:
 
 
 def with_closing_windows(query: Query) -> Query:
-    """TUMBLE and HOP under EMIT FINAL, marked: they only say which windows close. Other queries as they are."""
+    """Marks TUMBLE and HOP with EMIT FINAL, which then only define the windows that close. Other queries are
+    unchanged."""
     function = query.source
     if query.emit != "FINAL" or query.window is not None or not isinstance(function, ast.TableFunctionCall):
         return query
@@ -256,8 +258,8 @@ def with_closing_windows(query: Query) -> Query:
 
 
 def with_window_clause(query: Query, relation: PlannedRelation) -> Query:
-    """GROUP BY over a function that only says which windows there are, as GROUP BY with WINDOW; other queries as they
-    are. `relation`: of its FROM.
+    """Rewrites GROUP BY over a function that only defines windows as GROUP BY with WINDOW; other queries are unchanged.
+    `relation`: of its FROM.
 
     WINDOW_START of a session is the time of its first row, WINDOW_END a gap after its last one.
     """
@@ -338,8 +340,8 @@ def _item(item: ast.SelectItem, rewrite: Callable[[exp.Expression], exp.Expressi
 
 
 def _bounds(later_ms: int, type_: SqlType) -> Callable[[exp.Expression], exp.Expression]:
-    """Puts the bounds of the WINDOW clause for those of the function, whose windows end so much later; as a TIMESTAMP
-    where the column is one."""
+    """A function that replaces WINDOW_START and WINDOW_END by the bounds of the WINDOW clause. In: `later_ms`: how much
+    later the function's windows end; `type_`: for TIMESTAMP, the bounds are converted."""
     start = exp.Column(this=exp.Identifier(this="WINDOWSTART", quoted=True))
     end: exp.Expression = exp.Column(this=exp.Identifier(this="WINDOWEND", quoted=True))
     if later_ms:

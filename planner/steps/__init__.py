@@ -1,3 +1,3 @@
-"""The steps of plans: a module per idea, with its node of the analyzed plan, its step of the physical plan, and all
-that anybody asks of either. The rest of the house walks plans without knowing which steps there are.
+"""The steps of plans: each module has a node of the analyzed plan, its step of the physical plan, and every method that
+others call on them. Code outside walks plans without a list of steps.
 """

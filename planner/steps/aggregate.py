@@ -1,4 +1,4 @@
-"""GROUP BY: the rows of a group, and of its window, folded into one."""
+"""GROUP BY: aggregates the rows of a group, and of its window, into one."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Constant = str | int | bool | float | None
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An aggregate call: `name` is the column its result gets. Only rows for which `filter` is true count, with
-    `distinct` only the first of equal arguments."""
+    """An aggregate call: `name` is the column of its result. Only rows for which `filter` is true count; with
+    `distinct`, only the first of equal arguments."""
 
     name: str
     function: str
@@ -56,7 +56,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class LogicalAggregate(Unary):
-    """One row per key (and window) with a column per call. `emit_old`: changes come with the row they replace."""
+    """One row per key (and window) with a column per call. `emit_old`: changes include the row that they replace."""
 
     calls: tuple[Call, ...]
     window: WindowSpec | None = None
@@ -104,11 +104,11 @@ class LogicalAggregate(Unary):
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """One aggregate: its entry's name in the catalog, arguments over the input's columns, and result type.
+    """One aggregate: the function's name in the catalog, arguments over the input's columns, and result type.
 
     `constants` are the literal initial arguments (k of TOPK, ignoreNulls), as Python values. Only rows for which
-    `filter` is true count, with `distinct` only the first of equal arguments. With `ordered` the values of the group
-    are kept in a store, because the result is one of them by their order, and rows may be taken back.
+    `filter` is true count; with `distinct`, only the first of equal arguments. With `ordered`, the group's values are
+    kept in a store, because the result is one of the values (by their order), and rows may be retracted.
     """
 
     function: str
@@ -131,15 +131,15 @@ class AggregateCall:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Step):
-    """Folds the rows of each key (and window) into one.
+    """Aggregates the rows of each key (and window) into one.
 
     In:    rows with the grouping key in `k0`…; a stream's +1 rows, or a table's changes (`retracts`).
-    Out:   `k0`… as they came, `_ws`/`_we` where windowed, and a value column per call, in order. Each input row gives
-           the old result at -1 (only where `emit_old`) and the new one at +1. SESSION: a merged session's old rows
-           go at -1 always. `emit` FINAL: one +1 row per window when it closes (stream time ≥ end + grace), and
+    Out:   the input's `k0`…, `_ws`/`_we` if windowed, and a value column per call, in order. Each input row emits the
+           old result at -1 (only with `emit_old`) and the new one at +1. SESSION: a merged session's old rows are
+           always emitted at -1. `emit` FINAL: one +1 row per window when it closes (stream time ≥ end + grace), and
            nothing before.
-    `repeats`: where every change is given, also a result that replaces an equal one.
-    `ttl_ms`: a group whose largest rowtime lies so far behind stream time goes at -1, and begins anew.
+    `repeats`: emit every change, also a result that replaces an equal one.
+    `ttl_ms`: a group whose largest rowtime is this far behind stream time is emitted at -1, and starts again.
     Rows older than the window's end plus grace are dropped. Rows whose value is null (`_null`) or with a NULL key part
     are ignored.
     """
@@ -180,13 +180,13 @@ class Aggregate(Step):
 
     @property
     def asks_stream_time(self) -> bool:
-        """Of windows only if they are given once they close: what a filter drops says, too, that nothing more comes.
-        Else the time is that of the rows that arrive here, as in Kafka Streams."""
+        """For windows, true only if they are emitted when they close: then records that a filter drops must advance the
+        time, too. Otherwise only rows that arrive here advance it, as in Kafka Streams."""
         return self.ttl_ms is not None if self.window is None else self.final and not self.lossy
 
     @property
     def lossy(self) -> bool:
-        """Whether windows that are older than their retention when they close are left out, as in ksqlDB."""
+        """Whether a window that is older than its retention when it closes is lost, as in ksqlDB."""
         return self.final and self.window is not None and self.window.retention_ms is not None
 
     @property
@@ -198,7 +198,8 @@ class Aggregate(Step):
         return self.emit == "FINAL"
 
     def forgetting(self, ttl_ms: int) -> Step | None:
-        """Groups without a window begin anew. Windows end without a TTL: their rows go once nothing can change them."""
+        """Groups without a window start again. Windows need no TTL here: `Expire` deletes their rows once nothing can
+        change them."""
         if self.window is None:
             return replace(self, ttl_ms=ttl_ms)
         open_ms = self.window.size_ms + self.window.grace_ms
@@ -214,8 +215,9 @@ class Aggregate(Step):
         return replace(self.without_inputs(), repeats=True)
 
     def without_repeats(self, unwanted: bool = False) -> Step:
-        """Flink's aggregates give no result that replaces an equal one, either: of the bids on an auction a few raise
-        its highest one, and of what Nexmark's q4 averages four fifths repeated the one of before."""
+        """Like Flink's aggregates, it then emits no result that replaces an equal one. For example, only a few bids on
+        an auction raise its highest bid: of the values that Nexmark's q4 averages, four fifths repeated the previous
+        one."""
         if self.window is not None or self.ttl_ms is not None:
             return self
         below = self.input.without_repeats(unwanted=not reads_times(self.expressions))

@@ -22,8 +22,8 @@ from .step import NOTHING, Step, Text
 
 
 class ChangedFunction(TableFunction):
-    """The columns stay, and so does the key; of each partition the rows stay whose columns of DESCRIPTOR are others
-    than in the row before."""
+    """Keeps the columns and the key. Of each partition, it keeps the rows whose DESCRIPTOR columns differ from the
+    previous row."""
 
     name = "CHANGED"
     shape = "k+d+"
@@ -41,14 +41,14 @@ class ChangedFunction(TableFunction):
 
 @dataclass(frozen=True, slots=True)
 class LogicalChanged(Unary):
-    """The rows whose `watched` columns are others than in the row of their key before. Its input is keyed by what
-    PARTITION BY names."""
+    """The rows whose `watched` columns differ from the previous row of their key. Its input is keyed by the PARTITION
+    BY columns."""
 
     watched: tuple[Column, ...]
 
     @property
     def scattered(self) -> bool:
-        """They get the stream's key back, and lie where that of the partition is."""
+        """The rows get the stream's key back, but stay in the tasks of the PARTITION BY key."""
         return True
 
     def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -62,13 +62,13 @@ class LogicalChanged(Unary):
 
 @dataclass(frozen=True, slots=True)
 class Changed(Step):
-    """Keeps of the rows of a key those that are not as the one before.
+    """Keeps the rows of a key that differ from the previous one.
 
     In:    a stream's rows under the key that they are partitioned by; a NULL in it is equal to NULL.
-    Out:   of the rows with a value, as they come, the first of each key and those whose `watched` columns differ from
-           those of the key's previous row; NULL differs from all values, and not from NULL.
+    Out:   of the rows with a value, in order of arrival: the first of each key, and those whose `watched` columns
+           differ from the key's previous row. NULL differs from all values, but not from NULL.
 
-    `remembered`: the key and the watched columns, by the names that people know.
+    `remembered`: the key and the watched columns, with their names in SQL.
     """
 
     input: Step
@@ -90,7 +90,7 @@ class Changed(Step):
 
     @property
     def state_identity(self) -> Step | None:
-        """Where the watched columns stand does not matter, nor do further ones."""
+        """The positions of the watched columns do not matter, nor do other columns."""
         return Changed(self.id, NOTHING, (), self.remembered, self.remembered)
 
     @property

@@ -1,4 +1,4 @@
-"""DEDUPLICATE(TABLE clicks PARTITION BY id, INTERVAL '10' MINUTE): the first row of each key within a time."""
+"""DEDUPLICATE(TABLE clicks PARTITION BY id, INTERVAL '10' MINUTE): keeps the first row of each key within a time."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LONGEST_MS = 100 * 366 * 86_400_000
 
 
 class DeduplicateFunction(TableFunction):
-    """The columns stay, and so does the key; rows of a topic that are the same event twice are one row.
+    """Keeps the columns and the key. Rows that are the same event become one row.
 
-    The first interval says how close to each other rows are taken for the same; the second one how late a row may come,
-    as long as the first where it is not written.
+    The first interval is the time within which rows with equal keys are duplicates. The second one is how late a row
+    may come; its default is the first one.
     """
 
     name = "DEDUPLICATE"
@@ -47,14 +47,14 @@ class DeduplicateFunction(TableFunction):
 
 @dataclass(frozen=True, slots=True)
 class LogicalDeduplicate(Unary):
-    """Of the rows of a key the first within a time. Its input is keyed by what is compared."""
+    """The first row of each key within a time. Its input is keyed by the compared columns."""
 
     within_ms: int
     late_ms: int
 
     @property
     def scattered(self) -> bool:
-        """They get the stream's key back, and lie where that of the comparison is."""
+        """The rows get the stream's key back, but stay in the tasks of the compared columns."""
         return True
 
     def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -67,12 +67,12 @@ class LogicalDeduplicate(Unary):
 
 @dataclass(frozen=True, slots=True)
 class Deduplicate(Step):
-    """Keeps of the rows of a key those that no kept row is close to.
+    """Keeps the rows of a key that are not close to a row that was kept before.
 
-    In:    a stream's rows under the key that is compared; a NULL in it is equal to NULL.
-    Out:   the rows, as they come, whose time is `within_ms` or more away, earlier or later, from that of every row of
-           their key that was given before. Rows without a value, and those more than `late_ms` behind the stream time
-           of their task, are dropped: whether a late row came before is not known any more.
+    In:    a stream's rows under the compared key; a NULL in it is equal to NULL.
+    Out:   in order of arrival, the rows whose time is at least `within_ms` earlier or later than that of every row of
+           their key that was emitted before. Rows without a value, and rows more than `late_ms` behind the stream time
+           of their task, are dropped: for a late row the earlier rows are no longer stored.
     """
 
     input: Step
@@ -90,7 +90,7 @@ class Deduplicate(Step):
 
     @property
     def state_identity(self) -> Step | None:
-        """What is kept is keys and times, so further columns do not matter."""
+        """The state has only keys and times, so other columns do not matter."""
         return Deduplicate(self.id, NOTHING, self.within_ms, self.late_ms, Schema(self.schema.key))
 
     @property

@@ -1,4 +1,4 @@
-"""TTL of a table that a query makes."""
+"""The TTL of a table that a query creates."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .step import NOTHING, Step, Text, schema_of
 class Expire(Step):
     """Deletes the rows of a table that were not updated for `ttl_ms`.
 
-    In: a table's changes. Out: the same, and at -1 each row whose rowtime lies so far behind the stream time of its
-    task. A row that is too old when it comes deletes the one before it.
+    In: a table's changes. Out: the same changes, and at -1 each row whose rowtime is this far behind the stream time of
+    its task. A row that is too old on arrival deletes the previous one.
     """
 
     input: Step
@@ -27,7 +27,7 @@ class Expire(Step):
 
     @property
     def state_identity(self) -> Step | None:
-        """Its rows hold keys and times only, so further columns do not matter."""
+        """The state has only keys and times, so other columns do not matter."""
         return Expire(self.id, NOTHING, self.ttl_ms, Schema(()))
 
     def describe(self, text: Text = str) -> str:
@@ -38,9 +38,9 @@ class Expire(Step):
 
 
 def with_ttl(step: Step, ttl_ms: int) -> Step:
-    """The steps of a table without the rows that were not updated for so long.
+    """The steps of a table, extended to delete rows that were not updated for `ttl_ms`.
 
-    An aggregation right below forgets its groups itself, so that they begin anew. Windows end without it: their rows
-    go, once nothing can change them any more.
+    An aggregation directly below deletes its groups itself, so that they start again. Windows do not need that: their
+    rows are deleted once nothing can change them.
     """
     return step.forgetting(ttl_ms) or Expire("expire", step, ttl_ms, schema_of(step))

@@ -1,4 +1,4 @@
-"""Table functions: EXPLODE and its like."""
+"""Table functions in SELECT, such as EXPLODE."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .step import Step, Text
 
 @dataclass(frozen=True, slots=True)
 class LogicalExplode(Unary):
-    """One row per element of `arrays`, side by side; the value columns stay in front."""
+    """One row per element of `arrays`, which are read side by side; the value columns come first."""
 
     arrays: tuple[Named, ...]
 
@@ -28,7 +28,7 @@ class LogicalExplode(Unary):
         return (needed | read_by(named.expression for named in self.arrays),)
 
     def lower(self, lowering: Lowering) -> Explode:
-        """Analysis gave each expression the type of an element; the step has arrays of it."""
+        """The node's expressions have the type of an element; those of the step have the array type."""
         step, read = self.input.lower(lowering), self.input.schema
         arrays = tuple(
             replace(sql_over(read, named.expression), type=Array(named.expression.type)) for named in self.arrays
@@ -38,7 +38,7 @@ class LogicalExplode(Unary):
 
 @dataclass(frozen=True, slots=True)
 class Explode(Step):
-    """Table functions: one row per element; several are zipped, the shorter ones padded with NULL.
+    """Table functions: one row per element; several arrays are zipped, and shorter ones are padded with NULL.
 
     `arrays` are expressions of ARRAY types; out: the input's value columns followed by one column each.
     """

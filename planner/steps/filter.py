@@ -1,4 +1,4 @@
-"""WHERE and HAVING: rows that fail a condition vanish."""
+"""WHERE and HAVING: drops rows that do not meet a condition."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class LogicalFilter(Unary):
 
 @dataclass(frozen=True, slots=True)
 class Filter(Step):
-    """Keeps the rows for which `predicate` is true. Streams: others vanish. Tables: a +1 row that fails becomes a
-    deletion (-1) where `retract_failed` (an input without old rows), else it vanishes."""
+    """Keeps the rows for which `predicate` is true. Streams: other rows are dropped. Tables: a +1 row that fails
+    becomes a deletion (-1) with `retract_failed` (for an input without old rows), else it is dropped."""
 
     input: Step
     predicate: SqlExpression

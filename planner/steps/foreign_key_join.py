@@ -1,4 +1,4 @@
-"""A table joined with the table that its foreign key names."""
+"""Joins a table with the table that its foreign key refers to."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .step import Step, Text
 
 @dataclass(frozen=True, slots=True)
 class LogicalForeignKeyJoin(LogicalJoin):
-    """Rows of the left table, under their foreign key, with the right table's row of that key. `left_key` names the
-    columns that hold the left table's primary key."""
+    """Rows of the left table, under their foreign key, with the right table's row of that key. `left_key`: the columns
+    of the left table's primary key."""
 
     left_key: tuple[str, ...]
     emit_old: bool = False
@@ -24,7 +24,7 @@ class LogicalForeignKeyJoin(LogicalJoin):
         return replace(self, emit_old=wanted)
 
     def wants_old_rows(self, wanted: bool) -> tuple[bool, ...]:
-        """A left row may leave one task for another."""
+        """A left row may move from one task to another."""
         return True, False
 
     @property
@@ -41,11 +41,12 @@ class LogicalForeignKeyJoin(LogicalJoin):
 
 @dataclass(frozen=True, slots=True)
 class ForeignKeyJoin(JoinStep):
-    """Each row of the left table with the right table's row that its foreign key names.
+    """Each row of the left table with the right table's row that its foreign key refers to.
 
-    In: the left table's changes with their old rows, under the foreign key and in the right table's tasks; `left_key`
-    are  value columns that hold its primary key. Out: the foreign key as key, the left value columns, the right.
-    A row that goes, or that loses its partner in an INNER join, goes at -1; `emit_old`: also the one that is replaced.
+    In: the left table's changes with their old rows, under the foreign key and in the right table's tasks; `left_key`:
+    the value columns of its primary key. Out: the foreign key as key, the left value columns, then the right ones.
+    A row that is deleted, or that loses its partner in an INNER join, is emitted at -1; with `emit_old`, also a row
+    that is replaced.
     """
 
     left: Step

@@ -1,4 +1,4 @@
-"""What the joins have in common: the columns of pairs, and where these come from."""
+"""The common part of joins: the columns of pairs, and their lineage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .step import Step, walk
 
 @dataclass(frozen=True, slots=True)
 class LogicalJoin(LogicalPlan):
-    """Rows of both sides with one key; the key columns are named alike."""
+    """Pairs of rows of both sides with the same key; the key columns have the same names."""
 
     left: LogicalPlan
     right: LogicalPlan
@@ -35,7 +35,7 @@ class LogicalJoin(LogicalPlan):
         return self.left.key_window
 
     def wants_old_rows(self, wanted: bool) -> tuple[bool, ...]:
-        """A join keeps the rows of both sides itself."""
+        """A join stores the rows of both sides itself."""
         return False, False
 
     def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -44,13 +44,13 @@ class LogicalJoin(LogicalPlan):
 
     @property
     def own_columns(self) -> frozenset[str]:
-        """The columns that it reads besides the keys of both sides."""
+        """The columns that it reads in addition to the keys of both sides."""
         return frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class JoinStep(Step):
-    """Base of the joins' steps."""
+    """Base of the steps of joins."""
 
     @property
     def stateful(self) -> bool:
@@ -62,11 +62,11 @@ class JoinStep(Step):
 
     @property
     def partner_hint(self) -> str:
-        """What two rows need to belong together."""
+        """A hint: the condition for two rows to match."""
         return "The keys must be equal to the letter: spaces, case and type count."
 
     def kept(self, seen: OperatorSeen) -> list[int]:
-        """How many rows of each side its stores hold."""
+        """The number of rows of each side in its stores."""
         return [seen.kept.get(f"{self.id}.{side}", 0) for side in _SIDES]
 
     def stall(self, seen: OperatorSeen, covered: Sequence[Step]) -> Iterator[Cause]:
@@ -105,13 +105,13 @@ _SIDES = ("left", "right")
 
 
 def read_by(step: Step) -> list[str]:
-    """The streams and tables below a step, by their names."""
+    """The names of the streams and tables below a step."""
     return [each.name or each.topic for each in walk(step) if isinstance(each, Source)]
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a join: where its columns come from, and how many values it has."""
+    """One side of a join: the lineage of its columns, and its schema."""
 
     rows: LineageRows
     schema: Schema
@@ -126,8 +126,8 @@ class Side:
 
 
 def pairs(left: Side, right: Side, kind: JoinKind, *, right_key: bool = False, timed: bool = False) -> LineageRows:
-    """The rows of a join. `right_key`: the right side's key stands in front of its values; `timed`: the times of both
-    sides decide, too."""
+    """The lineage of a join's rows. `right_key`: the right side's key comes before its values; `timed`: the times of
+    both sides are part of the condition."""
     right_values = [*right.rows.keys.values(), *right.values] if right_key else right.values
     values = {f"v{i}": value for i, value in enumerate([*left.values, *right_values])}
     keys = {name: _either(value, right.rows.values.get(name), kind) for name, value in left.rows.keys.items()}
@@ -142,7 +142,7 @@ def pairs(left: Side, right: Side, kind: JoinKind, *, right_key: bool = False, t
 
 
 def _either(left: Value, right: Value | None, kind: JoinKind) -> Value:
-    """The key of a joined row: that of the left side, and where it may be missing, that of the right one."""
+    """The key of a joined row: that of the left side or, where that may be missing, that of the right side."""
     if right is None or kind not in ("RIGHT", "FULL"):
         return left
     return Value(f"COALESCE({left.text}, {right.text})", left.influences + right.influences)

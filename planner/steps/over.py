@@ -21,8 +21,8 @@ from .top_rows import LogicalTopRows, can_rank
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Of the rows of a stream those more than `grace_ms` behind the stream time of their task are dropped. No frame
-    reaches further from its row than `before_ms` and `after_ms`, so rows that are old enough need not be kept."""
+    """A stream's rows that are more than `grace_ms` behind the stream time of their task are dropped. No frame reaches
+    further from its row than `before_ms` and `after_ms`, so old rows need not be stored."""
 
     grace_ms: int
     before_ms: int
@@ -30,20 +30,20 @@ class Lateness:
 
     @property
     def final_after_ms(self) -> int:
-        """How far behind stream time the results of a row cannot change any more."""
+        """The results of a row that is this far behind stream time can no longer change."""
         return self.grace_ms + self.after_ms
 
     @property
     def kept_ms(self) -> int:
-        """How far behind stream time no result that can still change reads a row."""
+        """No result that can still change reads a row that is this far behind stream time."""
         return self.final_after_ms + self.before_ms
 
 
 @dataclass(frozen=True, slots=True)
 class LogicalOver(Unary):
-    """A column per call, over the rows with the same key. `identity`: what tells the rows of a table apart; the rows of
-    a stream get the column `#row`: it says in which order they came. `arrival`: such a column of the input. `bound`:
-    only rows with at most this in the column of a call matter."""
+    """A column per call, over the rows with the same key. `identity`: the columns that identify a row of a table; the
+    rows of a stream get the column `#row` instead, which is their order of arrival. `arrival`: such a column of the
+    input. `bound`: the reader needs only rows with at most this value in the column of a call."""
 
     calls: tuple[LogicalOverCall, ...]
     identity: tuple[Typed, ...] = ()
@@ -88,7 +88,8 @@ class LogicalOver(Unary):
 
     @property
     def _can_be_bounded(self) -> bool:
-        """Whether rows beyond a bound never matter: no row of a stream goes, and ranks look only at what is before."""
+        """Whether rows beyond a bound never matter: a stream's rows are never deleted, and ranks depend only on earlier
+        rows."""
         ranks = all(OVER_FUNCTIONS[call.function].ranks for call in self.calls)
         return not self.identity and ranks and len({repr(call.order) for call in self.calls}) == 1
 
@@ -106,17 +107,18 @@ class LogicalOver(Unary):
 
 @dataclass(frozen=True, slots=True)
 class Over(Step):
-    """Functions OVER partitions: those are the keys of the input.
+    """Functions OVER partitions; the partitions are the keys of the input.
 
-    In:    a stream's rows, or a table's changes with their old rows; then `identity` tells its rows apart.
-    Out:   the input's key and values, a value per call, and for a stream a number that tells its rows apart. What a
-           batch changes in the results goes at -1 and +1, all of a partition under one `_seq`; of a table, whose rows
-           may move between partitions, all of the batch.
-    `bound`: only rows for which that call gives at most so much matter; of a stream no others are kept. `lateness`:
-    rows of a stream that come too late are dropped, and those that nobody reads any more are not kept. `arrival`: by
-    what rows of a stream stand that the order does not tell apart; without it as they come here. `numbered`: a table's
-    rows get a number, too. Plans had it once, when the rows of a table stood as their last changes came (and calls had
-    no `ties`): what has come in which order is not to be seen in a table, so that a pull query gave other numbers.
+    In:    a stream's rows; or a table's changes with their old rows, where `identity` identifies a row.
+    Out:   the input's key and values, a value per call, and for a stream a number that identifies a row. The changes of
+           the results are emitted at -1 and +1: for a stream, all of a partition and batch under one `_seq`; for a
+           table, whose rows may move between partitions, all of the batch.
+    `bound`: only rows for which that call's result is at most this are needed; of a stream no others are stored.
+    `lateness`: rows of a stream that come too late are dropped, and rows that are no longer read are not stored.
+    `arrival`: the order of a stream's rows that are equal in ORDER BY; without it, their order of arrival here.
+    `numbered`: a table's rows get a number, too. Only older plans have it: a table's rows were then ordered by the
+    arrival of their last changes (and calls had no `ties`). A table does not show that order, so a pull query gave
+    other numbers.
     """
 
     input: Step
@@ -135,7 +137,7 @@ class Over(Step):
 
     @property
     def gives_number(self) -> bool:
-        """Whether the last value is a number that tells the rows apart."""
+        """Whether the last value is a number that identifies a row."""
         return self.numbered or not self.identity
 
     @property

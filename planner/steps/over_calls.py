@@ -1,4 +1,4 @@
-"""Calls of functions OVER partitions, as the analyzed plan and as steps have them."""
+"""Calls of functions OVER partitions, in the analyzed plan and in steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LogicalSortKey:
 
 @dataclass(frozen=True, slots=True)
 class LogicalOverCall:
-    """A function OVER its partition; `name` is the column its result gets, `frame` generated SQL. `ties`: as of
+    """A function OVER its partition; `name` is the column of its result, `frame` generated SQL. `ties`: as in
     `OverCall`."""
 
     name: str
@@ -50,11 +50,11 @@ class LogicalOverCall:
 
     @property
     def breaks_ties(self) -> bool:
-        """Whether the result says in which order rows stand that the order does not tell apart."""
+        """Whether the result depends on the order of rows that are equal in ORDER BY."""
         return OVER_FUNCTIONS[self.function].breaks_ties or self.frame.startswith("ROWS")
 
     def with_whole_order(self, arrival: Typed | None) -> LogicalOverCall:
-        """The call of ranks whose order tells all rows apart that it numbers: by `ties`, or by `arrival`."""
+        """The call of a ranking function, with `ties` or `arrival` added to its order, so that no rows are equal."""
         if not self.breaks_ties:
             return self
         last = self.ties or (() if arrival is None else (arrival,))
@@ -91,10 +91,10 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class OverCall:
-    """A function OVER the rows of its partition: its name, and `frame` as generated SQL, empty for the default one.
+    """A function OVER the rows of its partition: its name, and `frame` as generated SQL; empty: the default frame.
 
-    `breaks_ties`: rows that the order does not tell apart stand in the order of `ties`, or without these of their
-    arrival. `measured`: the frame is bounded by distances, in the smallest units of what it is ordered by.
+    `breaks_ties`: rows that are equal in ORDER BY are ordered by `ties`, or without `ties` by their arrival.
+    `measured`: the frame is bounded by distances, in the smallest units of the ORDER BY column.
     """
 
     function: str
@@ -110,7 +110,7 @@ class OverCall:
 
     @property
     def ranged(self) -> bool:
-        """Whether rows that are equal in the order are in a frame together."""
+        """Whether rows that are equal in ORDER BY are always in a frame together."""
         return self.frame.startswith("RANGE")
 
     @property
@@ -123,7 +123,7 @@ class OverCall:
 
     @property
     def expressions(self) -> tuple[SqlExpression, ...]:
-        """All that it computes over a row of the input."""
+        """All expressions that it computes over a row of the input."""
         return (*self.arguments, *self.sorted_by, *self.conditions, *self.ties)
 
     def describe(self, text: Text = str) -> str:

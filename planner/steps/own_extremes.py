@@ -1,9 +1,9 @@
-"""Rows joined to the greatest or least value among themselves: they are the rows of rank 1.
+"""Recognizes a join of rows with the greatest or least value of their own group: its result is the rows of rank 1.
 
     SELECT … FROM n JOIN (SELECT g, MAX(x) AS top FROM n GROUP BY g) m ON n.g = m.g AND n.x = m.top
 
-reads `n` twice, and pairs every row with the extreme of its group whenever either changes. RANK() = 1 over the rows of
-each group, ordered by x, gives the same rows, and reads them once. Their time is that of the row.
+reads `n` twice, and pairs every row with the extreme of its group whenever one of them changes. RANK() = 1 over the
+rows of each group, ordered by x, has the same rows as its result, and reads them once. Their time is that of the row.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _RANK = "#rank"
 
 @dataclass(frozen=True, slots=True)
 class _Extreme:
-    """What the right side is: per key column of a group, and for the extreme, what it is of the rows below.
+    """The right side of such a join: its group's key columns and its extreme, as expressions over the rows below.
 
-    `columns`: of each column of the right side the key it is, or None where it is the extreme.
+    `columns`: for each column of the right side, the number of the key column that it is; None: it is the extreme.
     """
 
     rows: LogicalPlan
@@ -45,12 +45,12 @@ class _Extreme:
 def ranked_rows(
     left: LogicalPlan, right: LogicalPlan, left_key: Sequence[str], needed: frozenset[str]
 ) -> LogicalPlan | None:
-    """What an inner join of these sides gives; None where the right side is something else.
+    """The result of an inner join of these sides; None if it is not such a join.
 
-    In: `left_key`: the columns that tell the left rows apart. `needed`: the columns that are read; the others of the
+    In: `left_key`: the columns that identify a left row. `needed`: the columns that are read; other columns of the
     right side may be NULL.
     """
-    if "ROWTIME" in needed:  # that of a pair is the later one of its rows
+    if "ROWTIME" in needed:  # the time of a pair is the later one of its rows
         return None
     if not isinstance(left, LogicalProject) or not isinstance(left.input, Repartition) or left.key is None:
         return None
@@ -80,7 +80,7 @@ def _first_ranks(
     matched: Sequence[int | None],
     left_key: Sequence[str],
 ) -> LogicalPlan:
-    """In: `by`: what the left rows are joined by, `matched`: to which columns of the right side."""
+    """In: `by`: the left expressions of the join condition; `matched`: the columns on the right that they equal."""
     names = [c.name for c in left.schema.key]
     value = by[matched.index(None)]
     there: exp.Expression = exp.true()
@@ -109,7 +109,7 @@ def _first_ranks(
 
 
 def _extreme_of(right: LogicalPlan, needed: frozenset[str]) -> _Extreme | None:
-    """None where the right side is anything but one extreme per group, for all groups that have rows."""
+    """The right side as an extreme; None unless it is one extreme per group, for all groups that have rows."""
     read = [*right.schema.key, *(c for c in right.schema.value if c.name in needed)]
     columns = [column(c.name, c.type) for c in read]
     plan: LogicalPlan = right
@@ -131,7 +131,7 @@ def _extreme_of(right: LogicalPlan, needed: frozenset[str]) -> _Extreme | None:
     if len(used) != 1 or not used <= set(extremes):
         return None
     call = next(call for name, call in extremes.items() if name in used)
-    if call.filter is not None or call.column.type == DOUBLE:  # NaN has no place among the values of MIN and MAX
+    if call.filter is not None or call.column.type == DOUBLE:  # MIN and MAX skip NaN
         return None
     keys = [column(c.name, c.type) for c in plan.schema.key]
     rows = plan.input
@@ -149,7 +149,7 @@ def _extreme_of(right: LogicalPlan, needed: frozenset[str]) -> _Extreme | None:
 
 
 def _through_projects(plan: LogicalPlan, expressions: Sequence[Typed]) -> tuple[LogicalPlan, list[Typed]]:
-    """What the expressions are over the rows below all projections; none where one of them cannot be said there."""
+    """The rows below all projections, and the expressions over those rows; empty if one cannot be rewritten."""
     found = list(expressions)
     while isinstance(plan, LogicalProject):
         below = [plan.before(typed) for typed in found]
@@ -161,7 +161,7 @@ def _through_projects(plan: LogicalPlan, expressions: Sequence[Typed]) -> tuple[
 
 
 def _has_rows(condition: exp.Expression, plan: LogicalAggregate) -> bool:
-    """Whether it holds for all groups but those without rows: COUNT(*) > 0."""
+    """Whether the condition is true for all groups except those without rows: COUNT(*) > 0."""
     if not isinstance(condition, exp.GT) or not isinstance(condition.this, exp.Column):
         return False
     call = next((call for call in plan.calls if call.name == condition.this.name), None)

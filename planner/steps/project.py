@@ -16,7 +16,7 @@ from .step import Step, Text
 
 @dataclass(frozen=True, slots=True)
 class LogicalProject(Unary):
-    """New value columns; new names for the key columns where `key` is not None (their values stay)."""
+    """New value columns; new names for the key columns if `key` is not None (their values stay)."""
 
     values: tuple[Named, ...]
     key: tuple[Named, ...] | None = None
@@ -49,7 +49,7 @@ class LogicalProject(Unary):
         return None if below is None else self.input.largest_rank(below)
 
     def _named(self, column: str) -> str | None:
-        """The column of the input that has this name here."""
+        """The input's column that has this name here; None if it is computed."""
         named = next((n for n in (*self.values, *(self.key or ())) if n.name == column), None)
         return None if named is None else named.expression.column
 
@@ -71,8 +71,8 @@ def with_key_as_value(plan: LogicalPlan) -> LogicalPlan:
 
 
 def under_key_of(rows: LogicalPlan, changed: LogicalPlan) -> LogicalPlan:
-    """The columns of `rows`, its key included, of what was made of `with_key_as_value(rows)` under another key; the
-    rows stay where they are."""
+    """Restores the columns and the key of `rows`. In: `changed`: made of `with_key_as_value(rows)` under another key.
+    The rows are not moved."""
     values, key = (
         tuple(Named(c.name, column(c.name, c.type)) for c in columns)
         for columns in (rows.schema.value, rows.schema.key)
@@ -82,9 +82,9 @@ def under_key_of(rows: LogicalPlan, changed: LogicalPlan) -> LogicalPlan:
 
 @dataclass(frozen=True, slots=True)
 class Project(Step):
-    """New value columns (`v0`…), and new key columns where `key` is not None, else the key is kept.
+    """New value columns (`v0`…), and new key columns if `key` is not None; otherwise the key is kept.
 
-    A stream's row whose value is null (`_null`) stays so: only its key and time go on.
+    A stream's row whose value is null (`_null`) stays null: only its key and time are passed on.
     """
 
     input: Step

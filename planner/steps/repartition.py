@@ -1,4 +1,4 @@
-"""A new key: PARTITION BY, GROUP BY, and what joins need so that equal keys meet in one task."""
+"""Gives rows a new key: for PARTITION BY, for GROUP BY, and for joins, so that equal keys are in one task."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ..schema import Schema
 from ..specs import FormatSpec, KeyWindow, SqlExpression
 from .step import Step, Text
 
-_INTERNAL_FORMAT = FormatSpec("JSON", wrap_single=False)  # can hold every key; only its hash matters
+_INTERNAL_FORMAT = FormatSpec("JSON", wrap_single=False)  # can encode every key; only the hash of the bytes matters
 
 
 @dataclass(frozen=True, slots=True)
 class Repartition(Unary):
-    """A new key; values stay. Rows without a key go on, unless `drop_null_key`.
+    """A new key; values stay. Rows without a key are kept, unless `drop_null_key`.
 
-    `partition_count`: over how many partitions the new keys spread; None is as many as the first source has.
-    `key_format`: whose bytes decide about the partition, where rows of a topic with such keys are to be met.
-    `keeps_window`: the key stays what it is, with its window, and only lies elsewhere.
+    `partition_count`: the number of partitions; None: that of the first source.
+    `key_format`: the key's bytes in this format decide the partition, so that rows meet those of a topic with such
+    keys. `keeps_window`: the key does not change, including its window; the rows only move to other partitions.
     """
 
     key: tuple[Named, ...]
@@ -72,9 +72,9 @@ class Repartition(Unary):
 
 @dataclass(frozen=True, slots=True)
 class Rekey(Step):
-    """A new key, and with it a new partition (murmur2 over the key as `key_format` encodes it, as Kafka's clients do).
+    """A new key, and so a new partition (murmur2 over the key's bytes in `key_format`, as in Kafka's clients).
 
-    Rows whose key is NULL as a whole: dropped where `drop_null_key` (GROUP BY), else partition 0.
+    Rows whose whole key is NULL are dropped with `drop_null_key` (GROUP BY), else they go to partition 0.
     Value columns stay.
     """
 

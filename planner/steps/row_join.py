@@ -1,4 +1,4 @@
-"""A join of any two relations on any condition, row by row."""
+"""A join of any two relations on any equalities, which stores the rows of both sides."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .step import Step, Text
 
 @dataclass(frozen=True, slots=True)
 class LogicalRowJoin(LogicalJoin):
-    """Rows of both sides, tables or streams, that agree in the key they lie under, whatever that is. Any change of
-    either side takes results back and gives new ones. `left_key`, `right_key` name the columns by which the rows of a
-    side are told apart."""
+    """Pairs of rows of tables or streams with an equal join key, which need not be a key of either side. A change of
+    either side retracts results and emits new ones. `left_key`, `right_key`: the columns that identify a row of each
+    side."""
 
     left_key: tuple[str, ...]
     right_key: tuple[str, ...]
@@ -40,7 +40,7 @@ class LogicalRowJoin(LogicalJoin):
         return True
 
     def wants_old_rows(self, wanted: bool) -> tuple[bool, ...]:
-        """Rows may leave their tasks."""
+        """Rows may move to other tasks."""
         return True, True
 
     @property
@@ -64,11 +64,11 @@ class LogicalRowJoin(LogicalJoin):
 
 @dataclass(frozen=True, slots=True)
 class RowJoin(JoinStep):
-    """Pairs of rows of tables or streams that lie under the same key, which tells the rows of neither side apart.
+    """Pairs of rows of tables or streams under the same join key, which identifies the rows of neither side.
 
-    In: a stream's rows, or a table's changes with their old rows; `left_key`, `right_key` are the value columns that
-    tell a side's rows apart. Out: the common key, the left value columns, the right ones; a pair that ends goes at -1.
-    `outer`: left rows without a partner are given too, with NULLs.
+    In: a stream's rows, or a table's changes with their old rows; `left_key`, `right_key`: the value columns that
+    identify a row of each side. Out: the join key, the left value columns, then the right ones; a pair that ends is
+    emitted at -1. `outer`: left rows without a partner are emitted, too, with NULLs.
     """
 
     left: Step

@@ -1,4 +1,4 @@
-"""Writing a topic: the root of every persistent query."""
+"""Writes a topic: the root of every persistent query."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from .step import Step, Text
 
 @dataclass(frozen=True, slots=True)
 class Sink(Step):
-    """Encodes rows and writes them to `topic`. A row's partition is murmur2 of the key bytes; null keys go to the
-    partition the row is in. `timestamp` replaces the rowtime; a row where it is NULL or negative is an error row.
+    """Encodes rows and writes them to `topic`. A row's partition is murmur2 of the key bytes; a row with a null key
+    goes to the partition of its task. `timestamp` replaces the rowtime; a row where it is NULL or negative is an error
+    row.
 
     For a table, a (row, key) that has a -1 and no +1 in the same input row becomes a tombstone.
-    `computed_key`: the query made the key itself; then a key of several columns is never null as a whole, not even when
-    each of them is NULL.
+    `computed_key`: the query computed the key; then a key of several columns is never null as a whole, even if each of
+    its columns is NULL.
     """
 
     input: Step

@@ -1,4 +1,4 @@
-"""Reading a topic: the leaves of every plan."""
+"""Reads a topic: the leaves of every plan."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .step import Step, Text
 
 @dataclass(frozen=True, slots=True)
 class Scan(LogicalPlan):
-    """The rows of a stream or table. `needed`: the names that somebody reads, None while unknown.
-    `with_old_rows`: a table's changes come with the row they replace."""
+    """The rows of a stream or table. `needed`: the columns that are read; None while unknown. `with_old_rows`: a
+    table's changes include the row that they replace."""
 
     source: SourceInfo
     timestamp: Typed | None = None
@@ -63,7 +63,7 @@ class Scan(LogicalPlan):
             partition_count=source.partition_count,
             columns=None if needed is None else tuple(name(c.name) for c in source.schema if c.name in needed),
             name=source.name,
-            ttl_ms=source.ttl_ms if source.created_by is None else None,  # else the query writes tombstones
+            ttl_ms=source.ttl_ms if source.created_by is None else None,  # a creating query writes tombstones itself
         )
 
 
@@ -71,9 +71,9 @@ class Scan(LogicalPlan):
 class Source(Step):
     """Reads a topic. Out: changes with the columns of `schema`.
 
-    For a table with `materialized`, each record gives the old row at weight -1 (if there was one) and the new one
-    at +1, from a store; without it, just +1, or -1 (value columns NULL) for a tombstone.
-    `timestamp`: rowtime, BIGINT ms, computed over the row's columns, instead of the record's own; a row for which
+    For a table with `materialized`, each record emits the old row at weight -1 (from a store, if there was one) and the
+    new one at +1; without it, just +1, or -1 (value columns NULL) for a tombstone.
+    `timestamp`: the rowtime, BIGINT ms, computed from the row's columns, instead of the record's own; a row for which
     it is NULL or negative is an error row.
     """
 
@@ -86,9 +86,9 @@ class Source(Step):
     timestamp: SqlExpression | None = None
     materialized: bool = False
     partition_count: int = 1
-    columns: tuple[str, ...] | None = None  # physical names that somebody needs; None is all
-    name: str = ""  # of the stream or table, for people
-    ttl_ms: int | None = None  # of a table: its rows expire when their rowtime lies this far behind stream time
+    columns: tuple[str, ...] | None = None  # the physical names that are needed; None: all
+    name: str = ""  # of the stream or table, for messages
+    ttl_ms: int | None = None  # for a table: its rows expire when their rowtime is this far behind stream time
 
     @property
     def expressions(self) -> tuple[SqlExpression, ...]:
@@ -116,7 +116,8 @@ class Source(Step):
 
     @property
     def state_identity(self) -> Step | None:
-        """Formats count without their schema: each record names its own, and the registry has said that they fit."""
+        """Formats are compared without their schema: each record names its own, and the registry has checked that they
+        are compatible."""
         if not self.stateful:
             return None
         formats = {name: replace(getattr(self, name), schema=None) for name in ("key_format", "value_format")}

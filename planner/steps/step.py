@@ -1,4 +1,4 @@
-"""The base of the physical plan's steps: what everybody may ask of a step, with the answer that most steps give.
+"""The base of the physical plan's steps: the methods that others call on a step, with defaults that fit most steps.
 
 Steps form a tree, sources at the leaves. A step answers for itself, so code that walks a plan needs no list of steps.
 """
@@ -18,7 +18,7 @@ from ..specs import KeyWindow, Kind, SqlExpression, WindowSpec
 
 _PSEUDO = re.compile(r"\b_(?!null\b|weight\b)\w")
 Text = Callable[[str], str]
-"""How an expression is written: as generated, or with the names that people know."""
+"""How to print an expression: as generated, or with the column names of SQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,38 +47,38 @@ class Step:
 
     @property
     def function_names(self) -> tuple[str, ...]:
-        """The catalog's names of functions that it calls itself, besides those in its expressions."""
+        """The catalog names of functions that it calls itself, in addition to those in its expressions."""
         return ()
 
     @property
     def gives(self) -> Kind:
-        """Whether its rows are those of a stream or the changes of a table."""
+        """Whether its rows are rows of a stream or changes of a table."""
         return self.inputs[0].gives
 
     @property
     def window_of_keys(self) -> KeyWindow | None:
-        """The window in its keys: that of the leftmost step that has one."""
+        """The window in its keys; by default that of its first input."""
         return self.inputs[0].window_of_keys
 
     def result_column(self, index: int) -> str:
-        """Where a client finds the value column: a column of the key stays readable in rows that delete it."""
+        """The physical name under which a client reads the value column. A key column stays readable in deletions."""
         return f"v{index}"
 
     # ------------------------------------------------------------------ tasks, state and time
 
     @property
     def task_count(self) -> int:
-        """How many different `_part` its output can have."""
+        """The number of different `_part` values in its output."""
         return max(child.task_count for child in self.inputs)
 
     @property
     def rekeys(self) -> bool:
-        """Whether its rows leave the task that they came from."""
+        """Whether its rows move to other tasks."""
         return False
 
     @property
     def stateless(self) -> bool:
-        """Whether its result for a row depends on that row only."""
+        """Whether its result for a row depends only on that row."""
         return False
 
     @property
@@ -88,31 +88,31 @@ class Step:
 
     @property
     def new_key(self) -> tuple[SqlExpression, ...] | None:
-        """The key that its rows get where they lie; None where they keep theirs."""
+        """The new key that its rows get without moving; None if they keep their key."""
         return None
 
     @property
     def passes_columns(self) -> bool:
-        """Whether its rows have the key of its input, and the input's value columns in their places."""
+        """Whether its rows have the key of its input, and the input's value columns at the same positions."""
         return False
 
     def nets_batches(self, every_change: bool) -> bool:
-        """Whether what a whole batch changes goes out under one `_seq`: first all rows that go, then all that come."""
+        """Whether the changes of a whole batch are emitted under one `_seq`: first all -1 rows, then all +1 rows."""
         return False
 
     @property
     def state_identity(self) -> Step | None:
-        """What must stay equal when a query is replaced that keeps its state; None without state."""
+        """What must be equal in the new plan when a query is replaced and keeps its state; None without state."""
         return self.without_inputs() if self.stateful else None
 
     @property
     def asks_stream_time(self) -> bool:
-        """Whether it asks for the stream time of the sources below, as far as `passes_stream_time` reaches."""
+        """Whether it needs the stream time of the sources below, along steps with `passes_stream_time`."""
         return False
 
     @property
     def passes_stream_time(self) -> bool:
-        """Whether the stream time of its first input is its own."""
+        """Whether its stream time is that of its first input."""
         return True
 
     @property
@@ -122,50 +122,50 @@ class Step:
 
     @property
     def final(self) -> bool:
-        """Whether it holds results back until their window closes."""
+        """Whether it emits results only when their window closes."""
         return False
 
     def forgetting(self, ttl_ms: int) -> Step | None:
-        """The step so that it forgets rows by itself that were not updated for so long; None where it cannot.
+        """The step, changed to delete rows itself that were not updated for `ttl_ms`; None if it cannot do that.
 
-        Raises `InvalidProperty` where rows must live longer.
+        Raises `InvalidProperty` if rows must live longer.
         """
         return None
 
     def without_repeats(self, unwanted: bool = False) -> Step:
-        """The step so that it gives no update of a result by an equal one to steps that it means nothing to.
+        """The step, changed to emit no update of a result by an equal one to steps that do not need it.
 
-        In: `unwanted`: such updates mean nothing to the step that reads this one. They do mean something to whoever
-        goes by times: an update brings a later one, however equal the row is. So they stay below all that asks for one.
+        In: `unwanted`: the step that reads this one does not need such updates. A step that reads times does need them:
+        even an update by an equal row has a later time. So they stay below every step that reads a time.
         """
         if not self.stateless or len(self.inputs) != 1 or reads_times(self.expressions):
             return self
         return self.with_inputs(self.inputs[0].without_repeats(unwanted))
 
-    # ------------------------------------------------------------------ for people
+    # ------------------------------------------------------------------ descriptions
 
     @property
     def word(self) -> str:
-        """What a query with such a step does, in a word; empty for what every query has."""
+        """What a query with such a step does, in a word; empty for steps that every query has."""
         return ""
 
     def describe(self, text: Text = str) -> str:
-        """The step in one line: what it does, and behind ` | ` the columns that it gives."""
+        """The step in one line: what it does, and after ` | ` its output columns."""
         raise AssertionError(f"{type(self).__name__} has no description")
 
     def describe_readably(self) -> str:
-        """The step in one line as people would write it: columns by their names, and without its schema."""
+        """The step in one readable line: with column names, and without its schema."""
         names = {name: text for child in self.inputs[:1] for name, text in column_names(schema_of(child)).items()}
         text = self.describe(lambda sql: readable(sql, lambda name: names.get(name, name)))
         return with_names(text.partition(" | ")[0])
 
     def lineage(self, *below: LineageRows) -> LineageRows:
-        """Where its columns come from. In: the lineage of its inputs."""
+        """The lineage of its columns. In: the lineage of its inputs."""
         raise AssertionError(f"{type(self).__name__} has no lineage")
 
     @property
     def condition(self) -> SqlExpression | None:
-        """What must be true of its rows, or they vanish."""
+        """The condition that its rows must meet; other rows are dropped."""
         return None
 
     @property
@@ -174,25 +174,25 @@ class Step:
 
     @property
     def multiplies(self) -> bool:
-        """Whether it gives any number of rows for one, none too."""
+        """Whether it emits any number of rows for one input row, including none."""
         return False
 
     def stall(self, seen: OperatorSeen, covered: Sequence[Step]) -> Iterator[Cause]:
-        """Why nothing comes out of its operator. In: the steps that the operator computes, this one last."""
+        """Why its operator emits nothing. In: `covered`: the steps that the operator computes, this one last."""
         if seen.rows_in and not seen.rows_out and self.inputs:
             yield _nothing_passes(covered, seen.rows_in)
 
     def without_inputs(self) -> Step:
-        """The step itself, whatever feeds it."""
+        """The step without its inputs."""
         return self.with_inputs(*(NOTHING for _ in self.inputs))
 
 
 NOTHING = Step("")
-"""In the place of an input that does not matter."""
+"""Stands for an input that does not matter."""
 
 
 def _nothing_passes(covered: Sequence[Step], rows: int) -> Cause:
-    """Of steps that go row by row: which of them gives nothing."""
+    """For row-by-row steps: the one that emits nothing."""
     figures = {"step": covered[-1].id, "rowsIn": rows}
     filters = [step.describe_readably().removeprefix("FILTER ") for step in covered if step.condition is not None]
     if filters:
@@ -219,7 +219,7 @@ def _nothing_passes(covered: Sequence[Step], rows: int) -> Cause:
 
 
 def reads_times(expressions: Sequence[SqlExpression]) -> bool:
-    """Whether they read a pseudo column of the rows that updates of a row by an equal one may change."""
+    """Whether they read a pseudo column that an update of a row by an equal one may change."""
     return any(_PSEUDO.search(each.sql) for each in expressions)
 
 
@@ -234,7 +234,7 @@ def schema_of(step: Step) -> Schema:
 
 
 def timed_sources(root: Step) -> set[str]:
-    """The sources whose stream time somebody asks for."""
+    """The sources whose stream time some step needs."""
     timed: set[str] = set()
     for step in walk(root):
         if step.asks_stream_time:
@@ -245,7 +245,7 @@ def timed_sources(root: Step) -> set[str]:
 
 
 def _timed_by(step: Step) -> Step:
-    """The step whose stream time `step` sees: a source, or what begins a time of its own."""
+    """The step whose stream time `step` sees: a source, or a step with its own stream time."""
     while step.inputs:
         step = step.inputs[0]
         if not step.passes_stream_time:
@@ -254,7 +254,7 @@ def _timed_by(step: Step) -> Step:
 
 
 def run_where_read(step: Step, timed: Collection[str]) -> bool:
-    """Whether it can run where its source is read: stateless, nothing behind a change of key, no stream time wanted."""
+    """Whether it can run where its source is read: stateless, after no change of key, without need for stream time."""
     if not step.stateless or step.id in timed:
         return False
     return all(not child.rekeys and run_where_read(child, timed) for child in step.inputs)

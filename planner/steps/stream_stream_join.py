@@ -1,4 +1,4 @@
-"""Two streams joined WITHIN a time."""
+"""Joins two streams WITHIN a time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..specs import JoinKind, Kind
 from .join import JoinStep, LogicalJoin, Side, pairs
 from .step import Step, Text
 
-UNBOUNDED_MS = 1 << 60  # further apart than any two times, and sums of it fit 64 bits
+UNBOUNDED_MS = 1 << 60  # larger than the distance of any two times, and sums of it fit 64 bits
 
 
 @dataclass(frozen=True, slots=True)
 class LogicalStreamStreamJoin(LogicalJoin):
-    """A left row at t with the right rows in [t - before, t + after]. `grace_ms` None: rows without a partner are given
-    out at once."""
+    """A left row at t with the right rows in [t - before, t + after]. `grace_ms` None: rows without a partner are
+    emitted at once."""
 
     before_ms: int
     after_ms: int
@@ -28,7 +28,8 @@ class LogicalStreamStreamJoin(LogicalJoin):
 
     @property
     def keeps_sides(self) -> bool:
-        """Where stream time decides what a join still knows, a row that is filtered out afterwards has moved it."""
+        """Only for an unbounded join. Otherwise stream time decides which rows the join still stores, and a row that is
+        filtered out after the join must advance it."""
         unbounded = (self.before_ms, self.after_ms) == (UNBOUNDED_MS, UNBOUNDED_MS)
         return self.join == "INNER" and self.key_window is None and unbounded
 
@@ -41,13 +42,13 @@ class LogicalStreamStreamJoin(LogicalJoin):
 
 @dataclass(frozen=True, slots=True)
 class StreamStreamJoin(JoinStep):
-    """Each row of one stream meets the other's rows of its key that lie close enough in time.
+    """Each row of one stream joins the other stream's rows of its key that are close enough in time.
 
-    A left row at t meets right rows in [t - before, t + after]; the result's time is the later one. Rows of an outer
+    A left row at t joins right rows in [t - before, t + after]; the result's time is the later one. Rows of an outer
     side without a partner are padded with NULL: with `grace_ms` once no partner can come any more (stream time is
     beyond the end of their window plus grace), else at once, even if a partner comes later. UNBOUNDED_MS before and
-    after: however far apart, and rows are kept for good.
-    Out: the key of both sides, the left value columns, the right ones. Rows with a null key or value are dropped.
+    after: any distance in time; rows are stored forever.
+    Out: the join key, the left value columns, then the right ones. Rows with a null key or value are dropped.
     """
 
     left: Step
@@ -77,7 +78,7 @@ class StreamStreamJoin(JoinStep):
         )
 
     def stall(self, seen: OperatorSeen, covered: Sequence[Step]) -> Iterator[Cause]:
-        """Also rows of an outer side that are given without a partner once none can come any more, and late ones."""
+        """Also reports rows of an outer side that wait until no partner can come any more, and late rows."""
         waiting = sum(rows for store, rows in seen.kept.items() if store.startswith(f"{self.id}.unmatched."))
         if waiting and self.grace_ms is not None:
             reach = duration_text(max(self.before_ms, self.after_ms) + self.grace_ms)

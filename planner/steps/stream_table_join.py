@@ -1,4 +1,4 @@
-"""A stream enriched by a table."""
+"""Joins a stream with a table: looks up the table's current row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .step import Step, Text
 
 @dataclass(frozen=True, slots=True)
 class LogicalStreamTableJoin(LogicalJoin):
-    """Each row of `left` with the row of `right` that has its key at that moment; INNER or LEFT."""
+    """Each row of `left` with the row of `right` that has its key at that time; INNER or LEFT."""
 
     @property
     def schema(self) -> Schema:
@@ -36,9 +36,9 @@ class LogicalStreamTableJoin(LogicalJoin):
 
 @dataclass(frozen=True, slots=True)
 class StreamTableJoin(JoinStep):
-    """Each stream row meets the table's row of the same key as it was at that moment.
+    """Each stream row joins the table's row of the same key at that time.
 
-    Out: the left key; value columns = the left side's, then the right side's key, then its value columns.
+    Out: the left key; as value columns those of the left side, then the right side's key, then its value columns.
     INNER drops rows without a match, LEFT pads them with NULL. Stream rows with a null value are dropped.
     """
 

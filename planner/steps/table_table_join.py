@@ -1,4 +1,4 @@
-"""Two tables joined on their primary keys."""
+"""Joins two tables on their primary keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .step import Step, Text
 
 @dataclass(frozen=True, slots=True)
 class LogicalTableTableJoin(LogicalJoin):
-    """Rows with equal primary keys. `emit_old`: changes come with the row they replace."""
+    """Rows with equal primary keys. `emit_old`: changes include the row that they replace."""
 
     emit_old: bool = False
 
@@ -31,8 +31,8 @@ class LogicalTableTableJoin(LogicalJoin):
 class TableTableJoin(JoinStep):
     """The rows of two tables with the same primary key; a change of either side changes the result.
 
-    In: changes of both sides, with or without old rows. Out: as of StreamStreamJoin. A result that ends goes at -1;
-    `emit_old`: also the one that a new result replaces.
+    In: changes of both sides, with or without old rows. Out: the columns of StreamStreamJoin. A result that ends is
+    emitted at -1; with `emit_old`, also a result that is replaced.
     """
 
     left: Step

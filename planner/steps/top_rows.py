@@ -18,9 +18,9 @@ from .step import Step, Text
 
 @dataclass(frozen=True, slots=True)
 class LogicalTopRows(Unary):
-    """The rows that `call` gives a rank up to `largest` among those of their key. `numbered`: with the column `#row`,
-    which tells the rows of a stream apart; those of a table are by `identity`. `emit_old`: changes come with the row
-    that they replace; those of a table always do."""
+    """The rows whose rank, by `call`, is at most `largest` among the rows of their key. `numbered`: with the column
+    `#row`, which identifies a row of a stream; `identity` identifies a row of a table. `emit_old`: changes include the
+    row that they replace; for a table they always do."""
 
     call: LogicalOverCall
     largest: int
@@ -65,16 +65,16 @@ class LogicalTopRows(Unary):
 
     def lower(self, lowering: Lowering) -> TopRows:
         step, call = self.input.lower(lowering), self.call.lower(self.input.schema)
-        # Where nobody reads the numbers, partition and rank are the key: what comes replaces what was there.
+        # If the numbers are not read, partition and rank are the key: a new row replaces the previous one.
         emit_old = self.emit_old or self.numbered or bool(self.identity)
-        # Of rows that stay for good those beyond the bound need not be kept, nor told apart.
+        # Rows that are never deleted need neither be stored nor identified if they are beyond the bound.
         told_apart = () if self.input.only_adds and not self.call.breaks_ties else self.identity
         identity = tuple(sql_over(self.input.schema, typed) for typed in told_apart)
         return TopRows(lowering.id("top"), step, call, self.schema, self.largest, self.numbered, emit_old, identity)
 
 
 def can_rank(call: LogicalOverCall, largest: int) -> bool:
-    """Whether rows beyond the bound never matter, and the others are in an order that values of the keys decide."""
+    """Whether the call is a ranking whose rows can be ordered by the values of their sort keys."""
     sorted_by = (*(key.expression for key in call.order), *(call.ties if call.breaks_ties else ()))
     nested = any(isinstance(each.type, Array | Map | Struct) for each in sorted_by)
     return OVER_FUNCTIONS[call.function].ranks and largest >= 1 and not nested
@@ -82,15 +82,16 @@ def can_rank(call: LogicalOverCall, largest: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TopRows(Step):
-    """The first rows of each partition; partitions are the keys of the input.
+    """The first rows of each partition; the partitions are the keys of the input.
 
-    In:  rows that stay, of a stream or final results; or a table's changes with their old rows, and then `identity`
-         tells its rows apart.
-    Out: the input's key and values, the rank, and where `numbered` a number that tells rows apart; of the rows with a
-         rank up to `largest` those whose rank changes. What one row changes in its partition goes out under its `_seq`,
-         first the rows that go, at -1, then those that come: for every row, or for all rows of a batch together. Only
-         where `emit_old` rows go at -1; else the next row with their rank replaces them. Of a table, whose rows may
-         move between partitions, all partitions that one change touches, or a batch, go out together.
+    In:  rows that are never deleted (of a stream, or final results); or a table's changes with their old rows, where
+         `identity` identifies a row.
+    Out: the input's key and values, the rank, and with `numbered` a number that identifies a row. Of the rows with a
+         rank up to `largest`, those whose rank changes are emitted. The changes that one row causes in its partition
+         have its `_seq`: first -1 rows, then +1 rows; either for every row, or for all rows of a batch together. There
+         are -1 rows only with `emit_old`; otherwise the next row with the same rank replaces the previous one. For a
+         table, whose rows may move between partitions, the changes of all partitions that one change, or a batch,
+         touches are emitted together.
     """
 
     input: Step
@@ -126,7 +127,7 @@ class TopRows(Step):
 
     @property
     def rank_position(self) -> int:
-        """Of the rank among the values."""
+        """The position of the rank among the values."""
         return len(self.schema.value) - 1 - self.numbered
 
     def describe(self, text: Text = str) -> str:
