@@ -28,8 +28,8 @@ _RETURN_EVERY_S: Final = 60.0
 
 
 def choose_allocators() -> None:
-    """For the whole process, before anybody imports pyarrow or starts a thread. What the environment says goes first,
-    and where there is no glibc nothing is changed: not every build of Arrow has jemalloc."""
+    """Sets the allocators of the whole process. Call it before anything imports pyarrow or starts a thread. Environment
+    variables take precedence. Without glibc nothing changes: not every build of Arrow has jemalloc."""
     if not _has_glibc():
         return
     os.environ.setdefault(_ARROW, "jemalloc")
@@ -42,9 +42,9 @@ def arenas_max() -> int:
 
 
 class MemoryReturns:
-    """Gives memory that is not in use back to the machine, once a minute, until it is closed.
+    """Gives unused memory back to the operating system, once a minute, until it is closed.
 
-    Where there is no glibc it does nothing: musl and macOS give pages back as they become free.
+    Without glibc it does nothing: musl and macOS give pages back as they become free.
     """
 
     def __init__(self, every: float = _RETURN_EVERY_S, return_memory: Callable[[], object] | None = None) -> None:
@@ -59,7 +59,7 @@ class MemoryReturns:
             self._thread.start()
 
     def close(self) -> None:
-        """Also of one that was not started."""
+        """May be called even if it was never started."""
         self._closed.set()
         if self._thread.ident is not None:
             self._thread.join()

@@ -1,4 +1,4 @@
-"""The client half: statements to an engine, over HTTP or in this process, with one interface. The shell and notebooks
+"""The client: sends statements to an engine, over HTTP or in this process, with one interface. The shell and notebooks
 use it.
 
     client = connect("http://127.0.0.1:8088")
@@ -44,13 +44,13 @@ _ROWS_TYPE: Final = "application/vnd.millstream.rows.v1"
 
 
 class ServerUnreachable(ServerError):
-    """Nobody answers at the URL, or the connection broke."""
+    """No server answers at the URL, or the connection broke."""
 
     code = "SERVER_UNREACHABLE"
 
 
 class RemoteError(ServerError):
-    """What the server said no to; `message` has the place and the hint in it. `error_code` is ksqlDB's."""
+    """The server refused a request. `message` includes the position and the hint; `error_code` is ksqlDB's."""
 
     code = "REMOTE"
 
@@ -77,11 +77,11 @@ class Row:
 
 
 class Rows:
-    """Iterate once. `close`, from any thread or signal handler, ends it early; a context manager closes.
+    """Iterate once. `close`, from any thread or signal handler, ends the iteration early; a context manager closes.
 
-    PRINT gives rows of one text. `final_message`: what the engine said at the end, as `Limit Reached`. `key`: where
-    rows are updates of earlier ones, the positions of the columns that tell of which; None for rows that stand for
-    themselves. `progress`: of a push query, as far as it is known.
+    The rows of PRINT have one text column. `final_message`: the engine's last message, such as `Limit Reached`. `key`:
+    if rows update earlier rows, the positions of the columns that identify a row; None if each row is independent.
+    `progress`: the progress of a push query, if it is known.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Rows:
         self._rows = rows
         self._close = close
         self._final_message = final_message
-        self.count = 0  # of the rows that were taken
+        self.count = 0  # rows taken so far
 
     @property
     def final_message(self) -> str | None:
@@ -130,7 +130,7 @@ class Rows:
 
 
 class Client(Protocol):
-    """One session: SET and DEFINE hold for what follows. `address` is for people."""
+    """One session: SET and DEFINE apply to later statements. `address` is for display."""
 
     @property
     def address(self) -> str: ...
@@ -140,29 +140,29 @@ class Client(Protocol):
         ...
 
     def query(self, text: str) -> Rows:
-        """Starts one SELECT or PRINT. Raises `MillstreamError` before any row, or while they come."""
+        """Starts one SELECT or PRINT. Raises `MillstreamError` before the first row or between rows."""
         ...
 
     def define(self, name: str, value: str) -> None:
-        """Gives a variable a value."""
+        """Sets a variable."""
         ...
 
     def info(self) -> dict[str, Any]:
-        """What the server says of itself: `version`, `kafkaClusterId`, …"""
+        """The server's information: `version`, `kafkaClusterId`, …"""
         ...
 
     def close(self) -> None: ...
 
 
 class DataClient(Client, Protocol):
-    """A client for programs, which takes and gives Arrow tables."""
+    """A client for programs: results and inserted rows are Arrow tables."""
 
     def tables(self, text: str) -> ResultTables:
         """Starts one SELECT whose rows come as Arrow tables. Raises as `query`."""
         ...
 
     def insert(self, name: str, rows: pa.Table) -> int:
-        """Appends rows to a stream or table, and returns how many. Over HTTP many rows go in several requests.
+        """Appends rows to a stream or table, and returns how many. Over HTTP, large tables take several requests.
 
         Columns are found by name, also by name in upper case; ROWTIME, in ms, is the records' time. Raises
         `MillstreamError`.
@@ -171,7 +171,7 @@ class DataClient(Client, Protocol):
 
 
 def gives_rows(statement: str) -> bool:
-    """Whether `query` is for it, and not `execute`.
+    """Whether the statement is for `query`, not for `execute`.
 
     >>> gives_rows("-- all\\nselect * from s;"), gives_rows("SHOW STREAMS;")
     (True, False)
@@ -181,9 +181,9 @@ def gives_rows(statement: str) -> bool:
 
 
 def connect(url: str) -> HttpClient:
-    """A client of the server at `http://HOST:PORT`. Raises `ServerUnreachable` if nobody answers there.
+    """A client of the server at `http://HOST:PORT`. Raises `ServerUnreachable` if no server answers there.
 
-    Its pull queries have all of SQL, unless it is SET otherwise: only programs that know ksqlDB rely on refusals.
+    Its pull queries accept all of SQL, unless a SET changes that: only programs written for ksqlDB rely on refusals.
     """
     client = HttpClient(url)
     client.info()
@@ -192,13 +192,13 @@ def connect(url: str) -> HttpClient:
 
 
 class HttpClient:
-    """Implements `DataClient`. Each request has a connection of its own, so queries may run side by side.
+    """Implements `DataClient`. Each request has its own connection, so queries may run concurrently.
 
-    The server keeps no sessions: what was SET and DEFINEd is remembered here, and travels with each request.
+    The server keeps no sessions: the client stores what was SET and DEFINEd, and sends it with each request.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        """In: `token`: who asks, where neither the URL nor the environment says it."""
+        """In: `token`: authenticates the user, unless the URL has a name and password."""
         self._url = _parsed(url)
         self._headers = _identity(self._url, token)
         self.properties: dict[str, str] = {}
@@ -248,34 +248,35 @@ class HttpClient:
                 raise ServerUnreachable(f"what answers at {self.address} is not a Millstream server") from None
 
     def cluster(self, action: str | None = None, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """How the cluster is; or what an action below /cluster answers. Raises `RemoteError`, `ServerUnreachable`."""
+        """The state of the cluster; with `action`, the answer to that action below /cluster. Raises `RemoteError`,
+        `ServerUnreachable`."""
         return json.loads(self.get("/cluster")) if action is None else self.post(f"/cluster/{action}", body or {})
 
     def get(self, path: str) -> bytes:
-        """What the server answers to GET. In: `path` with its query. Raises `RemoteError`, `ServerUnreachable`."""
+        """The body of the answer to GET. In: `path` with its query. Raises `RemoteError`, `ServerUnreachable`."""
         with self._send("GET", path, None, {}) as exchange:
             return self._read(exchange)
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """What it answers to POST, both of JSON. Raises as `get` does."""
+        """The answer to POST; both bodies are JSON. Raises as `get` does."""
         with self._send("POST", path, json.dumps(body).encode(), _JSON) as exchange:
             return json.loads(self._read(exchange))
 
     def close(self) -> None:
-        """Nothing is open between requests."""
+        """Does nothing: no connection is open between requests."""
 
     def _query(self, text: str, media_type: str) -> _Exchange:
         body = {"sql": text, "properties": self.properties, "sessionVariables": self.variables}
         return self._send("POST", "/query-stream", json.dumps(body).encode(), {**_JSON, "accept": media_type})
 
     def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> _Exchange:
-        """A response that is a success. Raises `RemoteError`, `ServerUnreachable`."""
+        """A successful response. Raises `RemoteError`, `ServerUnreachable`."""
         make = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
         connection = make(self._url.hostname or "", self._url.port or DEFAULT_PORT, timeout=_CONNECT_SECONDS)
         try:
             connection.connect()
             connected = connection.sock
-            connected.settimeout(None)  # a statement may take its time, and a push query does
+            connected.settimeout(None)  # a statement may take long, and a push query does not end
             target = self._url.path.rstrip("/") + path
             connection.request(method, target, body, {"accept": "application/json", **self._headers, **headers})
             exchange = _Exchange(connection, connected, connection.getresponse())
@@ -303,7 +304,7 @@ class HttpClient:
         return ServerUnreachable(f"the connection to {self.address} broke: {error}")
 
     def _remember(self, text: str) -> None:
-        """SET, UNSET, DEFINE and UNDEFINE, which the server has just accepted."""
+        """Stores the effect of SET, UNSET, DEFINE and UNDEFINE statements that the server has just accepted."""
         for group in split_tokens(tokenize(text)):
             verb = str(group[0]).upper()
             if verb not in ("SET", "UNSET", "DEFINE", "UNDEFINE") or len(group) < 2:
@@ -322,7 +323,8 @@ class HttpClient:
 
 
 class LocalClient:
-    """Implements `DataClient` on an engine in this process. In: `close`: closes the engine too, where it is ours."""
+    """Implements `DataClient` on an engine in this process. In: `close`: also closes the engine, if the client owns
+    it."""
 
     def __init__(self, engine: Engine, session: Session, *, address: str, close: Callable[[], None]) -> None:
         self._engine = engine
@@ -385,7 +387,8 @@ class _Exchange:
         self._socket = connected
 
     def cut(self) -> None:
-        """Wakes up a read in another thread, or one that a signal interrupted here; it finds the end."""
+        """Unblocks a read in another thread, or one that a signal interrupted in this thread; the read finds the
+        end."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -420,7 +423,7 @@ class _RemoteRows:
         )  # fmt: skip
 
     def close(self) -> None:
-        """The server notices, and ends the query."""
+        """Cuts the connection; the server notices and ends the query."""
         self._closed = True
         self._exchange.cut()
 
@@ -443,7 +446,7 @@ class _RemoteRows:
                     return
 
     def _line(self) -> Any:
-        """The next value; None where the response ended because we closed it."""
+        """The next value; None if the response ended because this client closed it."""
         try:
             line = self._exchange.response.readline()
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
@@ -471,7 +474,8 @@ def _parsed(url: str) -> urllib.parse.SplitResult:
 
 
 def _identity(url: urllib.parse.SplitResult, token: str | None) -> dict[str, str]:
-    """The header that says who asks: `http://NAME:PASSWORD@HOST`, or a token in the variable MILLSTREAM_TOKEN."""
+    """The header that authenticates the user: from `http://NAME:PASSWORD@HOST`, or a token, also from the variable
+    MILLSTREAM_TOKEN."""
     if url.username is not None:
         pair = f"{urllib.parse.unquote(url.username)}:{urllib.parse.unquote(url.password or '')}"
         return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
@@ -491,7 +495,7 @@ def _error(body: Mapping[str, Any]) -> RemoteError:
 
 
 def _decoder(column_types: Sequence[str]) -> Callable[[bytes], Any]:
-    """Reads a row; where there are DECIMALs, with all their digits."""
+    """A function that parses a row. It keeps all digits of DECIMAL values."""
     if not any("DECIMAL" in type_ for type_ in column_types):
         return json.loads
     doubles = [index for index, type_ in enumerate(column_types) if type_ == "DOUBLE"]
@@ -512,6 +516,6 @@ def _progress(told: Any) -> Progress | None:
 
 
 def _string(literal: str) -> str:
-    """The text of a string in quotes."""
+    """The text of a quoted string."""
     quote = literal[0]
     return literal[1:-1].replace(quote * 2, quote)

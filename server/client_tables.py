@@ -1,4 +1,4 @@
-"""Rows as Arrow tables, for the client half: what `arrow_rows` writes, read again. Both use the words below."""
+"""Rows as Arrow tables for the client: reads what `arrow_rows` writes. Both use the constants below."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BODY_BYTES: Final = 512 * 1024  # half of what a server accepts
 
 
 class AnswerBroke(ServerError):
-    """The query ended with an error after it had begun."""
+    """The query failed after its answer had begun."""
 
     code = "ANSWER_BROKE"
 
@@ -37,9 +37,9 @@ class Readable(Protocol):
 class ResultTables:
     """The rows of one SELECT as tables of `schema`. Iterate once; `close`, from any thread, ends it early.
 
-    Where rows may be updates of earlier ones, a column `@tombstone` tells which rows are gone. `sql_types`: of the
-    query's columns, as SQL writes them. `key`: the positions of the columns that tell which row is updated, where that
-    is known.
+    If rows can update earlier rows, a column `@tombstone` marks rows that are deleted. `sql_types`: the types of the
+    query's columns, in SQL notation. `key`: the positions of the columns that identify the updated row, if they are
+    known.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ResultTables:
             self.close()
 
     def limited(self, row_count: int) -> ResultTables:
-        """The first so many rows. It is iterated instead of this one."""
+        """The first `row_count` rows. Iterate over the result instead of this object."""
 
         def taken() -> Iterator[pa.Table]:
             left = row_count
@@ -92,7 +92,7 @@ def local_tables(result: QueryResult) -> ResultTables:
 
 
 def remote_tables(response: Readable, cut: Callable[[], None], address: str) -> ResultTables:
-    """The tables of a server's response. In: `cut` ends it. Raises `AnswerBroke` for what is no such response."""
+    """The tables of a server's response. In: `cut` ends it. Raises `AnswerBroke` if the response has no tables."""
     closed = False
 
     def close() -> None:
@@ -129,7 +129,7 @@ def remote_tables(response: Readable, cut: Callable[[], None], address: str) -> 
 
 
 def insert_bodies(rows: pa.Table) -> Iterator[bytes]:
-    """The rows as Arrow IPC streams that a server accepts, as few as possible; one row is never cut."""
+    """The rows as Arrow IPC streams that a server accepts, as few as possible; a single row is never split."""
     if rows.num_rows > 1 and rows.nbytes > _BODY_BYTES:
         half = rows.num_rows // 2
         yield from insert_bodies(rows.slice(0, half))

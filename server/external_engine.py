@@ -1,8 +1,8 @@
-"""The engine of a server whose log is on somebody else's brokers.
+"""The engine of a server that keeps its log on external Kafka brokers.
 
-One transactional id, prefixed by the service id, is the lease (`cluster/engine_log.py`): a second server with the same
-service id takes it, and the first one, whose writes are refused from then on, ends. Nothing on the brokers tells the
-engine who else is there, so nothing but the lease decides.
+One transactional id, prefixed by the service id, is the lease (`cluster/engine_log.py`). A second server with the same
+service id acquires the lease. From then on the brokers refuse the first server's writes, and it exits. The brokers have
+no list of servers, so only the lease decides.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def engine_on_brokers(
     parts: contextlib.ExitStack,
     panicked: Callable[[str], None],
 ) -> tuple[Engine, Callable[[], None]]:
-    """An engine that runs, and what is called before it ends: a statement that waits for the brokers then waits no
-    more. `parts` ends it and its connections. In: `panicked`: called with the reason when another server has taken the
-    lease. Raises `LogError`."""
+    """A running engine, and a function to call before it ends, which makes statements stop waiting for the brokers.
+    `parts` closes the engine and its connections. In: `panicked`: called with the reason when another server has
+    acquired the lease. Raises `LogError`."""
     external = ExternalLog(settings)
     parts.callback(external.close)
     ending = _Ending(settings.names.service_id, panicked)
@@ -54,8 +54,9 @@ def engine_on_brokers(
 def open_engine_on_brokers(
     external: Mapping[str, str], data_directory: Path, properties: Mapping[str, str]
 ) -> EmbeddedEngine:
-    """An engine for a program, in its process. In: `external`: as [external] of the configuration. Raises
-    `InvalidKafkaProperty`, `LogError`; where another engine takes the lease later, each call `ProducerFenced`."""
+    """An engine inside a program's process. In: `external`: as [external] of the configuration. Raises
+    `InvalidKafkaProperty`, `LogError`. If another engine acquires the lease later, each call raises
+    `ProducerFenced`."""
     settings = ExternalLogSettings.of(external, ServerSettings.of(properties).service_id)
     log = ExternalLog(settings)
     try:
@@ -67,12 +68,12 @@ def open_engine_on_brokers(
 
 
 def cluster_id(settings: ExternalLogSettings) -> str:
-    """What /info calls the log: the same for all servers of these brokers."""
+    """The log's id in the answer of /info: the same for all servers of these brokers."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, ",".join(map(str, settings.properties.addresses()))))
 
 
 class _Ending:
-    """State: whether the server ends anyway; then a lease that is lost is no news."""
+    """State: whether the server is already ending; then the loss of the lease is not reported."""
 
     def __init__(self, service_id: str, panicked: Callable[[str], None]) -> None:
         self._service_id, self._panicked = service_id, panicked

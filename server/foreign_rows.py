@@ -1,4 +1,4 @@
-"""The view of third-party Kafka clients: rows of columnar topics, and the names that they may not use."""
+"""What third-party Kafka clients see: rows of columnar topics as bytes, and the names that they may not use."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _OWN = ("_millstream", "millstream-insert")
 
 
 class ForeignRows:
-    """A `Transcoder`: keys as they are hashed, values as JSON or as the topic's `millstream.value.format` says.
+    """A `Transcoder`: encodes keys as they are hashed, and values as JSON or in the topic's `millstream.value.format`.
 
-    State: the encoders of each topic, made anew when its source changes.
+    State: the encoders of each topic, created again when its source changes.
     """
 
     def __init__(self, catalog: Callable[[], Catalog]) -> None:
@@ -68,7 +68,8 @@ class ForeignRows:
 
 
 def is_own_name(catalog: Catalog, name: str) -> bool:
-    """Whether a group or a transactional id is a query's, or one of its buckets': they are named by the query's id."""
+    """Whether a group or a transactional id belongs to a query or to one of its buckets: their names begin with the
+    query's id."""
     owner, separator, bucket = name.rpartition("-")
     of_bucket = bool(separator) and bucket.isdecimal() and owner in catalog.queries
     return of_bucket or name in catalog.queries or name.startswith(_OWN)
@@ -83,7 +84,7 @@ def _all_true(count: int) -> pa.BooleanArray:
 
 
 def _plain(batch: pa.RecordBatch, timestamp_ms: int) -> pa.Table:
-    """Of a topic that no stream or table is declared on: objects of all columns, without keys."""
+    """The rows of a topic without a stream or table: values are objects of all columns, keys are NULL."""
     part = split_columnar(batch, (), timestamp_ms)
     rows = own_columns(batch).to_pylist(maps_as_pydicts="lossy")
     values = [

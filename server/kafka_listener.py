@@ -1,4 +1,4 @@
-"""The Kafka listener with its configuration: TLS, users, limits."""
+"""Creates the Kafka listener from the configuration: TLS, users, limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .security.kafka_users import KafkaUsers
 
 
 def kafka_listener(log: Log | Serving, configuration: Configuration, authenticator: Authenticator | None) -> LogServer:
-    """Not started. Raises `CannotUseTls`."""
+    """The listener, not started. Raises `CannotUseTls`."""
     access, tls, listens = configuration.access, configuration.kafka_tls, configuration.kafka_listener
     assert listens is not None, "an external log has its own listeners"
     return LogServer(

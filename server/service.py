@@ -51,28 +51,30 @@ from .security.host_check import HostCheck, names_of
 from .security.kafka_users import KafkaUsers
 from .security.private_folder import PRIVATE_UMASK, make_private
 
-# Few servers speak PostgreSQL, and 28 modules do.
+# Few servers use PostgreSQL's protocol, and it needs 28 modules.
 if TYPE_CHECKING:
     from .pg import pg_listener
 else:
     pg_listener = LaterModule(f"{__package__}.pg.pg_listener")
 
 _SWITCH_S: Final = 0.001
-"""The event loop waits so long for a thread that computes. Against Python's 5 ms, in turns: pull queries by key 0.80 in
-place of 0.63 of /healthcheck, p99 of 200 push queries 9 to 26 ms in place of 29 to 32; beside writers no difference."""
+"""How long the event loop waits for a thread that computes. Compared with Python's 5 ms, measured in turns: pull
+queries by key reach 0.80 instead of 0.63 of /healthcheck; p99 of 200 push queries is 9 to 26 ms instead of 29 to 32;
+with concurrent writers there is no difference."""
 
 _log = structlog.get_logger("millstream.server")
 
 
 class Service:
-    """Everything that `millstream server` runs. `start` it, `stop` it; the data directory has the rest."""
+    """Everything that `millstream server` runs. Call `start`, then `stop`; everything durable is in the data
+    directory."""
 
     def __init__(self, configuration: Configuration, panicked: Callable[[str], None] = lambda reason: None) -> None:
-        """In: `panicked`: called with the reason when the log cannot go on. Then the process has to end."""
+        """In: `panicked`: called with the reason when the log cannot continue. Then the process has to end."""
         self.configuration = configuration
         self._panicked = panicked
         self._engine: Engine | None = None
-        self._parts = contextlib.ExitStack()  # what to stop, the last one first
+        self._parts = contextlib.ExitStack()  # the parts to stop, last one first
         self._http = configuration.http
         self._kafka = configuration.kafka_listener
         self._schema_registry = configuration.schema_registry
@@ -80,18 +82,18 @@ class Service:
 
     @property
     def engine(self) -> Engine:
-        """Only once started."""
+        """Available after `start`."""
         assert self._engine is not None
         return self._engine
 
     @property
     def http_address(self) -> ListenAddress:
-        """With the real port, once started."""
+        """With the real port, after `start`."""
         return self._http
 
     @property
     def kafka_address(self) -> ListenAddress:
-        """Not of a server whose log is external."""
+        """A server with an external log has no such address."""
         assert self._kafka is not None
         return self._kafka
 
@@ -104,9 +106,9 @@ class Service:
         return self._pg
 
     def start(self) -> None:
-        """Returns once requests are answered and all queries of the catalog run.
+        """Returns once the server answers requests and runs all queries of the catalog.
 
-        Raises what makes a server impossible: `CannotListen`, `LogLocked`, `InvalidProperty`, `NoSpark`, … Then nothing
+        Raises what prevents a start: `CannotListen`, `LogLocked`, `InvalidProperty`, `NoSpark`, … In that case nothing
         is left running.
         """
         began = time.monotonic()
@@ -122,11 +124,12 @@ class Service:
         _log.info("server started", data=str(self.configuration.data), seconds=seconds, arrow_memory=arrow_memory)
 
     def stop(self) -> None:
-        """Ends clients' queries, lets requests finish, stops persistent queries where they stand. Twice is fine."""
+        """Ends clients' queries, lets requests finish, and stops persistent queries at their current positions. May be
+        called twice."""
         self._parts.close()
 
     def announcements(self) -> list[str]:
-        """A line per listener, and one about the executor: what `millstream server` prints when it is ready."""
+        """The lines that `millstream server` prints when it is ready: one per listener, and one about the executor."""
         registry, external = self._schema_registry, self.configuration.external
         return [
             f"http: listening on {'http' if self.configuration.tls is None else 'https'}://{self._http}",
@@ -176,7 +179,7 @@ class Service:
                 )
 
     def _start_node(self, listener: HttpListener, users: Authenticator | None, parts: contextlib.ExitStack) -> None:
-        """The engine runs on one node of the cluster at a time, here or elsewhere."""
+        """Starts a node of a cluster. The engine runs on one node at a time, this one or another."""
         if self.configuration.schema_registry is not None:
             raise InvalidConfiguration(
                 "a node of a cluster has no schema registry",
@@ -279,7 +282,7 @@ class Service:
         known: Users | None,
         parts: contextlib.ExitStack,
     ) -> None:
-        """From now on clients are answered. In: `known`: who may come to `pg`."""
+        """Starts answering clients. In: `known`: the users who may connect to `pg`."""
         engine = context.engine
         parts.callback(self._end_requests, context, listener)
         names = names_of(self.configuration)
@@ -305,7 +308,7 @@ class Service:
             pg.start(context, known, self.configuration.body_bytes_max)
 
     def _pg_listener(self, parts: contextlib.ExitStack) -> pg_listener.PgListener | None:
-        """Takes the port of PostgreSQL's clients, if they are wanted; the engine answers there later."""
+        """Opens the port for PostgreSQL's clients, if it is configured; the engine answers there later."""
         if self.configuration.pg is None:
             return None
         limits = ConnectionLimits(
@@ -317,7 +320,7 @@ class Service:
         return listener
 
     def _address_for_workers(self, log: Log, parts: contextlib.ExitStack) -> str:
-        """Where Spark's processes reach the log; they know its secret, but speak no TLS."""
+        """The address at which Spark's processes reach the log. They know its secret, but do not support TLS."""
         if self.configuration.kafka_tls is None:
             return str(self.kafka_address)
         inner = LogServer(log, port=0, users=NoUsers())
@@ -326,12 +329,13 @@ class Service:
         return inner.address
 
     def _address_for_clients(self) -> str:
-        """As the server knows it: who listens everywhere says so."""
+        """The Kafka address as the server knows it. If the server listens on all interfaces, that address is
+        returned."""
         address = self.configuration.kafka_advertised or self.kafka_address
         return str(address) if self.configuration.kafka_tls is None else f"{TLS}{address}"
 
     def _registry_listener(self, parts: contextlib.ExitStack) -> HttpListener | None:
-        """Takes the port of the schema registry, if one is wanted; the engine answers there later."""
+        """Opens the port of the schema registry, if it is configured; the engine answers there later."""
         if self.configuration.schema_registry is None:
             return None
         listener = HttpListener(self.configuration.schema_registry, "schema-registry")
@@ -348,7 +352,6 @@ class Service:
 
 
 def has_left_threads() -> bool:
-    """Whether a service that is closed has left threads to themselves: what they wait for, a system of others does not
-    answer."""
+    """Whether a closed service has left threads running because an external system does not answer them."""
     names = (TASK_THREADS, CALL_THREADS, PATIENT_THREADS)
     return any(thread.name.startswith(names) for thread in threading.enumerate())

@@ -55,7 +55,7 @@ _log = structlog.get_logger("millstream.server")
 
 
 class CatalogStore:
-    """Not for several threads at once: the engine holds `lock`."""
+    """Not thread-safe: the engine holds `lock`."""
 
     def __init__(
         self,
@@ -72,20 +72,20 @@ class CatalogStore:
         self._commands = CommandTopic(log)
         self._owed = OwedEffects(self._carry_out_late, self._mark_applied, lock)
         self.catalog = Catalog()
-        self.last_offset = -1  # of the last command that is done, or owed; -1 is none
-        self._owed_offset: int | None = None  # as it was marked last
+        self.last_offset = -1  # of the last command that is applied or owed; -1 if there is none
+        self._owed_offset: int | None = None  # the value that was committed last
 
     @property
     def next_offset(self) -> int:
-        """What a command's offset will be, and so the number in a new query's id."""
+        """The offset of the next command, which is also the number in a new query's id."""
         return self._commands.next_offset
 
     def recover(self, *, paused: bool = False) -> None:
-        """Folds all commands, finishes what was left undone, and starts the queries and the connectors of the final
+        """Folds all commands, completes unfinished effects, and starts the queries and the connectors of the final
         catalog.
 
-        `paused`: each waits for a RESUME; the catalog does not say so, and the next start knows nothing of it. Raises
-        `CorruptLog` where commands are lost: a part of the catalog would be a wrong one."""
+        `paused`: each of them waits for a RESUME. The catalog does not store this, so the next start ignores it. Raises
+        `CorruptLog` if commands are lost: a catalog from the remaining commands would be wrong."""
         applied = self._commands.check_whole()
         self._owed_offset = self._commands.owed_offset
         first = applied if self._owed_offset is None else min(applied, self._owed_offset)
@@ -114,9 +114,9 @@ class CatalogStore:
             self._mirrors.become(replace(mirror, state="PAUSED") if paused and mirror.state == "RUNNING" else mirror)
 
     def submit(self, command: Command) -> int:
-        """Makes the command true everywhere and returns its offset. Raises `InvalidTopic`, `TopicExists` before
-        anything is written: a command that cannot be carried out would fail again at each start. Raises
-        `EffectsDelayed` where it is written and in the catalog, and something else failed."""
+        """Writes the command, applies it everywhere, and returns its offset. Raises `InvalidTopic` and `TopicExists`
+        before anything is written, because a command that cannot be carried out would fail again at each start. Raises
+        `EffectsDelayed` if the command is written and in the catalog, but an effect failed."""
         if isinstance(command, PutSource | StartQuery):
             self._check_not_deleted(command.source if isinstance(command, PutSource) else command.sink)
             self._check_topic(command.topic)
@@ -138,11 +138,12 @@ class CatalogStore:
         return offset
 
     def close(self) -> None:
-        """In: the lock is not held."""
+        """In: the caller does not hold the lock."""
         self._owed.close()
 
     def _mark_applied(self) -> None:
-        """Where there is no room for the marks, or nobody to take them, the next ones say it, too."""
+        """Commits the progress. If the disk is full or no broker answers, nothing is lost: the next call commits it,
+        too."""
         with contextlib.suppress(LogFull, LogUnavailable):
             if self._owed.first_offset != self._owed_offset:
                 self._commands.mark_owed(self._owed.first_offset)
@@ -196,16 +197,16 @@ class CatalogStore:
                 assert_never(command)
 
     def _replace(self, query: PersistentQuery) -> None:
-        """The old one is at rest before the new one begins, maybe on another executor. Where it waits for a RESUME that
-        the catalog knows nothing of, so does the new one."""
+        """Stops the old query before it starts the new one, maybe on another executor. If the old one waits for a
+        RESUME that the catalog does not store, the new one waits, too."""
         waits = self._executor.status(query.id).state == "PAUSED"
         self._executor.stop(query.id)
         self._executor.start(replace(query, paused=query.paused or waits))
 
     def _reset(self, query_id: str) -> None:
-        """The query is stopped, has no state, and begins with the first records of its sources. What it has written
-        goes too, where nobody else writes to its sink: it is written again. On a log that others share, a topic that no
-        statement here has created keeps its records: they may be anybody's."""
+        """Stops the query, deletes its state, and makes it begin with the first records of its sources. Also empties
+        its sink, because the query writes the output again, unless other queries write to the sink. On a shared log, a
+        topic that no statement here created keeps its records: they may belong to others."""
         query = self.catalog.queries[query_id]
         self._executor.drop(query_id)
         begin_anew(self._log, query.plan)
@@ -220,13 +221,13 @@ class CatalogStore:
         return any(command.topic is not None and command.topic.name == topic for command in created)
 
     def _carry_out_late(self, command: Command) -> None:
-        """What is left to do of a command, maybe behind later ones; a part of it may have been done."""
+        """Completes a command, maybe after later commands were applied; parts of it may already be done."""
         self._finish(command)
         match command:
             case StartQuery():
                 query = self.catalog.queries.get(command.query.id)
                 if query is not None:
-                    self._executor.stop(query.id)  # it may be the one that this one replaces
+                    self._executor.stop(query.id)  # the running query may be the one that this command replaces
                     self._executor.start(query)
             case ResetQuery():
                 query = self.catalog.queries.get(command.query_id)
@@ -247,8 +248,9 @@ class CatalogStore:
                 pass
 
     def _finish(self, command: Command, *, tried: bool = False) -> None:
-        """The effects that outlive a process: the topics that the catalog asks for are there, and what it has not is
-        gone. In: `tried`: in an earlier life, which may have done it: a topic that is there now may be anybody's."""
+        """Applies the effects that outlive a process: creates the topics that the catalog requires, and drops what it
+        no longer has. In: `tried`: an earlier process tried the command and may have completed it, so a topic that
+        exists now may belong to others."""
         match command:
             case PutSource(topic=topic):
                 if topic is not None and self._is_asked_for(topic):
@@ -276,7 +278,7 @@ class CatalogStore:
             case PauseQuery() | PutType() | RemoveType() | PutFunction() | RemoveFunction() | RemoveSecret():
                 pass
             case PutConnector() | PauseConnector() | PutSecret() | PutMirror():
-                pass  # those of the catalog are started when it is complete
+                pass  # they are started from the final catalog
             case _:
                 assert_never(command)
 
@@ -304,16 +306,16 @@ class CatalogStore:
             check_topic(topic.name, topic.partition_count, topic.config)
 
     def _create_sink(self, command: StartQuery) -> None:
-        """A query that is replaced may have written to a topic that others deleted: the new one is as good for it."""
+        """Accepts a new sink topic for a query that is replaced, in case others deleted the topic that it wrote to."""
         if self._create_topic(command.topic):
             KnownTopics(self._log, command.query.plan).accept_sink()
 
     def _create_topic(self, topic: NewTopic | None) -> bool:
-        """Whether it was not there. A connector or a client may create it meanwhile: then it is there, as one that was
-        there before.
+        """Creates the topic unless it exists, and returns whether it did. If a connector or a client creates the topic
+        at the same moment, it counts as existing.
 
-        The same statements serve a laptop and a cluster: where there are fewer nodes than REPLICAS, the topic has as
-        many replicas as topics have that do not name a number."""
+        The same statements work on a laptop and on a cluster: with fewer nodes than REPLICAS, the topic gets the
+        default number of replicas."""
         if topic is None or self._log.topic(topic.name) is not None:
             return False
         with contextlib.suppress(TopicExists):

@@ -1,4 +1,4 @@
-"""Commands as JSON, the form in which the command topic keeps them, and back."""
+"""Commands as JSON, as the command topic stores them, and back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from .commands import (
 )
 
 COMMAND_VERSION = 1
-_EXECUTOR_CLAUSE = re.compile(r"\bEXECUTOR\b[`'\"]?\s*=", re.IGNORECASE)  # of WITH
+_EXECUTOR_CLAUSE = re.compile(r"\bEXECUTOR\b[`'\"]?\s*=", re.IGNORECASE)  # in WITH
 
 _KINDS: dict[type, str] = {
     PutSource: "put_source",
@@ -194,12 +194,13 @@ def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
 
 
 def _names_executor(statement: str, session: Mapping[str, str]) -> bool:
-    """Whether whoever sent the statement named an executor."""
+    """Whether the user who sent the statement named an executor."""
     return EXECUTOR.name in session or _EXECUTOR_CLAUSE.search(statement) is not None
 
 
 def _on_any_executor(query: PersistentQuery) -> PersistentQuery:
-    """Earlier versions put the server's choice of that day into the plan, as if somebody had named it."""
+    """Removes the executor from the plan. Earlier versions stored the server's current choice as if the user had named
+    it."""
     properties = {name: value for name, value in query.plan.properties.items() if name != EXECUTOR.name}
     return replace(query, plan=replace(query.plan, properties=properties))
 

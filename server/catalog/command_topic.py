@@ -23,12 +23,12 @@ APPLIED_GROUP = "_millstream-command-applied"
 OWED_GROUP = "_millstream-command-owed"
 
 _PARTITION = TopicPartition(COMMAND_TOPIC, 0)
-_NOTHING = 2**62  # as an offset: none is so high
+_NOTHING = 2**62  # greater than any offset
 _SCHEMA = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
 
 
 class CommandTopic:
-    """The commands in `log`. One writer at a time: the caller sees to it."""
+    """The commands in `log`. The caller ensures that there is only one writer at a time."""
 
     def __init__(self, log: LogClient) -> None:
         self._log = log
@@ -42,17 +42,17 @@ class CommandTopic:
 
     @property
     def applied_offset(self) -> int:
-        """Up to here the effects of the commands were carried out, or tried and noted as owed."""
+        """The offset up to which effects of commands were applied, or tried and recorded as owed."""
         return self._log.committed_offsets(APPLIED_GROUP).get(_PARTITION, 0)
 
     @property
     def owed_offset(self) -> int | None:
-        """The first that was tried and not carried out; None where none is."""
+        """The offset of the first command that failed and is still owed; None if there is none."""
         owed = self._log.committed_offsets(OWED_GROUP).get(_PARTITION, _NOTHING)
         return None if owed == _NOTHING else owed
 
     def check_whole(self) -> int:
-        """Gives `applied_offset`. Raises `CorruptLog` where the topic ends before a command that was carried out."""
+        """Returns `applied_offset`. Raises `CorruptLog` if the topic ends before a command that was applied."""
         applied, end = self.applied_offset, self.next_offset
         if applied > end:
             raise CorruptLog(
@@ -69,7 +69,7 @@ class CommandTopic:
         self._log.commit_offsets(OWED_GROUP, {_PARTITION: _NOTHING if offset is None else offset})
 
     def append(self, command: Command) -> int:
-        """Writes the command and returns its offset, once it is durable."""
+        """Writes the command and returns its offset when it is durable."""
         value = command_to_json(command)
         row = {"timestamp": [int(time.time() * 1000)], "key": [None], "value": [value]}
         return self._log.append(*_PARTITION, RowRecords(pa.table(row, schema=_SCHEMA)))
@@ -86,7 +86,8 @@ class CommandTopic:
 
 
 def read_commands(log: LogClient, position: int) -> tuple[list[tuple[int, Command]], int]:
-    """Some commands from this offset on, with their offsets, and where to go on. Raises `UnreadableCommand`."""
+    """Some commands from this offset on, with their offsets, and the offset to continue at. Raises
+    `UnreadableCommand`."""
     fetched = log.fetch(*_PARTITION, position)
     commands: list[tuple[int, Command]] = []
     for run in fetched.runs:

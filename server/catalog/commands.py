@@ -21,7 +21,8 @@ from ...sql.types import SqlType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandBase:
-    """`statement`: the text that was accepted, variables substituted. `properties`: the session's at that time."""
+    """`statement`: the accepted text, with variables substituted. `properties`: the session's properties at that
+    time."""
 
     statement: str = ""
     properties: dict[str, str] = field(default_factory=dict)
@@ -29,8 +30,8 @@ class CommandBase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutSource(CommandBase):
-    """CREATE STREAM|TABLE (…) or ALTER: the source as it is from now on. `topic` is to be created first; `replaces` is
-    the name that the source had until now."""
+    """CREATE STREAM|TABLE (…) or ALTER: the new state of the source. `topic` has to be created first; `replaces` is the
+    previous name of the source."""
 
     source: SourceInfo
     topic: NewTopic | None = None
@@ -39,8 +40,8 @@ class PutSource(CommandBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartQuery(CommandBase):
-    """CREATE … AS SELECT (with `sink`) or INSERT INTO … SELECT. A query of the same id is replaced: it goes on from
-    its committed offsets and its state."""
+    """CREATE … AS SELECT (with `sink`) or INSERT INTO … SELECT. It replaces a query of the same id: the new one
+    continues from the committed offsets and the state."""
 
     query: PersistentQuery
     sink: SourceInfo | None = None
@@ -63,7 +64,7 @@ class TerminateQuery(CommandBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseQuery(CommandBase):
-    """PAUSE, or RESUME where `paused` is false."""
+    """PAUSE, or RESUME if `paused` is false."""
 
     query_id: str
     paused: bool
@@ -71,7 +72,7 @@ class PauseQuery(CommandBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetQuery(CommandBase):
-    """The query forgets its state and what it has read and written, and begins anew."""
+    """The query loses its state, its offsets and its output, and starts again from the beginning."""
 
     query_id: str
 
@@ -89,7 +90,7 @@ class RemoveType(CommandBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutFunction(CommandBase):
-    """CREATE [OR REPLACE] FUNCTION; queries that call an older version keep it."""
+    """CREATE [OR REPLACE] FUNCTION; queries that call an older version keep using that version."""
 
     function: UserFunction
 
@@ -101,7 +102,7 @@ class RemoveFunction(CommandBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutConnector(CommandBase):
-    """CREATE CONNECTOR, or ALTER: the connector as it is from now on."""
+    """CREATE CONNECTOR, or ALTER: the new state of the connector."""
 
     connector: ConnectorInfo
 
@@ -116,7 +117,7 @@ class RemoveConnector(CommandBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseConnector(CommandBase):
-    """PAUSE CONNECTOR, or RESUME where `paused` is false. `stopped`: it has no tasks until then."""
+    """PAUSE CONNECTOR, or RESUME if `paused` is false. `stopped`: it has no tasks until RESUME."""
 
     name: str
     paused: bool
@@ -125,7 +126,7 @@ class PauseConnector(CommandBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutSecret(CommandBase):
-    """CREATE [OR REPLACE] SECRET; `statement` has no values."""
+    """CREATE [OR REPLACE] SECRET; `statement` does not contain the values."""
 
     secret: SecretInfo
 
@@ -137,7 +138,7 @@ class RemoveSecret(CommandBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutMirror(CommandBase):
-    """CREATE MIRROR, PAUSE, RESUME or PROMOTE: the mirror as it is from now on."""
+    """CREATE MIRROR, PAUSE, RESUME or PROMOTE: the new state of the mirror."""
 
     mirror: MirrorInfo
 
@@ -169,7 +170,7 @@ Command = (
 
 
 def apply_command(catalog: Catalog, command: Command) -> Catalog:
-    """The catalog after the command. Never fails: what may be refused was refused before it was written."""
+    """The catalog after the command. Never fails: invalid commands are refused before they are written."""
     match command:
         case PutSource():
             kept = catalog if command.replaces is None else catalog.without_source(command.replaces)

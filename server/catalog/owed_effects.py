@@ -20,16 +20,16 @@ _log = structlog.get_logger("millstream.server")
 
 
 class EffectsDelayed(ServerError):
-    """The statement is accepted, and what it asks for is not done yet."""
+    """The statement is accepted, but its effects are not complete yet."""
 
     code = "EFFECTS_DELAYED"
 
 
 class OwedEffects:
-    """State: commands that are written and not carried out, by offset, and a thread while there are some.
+    """State: commands that are written but not carried out, by offset, and a thread while there are any.
 
-    In: `carry_out(command)` does what there is left to do, as often as it is called; `lock`: held while it does, and by
-    who calls anything but `close`. `done()` is called when something was paid.
+    In: `carry_out(command)` completes a command and may be called repeatedly. `lock`: held during that, and by callers
+    of all methods except `close`. `done()` is called after each command that succeeds.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class OwedEffects:
 
     @property
     def first_offset(self) -> int | None:
-        """Of the oldest; None where nothing is owed."""
+        """The offset of the oldest command; None if nothing is owed."""
         return min(self._owed, default=None)
 
     @property
@@ -52,7 +52,7 @@ class OwedEffects:
         return [command for _, command in sorted(self._owed.items())]
 
     def owe(self, offset: int, command: Command, error: Exception) -> EffectsDelayed:
-        """Gives what whoever sent the statement is to be told."""
+        """Records the command and returns the error for the client that sent the statement."""
         foreseen = isinstance(error, MillstreamError)
         reason = error.message if foreseen else f"{type(error).__name__}: {error}"
         what = "a statement is accepted and not complete yet"
@@ -67,7 +67,8 @@ class OwedEffects:
         )
 
     def pay(self) -> None:
-        """Up to the first that fails: where there is no room, or no broker, the others would only wait for it, too."""
+        """Retries the commands in order and stops at the first that fails: without disk space or a broker, the others
+        would fail, too."""
         for offset, command in sorted(self._owed.items()):
             try:
                 self._carry_out(command)
@@ -79,8 +80,8 @@ class OwedEffects:
             self._done()
 
     def close(self) -> None:
-        """Returns when nothing is tried any more; but who has the lock may wait for a system of others. In: the lock is
-        not held by the caller."""
+        """Ends the retries. Does not wait longer than `_ENDS_S`, because the holder of the lock may be waiting for an
+        external system. In: the caller does not hold the lock."""
         self._closed.set()
         thread = self._thread
         if thread is not None:

@@ -1,4 +1,4 @@
-"""The stream KSQL_PROCESSING_LOG over the topic of the processing log, which a server creates where it is asked to."""
+"""The stream KSQL_PROCESSING_LOG over the topic of the processing log. A server creates it if it is configured to."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ STATEMENT = f"""CREATE STREAM {NAME} (
 
 
 def wanted_statement(catalog: Catalog, log: LogClient) -> str | None:
-    """The statement to run at the start of a server that is asked for the stream; None where the stream is there.
+    """The statement that creates the stream at the start of a server; None if the stream exists.
 
-    Creates the topic, which otherwise comes with its first record.
+    Also creates the topic, which otherwise is created with its first record.
     """
     if NAME in catalog.sources:
         return None

@@ -1,7 +1,7 @@
-"""The schema registry as this server has it: the fold of the topic `_schemas`, and what is written to it.
+"""The schema registry of this server: the fold of the topic `_schemas`, and writes to it.
 
-Rules that the state itself does not need (levels, ids, references) are in `planner/schemas/registry.py`; the HTTP
-face is `server/registry/`. One writer at a time: the engine's lock sees to it.
+Rules that the state itself does not need (levels, ids, references) are in `planner/schemas/registry.py`; the HTTP API
+is in `server/registry/`. The engine's lock ensures that there is one writer at a time.
 """
 
 from __future__ import annotations
@@ -30,41 +30,41 @@ _SCHEMA = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", 
 
 
 class SchemaStore:
-    """Reads and writes the registry of one log. The topic is made when the first schema comes."""
+    """Reads and writes the registry of one log. The first schema creates the topic."""
 
     def __init__(self, log: LogClient) -> None:
         self._log = log
         self._topic = SchemasTopic(log)
-        self.default_level: str | None = None  # the compatibility level where the topic has none, instead of BACKWARD
+        self.default_level: str | None = None  # the compatibility level if the topic has none, instead of BACKWARD
 
     @property
     def registry(self) -> Registry:
-        """As of now."""
+        """The current registry."""
         registry = self._topic.registry()
         if self.default_level is None or GLOBAL in registry.levels:
             return registry
         return registry.with_level(GLOBAL, self.default_level)
 
     def schema(self, schema_id: int) -> RecordSchema | None:
-        """The schema with this id, for those who read records."""
+        """The schema with this id, for decoding records."""
         return self._topic.schema(schema_id)
 
     def append(self, versions: Iterable[Version]) -> None:
-        """Registers the versions, or writes them anew where something about them changed."""
+        """Registers the versions, or writes them again if they changed."""
         self._write(version_record(version) for version in versions)
 
     def remove(self, subject: str, numbers: Iterable[int]) -> None:
-        """Removes versions for good. Their ids are not given again."""
+        """Removes versions permanently. Their ids are not reused."""
         removals = [removal_record(subject, number) for number in numbers]
         if removals:
             self._write([ids_record(self._topic.registry().highest_id), *removals])
 
     def set_level(self, subject: str, level: str | None) -> None:
-        """The compatibility level of a subject, or for all others (the empty one); None takes it back."""
+        """Sets the compatibility level of a subject, or (empty subject) of all others; None removes it."""
         self._write([level_record(subject, level)])
 
     def set_mode(self, subject: str, mode: str | None) -> None:
-        """The mode of a subject, or for all others (the empty one); None takes it back."""
+        """Sets the mode of a subject, or (empty subject) of all others; None removes it."""
         self._write([mode_record(subject, mode)])
 
     def _write(self, records: Iterable[Record]) -> None:

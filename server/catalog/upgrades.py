@@ -26,7 +26,7 @@ _KEPT = (
 
 
 def refuse_other_schema(old: SourceInfo, new: SourceInfo, span: Span | None) -> None:
-    """Raises unless everything that reads `old` can go on reading `new`: columns may only be appended."""
+    """Raises unless all readers of `old` can continue to read `new`: columns may only be appended."""
     for attribute, name in _KEPT:
         before, after = _comparable(getattr(old, attribute)), _comparable(getattr(new, attribute))
         if before != after:
@@ -38,7 +38,7 @@ def refuse_other_schema(old: SourceInfo, new: SourceInfo, span: Span | None) -> 
 
 
 def _column_problem(old: Schema, new: Schema) -> str | None:
-    """In ksqlDB's words, which people search for: what the new schema has not where the old one has it."""
+    """Describes the difference in ksqlDB's words, which people search for."""
     if old.key != new.key:
         gone = _not_in_place(old.key, new.key) or list(old.key)
         changed = f"The following key columns are changed, missing or reordered: [{_text(gone)}]"
@@ -52,8 +52,8 @@ def _not_in_place(before: tuple[Column, ...], after: tuple[Column, ...]) -> list
 
 
 def refuse_other_state(old: PersistentQuery, new: PhysicalPlan, span: Span | None, *, columnar: bool) -> None:
-    """Raises unless the state that the old query has kept fits the new plan. In: `columnar`: whether the log stores the
-    columns of the state by name; else all rows of a store have the same columns."""
+    """Raises unless the state of the old query fits the new plan. In: `columnar`: whether the log stores the columns of
+    the state by name; otherwise all rows of a store have the same columns."""
     topics = {source.topic for source in old.plan.sources()} ^ {source.topic for source in new.sources()}
     if topics:
         raise _not_replaceable(old, f"it would read different topics ({', '.join(sorted(topics))})", span)
@@ -71,9 +71,9 @@ def refuse_other_state(old: PersistentQuery, new: PhysicalPlan, span: Span | Non
 
 
 def _unknown_columns(old: PhysicalPlan, new: PhysicalPlan) -> list[str]:
-    """The columns that filters of the new plan read directly from a table's kept rows, and that the old plan did not
-    keep. As NULL they would fail the condition, and the table's changes would not take back what the rows had added.
-    A column that the table has got since is NULL in these rows."""
+    """The columns of a table's stored rows that filters of the new plan read, but that the old plan did not store. Read
+    as NULL, they would fail the condition, and a later change would not retract what the row had added. Columns that
+    were added to the table later do not count: they are NULL in the stored rows."""
     kept = {source.id: source for source in old.sources() if source.stateful and source.columns is not None}
     unknown: list[str] = []
     for step in new.steps():
@@ -87,7 +87,7 @@ def _unknown_columns(old: PhysicalPlan, new: PhysicalPlan) -> list[str]:
 
 
 def _kept_columns(plan: PhysicalPlan) -> dict[str, list[str]]:
-    """By the id of each source that keeps rows: the value columns that it keeps, as in batches."""
+    """For each source that stores rows: its id and the value columns that it stores, named as in batches."""
     return {
         source.id: [
             name
@@ -100,8 +100,8 @@ def _kept_columns(plan: PhysicalPlan) -> dict[str, list[str]]:
 
 
 def _state_fits(before: list[Step], after: list[Step]) -> bool:
-    """A filter over a table needs the table's old rows, and nothing else of a copied table does: with the filter that
-    state comes and goes. The query does not know the rows that it read while it kept none, as in ksqlDB."""
+    """A table that is only copied needs state only for a filter, so the state appears and disappears with the filter.
+    As in ksqlDB, the query does not know the rows that it read while it had no state."""
     if len(before) == len(after) and all(map(_is_same_state, before, after)):
         return True
     if not all(isinstance(step, Source) for step in (*before, *after)):
@@ -111,7 +111,7 @@ def _state_fits(before: list[Step], after: list[Step]) -> bool:
 
 
 def _is_same_state(before: Step, after: Step) -> bool:
-    """A table may have got value columns since: they are NULL in the previous rows."""
+    """The same state, even if a table got new value columns: they are NULL in the previous rows."""
     if not (isinstance(before, Source) and isinstance(after, Source)):
         return before == after
     old, new = before.schema, after.schema
@@ -124,7 +124,7 @@ def _state_identity(plan: PhysicalPlan) -> list[Step]:
 
 
 def _comparable(value: Any) -> Any:
-    """A format without its schema: each record names its own, and the registry has said that they fit."""
+    """A format without its schema: each record names its schema, and the registry has checked compatibility."""
     return replace(value, schema=None) if isinstance(value, FormatSpec) else value
 
 
