@@ -51,10 +51,10 @@ def http_app(
     mcp: bool = False,
     rest_proxy: RestProxySettings | None = _PROXY,
 ) -> ASGIApp:
-    """No middleware for CORS: pages of other origins get no answer that a browser would show them.
+    """The application. It has no middleware for CORS: browsers do not show answers to pages of other origins.
 
-    In: `other_nodes` of the cluster, by HTTP address, and whether they live. `console`: whether there are pages
-    of ours, which may send requests. `mcp`: whether MCP is served. `rest_proxy`: None where it is off.
+    In: `other_nodes` of the cluster, by HTTP address, and whether they are alive. `console`: whether the web console is
+    served, whose pages may send requests. `mcp`: whether MCP is served. `rest_proxy`: None if it is off.
     """
     routes = http_routes(context, authenticator, other_nodes, console=console, mcp=mcp, rest_proxy=rest_proxy)
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
@@ -70,7 +70,7 @@ def http_routes(
     mcp: bool = False,
     rest_proxy: RestProxySettings | None = _PROXY,
 ) -> list[BaseRoute]:
-    """What answers each path of `routes.py`. In: as of `http_app`."""
+    """The handler of each path of `routes.py`. In: as for `http_app`."""
     statements, pages, cluster = StatementRoutes(context), Pages(context, console), ClusterRoutes(context, other_nodes)
     return [
         Route("/ksql", statements.statements, methods=["POST"]),
@@ -115,7 +115,7 @@ def http_routes(
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    """No such route, or not by this method."""
+    """The response for an unknown path, or for a method that the path does not have."""
     assert isinstance(error, HTTPException)
     path = request.url.path
     message = f"{request.method} is not allowed for {path}" if error.status_code == 405 else f"{path} does not exist"

@@ -1,7 +1,7 @@
-"""Arrow IPC streams that strangers send, read so that a small body cannot become much memory.
+"""Reads Arrow IPC streams from untrusted clients so that a small body cannot use much memory.
 
-Compressed buffers are refused, for a few bytes can stand for gigabytes; so are types with which many rows share one
-large value, unless what they stand for is small enough.
+Compressed buffers are refused, because a few bytes can expand to gigabytes. Types in which many rows share one large
+value are refused, too, unless the expanded values are small enough.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from .errors import BAD_REQUEST, TOO_LARGE, WRONG_CONTENT_TYPE, RequestRefused
 
 EXPANSION_MAX: Final = 64  # bytes in memory for each byte of a body
-_ROWS_PER_BYTE: Final = 8  # of BOOLEAN; what takes no room at all (NULL) could have any number of rows
+_ROWS_PER_BYTE: Final = 8  # BOOLEAN; a type without data (NULL) could declare any number of rows
 
 _RECORD_BATCH: Final = "record batch"
 _DICTIONARY_BATCH: Final = "dictionary"
 
 
 def read_table(body: bytes) -> pa.Table:
-    """Raises `RequestRefused`."""
+    """The rows of the body. Raises `RequestRefused`."""
     try:
         _refuse_compressed(body)
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
@@ -61,7 +61,7 @@ def _is_compressed(metadata: bytes) -> bool:
     if kind_at is None or header_at is None:
         return False
     batch = _followed(metadata, header_at)
-    if metadata[kind_at] == 2:  # a dictionary's values are a record batch in it
+    if metadata[kind_at] == 2:  # the dictionary batch contains its values as a record batch
         data_at = _field(metadata, batch, 1)
         if data_at is None:
             return False
@@ -70,7 +70,7 @@ def _is_compressed(metadata: bytes) -> bool:
 
 
 def _field(buffer: bytes, table: int, slot: int) -> int | None:
-    """Where a table's field lies; None where it is absent."""
+    """The position of a table's field; None if it is absent."""
     (back,) = struct.unpack_from("<i", buffer, table)
     layout = table - back
     if layout < 0:
@@ -108,7 +108,7 @@ def _is_list_view(type_: pa.DataType) -> bool:
 
 
 def _size(array: pa.Array) -> int:
-    """Bytes of the values, each counted as often as it is used."""
+    """The size of the values in bytes; a shared value counts each time it is used."""
     if pa.types.is_dictionary(array.type):
         values = array.dictionary
         if not len(values) or not _has_lengths(values.type):

@@ -16,14 +16,14 @@ from .statements import error_response, json_response
 
 
 def insert_route(context: HttpContext) -> Callable[[Request], Awaitable[Response]]:
-    """Answers with `{"rows": n}`. Columns are matched as `rows_for` says."""
+    """Answers with `{"rows": n}`. `rows_for` describes how columns are matched."""
 
     async def insert(request: Request) -> Response:
         try:
             body = await read_bytes(request, ARROW_TYPE, context.body_bytes_max)
             name = request.path_params["name"]
             session = Session(rights=rights_of(request.scope))
-            context.engine.check_insert(name, session)  # before what a stranger sends is read
+            context.engine.check_insert(name, session)  # checked before the untrusted body is decoded
             count = await context.workers.run(lambda: context.engine.insert(name, read_table(body), session))
             return json_response({"rows": count}, 200)
         except Exception as error:

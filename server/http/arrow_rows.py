@@ -1,7 +1,7 @@
 """Rows as an Arrow IPC stream (https://arrow.apache.org/docs/format/Columnar.html), for notebooks and data frames.
 
-The columns are those of the query, in its types. For what may be updated (`keyed`) one more, `@tombstone`, tells which
-rows are gone. Each batch says in its metadata what it is; the last one has no rows, and `end` or `error`.
+The columns are those of the query, in its types. If rows may be updated (`keyed`), an additional column, `@tombstone`,
+marks rows that are deleted. The last batch has no rows, and its metadata has `end` or `error`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .errors import error_body
 
 
 def arrow_stream(result: QueryResult) -> Iterator[bytes]:
-    """The whole response; an error while rows come becomes its last words."""
+    """The whole response. An error after the first rows is sent in the last batch."""
     header = {
         "kind": result.kind,
         "queryId": result.query_id,
@@ -29,7 +29,7 @@ def arrow_stream(result: QueryResult) -> Iterator[bytes]:
     schema = result.arrow_schema.with_metadata({HEADER: json.dumps(header).encode()})
     sink = _Sink()
     with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_batch(pa.RecordBatch.from_pylist([], schema))  # or else the columns wait for the first rows
+        writer.write_batch(pa.RecordBatch.from_pylist([], schema))  # otherwise the schema is sent with the first rows
         yield sink.take()
         last: dict[bytes, bytes] = {}
         try:
@@ -44,7 +44,7 @@ def arrow_stream(result: QueryResult) -> Iterator[bytes]:
 
 
 class _Sink(io.RawIOBase):
-    """Collects what is written until it is taken."""
+    """Collects written bytes until `take`."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

@@ -12,11 +12,12 @@ from ...logcore.protocol.admission import Places, counted_as
 from .errors import TOO_MANY_REQUESTS, RequestRefused
 
 PLACE: Final = "millstream.place"
-"""In the state of a request's scope: the `ConnectionPlace` of its connection, or nothing beyond the limits."""
+"""In the state of a request's scope: the `ConnectionPlace` of its connection; absent for connections beyond the
+limits."""
 
 
 class ConnectionPlace:
-    """State: the address for which one connection is counted, until `leave`."""
+    """State: the address that one connection counts for, until `leave`."""
 
     def __init__(self, places: Places, address: str) -> None:
         self._places = places
@@ -24,7 +25,8 @@ class ConnectionPlace:
         places.enter(self._address)
 
     def count_as(self, address: str) -> None:
-        """Raises `RequestRefused` where that address has too many connections already."""
+        """Counts the connection for this address. Raises `RequestRefused` if the address has too many connections
+        already."""
         counted = counted_as(address)
         if counted == self._address:
             return

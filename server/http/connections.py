@@ -1,7 +1,7 @@
 """TCP connections of the HTTP API: their limits, and timeouts for sending a request.
 
-hypercorn speaks HTTP on them. Its classes are extended for missing features: the reason in the status line of HTTP/1.1
-(RFC 9112 allows it to be empty, old clients do not), the client's certificate, limits.
+hypercorn implements HTTP on them. Its classes are extended for missing features: the reason in the status line of
+HTTP/1.1 (RFC 9112 allows it to be empty, but old clients do not), the client's certificate, limits.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ from .socket_frames import with_goodbyes
 from .statements import error_response, json_response
 
 TRANSPORT: Final = "millstream.transport"
-"""In the state of a request's scope: the connection. Who writes to it knows what HTTP says at that moment."""
+"""In the state of a request's scope: the connection. Writing to it directly requires knowledge of the state of the HTTP
+protocol."""
 
 HEADER_SECONDS_MAX: Final = 10.0  # from the first byte of a request line to the end of the headers
-_RESETS_MAX: Final = 200  # of streams of one HTTP/2 connection, beyond half of them
+_RESETS_MAX: Final = 200  # resets of streams of one HTTP/2 connection, in addition to half of its streams
 _RECEIVE_BYTES: Final = 1 << 16
 _LAST_ANSWERS_S: Final = 1.0
-_PROBE_S: Final = 2.0  # for a connection beyond the limits to ask whether we live, and to take the answer
-_PROBES_MAX: Final = 64  # such connections at a time; the oldest makes room for the next one
+_PROBE_S: Final = 2.0  # how long a connection beyond the limits may take to send a health probe and read the answer
+_PROBES_MAX: Final = 64  # such connections at a time; a new one closes the oldest
 
 
 class Connections:
@@ -61,7 +62,8 @@ class Connections:
         return len(self._places)
 
     async def serve(self, listening: socket.socket, stop: asyncio.Event) -> None:
-        """Accepts connections until `stop`, then lets requests end for as long as the configuration says."""
+        """Accepts connections until `stop`, then waits for running requests for the time that the configuration
+        allows."""
         tls = self._config.create_ssl_context() if self._config.ssl_enabled else None
         options: dict[str, Any] = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": HEADER_SECONDS_MAX}
         server = await asyncio.start_server(self._accepted, sock=listening, backlog=self._config.backlog, **options)
@@ -78,7 +80,7 @@ class Connections:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _end(self, seconds: float) -> None:
-        """Waits until all connections have ended, or so long."""
+        """Waits until all connections have ended, but at most this many seconds."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
@@ -95,7 +97,7 @@ class Connections:
         try:
             await self._run(_state(writer, place), reader, writer)
         except asyncio.CancelledError:
-            pass  # the server ends, and this one was late: asyncio would report it as a mistake
+            pass  # the server is stopping, and this connection did not end in time; asyncio would report it as an error
         finally:
             place.leave()
 
@@ -111,7 +113,7 @@ class Connections:
     async def _answer_probe(
         self, task: asyncio.Task[Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Of a connection beyond the limits: a health probe is answered, anything else is turned away."""
+        """Handles a connection beyond the limits: answers a health probe and refuses anything else."""
         self._beyond[task] = None
         if len(self._beyond) > _PROBES_MAX:
             next(iter(self._beyond)).cancel()
@@ -130,9 +132,9 @@ class Connections:
 
 
 class _UnderWay:
-    """An ASGI application around another one: a request that is cut off when the server ends is told to come again.
-    Without an answer hypercorn says 500, which no client repeats. State: the requests whose answer has not begun, and
-    whether they were cut off."""
+    """An ASGI application around another one: a request that is cut off when the server stops gets an answer that asks
+    the client to retry. Without it, hypercorn answers 500, which clients do not retry. State: the requests whose answer
+    has not begun, and whether they were cut off."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -161,14 +163,14 @@ class _UnderWay:
             self._unanswered.discard(task)
 
     def cut_off(self) -> None:
-        """Their connections are open, so the answers can be sent."""
+        """Cancels all unanswered requests. Their connections are still open, so the answers can be sent."""
         self._over = True
         for task in self._unanswered:
             task.cancel()
 
 
 class _Begun:
-    """A stream of which the beginning was read already, as far as hypercorn uses a stream."""
+    """A stream whose beginning was already read; it has the methods that hypercorn uses."""
 
     def __init__(self, reader: asyncio.StreamReader, head: bytes) -> None:
         self._reader = reader
@@ -183,7 +185,7 @@ class _Begun:
 
 
 async def _read_head(reader: asyncio.StreamReader) -> bytes:
-    """The request line and the headers; nothing where the client sends something else."""
+    """The request line and the headers; empty if the client sends something else."""
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
@@ -200,11 +202,11 @@ def _is_probe(head: bytes) -> bool:
 
 
 class HttpConnection(TCPServer):
-    """As hypercorn's, but a request that has begun has to go on."""
+    """hypercorn's connection with a timeout: a request that has begun has to continue."""
 
     _headers_due: asyncio.TimerHandle | None = None
     _idle = True
-    _all_read = False  # the client has closed its half: nothing but answers is still to come
+    _all_read = False  # the client has closed its half: only answers remain to be sent
 
     async def protocol_send(self, event: Event) -> None:
         if isinstance(event, Updated):
@@ -231,11 +233,11 @@ class HttpConnection(TCPServer):
             await self.protocol.handle(Closed())
         finally:
             self._forget_due()
-            await self.idle_task.stop()  # it would keep the socket of a client that has gone
+            await self.idle_task.stop()  # it would keep the socket of a client that disconnected
 
     def let_go(self) -> None:
-        """Once it has ended: nothing of it refers to itself any more. Memory in cycles, such as that of buffers, is
-        free only when the collector runs, which is seldom."""
+        """Removes the connection's references to itself after it has ended. Memory in reference cycles, such as that of
+        buffers, is freed only when the garbage collector runs, which is rare."""
         wrapper = getattr(self, "protocol", None)
         if wrapper is not None:
             wrapper.send = wrapper.protocol.send = _nowhere
@@ -251,11 +253,11 @@ class HttpConnection(TCPServer):
 
 
 async def _nowhere(event: Event) -> None:
-    """Where an ended connection sends to."""
+    """Replaces `send` of an ended connection."""
 
 
 class _Http1(H11Protocol):
-    """Says `200 OK`."""
+    """Sends the reason in the status line: `200 OK`."""
 
     async def _create_stream(self, request: h11.Request) -> None:
         await super()._create_stream(request)
@@ -271,7 +273,7 @@ class _Http1(H11Protocol):
 
 
 class _Http2(H2Protocol):
-    """Closes a connection whose client takes back most of what it asks for."""
+    """Closes a connection whose client resets most of its requests."""
 
     _resets = 0
 
@@ -293,7 +295,8 @@ _EXTENDED: Final[Mapping[type, type]] = {H11Protocol: _Http1, H2Protocol: _Http2
 
 
 def _extended(protocol: Any) -> Any:
-    """The same object, of our class: hypercorn makes its own, at the start and when HTTP/1.1 turns out to be HTTP/2."""
+    """The same object with our class. hypercorn creates its own objects, at the start and when HTTP/1.1 is upgraded to
+    HTTP/2."""
     protocol.__class__ = _EXTENDED.get(type(protocol), type(protocol))
     return protocol
 
@@ -312,7 +315,7 @@ def _state(writer: asyncio.StreamWriter, place: ConnectionPlace) -> dict[str, An
 
 
 def certificate_names(certificate: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of a certificate as `ssl` gives it, checked.
+    """The names in a checked certificate, which is given in the form of the `ssl` module.
 
     >>> certificate_names({"subject": ((("commonName", "ana"),),), "subjectAltName": (("DNS", "a.example"),)})
     ('CN=ana', 'DNS:a.example')

@@ -44,22 +44,22 @@ WORKERS: Final = 16
 WAITING_MAX: Final = 256
 CALL_THREADS: Final = "millstream-http"
 PATIENT_THREADS: Final = "millstream-patient"
-"""How the names of the threads begin."""
+"""Prefixes of the threads' names."""
 PATIENT: Final = 16
 PATIENT_WAITING_MAX: Final = 64
 PULL_QUERIES_MAX: Final = 64
 INSERT_STREAMS_MAX: Final = 200
 _COMMAND_POLL_S: Final = 0.02
-_CALLS_END_S: Final = 1.0  # besides the time that the listener gives to requests
+_CALLS_END_S: Final = 1.0  # in addition to the time that the listener allows for requests
 _THREAD_ENDS_S: Final = 10.0
-_USER: Final = "millstream.user"  # in the scope of a request
+_USER: Final = "millstream.user"  # key in the scope of a request
 
 
 class Workers:
-    """A bounded pool of threads for calls that block, with a bounded queue before it."""
+    """A bounded pool of threads for blocking calls, with a bounded queue."""
 
     def __init__(self, threads: int = WORKERS, waiting_max: int = WAITING_MAX, name: str = CALL_THREADS) -> None:
-        """In: `waiting_max`: calls that run or wait."""
+        """In: `waiting_max`: limit of calls that run or wait."""
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._waiting_max = waiting_max
         self._waiting = 0  # only changed on the event loop
@@ -67,8 +67,9 @@ class Workers:
         self._closed = False
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Raises `RequestRefused` where too much is waiting already, and of a call that has not begun when this closes:
-        its engine ends here, and another one, here or elsewhere, can be asked soon."""
+        """Runs the call in a thread. Raises `RequestRefused` if too many calls are waiting, or if the pool closes
+        before the call begins: the engine is stopping, and the client can soon ask another one, here or on another
+        node."""
         if self._waiting >= self._waiting_max:
             raise RequestRefused(TOO_MANY_REQUESTS, f"more than {self._waiting_max} requests are waiting")
         self._waiting += 1
@@ -78,7 +79,7 @@ class Workers:
             self._waiting -= 1
 
     async def _run(self, call: Callable[[], T]) -> T:
-        inside = contextvars.copy_context()  # log lines name the request
+        inside = contextvars.copy_context()  # log lines contain the request id
         try:
             submitted = self._pool.submit(inside.run, call)
         except RuntimeError as error:
@@ -96,25 +97,25 @@ class Workers:
             raise RequestRefused(SHUTTING_DOWN, ENDS) from error
 
     def close(self, within_s: float = _CALLS_END_S) -> None:
-        """A call that waits for a system of others, which does not answer, is left to itself."""
+        """Waits at most `within_s` for running calls. A call that waits for an external system is abandoned."""
         self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         wait(tuple(self._running), within_s)
 
 
 class StatementWorkers:
-    """Runs texts of statements. Those that wait for others (ASSERT) have threads of their own: however many wait, other
-    texts are run. They wait until their client leaves, or until `close`."""
+    """Runs texts of statements. Statements that wait for others (ASSERT) have separate threads, so they never block
+    other texts. They wait until their client disconnects, or until `close`."""
 
     def __init__(self, workers: Workers) -> None:
-        """In: `workers`: for all other texts; who made them closes them."""
+        """In: `workers`: for all other texts; the caller closes them."""
         self._workers = workers
         self._patient = Workers(PATIENT, PATIENT_WAITING_MAX, name=PATIENT_THREADS)
         self._clients: set[PullClient] = set()
         self._closed = False
 
     async def run(self, text: str, call: Callable[[], T], client: PullClient) -> T:
-        """Raises as `Workers.run`. Who is cancelled has left."""
+        """Raises as `Workers.run`. Cancellation means that the client has disconnected."""
         if not waits_for_others(text):
             return await self._workers.run(call)
         self._clients.add(client)
@@ -140,7 +141,7 @@ def _serve(client: PullClient, call: Callable[[], T]) -> T:
 
 @contextlib.asynccontextmanager
 async def leaving(tell: Callable[[], None], goodbye: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
-    """Tells the work for a client that it has gone away, by `tell`. In: `goodbye`: waits until it has."""
+    """Calls `tell` when the client disconnects. In: `goodbye`: waits until it has."""
 
     async def watch() -> None:
         await goodbye()
@@ -154,13 +155,13 @@ async def leaving(tell: Callable[[], None], goodbye: Callable[[], Awaitable[obje
 
 
 async def disconnected(receive: Receive) -> None:
-    """For when the request was read to its end."""
+    """Returns when the client disconnects. In: the request was read to its end."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 class Slots:
-    """A context manager that at most `most` users are in. Only for the event loop."""
+    """A context manager for at most `most` users at a time. Only for the event loop."""
 
     def __init__(self, most: int, what: str) -> None:
         self.taken = 0
@@ -177,7 +178,7 @@ class Slots:
 
 
 class OpenRows(Protocol):
-    """Rows on their way to a client: `RowStream` is one. Any thread may call it."""
+    """Rows being sent to a client; `RowStream` implements it. Any thread may call it."""
 
     @property
     def runs(self) -> bool: ...
@@ -188,18 +189,18 @@ class OpenRows(Protocol):
 
 
 class OpenQueries:
-    """The queries that send rows to a client right now. Any thread may call any method."""
+    """The queries that are sending rows to clients. Any thread may call any method."""
 
     def __init__(self, push_queries_max: int) -> None:
         self._most = {"PUSH": push_queries_max, "PULL": PULL_QUERIES_MAX}
         self._guard = threading.Lock()
-        self._open: dict[str, tuple[Literal["PUSH", "PULL"], OpenRows, str | None]] = {}  # with whose it is
-        self._ending: WeakSet[OpenRows] = WeakSet()  # without clients; a thread holds its own
+        self._open: dict[str, tuple[Literal["PUSH", "PULL"], OpenRows, str | None]] = {}  # last element: the owner
+        self._ending: WeakSet[OpenRows] = WeakSet()  # queries without clients; a thread keeps its stream alive
         self._closed = False
 
     def add(self, query_id: str, kind: Literal["PUSH", "PULL"], stream: OpenRows, owner: str | None = None) -> None:
-        """In: `owner`: the user's name, where there are users. Raises `RequestRefused` where there are too many of the
-        kind."""
+        """In: `owner`: the user's name, if there are users. Raises `RequestRefused` if too many queries of the kind are
+        open."""
         with self._guard:
             if self._closed:
                 raise RequestRefused(SHUTTING_DOWN, "the server is shutting down")
@@ -214,7 +215,7 @@ class OpenQueries:
                 self._ending.add(found[1])
 
     def close_one(self, query_id: str, rights: Rights) -> bool:
-        """False where no such query is open, or it is somebody else's."""
+        """False if no such query is open, or if another user owns it."""
         with self._guard:
             found = self._open.get(query_id)
         if found is None or not rights.is_own(found[2]):
@@ -223,7 +224,7 @@ class OpenQueries:
         return True
 
     def close(self) -> None:
-        """Ends all of them and lets no other one begin."""
+        """Ends all queries and refuses new ones."""
         with self._guard:
             self._closed = True
             streams = [stream for _, stream, _ in self._open.values()]
@@ -231,7 +232,7 @@ class OpenQueries:
             stream.close()
 
     def join(self) -> None:
-        """Waits until the threads of all that were closed have ended."""
+        """Waits until the threads of all closed queries have ended."""
         with self._guard:
             streams = [*self._ending, *(stream for _, stream, _ in self._open.values())]
         for stream in streams:
@@ -255,9 +256,9 @@ class OpenQueries:
 
 
 class HttpContext:
-    """One per HTTP server. `cluster_id` names the log that it serves; `cluster`: None where the log is of one node;
-    `snapshots`: of its log, None where another route answers for that. `kafka`: where clients reach the log, as
-    `RemoteLog` takes it; None where they reach it at brokers of others."""
+    """One per HTTP server. `cluster_id`: the id of the served log. `cluster`: None if the log has a single node.
+    `snapshots`: of the log, None if another route handles them. `kafka`: the log's address for clients, in the form
+    that `RemoteLog` accepts; None if they reach it at external brokers."""
 
     def __init__(
         self,
@@ -284,12 +285,12 @@ class HttpContext:
         self.pulls = PullGate(self.settings.pull_gate)
         self.shared_feeds = SharedFeeds(engine.log, engine.open_feed)
         self.closing: list[Callable[[], None]] = []
-        """What routes have to end before their log does, and what waits for it."""
-        self.ready = False  # set once the server is, unset before it stops
+        """Functions that end what routes have opened, before the log closes, and waits on the log."""
+        self.ready = False  # set when the server is ready, unset before it stops
 
     async def await_command(self, number: int) -> None:
-        """Returns once the catalog has the command: who has changed it somewhere sees the change. Raises
-        `RequestRefused`."""
+        """Returns when the catalog has applied the command, so that a client sees a change that it made elsewhere.
+        Raises `RequestRefused`."""
         if number < 0:
             return
         deadline = asyncio.get_running_loop().time() + self.settings.command_timeout_ms / 1000
@@ -300,25 +301,26 @@ class HttpContext:
             await asyncio.sleep(_COMMAND_POLL_S)
 
     def close(self) -> None:
-        """Ends the queries of clients, then waits for the calls that are under way."""
+        """Ends the queries of clients, then waits for running calls."""
         self.open_queries.close()
         for end in self.closing:
             end()
         self.statements.close()
         self.workers.close()
-        # Where Python ends while a thread is inside DuckDB, the process is aborted.
+        # If Python exits while a thread is inside DuckDB, the process is aborted.
         self.open_queries.join()
         self.shared_feeds.join(_THREAD_ENDS_S)
 
 
 def rights_of(scope: MutableMapping[str, Any]) -> Rights:
-    """Of who asks."""
+    """The rights of the user who sent the request."""
     return Rights(scope.get(_USER))
 
 
 def visible_query(engine: Engine, rights: Rights, query_id: str) -> PersistentQuery:
-    """The query of this id, in whatever case it is written. Not for the event loop: it goes through the catalog. Raises
-    `RequestRefused` (404), in the same words for one that is hidden from the user and for one that does not exist."""
+    """The query of this id, in any case. Not for the event loop, because it searches the catalog. Raises
+    `RequestRefused` (404), with the same message for a query that is hidden from the user and for one that does not
+    exist."""
     catalog = rights.visible(engine.catalog)
     found = catalog.find_query(query_id)
     if found is None:

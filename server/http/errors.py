@@ -56,9 +56,9 @@ ENGINE_MOVED = 50305
 ENDS = "the server is shutting down, or the engine moves to another node"
 
 RETRY_AFTER_S = 1
-"""What 503 tells clients: who answers next is found, or started, within seconds."""
+"""The header retry-after of 503 answers: another engine is found, or started, within seconds."""
 
-_MESSAGE_MAX = 4000  # a caret below a line of a megabyte helps nobody
+_MESSAGE_MAX = 4000  # a caret below a line of a megabyte is useless
 _USERS_MISTAKES = (
     StatementError,
     PullLimitExceeded,
@@ -73,7 +73,8 @@ _USERS_MISTAKES = (
 
 
 class RequestRefused(ServerError):
-    """A request that is refused before anything runs; `error_code` is ksqlDB's, a hundred times the HTTP status."""
+    """A request that is refused before anything runs. `error_code` is ksqlDB's: its first three digits are the HTTP
+    status."""
 
     code = "REQUEST_REFUSED"
 
@@ -83,7 +84,7 @@ class RequestRefused(ServerError):
 
 
 def error_code_of(error: BaseException) -> int:
-    """The five digits; the first three are the HTTP status."""
+    """ksqlDB's five digits; the first three are the HTTP status."""
     match error:
         case RequestRefused():
             return error.error_code
@@ -102,9 +103,10 @@ def error_code_of(error: BaseException) -> int:
 
 
 def error_body(error: BaseException, text: str | None = None, done: list[Entity] | None = None) -> dict[str, Any]:
-    """In: `text`: the statements that were sent. `done`: the answers of those that ran before the failing one.
+    """The JSON object. In: `text`: the statements that were sent. `done`: the answers of those that ran before the
+    failing one.
 
-    What we did not raise on purpose is logged under a number, and the client gets the number only.
+    An unexpected error is logged under a number, and the client only gets the number.
     """
     code = error_code_of(error)
     body: dict[str, Any] = {"@type": "generic_error", "error_code": code, "message": message_of(error)}
@@ -118,7 +120,7 @@ def error_body(error: BaseException, text: str | None = None, done: list[Entity]
 
 
 def message_of(error: BaseException) -> str:
-    """What people read: message, place, hint."""
+    """The text for people: message, position, hint."""
     if not isinstance(error, MillstreamError):
         number = uuid.uuid4().hex[:12]
         _log.error("request failed", number=number, exc_info=error)
@@ -132,7 +134,7 @@ def message_of(error: BaseException) -> str:
 
 
 def statement_at(text: str, span: Span | None) -> str:
-    """The statement of the text that the span lies in, with its `;`; the whole text where that is not known.
+    """The statement that contains the span, with its `;`; the whole text if the statement is unknown.
 
     >>> statement_at("SHOW STREAMS; SELECT a FROM b;", Span(21, 22))
     'SELECT a FROM b;'

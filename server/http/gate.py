@@ -34,7 +34,7 @@ _log = structlog.get_logger("millstream.http")
 
 
 class GateContext(Protocol):
-    """What the gate needs of the server behind it."""
+    """The part of the server behind it that the gate needs."""
 
     @property
     def workers(self) -> Workers: ...
@@ -44,8 +44,8 @@ class GateContext(Protocol):
 
 
 class Gate:
-    """An ASGI application around another one. In: `authenticator`: None where everybody may do everything;
-    `open_paths`: the paths of the table that nobody needs to log in for."""
+    """An ASGI application around another one. In: `authenticator`: None if everybody may do everything; `open_paths`:
+    paths of the table that need no authentication."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Gate:
     async def _user(self, scope: Scope, authenticator: Authenticator) -> User:
         headers = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
         forwarded = any(name.lower() == FORWARDED for name, _ in scope["headers"])
-        # The certificate of a connection between nodes is the node's, whoever asks through it.
+        # The certificate of a connection between nodes is the node's, not that of the user who sent the request.
         shown = scope.get("state", {}).get(FORWARDED_CERTIFICATE if forwarded else CERTIFICATE, ())
         certified = authenticator.certified(shown)
         if certified is not None and not headers:
@@ -126,19 +126,19 @@ class Gate:
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method = scope.get("method", "GET")
         self._context.metrics.record(route_of(scope["path"]), method, status, seconds)
-        # What a request says is never written down: statements and headers have secrets in them.
+        # Contents of requests are never logged: statements and headers contain secrets.
         tell = _log.info if status >= 400 else _log.debug
         tell("request", method=method, path=scope["path"][:200], status=status, milliseconds=round(seconds * 1000, 1))
 
 
 class _WholeRequest:
-    """A request and its answer. `receive` and `send` take the place of the two that it is made of.
+    """A request and its answer. `receive` and `send` replace the original two.
 
-    hypercorn closes a connection of HTTP/1 whose request was not read to its end, and does not say so: a client that
-    keeps its connections sends its next request into a closed one. So the rest of a short body is read first, which is
-    on its way in most cases; before the end of a long one the answer says that the connection closes (RFC 9112, 9.6).
-    An answer of success to a request that is being read begins at once: rows that are inserted are acknowledged while
-    more of them come.
+    hypercorn closes an HTTP/1 connection whose request was not read to its end, and does not announce it: a client that
+    keeps its connections sends its next request into a closed one. So the rest of a short body is read first; in most
+    cases it is already on its way. If a long body is not read to its end, the answer announces that the connection
+    closes (RFC 9112, 9.6). A successful answer to a request that is still being read begins at once: inserted rows are
+    acknowledged while more rows arrive.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,7 +148,7 @@ class _WholeRequest:
             name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
             for name, value in scope["headers"]
         )
-        self._read = False  # somebody reads it
+        self._read = False  # whether the route has begun to read the body
 
     async def receive(self) -> Message:
         self._read = True
@@ -182,7 +182,7 @@ def _with_role(user: User) -> User:
 
 
 def _check_headers(scope: Scope) -> None:
-    """hypercorn limits what it keeps of a request line and headers that are not complete; this is about all of them."""
+    """Limits all headers together. hypercorn limits only the incomplete request line and headers that it buffers."""
     headers = scope["headers"]
     size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) for n, v in headers)
     if len(headers) > HEADERS_MAX or size > HEADER_BYTES_MAX:
@@ -191,7 +191,8 @@ def _check_headers(scope: Scope) -> None:
 
 
 def _leave_out_host(scope: MutableMapping[str, Any]) -> None:
-    """Some clients ask for `http://host/path`, as if we were their proxy (RFC 9112, 3.2.2): what counts is the path."""
+    """Reduces an absolute URL to its path: some clients request `http://host/path`, as from a proxy (RFC 9112,
+    3.2.2)."""
     if not scope["path"].startswith(("http://", "https://")):
         return
     for name, slash in (("path", "/"), ("raw_path", b"/")):
@@ -201,7 +202,7 @@ def _leave_out_host(scope: MutableMapping[str, Any]) -> None:
 
 
 def _request_id(scope: dict[str, Any] | Scope) -> str:
-    """The client's own, where it looks like one."""
+    """The client's own id if it is valid, else a new one."""
     for name, value in scope["headers"]:
         if name.lower() == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return value.decode()

@@ -31,7 +31,7 @@ _AS_WRITTEN: Final = {VARIABLE_SUBSTITUTION.name: "false"}
 
 
 def graph_route(context: HttpContext) -> Callable[[Request], Awaitable[Response]]:
-    """`?format=`, `?of=`: as in SHOW GRAPH OF … AS …"""
+    """The handler. `?format=` and `?of=`: as in SHOW GRAPH OF … AS …"""
 
     async def graph(request: Request) -> Response:
         try:
@@ -57,8 +57,8 @@ def graph_route(context: HttpContext) -> Callable[[Request], Awaitable[Response]
 
 
 def _laid_out(shown: GraphShown) -> dict[str, Any]:
-    """`nodes` and `edges` with where they are drawn, in pixels of a 12-pixel monospaced font. An edge's `bends` are the
-    points between its ends. Raises `RequestRefused` where there are too many."""
+    """`nodes` and `edges` with their positions, in pixels of a 12-pixel monospaced font. An edge's `bends` are the
+    points between its ends. Raises `RequestRefused` if there are too many nodes."""
     if len(shown.nodes) > _LAID_OUT_MAX:
         message = f"the graph has {len(shown.nodes)} nodes, and at most {_LAID_OUT_MAX} are laid out"
         raise RequestRefused(BAD_REQUEST, message, hint="Name one of its streams, tables or queries with `of`.")

@@ -26,8 +26,8 @@ from .requests import BODY_SECONDS_MAX, refuse_foreign, set_properties
 from .row_formats import DELIMITED_TYPE, JSON_TYPE
 from .statements import error_response
 
-ROWS_MAX: Final = 10_000  # of one append
-STALL_SECONDS_MAX: Final = 60.0  # a client that takes no acknowledgements for so long is gone
+ROWS_MAX: Final = 10_000  # in one append
+STALL_SECONDS_MAX: Final = 60.0  # a client that accepts no acknowledgement for this long is considered gone
 
 _log = structlog.get_logger("millstream.server")
 
@@ -55,7 +55,7 @@ class InsertsRoute:
                 await self._answer(target, lines, _Acknowledgements(send, array=array))
         except TimeoutError:
             _log.warning("client takes no acknowledgements", target=target.name)
-        except RequestRefused as error:  # too many of them
+        except RequestRefused as error:  # too many streams of inserts are open
             await error_response(error)(scope, receive, send)
 
     async def _target(self, lines: _Lines, scope: Scope) -> _Target:
@@ -93,11 +93,11 @@ class InsertsRoute:
 
 
 class _Gone(Exception):
-    """The client went away."""
+    """The client disconnected."""
 
 
 class _Lines:
-    """The lines of a request's body as they come."""
+    """The lines of a request's body as they arrive."""
 
     def __init__(self, receive: Receive, line_bytes_max: int) -> None:
         self._receive = receive
@@ -114,7 +114,7 @@ class _Lines:
             await self._more()
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """All lines that are there, as soon as there are any."""
+        """All lines that have arrived, as soon as there are any."""
         while True:
             whole, found, self._rest = self._rest.rpartition(b"\n")
             if self._ended and self._rest:
@@ -137,7 +137,7 @@ class _Lines:
 
 
 class _Target:
-    """Where the rows of one request go. Rows are numbered from 0."""
+    """Writes the rows of one request. Rows are numbered from 0."""
 
     def __init__(self, context: HttpContext, name: str, rows: JsonRows, session: Session) -> None:
         self.name = name
@@ -147,7 +147,7 @@ class _Target:
         self._session = session
 
     async def write(self, lines: list[bytes]) -> tuple[list[dict[str, Any]], bool]:
-        """An answer per line, and whether the stream ends here."""
+        """An answer per line, and whether the stream ends here. The rows are written together."""
         answers: list[dict[str, Any]] = []
         good: list[dict[str, Any]] = []
         is_end = False
@@ -172,7 +172,7 @@ class _Target:
         return answers, is_end
 
     async def _append(self, rows: list[dict[str, Any]]) -> Exception | None:
-        """Why not; None where the rows are written."""
+        """The error; None if the rows are written."""
         if not rows:
             return None
         table = self._rows.table(rows)
@@ -184,7 +184,7 @@ class _Target:
 
 
 class _Acknowledgements:
-    """The response: a line per row, or, where a client asks for JSON, an array of them."""
+    """The response: a line per row, or, if the client asks for JSON, an array."""
 
     def __init__(self, send: Send, *, array: bool) -> None:
         self._send = send

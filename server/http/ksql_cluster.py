@@ -1,7 +1,7 @@
 """ksqlDB's routes between servers, and its reports: /heartbeat, /lag, /clusterStatus, /ksql/terminate.
 
-Here one server owns one log, or the nodes of a cluster do, one of which runs the engine and answers. Other servers that
-report are recorded and shown, nothing more.
+Here a log belongs to one server, or to the nodes of a cluster, one of which runs the engine and answers. Other servers
+that report are recorded and listed, nothing more.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .statements import error_response, json_response
 
 _PORT_MAX: Final = 65535
 _HOSTS_MAX: Final = 64
-_ALIVE_MS: Final = 6_000  # without a heartbeat
+_ALIVE_MS: Final = 6_000  # without a heartbeat for longer, a host is considered dead
 _PATTERNS_MAX: Final = 1_000
 _PATTERN_LENGTH_MAX: Final = 256
 
 
 @dataclass(slots=True)
 class _Host:
-    """Another server, as it told."""
+    """Another server, as it reported itself."""
 
     heard_ms: int = 0
     lags: dict[str, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class _Host:
 
 class ClusterRoutes:
     def __init__(self, context: HttpContext, other_nodes: Callable[[], Mapping[str, bool]] = dict[str, bool]) -> None:
-        """In: `other_nodes` of the cluster, and whether they live. The engine is here, so they run no queries."""
+        """In: `other_nodes` of the cluster, and whether they are alive. The engine is here, so they run no queries."""
         self._context = context
         self._other_nodes = other_nodes
         self._hosts: dict[str, _Host] = {}  # only changed on the event loop
@@ -81,7 +81,7 @@ class ClusterRoutes:
             return error_response(error)
 
     async def terminate(self, request: Request) -> Response:
-        """POST {deleteTopicList}: ends all queries, drops all sources, deletes their topics as far as the list says."""
+        """POST {deleteTopicList}: ends all queries, drops all sources, and deletes their topics that match the list."""
         try:
             rights_of(request.scope).require_administrator()
             body = await read_object(request, self._context.body_bytes_max)
@@ -163,7 +163,7 @@ def _node_status(alive: bool) -> dict[str, Any]:
 
 
 def _host_status(host: _Host, rights: Rights) -> dict[str, Any]:
-    """What another server tells of its queries names them: it is for administrators."""
+    """The status of another server. Only administrators see its lags, because they contain names of queries."""
     return {
         "hostAlive": _now_ms() - host.heard_ms <= _ALIVE_MS,
         "lastStatusUpdateMs": host.heard_ms,
@@ -184,7 +184,8 @@ def _patterns(given: object) -> list[str]:
 
 
 def _matching(names: list[str], patterns: Sequence[str]) -> set[str]:
-    """The names that a regular expression matches as a whole; by RE2, which no expression keeps busy."""
+    """The names that a regular expression matches as a whole. RE2 evaluates it, so no expression takes excessive
+    time."""
     found: set[str] = set()
     texts = pa.array(names, pa.string())
     for pattern in patterns:

@@ -1,4 +1,4 @@
-"""The socket and the event loop under the HTTP API: hypercorn (HTTP/1.1 and h2c) in a thread of its own."""
+"""The socket and the event loop under the HTTP API: hypercorn (HTTP/1.1 and h2c) in its own thread."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _BACKLOG: Final = 128
 
 
 class CannotListen(ServerError):
-    """An address that the server cannot have."""
+    """The server cannot listen on an address."""
 
     code = "CANNOT_LISTEN"
 
 
 def cannot_listen(what: str, address: ListenAddress, error: BaseException | None) -> CannotListen:
-    """In: `what`: `http`, `kafka` or `schema-registry`, as the flag is called."""
+    """In: `what`: `http`, `kafka` or `schema-registry`, the name of the flag."""
     number = error.errno if isinstance(error, OSError) else None
     hint = f"Choose another address with --{what} HOST:PORT; port 0 takes a free one."
     if number == errno.EADDRINUSE:
@@ -44,7 +44,7 @@ def cannot_listen(what: str, address: ListenAddress, error: BaseException | None
 
 
 class HttpListener:
-    """Takes the port at once, so that a server that cannot have it does nothing else; answers from `start` on."""
+    """Binds the port at once, so that a server that cannot get the port does nothing else; answers after `start`."""
 
     def __init__(
         self, address: ListenAddress, what: str = "http", tls: TlsSettings | None = None,
@@ -64,7 +64,7 @@ class HttpListener:
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind(at)
-            # Two sockets can share a port that only one of them listens at: this is where that one is found out.
+            # Two sockets can bind the same port, but only one can listen on it: this call detects the conflict.
             self._socket.listen(_BACKLOG)
         except OSError as error:
             self._socket.close()
@@ -78,7 +78,7 @@ class HttpListener:
         self._looping = threading.Event()
 
     def start(self, app: ASGIApp) -> None:
-        """Requests are answered from now on."""
+        """Starts answering requests."""
         self._thread = threading.Thread(
             target=self._run, args=(app,), name=f"millstream-{self._what}-loop", daemon=True
         )
@@ -86,7 +86,7 @@ class HttpListener:
         self._looping.wait()
 
     def stop(self) -> None:
-        """Ends keep-alive connections, waits a little for requests under way. Twice is fine."""
+        """Ends keep-alive connections and waits briefly for running requests. May be called twice."""
         if self._thread is not None and self._loop is not None and self._stop is not None:
             if self._thread.is_alive():
                 self._loop.call_soon_threadsafe(self._stop.set)
@@ -109,7 +109,7 @@ class HttpListener:
         config.h11_max_incomplete_size = HEADER_BYTES_MAX
         config.h2_max_header_list_size = HEADER_BYTES_MAX
         config.keep_alive_timeout = _KEEP_ALIVE_S
-        config.keep_alive_max_requests = sys.maxsize  # a push query beside them would be cut off
+        config.keep_alive_max_requests = sys.maxsize  # a limit would cut off a push query on the same connection
         config.graceful_timeout = _GRACE_S
         if self._tls is not None:
             self._tls.apply(config)

@@ -1,4 +1,4 @@
-"""Answers pull queries by key in one piece: most of them wait for nothing and need no thread."""
+"""Answers pull queries by key with a single response: most of them wait for nothing and need no thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .row_formats import RowFormat
 
 
 class LookupContext(Protocol):
-    """What is needed of a server."""
+    """The part of the server that look-ups need."""
 
     @property
     def engine(self) -> Engine: ...
@@ -33,15 +33,15 @@ class LookupContext(Protocol):
 
 
 class LookedUp:
-    """Only for the event loop."""
+    """Answers look-ups. Only for the event loop."""
 
     def __init__(self, context: LookupContext) -> None:
         self._context = context
         self._catching_up: WeakKeyDictionary[KeyedTable, asyncio.Task[bool]] = WeakKeyDictionary()
 
     async def answer(self, asked: StatementRequest, format: RowFormat | None) -> Response | None:
-        """None where the query is no such one, or nobody has planned one like it. In: `format`: None is Arrow. Raises
-        what the user's rights say."""
+        """None if the query is not a look-up, or no similar query was planned before. In: `format`: None is Arrow.
+        Raises `NotPermitted`."""
         found = None if format is None else self._context.engine.lookup(asked.text, asked.session)
         if found is None or format is None or not await self.is_current(found):
             return None
@@ -58,8 +58,8 @@ class LookedUp:
         return Response(body, media_type=format.media_type)
 
     async def is_current(self, found: Lookup) -> bool:
-        """Waits until all is read that is committed now: for who reads already, and once more if that is not enough.
-        False where the table is too large for this."""
+        """Waits until the table has read all records that are committed now. It joins a read that is running, and
+        starts another one if that is not enough. False if the table is too large for this."""
         bounds = found.rows.bounds()
         while not found.rows.has_read(bounds):
             task = self._catching_up.get(found.rows)

@@ -37,7 +37,7 @@ _COUNTS: Final = {
 
 
 class Metrics:
-    """`record` is only for the event loop; `text` takes a while."""
+    """`record` is only for the event loop; `text` blocks."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class Metrics:
         insert_streams: Callable[[], int] | None,
         log_metrics: Collector | None,
     ) -> None:
-        """In: `engine` and what goes on with it: where there is one here. `log_metrics`: where the log is in this
-        process."""
+        """In: `engine`, `client_queries`, `insert_streams`: None if no engine runs here. `log_metrics`: None if the log
+        is not in this process."""
         self._registry = CollectorRegistry()
         self._engine = engine
         self._requests = Counter(
@@ -64,13 +64,14 @@ class Metrics:
         self._log_metrics = log_metrics
 
     def record(self, route: str, method: str, status: int, seconds: float) -> None:
-        """One request is over."""
+        """Counts a finished request."""
         known = method if method in _METHODS else "other"
         self._requests.labels(route, known, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def text(self, rights: Rights = EVERYTHING, names: Set[str] = frozenset()) -> bytes:
-        """As Prometheus reads it, as far as the user may. In: `names` of families or of their series; none: all."""
+        """The metrics that the user may see, in Prometheus' text format. In: `names` of families or of their series;
+        empty: all."""
         collected = _Collected(self._registry, self._log_metrics, names)
         return generate_latest(_Shown(collected, rights, self._engine))  # pyright: ignore[reportArgumentType]
 
@@ -78,8 +79,8 @@ class Metrics:
 _OF_NOBODY: Final = frozenset({
     "route", "method", "status", "le", "kind", "state", "partition", "follower", "node", "peer",
 })  # fmt: skip
-"""Labels that name no stream, query, topic or group: their series are for everybody. With a label that is not known
-here a series is the administrators'."""
+"""Labels that name no stream, query, topic or group: everybody may see their series. Only administrators see series
+with a label that is unknown here."""
 
 
 _NOT_OF_THE_LOG: Final = (
@@ -89,7 +90,7 @@ _NOT_OF_THE_LOG: Final = (
 
 
 class _Collected:
-    """The families that were asked for. The log is only asked for its own: of many topics they take a while."""
+    """The requested families. The log is asked only for its own families, because with many topics they take long."""
 
     def __init__(self, registry: CollectorRegistry, log_metrics: Collector | None, names: Set[str]) -> None:
         self._collectors: list[CollectorRegistry | Collector] = [registry]
@@ -133,7 +134,7 @@ class _Shown:
 
 
 class _EngineCollector(Collector):
-    """Reads the engine when somebody asks."""
+    """Reads the engine at each scrape."""
 
     def __init__(self, engine: Engine, client_queries: Callable[[Literal["PUSH", "PULL"]], int]) -> None:
         self._engine = engine
@@ -163,7 +164,7 @@ class _EngineCollector(Collector):
     def _connectors(self) -> list[ConnectorStatus]:
         found: list[ConnectorStatus] = []
         for name in self._engine.catalog.connectors:
-            with contextlib.suppress(MillstreamError):  # gone since
+            with contextlib.suppress(MillstreamError):  # dropped meanwhile
                 found.append(self._engine.connectors.status(name))
         return found
 
@@ -183,13 +184,13 @@ class _EngineCollector(Collector):
         for query_id in self._engine.catalog.queries:
             try:
                 found.append(self._engine.executor.status(query_id))
-            except MillstreamError:  # gone since
+            except MillstreamError:  # dropped meanwhile
                 continue
         return found
 
 
 def _connector_metrics(connectors: list[ConnectorStatus]) -> Iterator[Metric]:
-    """Of each task. What lag counts is the connector's: bytes of WAL, or records."""
+    """The metrics of each task. The unit of lag depends on the connector: bytes of WAL, or records."""
     labels = ["connector", "task"]
     states = GaugeMetricFamily(
         "millstream_connector_task_state", "1 for the state it is in.", labels=[*labels, "state"]
@@ -210,7 +211,7 @@ def _connector_metrics(connectors: list[ConnectorStatus]) -> Iterator[Metric]:
 
 
 def _mirror_metrics(mirrors: list[tuple[MirrorInfo, MirrorStatus]]) -> Iterator[Metric]:
-    """Counts are since the start of the mirror here."""
+    """Counts start when the mirror starts in this process."""
     states = GaugeMetricFamily("millstream_mirror_state", "1 for the state it is in.", labels=["mirror", "state"])
     lags = GaugeMetricFamily("millstream_mirror_lag", "Offsets of the source that are not here.", labels=["mirror"])
     records = CounterMetricFamily("millstream_mirror_records", "Records copied.", labels=["mirror"])

@@ -1,5 +1,5 @@
-"""The OpenAPI document of the HTTP API, made from the table of paths. Statements and their answers are in the manual of
-the language; here are the envelopes they travel in."""
+"""The OpenAPI document of the HTTP API, generated from the table of paths. The SQL manual describes statements and
+their answers; this document describes only their envelopes."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ SCHEMAS: Final[dict[str, dict[str, Any]]] = {
 
 @functools.cache
 def openapi_document(version: str) -> dict[str, Any]:
-    """OpenAPI 3.1. Not to be changed by who gets it."""
+    """OpenAPI 3.1. Callers must not change it."""
     paths: dict[str, dict[str, Any]] = {}
     for doc in PATHS:
         paths.setdefault(doc.path, {})[doc.method] = _operation(doc)

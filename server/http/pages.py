@@ -20,14 +20,14 @@ from .openapi import openapi_document
 from .statements import error_response, json_response
 
 VERSION = importlib.metadata.version("millstream")
-KSQLDB_VERSION = "0.29.0"  # whose statements and API these are: ksqlDB's tools ask for it, and refuse what is older
+KSQLDB_VERSION = "0.29.0"  # our statements and API are of this version; ksqlDB's tools refuse older ones
 
 
 class Pages:
     """One method per route."""
 
     def __init__(self, context: HttpContext, console: bool = False) -> None:
-        """In: `console`: whether a browser is led to one."""
+        """In: `console`: whether to redirect browsers to the web console."""
         self._context = context
         self._console = console
 
@@ -48,9 +48,9 @@ class Pages:
         return json_response({"KsqlServerInfo": about}, 200)
 
     async def health(self, request: Request) -> Response:
-        """Healthy means: statements can run. What single queries do is in SHOW QUERIES."""
+        """Healthy means that statements can run. SHOW QUERIES shows the state of each query."""
         del request
-        log_answers = self._log_answers()  # not in a worker: they may all be busy, and that is no illness
+        log_answers = self._log_answers()  # not in a worker: all workers may be busy, and that is not unhealthy
         healthy = log_answers and self._context.ready
         details = {"metastore": healthy, "kafka": log_answers, "commandRunner": healthy}
         body = {
@@ -66,12 +66,12 @@ class Pages:
         return json_response({}, 200)
 
     async def ready(self, request: Request) -> Response:
-        """/chc/ready: it takes statements."""
+        """/chc/ready: the server accepts statements."""
         del request
         return json_response({}, 200 if self._context.ready else 503)
 
     async def metrics(self, request: Request) -> Response:
-        """/metrics, as Prometheus asks for it."""
+        """/metrics, for Prometheus."""
         return await metrics_response(self._context.workers, self._context.metrics, request)
 
     async def openapi(self, request: Request) -> Response:
@@ -97,7 +97,7 @@ class Pages:
         return json_response(True, 200)
 
     async def statuses(self, request: Request) -> Response:
-        """/status: the commands that made what is there."""
+        """/status: the commands that created the current sources."""
         known = {name: found["status"] for name, found in self._commands(request).items()}
         return json_response({"commandStatuses": known}, 200)
 
@@ -133,7 +133,7 @@ class Pages:
 
 
 async def metrics_response(workers: Workers, metrics: Metrics, request: Request) -> Response:
-    """What Prometheus reads. `?name[]=`: only the families of these names."""
+    """The response for Prometheus. `?name[]=`: only the families of these names."""
     rights, names = rights_of(request.scope), frozenset(request.query_params.getlist("name[]"))
     try:
         text = await workers.run(lambda: metrics.text(rights, names))
@@ -143,7 +143,7 @@ async def metrics_response(workers: Workers, metrics: Metrics, request: Request)
 
 
 def _quoted(name: str) -> str:
-    """`stream/S/create` is ``stream/`S`/create``."""
+    """Adds backquotes: `stream/S/create` becomes ``stream/`S`/create``."""
     kind, _, rest = name.partition("/")
     entity, _, action = rest.rpartition("/")
     return f"{kind}/`{entity}`/{action}"

@@ -1,4 +1,4 @@
-"""What a line of the table of paths says (`routes.py`)."""
+"""A row of the table of paths (`routes.py`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Needs = Literal["nothing", "user", "statement", "insert", "admin"]
 
 @dataclass(frozen=True, slots=True)
 class PathDoc:
-    """`body`, `answer`, `error`: names in `http_openapi.SCHEMAS`. `statuses`: that an answer of that shape has.
-    `needs`: what a user must have, where there are users."""
+    """`body`, `answer`, `error`: names in `openapi.SCHEMAS`. `statuses`: of answers of that shape. `needs`: the right
+    that a user needs, if there are users."""
 
     path: str
     method: Literal["get", "post", "put", "delete", "patch"]

@@ -62,16 +62,16 @@ _log = structlog.get_logger("millstream.server")
 _OFFERED: Final = (
     DELIMITED_TYPE, JSON_TYPE, KSQL_TYPE, NDJSON_TYPE, "application/jsonl", ARROW_TYPE, MILLSTREAM_TYPE, "text/plain",
 )  # fmt: skip
-"""Text is for PRINT alone, which asks for nothing else."""
+"""Text is only for PRINT, which needs nothing else."""
 
 PROGRESS_SECONDS: Final = 0.5
-STALL_SECONDS_MAX: Final = 60.0  # a client that takes nothing for so long is gone
+STALL_SECONDS_MAX: Final = 60.0  # a client that accepts nothing for this long is considered gone
 
 
 @dataclass(frozen=True, slots=True)
 class StartedRows:
-    """What a query sends: `open` begins to fill the stream. `progress`: what to send every PROGRESS_SECONDS, for
-    clients that asked for it."""
+    """A query to be sent: `open` begins to fill the stream. `progress`: returns what to send every PROGRESS_SECONDS, if
+    the client asked for it."""
 
     query_id: str
     kind: Literal["PULL", "PUSH"]
@@ -83,7 +83,7 @@ class StartedRows:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """A media type, and how rows become a response of it."""
+    """A media type, and the function that encodes rows as a response of that type."""
 
     media_type: str
     chunks: Callable[[QueryResult], Iterator[bytes]]
@@ -92,7 +92,7 @@ class Encoding:
 
 
 class QueryRoute:
-    """An ASGI application. `default_type` is what a client gets who accepts anything."""
+    """An ASGI application. `default_type`: the type for clients that accept anything."""
 
     def __init__(self, context: HttpContext, default_type: str) -> None:
         self._context = context
@@ -125,7 +125,7 @@ class QueryRoute:
             opened.start()
             opened.sent(await _send_all(opened.stream, rows.media_type, receive, send))
         except TimeoutError:
-            _log.warning("client takes no rows", query_id=rows.query_id)  # returning closes its connection
+            _log.warning("client takes no rows", query_id=rows.query_id)  # returning closes the client's connection
         finally:
             telling.cancel()
             opened.close()
@@ -138,7 +138,7 @@ class QueryRoute:
         return Encoding(format.media_type, lambda result: encoded(result, format), asked, format)
 
     def _format(self, accept: str) -> RowFormat | None:
-        """None is Arrow. Raises `RequestRefused` where the client wants what there is not."""
+        """The row format; None is Arrow. Raises `RequestRefused` if the client accepts only unsupported types."""
         check_acceptable(accept, _OFFERED)
         for wanted in (*accepted_types(accept), self._default_type):
             match wanted:
@@ -153,7 +153,8 @@ class QueryRoute:
                 case "application/x-ndjson" | "application/jsonl":
                     return NdJson()
                 case "application/json":
-                    # /query answers so whatever it calls it; on /query-stream it is a format of its own.
+                    # /query answers in its format under any name; on /query-stream, application/json is a separate
+                    # format.
                     return StreamedRows(JSON_TYPE) if self._default_type == KSQL_TYPE else JsonArray()
                 case _:
                     continue
@@ -171,12 +172,12 @@ def query_stream_route(context: HttpContext) -> QueryRoute:
 
 
 class OpenedRows:
-    """Rows on their way to a client, within the server's limits; counted among the open queries until `close`."""
+    """Rows being sent to a client, within the server's limits; they count as an open query until `close`."""
 
     def __init__(
         self, rows: StartedRows, stream: RowStream | SharedStream, admitted: contextlib.ExitStack, context: HttpContext
     ) -> None:
-        """In: `admitted`: what ends with them."""
+        """In: `admitted`: closed with the rows."""
         self.stream = stream
         self._rows = rows
         self._context = context
@@ -187,8 +188,8 @@ class OpenedRows:
     async def of(
         rows: StartedRows, context: HttpContext, user: str | None, connection: asyncio.WriteTransport | None = None
     ) -> OpenedRows:
-        """In: `connection`: where chunks of a response can be written past what is above it. Raises `RequestRefused`
-        beyond a limit."""
+        """In: `connection`: where chunks of a response can be written directly, bypassing the HTTP layers. Raises
+        `RequestRefused` beyond a limit."""
         stream = rows.open()
         admitted = contextlib.ExitStack()
         try:
@@ -209,7 +210,7 @@ class OpenedRows:
         self.stream.start()
 
     def sent(self, count: int) -> None:
-        """Bytes of their answer."""
+        """Records the size of the answer in bytes."""
         if self._rows.kind == "PULL":
             self._context.pulls.sent(count)
 
@@ -223,8 +224,8 @@ class OpenedRows:
 def start_rows(
     context: HttpContext, asked: StatementRequest, format: Encoding, client: PullClient | None = None
 ) -> StartedRows:
-    """SELECT or PRINT. Raises before any row. Takes a while: not for the event loop. A pull query is computed here, as
-    long as the client does not leave."""
+    """Starts a SELECT or PRINT. Raises before any row. It blocks, so it is not for the event loop. A pull query is
+    computed here, until the client disconnects."""
     with serving(client or PullClient()):
         return _start_rows(context, asked, format)
 
@@ -262,7 +263,7 @@ def _start_print(context: HttpContext, asked: StatementRequest, media_type: str)
 
 
 def _connection(scope: Scope) -> asyncio.WriteTransport | None:
-    """Where chunks of HTTP/1.1 can be written past all that is above it."""
+    """The transport to which chunks of HTTP/1.1 can be written directly, bypassing the layers above it."""
     return scope.get("state", {}).get(TRANSPORT) if scope.get("http_version") == "1.1" else None
 
 
@@ -283,14 +284,14 @@ def _end_in_time(
 async def _tell_progress(
     stream: RowStream | SharedStream, progress: Callable[[], bytes] | None, context: HttpContext
 ) -> None:
-    with contextlib.suppress(MillstreamError, RuntimeError):  # a topic that is gone; workers that are closed
+    with contextlib.suppress(MillstreamError, RuntimeError):  # a topic was deleted, or the workers are closed
         while progress is not None:
             await asyncio.sleep(PROGRESS_SECONDS)
             stream.interject(await context.workers.run(progress))
 
 
 async def _send_all(stream: RowStream | SharedStream, media_type: str, receive: Receive, send: Send) -> int:
-    """How many bytes of a body left; rows of shared feeds do not count."""
+    """Returns how many bytes of the body were sent; rows of shared feeds do not count."""
     sent = 0
     gone = asyncio.create_task(disconnected(receive))
     try:

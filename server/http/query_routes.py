@@ -20,7 +20,7 @@ from .statements import error_response, json_response
 
 
 def query_routes(context: HttpContext) -> list[Route]:
-    """Of the queries that the user may see; every other id is 404."""
+    """The route, for queries that the user may see; every other id is 404."""
 
     async def positions(request: Request) -> Response:
         try:
@@ -44,8 +44,9 @@ def _positions(engine: Engine, rights: Rights, query_id: str) -> dict[str, Any]:
 
 
 def _partitions(log: LogClient, query: PersistentQuery, status: QueryStatus) -> list[dict[str, Any]]:
-    """A query that has not begun in this process (paused since the start, or it cannot start) has no positions in its
-    status: those are its committed offsets then, and None for a partition that it has never read."""
+    """The positions of a query. A query that has not begun in this process (paused since the start, or it cannot start)
+    has no positions in its status. Then its committed offsets are used, and None for a partition that it has never
+    read."""
     reached = {**log.committed_offsets(offset_group(query.id)), **status.positions}
     found: list[dict[str, Any]] = []
     for name, planned in sorted({source.topic: source.partition_count for source in query.plan.sources()}.items()):
@@ -53,7 +54,7 @@ def _partitions(log: LogClient, query: PersistentQuery, status: QueryStatus) -> 
         for partition in range(planned if topic is None else topic.partition_count):
             at = TopicPartition(name, partition)
             position, end = reached.get(at, -1), _end(log, at)
-            known = position if position >= 0 else None  # -1: the query forgot it
+            known = position if position >= 0 else None  # -1: the query discarded its position
             found.append({
                 "topic": name,
                 "partition": partition,
@@ -65,7 +66,7 @@ def _partitions(log: LogClient, query: PersistentQuery, status: QueryStatus) -> 
 
 
 def _end(log: LogClient, at: TopicPartition) -> int | None:
-    """Where the readable records end; None where the topic is deleted."""
+    """The last stable offset; None if the topic is deleted."""
     try:
         return log.offsets(*at).last_stable_offset
     except UnknownTopic:

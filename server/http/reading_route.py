@@ -1,4 +1,4 @@
-"""POST /v1/reading: how programs outside read a stream or table at the Kafka port; `millstream.spark` asks it."""
+"""POST /v1/reading: how external programs read a stream or table through the Kafka port; `millstream.spark` uses it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .statements import error_response, json_response
 
 
 def reading_route(context: HttpContext) -> Route:
-    """Body: `sql`, a SELECT from one stream or table, and `changes`: of a table every change."""
+    """Body: `sql`, a SELECT from one stream or table, and `changes`: of a table, every change."""
 
     async def reading(request: Request) -> Response:
         try:
@@ -34,7 +34,7 @@ def reading_route(context: HttpContext) -> Route:
 
 
 def _reading(context: HttpContext, asked: StatementRequest, changes: bool) -> dict[str, Any]:
-    """`user`: who the server takes the asking one for, where it has users: a token has no name in it."""
+    """`user`: the name under which the server knows the user, if it has users: a token contains no name."""
     engine = context.engine
     found = engine.reading(asked.text, asked.session, changes=changes)
     topic_id = engine.log.topic_id(found.source.topic)

@@ -34,7 +34,7 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, slots=True)
 class StatementRequest:
-    """`text` and the session that the request brings along."""
+    """The statements and the session that a request contains."""
 
     text: str
     session: Session
@@ -43,7 +43,7 @@ class StatementRequest:
 async def read_object(request: Request, body_bytes_max: int, such_as: str = '{"ksql": "…;"}') -> dict[str, Any]:
     """The JSON object of a POST. In: `such_as`: what others are told to send. Raises `RequestRefused`."""
     content_type = _content_type(request)
-    # curl -d says "form" where nobody says anything else; a page that posts a real form is refused.
+    # curl -d sends the form type by default; a page that posts a real form is refused.
     if not (content_type in ("application/json", _FORM) or content_type.endswith("+json")):
         raise _wrong_type(content_type, "application/json")
     body = await _body_in_time(request, body_bytes_max)
@@ -57,7 +57,7 @@ async def read_object(request: Request, body_bytes_max: int, such_as: str = '{"k
 
 
 async def read_json(request: Request, body_bytes_max: int) -> tuple[str, bytes]:
-    """Content type (empty where none is said) and body, JSON of some kind by its type, of any method. Raises
+    """Content type (empty if missing) and body of a request of any method; the type has to be a JSON type. Raises
     `RequestRefused`."""
     content_type = _content_type(request) if "content-type" in request.headers else ""
     if not (content_type in ("", "application/json", _FORM) or content_type.endswith("+json")):
@@ -75,13 +75,13 @@ async def read_bytes(request: Request, content_type: str, body_bytes_max: int) -
 
 
 async def read_any(request: Request, body_bytes_max: int) -> bytes:
-    """The body, whatever it is. Raises `RequestRefused`."""
+    """The body, of any content type. Raises `RequestRefused`."""
     refuse_foreign(request)
     return await _body_in_time(request, body_bytes_max)
 
 
 def statement_request(body: Mapping[str, Any], rights: Rights, denied: Set[str]) -> StatementRequest:
-    """Reads `ksql` or `sql`, `streamsProperties` or `properties`, `sessionVariables`. In: `rights`: of who asks. Raises
+    """Reads `ksql` or `sql`, `streamsProperties` or `properties`, `sessionVariables`. In: `rights`: of the user. Raises
     `RequestRefused`."""
     text = body.get("ksql", body.get("sql"))
     if not isinstance(text, str):
@@ -94,7 +94,8 @@ def statement_request(body: Mapping[str, Any], rights: Rights, denied: Set[str])
 
 
 def set_properties(body: Mapping[str, Any], session: Session, denied: Set[str]) -> None:
-    """Reads `streamsProperties` or `properties`. In: `server_properties`: of the server's configuration.
+    """Reads `streamsProperties` or `properties`. In: `denied`: properties that the server's configuration denies to
+    clients.
 
     Raises `RequestRefused`.
     """
@@ -109,7 +110,7 @@ def set_properties(body: Mapping[str, Any], session: Session, denied: Set[str]) 
 
 
 def awaited_command(body: Mapping[str, Any]) -> int:
-    """`commandSequenceNumber`: the command that must be done before; -1 is none. Raises `RequestRefused`."""
+    """`commandSequenceNumber`: the command that must be applied first; -1 is none. Raises `RequestRefused`."""
     number = body.get("commandSequenceNumber")
     if number is None:
         return -1
@@ -119,9 +120,9 @@ def awaited_command(body: Mapping[str, Any]) -> int:
 
 
 def refuse_foreign(request: HTTPConnection) -> None:
-    """Raises `RequestRefused` for what no program of ours sends, and for compressed bodies."""
-    # Browsers name the page that sends a request, and no page of ours exists: whatever page this is, the user did not
-    # mean it to run statements here. Programs do not send the header.
+    """Raises `RequestRefused` for requests from web pages, and for compressed bodies."""
+    # Browsers send the origin of the page, and none of our pages sends requests here. So the user did not intend this
+    # page to run statements. Programs do not send the header.
     if "origin" in request.headers:
         raise RequestRefused(FORBIDDEN, "requests from web pages are not accepted")
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
@@ -141,7 +142,7 @@ def _scalars(body: Mapping[str, Any], member: str) -> dict[str, Any]:
 
 
 def _content_type(request: Request) -> str:
-    """Raises `RequestRefused` for what no program of ours sends."""
+    """Raises `RequestRefused` for requests from web pages, and for compressed bodies."""
     refuse_foreign(request)
     return request.headers.get("content-type", _FORM).partition(";")[0].strip().lower()
 
@@ -174,7 +175,7 @@ async def _read_body(request: Request, body_bytes_max: int) -> bytes:
 
 
 def accepted_types(accept: str) -> list[str]:
-    """The media types of the header, those that are wanted most first; `*/*` where it says nothing.
+    """The media types of the header, highest preference first; `*/*` if it is empty.
 
     >>> accepted_types("text/html;q=0.5, application/JSON, text/xml;q=0"), accepted_types("")
     (['application/json', 'text/html'], ['*/*'])
@@ -189,7 +190,7 @@ def accepted_types(accept: str) -> list[str]:
 
 
 def check_acceptable(accept: str, offered: Collection[str]) -> None:
-    """Raises `RequestRefused` (406) where the client wants none of the types that are offered."""
+    """Raises `RequestRefused` (406) if the client accepts none of the offered types."""
     wanted = accepted_types(accept)
     if not any(type_ in _ANY or type_ in offered for type_ in wanted):
         raise RequestRefused(

@@ -1,5 +1,5 @@
-"""The paths of the HTTP API in one table: what each takes and gives. The OpenAPI document, the metrics and the gate
-read it; the code behind each path is in `app.py`."""
+"""The table of all paths of the HTTP API: what each accepts and returns. The OpenAPI document, the metrics and the gate
+use it; the code behind each path is in `app.py`."""
 
 from __future__ import annotations
 
@@ -148,10 +148,10 @@ PATHS: Final = (
 )  # fmt: skip
 
 OPEN_PATHS: Final = frozenset(doc.path for doc in PATHS if doc.needs == "nothing")
-"""What nobody needs to log in for."""
+"""Paths that need no authentication."""
 
 PROBES: Final = frozenset({"/livez", "/readyz", "/healthcheck", "/chc/live", "/chc/ready"})
-"""Answered however many connections are open: what restarts dead servers must not take a busy one for dead."""
+"""Answered even beyond the limits of connections: a supervisor must not take a busy server for a dead one."""
 
 _FIXED: Final = frozenset(doc.path for doc in PATHS if "{" not in doc.path)
 _TEMPLATES: Final = tuple(
@@ -161,7 +161,7 @@ _TEMPLATES: Final = tuple(
 
 
 def route_of(path: str) -> str:
-    """The path of the table that a request's path belongs to.
+    """The path template in the table for a request's path.
 
     >>> [route_of(path) for path in ("/ksql", "/v1/topics/t/records", "/console/", "/nowhere")]
     ['/ksql', '/v1/topics/{name}/records', '/console/{file}', 'other']

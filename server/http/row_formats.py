@@ -1,4 +1,4 @@
-"""The rows of a query as bytes of a response: one class per media type. Each gives a head, rows, and an end."""
+"""The rows of a query as bytes of a response: one class per media type. Each encodes a head, rows, and an end."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ NDJSON_TYPE = "application/x-ndjson"
 
 
 class RowFormat(Protocol):
-    """`media_type` is of the whole response."""
+    """`media_type`: of the whole response."""
 
     media_type: str
 
     def head(self, result: QueryResult) -> bytes: ...
 
     def row(self, row: QueryRow) -> bytes:
-        """Empty where the format has no word for it."""
+        """Empty if the format cannot express the row."""
         ...
 
     def end(self, result: QueryResult, error: BaseException | None) -> bytes:
-        """After the last row, or after the error that came instead of it."""
+        """Ends the response, after the last row or after an error."""
         ...
 
 
 def encoded(result: QueryResult, format: RowFormat) -> Iterator[bytes]:
-    """The whole response. An error while rows come becomes its last words."""
+    """The whole response. An error after the first rows is sent at the end."""
     yield format.head(result)
     failure: BaseException | None = None
     try:
@@ -66,7 +66,7 @@ class DelimitedRows:
 
 
 class JsonArray:
-    """As `DelimitedRows`, and the whole is one JSON array."""
+    """Like `DelimitedRows`, but the whole response is one JSON array."""
 
     media_type = JSON_TYPE
 
@@ -81,7 +81,7 @@ class JsonArray:
 
 
 class StreamedRows:
-    """/query: an array of objects that each say what they are: header, row, finalMessage or errorMessage."""
+    """/query: an array of objects of different kinds: header, row, finalMessage or errorMessage."""
 
     def __init__(self, media_type: str = KSQL_TYPE) -> None:
         self.media_type = media_type
@@ -104,7 +104,7 @@ class StreamedRows:
 
 
 class MillstreamRows:
-    """What our own client asks for: as `DelimitedRows`, with the kind of query, tombstones and final messages."""
+    """The format of our own client: `DelimitedRows` with the kind of query, tombstones and final messages."""
 
     media_type = MILLSTREAM_TYPE
 
@@ -121,7 +121,7 @@ class MillstreamRows:
 
 
 def progress_line(result: QueryResult) -> bytes:
-    """What stands between `MillstreamRows` for clients that asked how far the query is."""
+    """The line that reports progress between `MillstreamRows`, for clients that asked for it."""
     progress = result.progress()
     if progress is None:
         return b""
@@ -130,7 +130,8 @@ def progress_line(result: QueryResult) -> bytes:
 
 
 class NdJson:
-    """An object per row and line, with the columns' names: for jq, data frames and loaders. Tombstones are not sent."""
+    """A JSON object per line and row, with the columns' names: for jq, data frames and loaders. Tombstones are not
+    sent."""
 
     media_type = NDJSON_TYPE
 
@@ -149,7 +150,7 @@ class NdJson:
 
 
 class SocketRows:
-    """What a web socket sends, a line per message: the columns, then an object per row."""
+    """The messages of a web socket, one per line: the columns, then an object per row."""
 
     media_type = JSON_TYPE
 
@@ -169,7 +170,7 @@ class SocketRows:
 
 
 def encoded_lines(feed: PrintFeed, media_type: str) -> Iterator[bytes]:
-    """PRINT: lines of text; for our own client each is a JSON array of one text."""
+    """The lines of PRINT as text; for our own client each line is a JSON array of one text."""
     ours = media_type == MILLSTREAM_TYPE
     if ours:
         yield _json({"kind": "PRINT", "queryId": None, "columnNames": ["LINE"], "columnTypes": ["STRING"]}) + b"\n"
@@ -196,7 +197,7 @@ def _json(value: Any) -> bytes:
 
 
 def _other(value: object) -> object:
-    """DECIMAL is a JSON number with all the digits of its scale; anything else is what it says of itself."""
+    """DECIMAL becomes a JSON number with all the digits of its scale; other values become their `str`."""
     if isinstance(value, decimal.Decimal):
         return orjson.Fragment(format(value, "f").encode()) if value.is_finite() else str(value)
     return str(value)

@@ -1,4 +1,4 @@
-"""The values of result rows as the HTTP API writes them: BYTES as base64 text, times as ISO text, the rest as JSON."""
+"""The values of result rows in the HTTP API: BYTES as base64 text, times as ISO text, the rest as JSON."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Converter = Callable[[Any], Any]
 
 
 def converter(type_: SqlType) -> Converter | None:
-    """The function that turns a Python value of Arrow's into JSON; None where the value is JSON already.
+    """The function that converts a Python value from Arrow to JSON; None if the value is JSON already.
 
-    DECIMAL stays `decimal.Decimal`, with all the digits of its scale: who writes the JSON keeps them.
+    DECIMAL stays `decimal.Decimal`, with all the digits of its scale; the JSON writer has to keep them.
     """
     match type_:
         case Array(element):
@@ -38,7 +38,7 @@ def _date(value: datetime.date | int) -> str:
 
 
 def time_text(value: datetime.time) -> str:
-    """`12:30`, `12:30:05` or `12:30:05.250`: no more than is needed."""
+    """`12:30`, `12:30:05` or `12:30:05.250`: zero parts at the end are omitted."""
     if value.microsecond:
         return value.isoformat(timespec="milliseconds")
     return value.isoformat(timespec="seconds" if value.second else "minutes")
@@ -72,7 +72,7 @@ def _pairs(value: Any) -> Any:
 
 
 def _struct(fields: dict[str, tuple[str, Converter | None]]) -> Converter:
-    """`fields`: each field's name and converter, by its name in Arrow."""
+    """In: `fields`: each field's name and converter, by its name in Arrow."""
 
     def convert(value: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -83,7 +83,7 @@ def _struct(fields: dict[str, tuple[str, Converter | None]]) -> Converter:
 
 
 def _double(value: float) -> float | str:
-    """JSON has no NaN and no infinity."""
+    """A double as JSON, which has no NaN and no infinity: those become text."""
     return value if math.isfinite(value) else str(value).replace("inf", "Infinity").replace("nan", "NaN")
 
 

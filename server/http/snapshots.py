@@ -1,7 +1,7 @@
 """/v1/snapshots and the routes below it: consistent snapshots of this node's log, for `millstream backup`.
 
-They are for administrators: a snapshot has all records of all topics, and the log's secret. Every node of a cluster
-answers for itself.
+Only administrators may use them: a snapshot contains all records of all topics, and the log's secret. Every node of a
+cluster answers for itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Act = Callable[[Snapshots, str, Mapping[str, Any]], Response]
 
 
 def snapshot_routes(snapshots: Snapshots | None, workers: Workers, body_bytes_max: int) -> list[Route]:
-    """In: `snapshots`: None where the log is not on this machine's disk."""
+    """In: `snapshots`: None if the log is not on this machine's disk."""
 
     def route(act: _Act) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -68,7 +68,7 @@ def _told(error: Exception) -> Exception:
 
 
 def _nodes(snapshots: Snapshots, id: str, asked: Mapping[str, Any]) -> Response:
-    """This node, and where the others answer HTTP."""
+    """This node, and the HTTP addresses of the others."""
     del id, asked
     node = snapshots.node
     found = {str(broker.id): broker.address("http") for broker in node.image.brokers.values()}

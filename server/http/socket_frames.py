@@ -1,4 +1,5 @@
-"""What hypercorn leaves out of web sockets: a client that breaks the protocol (RFC 6455) is told so before the end."""
+"""Adds to hypercorn's web sockets: a client that violates the protocol (RFC 6455) is told so before the connection
+ends."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from wsproto.events import CloseConnection, Event
 
 
 class _Frames(Connection):
-    """Closes with the code of the fault: 1002, 1007 for a text that is no UTF-8, 1009 for one that is too long."""
+    """Closes with the code of the error: 1002, 1007 for a text that is not UTF-8, 1009 for one that is too long."""
 
     def events(self) -> Generator[Event, None, None]:
         for event in super().events():
             if isinstance(event, CloseConnection) and self.state is ConnectionState.OPEN:
-                self._state = ConnectionState.REMOTE_CLOSING  # hypercorn answers the goodbye of a client only
+                self._state = ConnectionState.REMOTE_CLOSING  # hypercorn only answers a close frame of the client
             yield event
 
 
@@ -27,6 +28,6 @@ class _Socket(WSStream):
 
 
 def with_goodbyes(stream: object) -> None:
-    """In: a stream that hypercorn has just made, of whatever kind."""
+    """In: a stream that hypercorn has just created, of any kind."""
     if type(stream) is WSStream:
         stream.__class__ = _Socket

@@ -31,7 +31,7 @@ _UNAVAILABLE = 503
 
 
 class StatementRoutes:
-    """The routes that answer at once."""
+    """The routes that answer immediately."""
 
     def __init__(self, context: HttpContext) -> None:
         self._context = context
@@ -59,7 +59,7 @@ class StatementRoutes:
             return error_response(error, text, done)
 
     async def close_query(self, request: Request) -> Response:
-        """/close-query: ends a push query, of the user's own."""
+        """/close-query: ends one of the user's push queries."""
         try:
             body = await read_object(request, self._context.body_bytes_max)
             query_id = body.get("queryId")
@@ -76,7 +76,7 @@ class StatementRoutes:
 
 
 def rows_statement(text: str) -> dict[str, Any] | None:
-    """The refusal of text that has a SELECT or a PRINT among its statements."""
+    """The error for a text that contains a SELECT or a PRINT; None otherwise."""
     for group in split_tokens(tokenize(text)):
         if group[0].type in ROWS_STATEMENTS:
             return {
@@ -96,6 +96,6 @@ def json_response(value: Any, status: int, media_type: str = JSON_TYPE) -> Respo
 
 def error_response(error: BaseException, text: str | None = None, done: list[Entity] | None = None) -> Response:
     response = json_response(error_body(error, text, done), error_code_of(error) // 100)
-    if response.status_code == _UNAVAILABLE and error_code_of(error) != ENGINE_MOVED:  # that may have done it
+    if response.status_code == _UNAVAILABLE and error_code_of(error) != ENGINE_MOVED:  # that one may have run it
         response.headers["retry-after"] = str(RETRY_AFTER_S)
     return response

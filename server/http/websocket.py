@@ -1,7 +1,7 @@
 """GET /ws/query: a SELECT or PRINT over a web socket. The columns come first, then a message per row.
 
-`request` of the query string is the JSON object that /query takes. What cannot be run closes the socket with 1003 and
-the reason, an error while rows come with 1011, the end of the rows with 1000.
+The parameter `request` is the JSON object that /query accepts. The socket closes with 1003 and the reason if the
+statement cannot run, with 1011 after an error between rows, and with 1000 after the last row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DONE: Final = 1000
 _REFUSED: Final = 1003
 _FAILED: Final = 1011
 _LATER: Final = 1013
-_REASON_BYTES_MAX: Final = 120  # of 123 that a closing frame has room for
+_REASON_BYTES_MAX: Final = 120  # a closing frame allows 123
 _ERROR_LINE: Final = b'{"errorMessage":'
 STALL_SECONDS_MAX: Final = 60.0
 
@@ -81,7 +81,7 @@ class SocketRoute:
 
 
 async def _send_all(socket: WebSocket, stream: RowStream | SharedStream) -> int:
-    """How many bytes of rows left."""
+    """Returns how many bytes of rows were sent."""
     sent = 0
     gone = asyncio.create_task(_disconnected(socket))
     code, reason, rest = _DONE, "done", b""
@@ -109,7 +109,7 @@ async def _send_all(socket: WebSocket, stream: RowStream | SharedStream) -> int:
 
 
 async def _disconnected(socket: WebSocket) -> None:
-    """What a client says means nothing here, until it says goodbye."""
+    """Returns when the client closes; its messages are ignored."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass
 
