@@ -29,7 +29,7 @@ Act = Callable[[Operations, Mapping[str, Any]], dict[str, Any]]
 
 
 def cluster_routes(operations: Operations | None, workers: Workers, body_bytes_max: int) -> list[Route]:
-    """In: `operations`: None where this server is one node."""
+    """In: `operations`: None if this server is not part of a cluster."""
 
     def read(answer: Callable[[Operations, Rights], dict[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
         async def route(request: Request) -> Response:
@@ -77,7 +77,8 @@ def _of_a_cluster(operations: Operations | None) -> Operations:
 
 
 def _told(error: Exception) -> Exception:
-    """As the API answers it: what cannot be done is a mistake of who asks, and a cluster that nobody leads is not."""
+    """The error that the API answers: an operation that is refused is the client's error, a cluster without a
+    controller is not."""
     match error:
         case OperationRefused():
             return RequestRefused(BAD_STATEMENT, error.message, hint=error.hint)
@@ -87,7 +88,7 @@ def _told(error: Exception) -> Exception:
             return error
 
 
-# What is answered
+# The answers
 
 
 def _seen(status: ClusterStatus, rights: Rights) -> ClusterStatus:
@@ -96,7 +97,8 @@ def _seen(status: ClusterStatus, rights: Rights) -> ClusterStatus:
 
 
 def status_json(status: ClusterStatus) -> dict[str, Any]:
-    """`partitions` have what follows from their replicas, too, so that nobody has to know the rules."""
+    """The status as JSON. `partitions` also contain what follows from their replicas, so that clients need not know the
+    rules."""
     content = _with_json_names(asdict(status))
     for partition, found in zip(status.partitions, content["partitions"], strict=True):
         found["offline"] = partition.offline
@@ -127,11 +129,11 @@ def _moves_json(moves: Sequence[Move]) -> dict[str, Any]:
     return {"moves": [_with_json_names(asdict(move)) for move in moves], "bytes": bytes_of(moves)}
 
 
-# What is done
+# The actions
 
 
 def _plan(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
-    """{"empty": node}, {"balance": true} or {"factor": number, "topic": name or left out}: nothing is moved."""
+    """{"empty": node}, {"balance": true} or {"factor": number, "topic": optional name}: a plan; nothing is moved."""
     if "factor" in body:
         return _moves_json(operations.plan_to_replicate(*_factor(body)))
     if "empty" in body:
@@ -142,7 +144,7 @@ def _plan(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reassign(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
-    """{"moves": [{topic, partition, replicas}]}: each begins; how far they are is in /cluster."""
+    """{"moves": [{topic, partition, replicas}]}: starts all moves; /cluster shows their progress."""
     moves = body.get("moves")
     if not isinstance(moves, list) or not moves or len(moves) > _MOVES_MAX:
         raise RequestRefused(BAD_REQUEST, f'the body needs a list of 1 to {_MOVES_MAX} moves under "moves"')
@@ -153,7 +155,7 @@ def _reassign(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _cancel(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
-    """{"topic", "partition"}, or {} for all that are under way."""
+    """{"topic", "partition"}, or {} for all running moves."""
     if not body:
         return {"calledOff": operations.call_off_all()}
     operations.reassign(_text(body, "topic"), _number(body, "partition"), None)
@@ -168,7 +170,7 @@ def _throttle(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _elect(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
-    """{"topic", "partition": number or left out for all, "unclean": true or left out}."""
+    """{"topic", "partition": optional number, default all, "unclean": optional true}."""
     partition = _number(body, "partition") if body.get("partition") is not None else None
     elected = operations.elect(_text(body, "topic"), partition, unclean=body.get("unclean") is True)
     return {"elected": elected}
@@ -193,7 +195,8 @@ def _demote_node(operations: Operations, body: Mapping[str, Any]) -> dict[str, A
 
 
 def _replication(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
-    """{"factor": number, "topic": name or left out for all}: what begins to move; how far it is, is in /cluster."""
+    """{"factor": number, "topic": optional name, default all}: returns the moves that start; /cluster shows their
+    progress."""
     return _moves_json(operations.replicate(*_factor(body)))
 
 
@@ -204,11 +207,11 @@ def _remove_node(operations: Operations, body: Mapping[str, Any]) -> dict[str, A
 
 
 def _upgrade(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
-    """{}: the cluster uses the newest version that this node speaks."""
+    """{}: the cluster switches to the newest version that this node supports."""
     return {"version": operations.raise_version()}
 
 
-# What is asked
+# The request
 
 
 def _object(value: object) -> Mapping[str, Any]:

@@ -27,31 +27,32 @@ from ..catalog.command_topic import COMMAND_CONFIG, COMMAND_TOPIC
 from ..engine.engine import Engine
 
 _LOOK_S: Final = 0.05
-_AGAIN_S: Final = 0.5  # after a start that failed
+_AGAIN_S: Final = 0.5  # after a failed start
 
 _log = structlog.get_logger("millstream.server")
 
 
 class HostNode(Protocol):
-    """What the server knows of the node that it is."""
+    """The server's view of its own node."""
 
     @property
     def id(self) -> NodeId: ...
 
     @property
     def image(self) -> MetadataImage:
-        """What the cluster has agreed on, as far as this node has heard."""
+        """The cluster's metadata, as far as this node has received it."""
         ...
 
     @property
     def serving(self) -> bool:
-        """Whether it is registered, and not fenced off."""
+        """Whether the node is registered and not fenced."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RunningEngine:
-    """An engine that answers. `stop` lets its queries settle; `leave` ends it where they must not write any more."""
+    """An engine that answers. `stop` lets its queries commit first; `leave` ends it when they must not write any
+    more."""
 
     engine: Engine
     app: ASGIApp
@@ -60,10 +61,10 @@ class RunningEngine:
 
 
 class EngineHost:
-    """`start` it, `stop` it. In: `open_engine` takes what is to be called when the engine has lost its lease; it may
-    raise, and is tried again. `create_topic` creates a topic in the cluster.
+    """Call `start`, then `stop`. In: `open_engine`: its argument is a function to call when the engine has lost its
+    lease. It may raise, and is retried. `create_topic` creates a topic in the cluster.
 
-    State: the engine that runs here, if one does. Only the host's own thread starts and ends engines.
+    State: the engine, if it runs here. Only the host's own thread starts and ends engines.
     """
 
     def __init__(
@@ -84,12 +85,12 @@ class EngineHost:
 
     @property
     def running(self) -> RunningEngine | None:
-        """The engine, while it runs here and answers."""
+        """The engine, if it runs here and answers."""
         return self._running
 
     @property
     def place(self) -> NodeId | None:
-        """The node that runs the engine or is about to, as far as this one knows."""
+        """The node that runs the engine or is about to, as far as this node knows."""
         state = self._command_partition()
         return None if state is None or state.leader is None or state.leader < 0 else state.leader
 
@@ -97,7 +98,7 @@ class EngineHost:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the engine; its queries stop where they stand. Twice is fine."""
+        """Ends the engine; its queries stop at their current positions. May be called twice."""
         self._stopping.set()
         self._woken.set()
         if self._thread.is_alive():
@@ -107,7 +108,7 @@ class EngineHost:
         while not self._stopping.is_set():
             try:
                 self._look()
-            except Exception as error:  # whatever it is: the cluster has no engine unless somebody tries again
+            except Exception as error:  # any error has to be retried: otherwise the cluster has no engine
                 known = isinstance(error, MillstreamError)
                 _log.warning("engine does not start", error=str(error), exc_info=not known)
                 self._not_before = time.monotonic() + _AGAIN_S
@@ -153,7 +154,7 @@ class EngineHost:
 
 
 def _end(end: Callable[[], None]) -> None:
-    """Once, whatever becomes of it: the engine answers nobody any more, and writes nothing without its lease."""
+    """Ends the engine once, and ignores failures: it answers nobody any more, and cannot write without its lease."""
     try:
         end()
     except Exception as error:

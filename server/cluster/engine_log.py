@@ -7,11 +7,11 @@ over. Operations outside of transactions (creating and deleting topics, acquirin
 preceded by a check of the lease. Topics are deleted by an id that was read before that check, so that a late deletion
 never deletes a newer topic.
 
-On brokers of others nobody replaces the engine, so it outlasts their outages. After one, a record of its own may be in
-doubt: written and not acknowledged. The engine then waits until the lease is renewed, which decides the transaction,
-and reads the topic from where the record would be. A lease that is refused was taken by another engine, or the brokers
-have fenced a transaction that they timed out: each engine commits a random number at its start, and the number that is
-there says which.
+On external brokers nobody replaces the engine, so it survives their outages. After an outage, one of its records may be
+in doubt: written, but not acknowledged. The engine then waits until the lease is renewed, which decides the
+transaction, and reads the topic from the offset that the record would have. If the renewal is refused, either another
+engine has acquired the lease, or the brokers have fenced a transaction that timed out. Each engine commits a random
+number at its start; the number that is committed now tells which case it is.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from ...logcore.records.batch import EncodedBatch
 from ..catalog.command_topic import COMMAND_TOPIC
 
 ENGINE_ID: Final = "_millstream-engine"
-_NUMBER_AT: Final = TopicPartition(COMMAND_TOPIC, 0)  # where `ENGINE_ID`, as a group, has the engine's number
+_NUMBER_AT: Final = TopicPartition(COMMAND_TOPIC, 0)  # the engine commits its number here
 _OWN_TOPICS: Final = (COMMAND_TOPIC, SCHEMAS_TOPIC)
 _FOUND_S: Final = 30.0
 _LOOK_S: Final = 0.2
@@ -64,13 +64,13 @@ _Answer = TypeVar("_Answer")
 
 class RenewableProducer(TransactionalProducer, Protocol):
     def renew(self) -> None:
-        """After a failure: goes on with the id where nobody else has taken it; what was open is decided. Raises
-        `ProducerFenced`."""
+        """After a failure: continues with the id unless another producer has acquired it; an open transaction is
+        decided. Raises `ProducerFenced`."""
         ...
 
 
 class LeasedLog(LogClient, LogAdmin, Protocol):
-    """What an `EngineLog` stands on: topics can be deleted by their id, and producers renewed."""
+    """The log below an `EngineLog`: topics can be deleted by their id, and producers renewed."""
 
     @property
     def groups(self) -> GroupClient: ...
@@ -88,10 +88,10 @@ class LeasedLog(LogClient, LogAdmin, Protocol):
 class EngineLog:
     """A `LogClient` for one engine of a cluster. Any thread may call any method.
 
-    In: `on_loss` is called once, from any thread, when this engine has lost its lease, or cannot know what became of
-    something that it wrote: it must end, and the next one reads what is true. Raises `ProducerFenced` from then on.
-    `outlasts`: no outage ends the lease: for an engine that nobody else replaces. It goes on where no other engine has
-    taken the lease meanwhile.
+    In: `on_loss` is called once, from any thread, when this engine has lost its lease, or cannot know whether one of
+    its records was written. It must end then; the next engine reads the true state. From then on, methods raise
+    `ProducerFenced`. `outlasts`: for an engine that nobody replaces: an outage does not end the lease. The engine
+    continues unless another engine has acquired the lease meanwhile.
     """
 
     def __init__(self, log: LeasedLog, on_loss: Callable[[], None], *, outlasts: bool = False) -> None:
@@ -99,16 +99,16 @@ class EngineLog:
         self._on_loss = on_loss
         self._outlasts = outlasts
         self._writing = threading.Lock()  # so at most one record is in doubt
-        self._lock = threading.Lock()  # of the lease's transactions
+        self._lock = threading.Lock()  # guards the lease's transactions
         self._lost = False
-        self._failed = False  # the last transaction did: the lease has to be renewed
+        self._failed = False  # the last transaction failed: the lease has to be renewed
         self._given_up = threading.Event()
-        self._number = uuid.uuid4().int >> 66  # an offset, and no other engine's
+        self._number = uuid.uuid4().int >> 66  # a valid offset, unique to this engine
         claims = outlasts and log.topic(COMMAND_TOPIC) is not None
-        if claims:  # before the lease is taken, so that who has it now does not take it back
+        if claims:  # before acquiring the lease, so that its current holder does not reacquire it
             log.commit_offsets(ENGINE_ID, {_NUMBER_AT: self._number})
         self._lease = log.transactional_producer(ENGINE_ID)
-        if claims:  # again: of engines that begin at the same time, the number of the one that has the lease stays
+        if claims:  # again: if engines start at the same time, the number of the lease's holder remains
             self._claim()
 
     @property
@@ -116,14 +116,15 @@ class EngineLog:
         return self._log.capabilities
 
     def check_lease(self) -> None:
-        """Raises `ProducerFenced` where another engine has begun, `LogUnavailable` where nobody can say."""
+        """Raises `ProducerFenced` if another engine has started, `LogUnavailable` if the cluster cannot tell."""
         with self._transaction():
             pass
 
-    # What the lease guards
+    # Operations that the lease guards
 
     def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> int:
-        """To a topic of the engine's own: waits as long as it is in doubt whether the record is there."""
+        """Appends to one of the engine's own topics. If a failure leaves it in doubt whether the record was written, it
+        waits until that is known."""
         if topic not in _OWN_TOPICS:
             return self._log.append(topic, partition, records)
         with self._writing:
@@ -144,7 +145,7 @@ class EngineLog:
         return found
 
     def _offset_after(self, failure: LogError, where: TopicPartition, begin: int) -> int:
-        """Of the record, where it is there in spite of the failure. Raises where it is not."""
+        """The record's offset if it was written in spite of the failure; otherwise raises."""
         _log.warning("record is in doubt", topic=where.topic, error=str(failure))
         self._waited_out(self.check_lease)
         found = self._waited_out(lambda: self._first_offset(where, begin, written=False))
@@ -158,8 +159,8 @@ class EngineLog:
         ) from failure
 
     def _first_offset(self, where: TopicPartition, begin: int, *, written: bool) -> int | None:
-        """Of the only committed record at or after `begin`: nobody else writes here, but an older engine whose records
-        are aborted may have. In: `written`: it is there; else None where it is not."""
+        """The offset of the only committed record at or after `begin`. Nobody else writes here, except maybe an older
+        engine whose records are aborted. In: `written`: the record exists; else None if it does not."""
         deadline = time.monotonic() + _FOUND_S
         while time.monotonic() < deadline:
             end = self._log.offsets(*where).log_end_offset
@@ -169,7 +170,7 @@ class EngineLog:
             if begin >= end and not written:
                 return None
             self._log.wait({where: begin}, _LOOK_S)
-        if self._outlasts:  # brokers that have come back may take minutes to end the transactions of before
+        if self._outlasts:  # after an outage, brokers may take minutes to end earlier transactions
             _log.warning("record is not visible yet", topic=where.topic)
             self.check_lease()
         else:
@@ -177,7 +178,7 @@ class EngineLog:
         raise LogUnavailable(f"what was written to {where.topic} is not visible yet")
 
     def _waited_out(self, ask: Callable[[], _Answer]) -> _Answer:
-        """The answer, once the log gives one: without it the engine cannot go on."""
+        """Asks until the log answers: the engine cannot continue without the answer."""
         try:
             while True:
                 try:
@@ -190,7 +191,8 @@ class EngineLog:
             raise
 
     def give_up(self) -> None:
-        """The engine is about to end: a record that is being written waits for the brokers only a little longer."""
+        """Called before the engine ends: a record that is being written waits only `_LAST_RECORD_S` longer for the
+        brokers."""
         self._given_up.set()
         if self._writing.acquire(timeout=_LAST_RECORD_S):
             self._writing.release()
@@ -249,14 +251,14 @@ class EngineLog:
             self._lease.begin()
 
     def _renew(self) -> None:
-        """Decides what is open. Raises `ProducerFenced` where another engine has begun; the log may also have forgotten
-        the id, which it does if it is not used for days, or have timed a transaction out."""
+        """Renews the lease and decides its open transaction. Raises `ProducerFenced` if another engine has started. The
+        refusal may have other causes: the log forgets an id that is not used for days, and times out transactions."""
         try:
             self._lease.renew()
         except ProducerFenced:
             self._check_number()
             self._lease = self._log.transactional_producer(ENGINE_ID)
-            self._check_number()  # of an engine that began meanwhile, and is fenced now: it has a newer catalog
+            self._check_number()  # an engine that started meanwhile was fenced just now, but has a newer catalog
         self._failed = False
 
     def _claim(self) -> None:
@@ -269,8 +271,8 @@ class EngineLog:
 
     @contextlib.contextmanager
     def _ending_the_lease(self) -> Generator[None]:
-        """What fails in here ends the lease of an engine that outlasts no outages; of another one only that somebody
-        else has taken it."""
+        """Handles failures of the lease's transactions. If the engine does not outlast outages, any failure ends its
+        lease; otherwise only another engine's acquisition does."""
         try:
             yield
         except BaseException as error:
@@ -293,13 +295,13 @@ class EngineLog:
             _log.warning("lease is not renewed yet", error=str(error))
 
     def _lose(self, why: str) -> None:
-        """For good."""
+        """Permanently."""
         if not self._lost:
             self._lost = True
             _log.warning("engine loses its lease", reason=why)
             self._on_loss()
 
-    # What needs no guard: groups and topics of clients are not the engine's
+    # Operations without a guard: groups and topics of clients do not belong to the engine
 
     @property
     def groups(self) -> GroupClient:
@@ -322,7 +324,8 @@ class EngineLog:
         return self._log.partition_count(topic)
 
     def append_copies(self, topic: str, partition: int, batches: Sequence[EncodedBatch], mirror: str) -> None:
-        """An engine without a lease can only append the same records at the same offsets: see `exact_mirror.py`."""
+        """Needs no lease: an engine without one can only append the same records at the same offsets, see
+        `exact_mirror.py`."""
         self._log.append_copies(topic, partition, batches, mirror)
 
     def fetch(
@@ -372,8 +375,8 @@ def _first_of(run: FetchedRows | FetchedColumns) -> int:
 
 
 class _QueryProducer:
-    """A query's producer. One that is fenced while its engine holds the lease was fenced by an engine that has lost
-    it: the query takes its id again."""
+    """A query's producer. If it is fenced while its engine holds the lease, an engine that has lost the lease fenced
+    it; the query acquires its id again."""
 
     def __init__(self, producer: TransactionalProducer, log: EngineLog) -> None:
         self._producer = producer

@@ -1,5 +1,5 @@
-"""The catalog on every node of a cluster, also without the engine: on any node, third-party Kafka clients get rows of
-columnar topics, and may not use queries' names."""
+"""The catalog on every node of a cluster, also on nodes without the engine: every node has to transcode columnar topics
+for third-party Kafka clients, and to keep them from using the names of queries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..foreign_rows import is_own_name
 
 _FOLLOWED_S: Final = 5.0
 _LOOK_S: Final = 0.2
-_AGAIN_S: Final = 5.0  # after a failure that nobody foresaw
+_AGAIN_S: Final = 5.0  # after an unexpected failure
 _WAIT_S: Final = 1.0
 _PLACE: Final = TopicPartition(COMMAND_TOPIC, 0)
 
@@ -30,9 +30,9 @@ _log = structlog.get_logger("millstream.server")
 
 
 class FollowedCatalog:
-    """State: the catalog as of the commands that were read, and a thread that reads on. `start` it, `stop` it.
+    """State: the catalog after the commands that were read, and a thread that reads more. Call `start`, then `stop`.
 
-    In: `open_log`: the cluster's log, which is opened when somebody has created the command topic, and closed here.
+    In: `open_log`: opens the cluster's log. It is called when the command topic exists; the log is closed here.
     """
 
     def __init__(self, node: ClusterNode, open_log: Callable[[], NodeLog]) -> None:
@@ -47,17 +47,18 @@ class FollowedCatalog:
 
     @property
     def catalog(self) -> Catalog:
-        """Where commands are there that were not read yet, it waits for a while."""
+        """The catalog. If commands exist and have not been read yet, it waits at most `_FOLLOWED_S`."""
         if COMMAND_TOPIC in self._node.image.topic_ids:
             self._read_once.wait(_FOLLOWED_S)
         return self._catalog
 
     def is_known(self) -> bool:
-        """Whether there are no commands that were not read yet."""
+        """Whether all commands that existed at the start were read."""
         return self._read_once.is_set() or COMMAND_TOPIC not in self._node.image.topic_ids
 
     def is_own_name(self, name: str) -> bool:
-        """Whether a group or transactional id is Millstream's own. It waits for nothing: until it is known, all are."""
+        """Whether a group or transactional id belongs to Millstream. Does not wait: until the catalog is known, all
+        names do."""
         return not self.is_known() or is_own_name(self._catalog, name)
 
     def start(self) -> None:
@@ -66,7 +67,7 @@ class FollowedCatalog:
     def stop(self) -> None:
         self._stopping.set()
         if (log := self._log) is not None:
-            log.close()  # it may be waiting for a cluster that is not there any more
+            log.close()  # it may be waiting for a cluster that no longer exists
         self._thread.join()
 
     def _run(self) -> None:
@@ -78,9 +79,9 @@ class FollowedCatalog:
                     _log.debug("the catalog is not followed now", error=error.message)
                 except UnreadableCommand as error:
                     _log.warning("a newer version wrote a command: the catalog stays as it was", error=error.message)
-                    self._read_once.set()  # more will not come
+                    self._read_once.set()  # no further command will be read
                     return
-                except Exception:  # whatever it is: without this thread the catalog would stay as it is, for ever
+                except Exception:  # any error: without this thread the catalog would never change again
                     _log.exception("the catalog is not followed now")
                     self._stopping.wait(_AGAIN_S)
             self._stopping.wait(_LOOK_S)

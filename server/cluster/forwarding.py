@@ -1,5 +1,5 @@
-"""Forwards requests to another node: request and response are streamed unchanged, in both directions at once, so that
-push queries and insert streams work through any node. HTTP by h11, one connection per request."""
+"""Forwards requests to another node. Request and response are streamed unchanged, in both directions at once, so that
+push queries and insert streams work through any node. It uses h11 for HTTP, with one connection per request."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..http.row_formats import DELIMITED_TYPE, JSON_TYPE, KSQL_TYPE, MILLSTREAM_
 from ..http.statements import error_response
 
 FORWARDED: Final = b"x-millstream-forwarded"
-"""Names the node that a request came through: who gets it answers it, or says that it cannot."""
+"""Names the node that forwarded the request. The receiving node answers it, or reports that it cannot."""
 CLIENT: Final = b"x-millstream-client"
-"""The address of who sent it to that node, and a proof: see `forwarded_clients.py`."""
+"""The address of the client that sent the request to that node, and a proof: see `forwarded_clients.py`."""
 NOT_HERE: Final = b"x-millstream-no-engine"
-"""Of an answer: nothing was done with the request."""
+"""In an answer: the node did nothing with the request."""
 
 _CONNECT_S: Final = 3.0
 _READ_BYTES: Final = 64 * 1024
@@ -47,7 +47,7 @@ class _Broken(Exception):
 
 @dataclass(slots=True)
 class Incoming:
-    """A client's request, whose beginning can be sent again. State: the messages that were read and may be needed."""
+    """A client's request whose first message can be sent again. State: that message, once it was read."""
 
     receive: Receive
     first: Message | None = None
@@ -58,7 +58,7 @@ class Incoming:
             self.first = await self.receive()
 
     async def again(self) -> Message:
-        """As `receive`, from the beginning."""
+        """Like `receive`, but starts at the first message."""
         if self.first is not None and not self.gone_on:
             self.gone_on = True
             return self.first
@@ -69,7 +69,7 @@ class Incoming:
         return self.first is not None and not self.first.get("more_body", False)
 
     async def rest(self) -> AsyncIterator[bytes]:
-        """The parts of the body behind the first one. Raises `ConnectionError` where the client goes away."""
+        """The parts of the body after the first one. Raises `ConnectionError` if the client disconnects."""
         while not self.whole:
             self.gone_on = True
             message = await self.receive()
@@ -83,9 +83,10 @@ class Incoming:
 async def forward(
     scope: Scope, incoming: Incoming, send: Send, to: ListenAddress, tls: ssl.SSLContext | None, said: Headers
 ) -> None:
-    """Answers the request by what the node at `to` answers. Raises `NotThere`; then nothing was sent to the client.
+    """Forwards the request to the node at `to`, and its answer to the client. Raises `NotThere`; in that case nothing
+    was sent to the client.
 
-    In: `said`: headers of our own, by which the other node knows who passes the request on.
+    In: `said`: our own headers, which identify the forwarding node.
     """
     await incoming.begin()
     try:
@@ -99,7 +100,7 @@ async def forward(
     try:
         await asyncio.wait({asking, answering}, return_when=asyncio.FIRST_COMPLETED)
         if answering.done() or not isinstance(asking.exception(), ConnectionAbortedError):
-            await answering  # where the connection broke, it says so
+            await answering  # reports a broken connection
     finally:
         asking.cancel()
         answering.cancel()
@@ -113,13 +114,13 @@ class _Upstream:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._h11 = h11.Connection(h11.CLIENT)
-        self.begun = False  # the client has been sent the head of an answer
+        self.begun = False  # the client was sent the head of an answer
         self.media_type = ""
         self.streamed = False
         self.last = b""
 
     async def ask(self, scope: Scope, incoming: Incoming, said: Headers) -> None:
-        """Sends the request; then waits for the client to go, which raises `ConnectionAbortedError`."""
+        """Sends the request. Then it waits until the client disconnects, which raises `ConnectionAbortedError`."""
         assert incoming.first is not None
         body = incoming.first.get("body", b"")
         length = (b"content-length", str(len(body)).encode()) if incoming.whole else (b"transfer-encoding", b"chunked")
@@ -140,7 +141,8 @@ class _Upstream:
         raise ConnectionAbortedError("the client has disconnected")
 
     async def _send(self, *events: h11.Event) -> None:
-        """At once: a node that refuses a request and has not got all of it resets the connection, answer and all."""
+        """Sends all events at once. A node that refuses a request before it has received all of it resets the
+        connection, and its answer would be lost."""
         data = b"".join(self._h11.send(event) or b"" for event in events)
         if data:
             self._writer.write(data)
@@ -190,7 +192,8 @@ async def _pass_on(scope: Scope, upstream: _Upstream, incoming: Incoming, send: 
 
 
 async def _say_broken(upstream: _Upstream, scope: Scope, send: Send) -> None:
-    """The last words of an answer that was cut off, in its format; where there are none the connection ends."""
+    """Reports in the answer's format that the answer was cut off; if the format cannot express it, the connection
+    ends."""
     error = RequestRefused(
         ENGINE_MOVED,
         "the node that runs the engine failed during the request",
@@ -201,14 +204,14 @@ async def _say_broken(upstream: _Upstream, scope: Scope, send: Send) -> None:
         return
     words = last_words(upstream.media_type, error) if upstream.streamed else None
     if words is None:
-        raise error  # an answer that does not end is the only way left to say it
+        raise error  # an incomplete answer is the only way left to report it
     if upstream.last and not upstream.last.endswith((b"\n", b"]", b"}")):
         words = b"\n" + words
     await send({"type": "http.response.body", "body": words, "more_body": False})
 
 
 def last_words(media_type: str, error: BaseException) -> bytes | None:
-    """How rows of this type end after an error; None where they cannot say it."""
+    """The end of rows of this type after an error; None if the type cannot express errors."""
     body = error_body(error)
     match media_type:
         case _ if media_type in (DELIMITED_TYPE, NDJSON_TYPE):
@@ -224,12 +227,12 @@ def last_words(media_type: str, error: BaseException) -> bytes | None:
 
 
 def _end_to_end(headers: Iterable[tuple[bytes, bytes]], also: tuple[bytes, ...] = ()) -> Headers:
-    """Without those that are about one connection."""
+    """The headers without those that concern one connection only."""
     return [(name, value) for name, value in headers if name.lower() in also or name.lower() not in _OF_THE_CONNECTION]
 
 
 async def settle(*tasks: asyncio.Task[None]) -> None:
-    """Returns when they have ended, however they did."""
+    """Returns when the tasks have ended, in any way."""
     await asyncio.gather(*tasks, return_exceptions=True)
 
 

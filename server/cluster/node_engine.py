@@ -1,4 +1,4 @@
-"""The server on a node of a cluster: the engine on the node where it belongs, and HTTP on every node."""
+"""The server on a node of a cluster: it runs the engine if this is the right node, and answers HTTP on every node."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from .engine_log import EngineLog
 from .forwarded_clients import ForwardedClients
 from .node_http import ClusterApp, LocalContext, local_app
 
-_PATIENCE_S: Final = 60.0  # so long the engine's queries wait for a leader
-_LAST_WORDS_S: Final = 1.0  # for telling clients why their queries end
-_SETTLES_S: Final = 5.0  # for queries to commit; where the cluster is going, too, there is nobody to commit to
+_PATIENCE_S: Final = 60.0  # how long the engine's queries wait for a leader
+_LAST_WORDS_S: Final = 1.0  # for reporting to clients why their queries end
+_SETTLES_S: Final = 5.0  # for queries to commit; if the cluster is stopping, too, they cannot
 
 
 def start_engine_on_cluster(
@@ -51,14 +51,14 @@ def start_engine_on_cluster(
     operations: Operations | None = None,
     snapshots: Snapshots | None = None,
 ) -> EngineHost:
-    """Answers HTTP at `listener`, and runs the engine while this node is to; `parts` ends both.
+    """Answers HTTP at `listener`, and runs the engine while this node should; `parts` ends both.
 
-    In: `open_log`: see `log_for_engine`; `secret` of all nodes. `figures`: what /metrics says of the node;
-    `operations`: what /cluster does; `snapshots`: what /v1/snapshots does.
+    In: `open_log`: see `log_for_engine`; `secret`: shared by all nodes. `figures`: the node's metrics for /metrics;
+    `operations`: for /cluster; `snapshots`: for /v1/snapshots.
     """
     starting = _Starting(open_log)
     properties = configuration.engine_properties_at(listener.address)
-    paused = iter([configuration.paused])  # a fail-over, later, is no start
+    paused = iter([configuration.paused])  # a later fail-over is not a start
 
     def open_engine(on_loss: Callable[[], None]) -> RunningEngine:
         with starting.log() as log:
@@ -92,7 +92,7 @@ def start_engine_on_cluster(
 
 
 class _Starting:
-    """State: the log that a start of the engine waits for. Where the process is to end, it waits no longer."""
+    """State: the log that the start of an engine is waiting for. If the process has to end, the wait is aborted."""
 
     def __init__(self, open_log: Callable[[], RoutedLog]) -> None:
         self._open_log = open_log
@@ -102,7 +102,7 @@ class _Starting:
 
     @contextlib.contextmanager
     def log(self) -> Generator[RoutedLog]:
-        """Open also after this, unless what was to be done with it fails."""
+        """The opened log. It is closed only if the block raises."""
         log = self._open_log()
         with self._guard:
             self._log = log
@@ -118,7 +118,7 @@ class _Starting:
                 self._log = None
 
     def cut_off(self) -> None:
-        """From any thread, for good."""
+        """Closes the log, and every later one at once. From any thread."""
         with self._guard:
             self._over = True
             if self._log is not None:
@@ -128,8 +128,8 @@ class _Starting:
 def log_for_engine(
     node: HostNode, served: ServedNode, kafka_address: ListenAddress, tls: ssl.SSLContext | None
 ) -> RoutedLog:
-    """What the engine of this node writes and reads. In: `kafka_address` of this node's listener; `tls`: how other
-    nodes' are connected to."""
+    """The log for the engine of this node. In: `kafka_address`: of this node's listener; `tls`: for connections to the
+    listeners of other nodes."""
     others = [broker.address("kafka") for broker in node.image.brokers.values() if broker.id != node.id]
     addresses = [str(kafka_address), *(address for address in others if address is not None)]
     bootstrap = f"{served.serving.log.secret}@{','.join(addresses)}"
@@ -171,22 +171,22 @@ def _open_engine(
     context.ready = True
 
     def end(*, settle: bool) -> None:
-        """All its steps, whatever becomes of one of them: what failed is raised behind them."""
+        """Runs all steps, even if some of them fail; failures are raised afterwards."""
         context.ready = False
         late = threading.Timer(_SETTLES_S, log.close)
         late.daemon = True
-        with contextlib.ExitStack() as steps:  # the last one comes first
+        with contextlib.ExitStack() as steps:  # the steps run in reverse order
             for step in (log.close, late.cancel, engine.close, context.close, context.open_queries.close, late.start):
                 steps.callback(step)
             if not settle:
-                log.close()  # nothing more is written, and whoever reads is told so
+                log.close()  # no further writes; readers get an error
                 _wait_for(lambda: not len(context.open_queries))
 
     return RunningEngine(engine, app, lambda: end(settle=True), lambda: end(settle=False))
 
 
 def _kafka_addresses(node: HostNode, *, tls: bool) -> str | None:
-    """Of all nodes, where clients reach them."""
+    """The Kafka addresses of all nodes, for clients."""
     known = [broker.address("kafka") for broker in node.image.brokers.values()]
     addresses = ",".join(address for address in known if address is not None)
     return (f"{TLS}{addresses}" if tls else addresses) or None
@@ -199,7 +199,7 @@ def _wait_for(is_so: Callable[[], bool]) -> None:
 
 
 def other_nodes(node: HostNode) -> dict[str, bool]:
-    """By HTTP address, whether they live."""
+    """The other nodes by HTTP address, and whether they are alive."""
     found: dict[str, bool] = {}
     for broker in node.image.brokers.values():
         address = broker.address("http")

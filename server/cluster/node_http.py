@@ -1,7 +1,7 @@
-"""HTTP on a node of a cluster: requests about the node are answered here, all others where the engine runs.
+"""HTTP on a node of a cluster: requests about the node are answered here, all others on the node that runs the engine.
 
-While no node runs the engine, a request waits, and then fails with 503. A request that another node forwarded is never
-forwarded again: if two nodes each assume that the other runs the engine, the second one answers that it does not.
+While no node runs the engine, a request waits, and then fails with 503. A forwarded request is never forwarded again:
+if two nodes each assume that the other runs the engine, the second one answers that it does not.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from .socket_forwarding import forward_socket
 
 _LOCAL: Final = PROBES | {"/metrics", "/cluster", "/console", "/heartbeat", "/lag", "/v1/snapshots"}
 _LOCAL_BELOW: Final = ("/cluster/", "/console/", "/v1/snapshots/")
-_OF_THE_ENGINE: Final = frozenset({"/metrics", "/heartbeat", "/lag"})  # where it is here
+_OF_THE_ENGINE: Final = frozenset({"/metrics", "/heartbeat", "/lag"})  # if it is here
 _LOOK_S: Final = 0.05
 _READ_S: Final = 10.0
 WAIT_S: Final = 10.0
 """How long a request waits for an engine."""
 _TRY_AGAIN_LATER: Final = 1013
 _POLICY_VIOLATION: Final = 1008
-_CAN_REFUSE: Final = "websocket.http.response"  # with an answer of HTTP, in the place of a socket
+_CAN_REFUSE: Final = "websocket.http.response"  # with an HTTP response instead of a socket
 
 
 class LocalContext:
-    """What the gate needs where no engine is."""
+    """The context that the gate needs on a node without the engine."""
 
     def __init__(self, figures: Collector | None) -> None:
         self.workers = Workers()
@@ -61,7 +61,7 @@ class LocalContext:
 
 
 def engine_is_there(node: HostNode, host: EngineHost) -> bool:
-    """Whether somebody answers statements: this node, where the engine is to run here, else another one that lives."""
+    """Whether a node answers statements: this one if the engine should run here, else another one that is alive."""
     place = host.place
     if place is None or place == node.id:
         return host.running is not None
@@ -78,7 +78,7 @@ def local_app(
     *,
     console: bool = True,
 ) -> ASGIApp:
-    """In: `routes`: /cluster, /v1/snapshots, and what is below them."""
+    """In: `routes`: /cluster, /v1/snapshots, and the routes below them."""
 
     async def health(request: Request) -> Response:
         del request
@@ -100,7 +100,8 @@ def local_app(
         return await metrics_response(context.workers, context.metrics, request)
 
     async def told(request: Request) -> Response:
-        """What ksqlDB's servers tell each other: our nodes know it from the cluster's metadata."""
+        """Accepts the reports between ksqlDB servers, and ignores them: our nodes know more from the cluster's
+        metadata."""
         try:
             rights_of(request.scope).require_administrator()
         except NotPermitted as error:
@@ -122,7 +123,7 @@ def local_app(
 
 
 class ClusterApp:
-    """An ASGI application. In: `tls`: how other nodes are reached, where HTTP is spoken over TLS."""
+    """An ASGI application. In: `tls`: for connections to other nodes, if they use HTTP over TLS."""
 
     def __init__(
         self,
@@ -159,8 +160,8 @@ class ClusterApp:
             await self._when_there(scope, receive, send)
 
     def _count(self, scope: Scope) -> None:
-        """As the connection of the client whose request it is, who also is whom he showed the other node that he is.
-        Raises `RequestRefused` where he has too many."""
+        """Counts a forwarded request's connection for its client, and stores the certificate that the client presented
+        to the other node. Raises `RequestRefused` if the client has too many connections."""
         client = self._clients.client_of(scope)
         if client is not None:
             place: ConnectionPlace | None = scope["state"].get(PLACE)
@@ -169,10 +170,10 @@ class ClusterApp:
             scope["state"] = {**scope["state"], FORWARDED_CERTIFICATE: client.certificate}
 
     async def _when_there(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Waits for an engine, here or at another node."""
+        """Waits for an engine, on this or on another node."""
         incoming = Incoming(receive)
         if scope["type"] == "websocket":
-            await incoming.begin()  # that it connects is said once, and may be of use to the second who is asked
+            await incoming.begin()  # the connect message arrives only once, and a second attempt may need it
         forwarded = any(name.lower() == FORWARDED for name, _ in scope["headers"])
         deadline = asyncio.get_running_loop().time() + WAIT_S
         while asyncio.get_running_loop().time() < deadline:
@@ -194,7 +195,7 @@ class ClusterApp:
         await _refuse(scope, receive, send)
 
     async def _elsewhere(self, scope: Scope, incoming: Incoming, send: Send) -> bool:
-        """False where there is nobody to send it to. Raises `NotThere`."""
+        """False if no node is known to forward to. Raises `NotThere`."""
         to = self._engine_address()
         if to is None:
             return False
@@ -206,7 +207,7 @@ class ClusterApp:
         return True
 
     def _engine_address(self) -> ListenAddress | None:
-        """Of the other node that runs the engine or is about to."""
+        """The address of the other node that runs the engine or is about to."""
         place = self._host.place
         if place is None or place == self._node.id:
             return None
@@ -216,8 +217,8 @@ class ClusterApp:
 
 
 async def _read_what_comes(incoming: Incoming) -> None:
-    """The node that passes it on sends the body right behind the headers. If the connection were closed before it is
-    there, TCP would reset it, and the answer would be lost with it."""
+    """Reads the first part of the body: the forwarding node sends it directly after the headers. If the connection were
+    closed before it arrives, TCP would reset the connection, and the answer would be lost."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_READ_S):
             await incoming.begin()

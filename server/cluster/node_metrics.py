@@ -1,7 +1,7 @@
-"""Figures of a node of a cluster for GET /metrics: partitions that it leads, lagging followers, the controller, counts.
+"""Metrics of a node of a cluster for GET /metrics: partitions that it leads, lagging followers, the controller, counts.
 
-Each node reports the partitions that it leads and, while it is the controller, the cluster: in a sum over all nodes,
-everything counts once. Only `millstream_topic_…`, from the figures of the log, is per replica.
+Each node reports the partitions that it leads and, while it is the controller, the cluster. So in a sum over all nodes,
+everything counts once. Only `millstream_topic_…`, from the metrics of the log, is per replica.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class MeasuredNode(Protocol):
 
 
 class ClusterMetrics(Collector):
-    """Asks the node's machines when somebody asks; what they do not tell in time is left out.
+    """Asks the node's state machines at each scrape; answers that do not arrive in time are left out.
 
-    In: `of_log`: the figures of its log, which are told with them.
+    In: `of_log`: the metrics of its log, which are collected, too.
     """
 
     def __init__(self, node: MeasuredNode, of_log: Collector | None = None) -> None:
@@ -96,7 +96,7 @@ class ClusterMetrics(Collector):
             yield from self._of_log.collect()
 
     def _asked(self, machine: str, body: Question, wanted: type[T]) -> T | None:
-        """None where the node is not up, hangs, or answers something else: another node decides."""
+        """None if the node is not up, hangs, or gives a different answer because another node is the controller."""
         try:
             answer = self._node.ask(machine, body).result(_ANSWER_S)
         except (LogError, RuntimeError, TimeoutError):
@@ -136,7 +136,7 @@ class ClusterMetrics(Collector):
             yield GaugeMetricFamily(f"millstream_replication_{name}", doc, value=value)
 
     def _followers(self, described: ReplicasDescribed | None) -> Iterator[Metric]:
-        """By follower, over all partitions that this node leads: how many records it lacks, and since when at most."""
+        """The lag of each follower over all partitions that this node leads: missing records, and the longest time."""
         missing: Counter[NodeId] = Counter()
         behind_ms: defaultdict[NodeId, int] = defaultdict(int)
         for led in described.led if described is not None else ():

@@ -23,7 +23,8 @@ _log = structlog.get_logger("millstream.server")
 
 
 def cluster_settings(configuration: Configuration) -> ClusterSettings:
-    """Of a configuration that names a node. Raises `InvalidCluster`, `InvalidConfiguration`, `CannotUseTls`."""
+    """The settings of a configuration that names a node. Raises `InvalidCluster`, `InvalidConfiguration`,
+    `CannotUseTls`."""
     assert configuration.node is not None and configuration.cluster is not None
     tls, secret = configuration.cluster_tls, _secret(configuration)
     if configuration.access is not None and not secret:
@@ -49,7 +50,7 @@ def cluster_settings(configuration: Configuration) -> ClusterSettings:
 
 
 def _secret(configuration: Configuration) -> bytes:
-    """Empty where there is none: then everybody who reaches the nodes can be one."""
+    """The cluster's secret; empty if there is none: then anybody who can reach the nodes can act as a node."""
     if configuration.cluster_secret is not None:
         secret = configuration.cluster_secret.get_secret_value().strip().encode()
         if not secret:
@@ -81,9 +82,11 @@ def start_node(
     parts: contextlib.ExitStack,
     panicked: Callable[[str], None],
 ) -> StartedNode:
-    """Both run when it returns, and `parts` ends them: what the node leads is handed over first.
+    """Starts the node and its Kafka listener; both run when it returns. `parts` ends them: the node hands over its
+    leadership first.
 
-    In: `http`: where this node answers. `panicked`: as `ClusterNode` has it. Raises `LogError`, `ServerError`.
+    In: `http`: the address of this node's HTTP listener. `panicked`: as in `ClusterNode`. Raises `LogError`,
+    `ServerError`.
     """
     settings = cluster_settings(configuration)
     _warn(settings)
@@ -98,13 +101,14 @@ def start_node(
         ListenAddress(configuration.kafka_listener.host, kafka.port), settings
     )
     node.start((("kafka", str(advertised)), ("http", str(reached_at(http, settings)))))
-    parts.callback(node.end)  # before the listener: it waits for produce requests, which may wait for other nodes
+    parts.callback(node.end)  # before the listener stops: it waits for produce requests, which may wait for other nodes
     parts.callback(node.leave)
     return StartedNode(node, parts_of_node, kafka)
 
 
 def reached_at(listening: ListenAddress, settings: ClusterSettings) -> ListenAddress:
-    """Where others find what listens there: the node's own name in the list, where it listens at all addresses."""
+    """The address under which others reach a listener: if it listens on all addresses, the node's host in the list of
+    members."""
     if listening.host not in _EVERYWHERE:
         return listening
     return ListenAddress(settings.members[settings.node].host, listening.port)

@@ -1,4 +1,4 @@
-"""Web sockets for another node: messages go both ways until either side closes. By wsproto."""
+"""Forwards web sockets to another node: messages in both directions until either side closes. It uses wsproto."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _Event = (
     | Request
     | TextMessage
 )
-"""All that wsproto says."""
+"""All events of wsproto."""
 
 
 async def forward_socket(
     scope: Scope, receive: Receive, send: Send, to: ListenAddress, tls: ssl.SSLContext | None, said: Headers
 ) -> None:
-    """As `forward`. Raises `NotThere`; then the client's socket is not accepted yet."""
+    """Like `forward`. Raises `NotThere`; in that case the client's socket is not accepted yet."""
     try:
         async with asyncio.timeout(_CONNECT_S):
             reader, writer = await asyncio.open_connection(to.host, to.port, ssl=tls)
@@ -76,7 +76,7 @@ class _Socket:
         self._text = ""
 
     async def pass_on(self) -> None:
-        """Until the other side has closed."""
+        """Forwards messages until the other node closes."""
         while True:
             try:
                 data = await self._reader.read(_READ_BYTES)
@@ -89,7 +89,7 @@ class _Socket:
                     return
 
     async def _take(self, event: _Event) -> bool:
-        """True once it is over."""
+        """True when the socket has ended."""
         match event:
             case AcceptConnection():
                 self._accepted = True
@@ -113,13 +113,13 @@ class _Socket:
                 await self._send({"type": "websocket.close", "code": code, "reason": event.reason or ""})
                 return True
             case BytesMessage() | Pong() | RejectData() | Request():
-                pass  # none of them is part of our sockets
+                pass  # our sockets use none of them
             case _:
                 assert_never(event)
         return False
 
     def leave(self) -> None:
-        """The client has gone."""
+        """Closes the connection because the client has disconnected."""
         with contextlib.suppress(ProtocolError):
             self._writer.write(self.protocol.send(CloseConnection(1000)))
         self._writer.close()
@@ -142,7 +142,7 @@ def _handshake(scope: Scope, to: ListenAddress, said: Headers) -> Request:
 
 
 async def _until_gone(receive: Receive, there: _Socket) -> None:
-    """What clients say means nothing to our sockets, until they say goodbye."""
+    """Waits until the client closes; its messages are ignored, as by our sockets."""
     while (await receive())["type"] != "websocket.disconnect":
         pass
     there.leave()

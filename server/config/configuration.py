@@ -43,7 +43,7 @@ class InvalidConfiguration(ServerError):
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen. Port 0 takes a free one."""
+    """An address to listen on. With port 0, the system chooses a free port."""
 
     host: str
     port: int
@@ -53,7 +53,7 @@ class ListenAddress:
 
     @property
     def is_local(self) -> bool:
-        """Whether only programs on this machine reach it."""
+        """Whether it is only reachable from this machine."""
         if self.host == "localhost":
             return True
         try:
@@ -273,19 +273,19 @@ class Configuration(BaseSettings):
 
     @property
     def kafka_listener(self) -> ListenAddress | None:
-        """None where the log is external: then there is nothing to listen for."""
+        """None if the log is external: then there is no Kafka listener."""
         return self.kafka if isinstance(self.kafka, ListenAddress) else None
 
     @property
     def external_log(self) -> ExternalLogSettings | None:
-        """None where the log is in the data folder. Raises `InvalidKafkaProperty`."""
+        """None if the log is in the data folder. Raises `InvalidKafkaProperty`."""
         if self.kafka_listener is not None:
             return None
         return ExternalLogSettings.of(self.external, ServerSettings.of(self.engine_properties).service_id)
 
     @property
     def rest_proxy_settings(self) -> RestProxySettings | None:
-        """None where it is off."""
+        """None if the REST proxy is off."""
         if not self.rest_proxy:
             return None
         return RestProxySettings(self.rest_proxy_consumers_max, self.rest_proxy_consumer_timeout_s)
@@ -298,11 +298,11 @@ class Configuration(BaseSettings):
 
     @property
     def engine_properties(self) -> dict[str, str]:
-        """What the engine is given: the choice of the executor is one of its properties."""
+        """The engine's properties, with the choice of the executor."""
         return self.properties if self.executor is None else {**self.properties, EXECUTOR.name: self.executor}
 
     def engine_properties_at(self, http: ListenAddress) -> dict[str, str]:
-        """The same, with the address that HTTP answers at: port 0 is a port by now."""
+        """The engine's properties with the actual address of the HTTP listener, even if port 0 was configured."""
         return {**self.engine_properties, LISTENERS.name: f"{'http' if self.tls is None else 'https'}://{http}"}
 
     @classmethod
@@ -318,7 +318,7 @@ class Configuration(BaseSettings):
 
 
 def load_configuration(file: Path | None, flags: Mapping[str, Any]) -> Configuration:
-    """In: `flags`: what was given on the command line, None for what was not. Raises `InvalidConfiguration`."""
+    """In: `flags`: from the command line; None for flags that were not given. Raises `InvalidConfiguration`."""
     from_file = {} if file is None else translated(_read(file), file)
     given = {name: value for name, value in flags.items() if value is not None}
     try:
@@ -332,7 +332,8 @@ def load_configuration(file: Path | None, flags: Mapping[str, Any]) -> Configura
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """TOML reads `a.b = 1` as a table in a table; properties have dots in their names.
+    """The entries of nested tables under dotted names. TOML reads `a.b = 1` as nested tables, but properties have dots
+    in their names.
 
     >>> flat({"auto": {"offset": {"reset": "earliest"}}, "ksql.service.id": "x"})
     {'auto.offset.reset': 'earliest', 'ksql.service.id': 'x'}
@@ -352,12 +353,12 @@ def _read(file: Path) -> dict[str, Any]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InvalidConfiguration(f"the configuration file {file} cannot be read: {reason}") from None
-    except ValueError as error:  # also of text that is not UTF-8
+    except ValueError as error:  # also for text that is not UTF-8
         raise InvalidConfiguration(f"the configuration file {file} is not valid TOML: {error}") from None
 
 
 def translated(table: dict[str, Any], file: Path) -> dict[str, Any]:
-    """`listeners` and `ssl.…` are ksqlDB's names for where to listen, and for TLS."""
+    """Replaces ksqlDB's names: `listeners` for the listen address, and `ssl.…` for TLS."""
     found = {name: value for name, value in table.items() if name not in ("listeners", "ssl")}
     found = {name: value for name, value in found.items() if not name.startswith("ssl.")}
     named = {name: value for name, value in table.items() if name == "ssl" or name.startswith("ssl.")}

@@ -41,7 +41,7 @@ _KSQLDB_KEYS: Final = ("listeners", "ssl")
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFinding:
-    """Something about one name. `line`, `column`: from 1; 0 where it stands in no file. A note is no fault."""
+    """A finding about one name. `line`, `column`: from 1; 0 if it is not in a file. A note is not an error."""
 
     level: Level
     name: str
@@ -61,8 +61,8 @@ class Effective:
 
 
 def check_file(file: Path, environment: Mapping[str, str] | None = None) -> list[ConfigurationFinding]:
-    """All there is to say about the file and the variables of the environment. Raises `InvalidConfiguration` where the
-    file cannot be read."""
+    """All findings about the file and the environment variables. Raises `InvalidConfiguration` if the file cannot be
+    read."""
     text = _read(file)
     try:
         table = tomllib.loads(text)
@@ -80,12 +80,12 @@ def check_file(file: Path, environment: Mapping[str, str] | None = None) -> list
 
 
 def check_variables(environment: Mapping[str, str] | None = None) -> list[ConfigurationFinding]:
-    """What the environment has that no server reads."""
+    """Findings about environment variables that no server reads."""
     return list(_variable_findings(os.environ if environment is None else environment))
 
 
 def effective(file: Path | None, flags: Mapping[str, Any]) -> list[Effective]:
-    """What a server would run with. Secrets are masked. Raises `InvalidConfiguration`."""
+    """The values that a server would run with. Secrets are masked. Raises `InvalidConfiguration`."""
     configuration = load_configuration(file, flags)
     text = "" if file is None else _read(file)
     places = _places(text)
@@ -158,7 +158,8 @@ def _setting_findings(table: dict[str, Any], file: Path, places: _Places) -> Ite
 
 
 def _misplaced(name: str, rest: dict[str, Any], places: _Places) -> Iterator[ConfigurationFinding]:
-    """Names at the top that are no settings: properties belong below [properties], others are spelled wrongly."""
+    """Findings about top-level names that are not settings: properties that belong below [properties], and misspelled
+    names."""
     value = rest[name]
     if name in _KSQLDB_KEYS or name.startswith("ssl."):
         return
@@ -276,7 +277,7 @@ class _Places:
         self._by_name = by_name
 
     def of(self, name: str) -> tuple[int, int]:
-        """Of the name, or the longest beginning of it that stands somewhere; (0, 0) where none does."""
+        """The position of the name, or of its longest known prefix; (0, 0) if there is none."""
         parts = name.split(".")
         while parts:
             if ".".join(parts) in self._by_name:
@@ -289,7 +290,7 @@ class _Places:
 
 
 def _places(text: str) -> _Places:
-    """Keys within values over several lines may be found too; they only matter where a name is asked for."""
+    """The positions of all keys. It may also find keys inside multi-line values; nobody looks those up."""
     found: dict[str, tuple[int, int]] = {}
     prefix = ""
     for number, line in enumerate(text.splitlines(), 1):

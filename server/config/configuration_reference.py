@@ -1,5 +1,5 @@
-"""Every setting and property with its type, unit, default and meaning, read from where they are declared: the fields of
-`Configuration` and the entries of `property_table.py`. The reference manual is made of it."""
+"""Every setting and property with its type, unit, default and meaning, read from the declarations: the fields of
+`Configuration` and the entries of `property_table.py`. The reference manual is generated from it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _SECRETS: Final = ("password", "secret", "tokens", "scram", "jaas", "credential"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`name`: as in the file, `tls.certificate`; `<name>` stands for one that the user gives. `type`: for people.
-    `variable`: of the environment; None where there is none for it alone."""
+    """`name`: as in the file, such as `tls.certificate`; `<name>` is a name that the user chooses. `type`: for display.
+    `variable`: the environment variable; None if the setting has none."""
 
     name: str
     type: str
@@ -50,12 +50,12 @@ class Setting:
 
 
 def is_secret(name: str) -> bool:
-    """Whether nobody should see the value of the setting or property."""
+    """Whether the value of the setting or property is secret."""
     return any(word in name.lower() for word in _SECRETS) and not name.endswith(".credentials.source")
 
 
 def settings() -> list[Setting]:
-    """The settings of the file, nested ones by their full names."""
+    """The settings of the file; nested ones have full names."""
     return list(_of_model(Configuration, "", "MILLSTREAM_"))
 
 
@@ -76,7 +76,7 @@ def _of_model(model: type[BaseModel], prefix: str, variable: str | None) -> Iter
 
 
 def _nested(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """The model inside `Model | None` or `dict[str, Model]`, and whether there are many by name."""
+    """The model inside `Model | None` or `dict[str, Model]`, and whether it is a dict of models."""
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         return annotation, False
     for part in typing.get_args(annotation):
@@ -112,8 +112,8 @@ def _default(field: FieldInfo) -> str:
 
 
 def _docs(model: type[BaseModel]) -> Mapping[str, str]:
-    """What stands below each field, in one line. Pydantic can collect it, too, but does so for every start of a server:
-    0.15 s of CPU."""
+    """The docstring below each field, in one line. Pydantic could collect them, but it would do so at every start of a
+    server: 0.15 s of CPU."""
     (declared,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(declared, ast.ClassDef)
     found: dict[str, str] = {}
@@ -127,7 +127,7 @@ def _docs(model: type[BaseModel]) -> Mapping[str, str]:
 
 
 def unit_of(name: str) -> str:
-    """The unit that a name ends in, or has as a word before its `max`.
+    """The unit at the end of a name, or before words such as `max`.
 
     >>> unit_of("kafka_fetch_bytes"), unit_of("millstream.emit.final.idle.ms"), unit_of("http")
     ('bytes', 'milliseconds', '')
@@ -138,17 +138,17 @@ def unit_of(name: str) -> str:
 
 
 def properties() -> list[Property[object]]:
-    """Those that do something, by name."""
+    """The properties that have an effect, by name."""
     return sorted((entry for entry in PROPERTIES.values() if entry.effective), key=lambda entry: entry.name)
 
 
 def accepted_properties() -> list[str]:
-    """Names of Kafka and ksqlDB that may be set and do nothing."""
+    """Names of Kafka and ksqlDB that may be set, but have no effect."""
     return sorted(entry.name for entry in PROPERTIES.values() if not entry.effective)
 
 
 def reference_tables() -> str:
-    """The part of docs/configuration.md that is made of the declarations, as Markdown."""
+    """The part of docs/configuration.md that is generated from the declarations, as Markdown."""
     lines = ["## Settings", "", "| setting | type | default | unit | meaning |", "| --- | --- | --- | --- | --- |"]
     for setting in settings():
         lines.append(_row(f"`{setting.name}`", setting.type, _code(setting.default), setting.unit, setting.doc))

@@ -1,4 +1,4 @@
-"""The properties that an operator keeps sessions and requests from setting: `ksql.properties.overrides.denylist`."""
+"""The properties that sessions and requests may not set: `ksql.properties.overrides.denylist`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .properties import find_property
 
 
 def denied_properties(listed: str) -> frozenset[str]:
-    """Their canonical names. In: `listed`: as the property has them, separated by commas."""
+    """The canonical names. In: `listed`: the property's value, separated by commas."""
     return frozenset(_canonical(item.strip()) for item in listed.split(",") if item.strip())
 
 
@@ -24,7 +24,7 @@ def refuse_denied(name: str, denied: Set[str], span: Span | None = None) -> None
 
 
 def _canonical(name: str) -> str:
-    """A list may name what this server does not know."""
+    """The canonical name; a name that this server does not know stays as it is."""
     try:
         return find_property(name).name
     except InvalidProperty:

@@ -1,5 +1,5 @@
-"""Properties as SET, the configuration and requests bring them: names are looked up, values checked and spelled one
-way. Everything behind this file sees canonical names and text values; the entries are in `property_table.py`."""
+"""Checks properties from SET, the configuration and requests: finds them by name, and checks and normalizes their
+values. All other code uses canonical names and text values. The entries are in `property_table.py`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _OPEN_PREFIXES = (
     "ksql.streams.topic.",
     "spark.",
 )
-"""Below these anybody may invent names: settings of functions, of Kafka's clients, of Spark, and of what is not here:
-ksqlDB's heartbeats, RocksDB, and a registry of others."""
+"""Names with these prefixes are not checked: settings of functions, of Kafka's clients, of Spark, and of features that
+do not exist here: ksqlDB's heartbeats, RocksDB, and an external schema registry."""
 
 _USERS = "Users and their rights are set below [access] in the server's configuration."
 _CONNECTORS = "Connectors run in this server and need no workers; ksql.connect.url names a Kafka Connect cluster."
@@ -48,7 +48,8 @@ _ELSEWHERE = {
     "ksql.queries.file": "Give the statements to a running server: millstream sql --server URL -f FILE.",
     "response.http.headers.config": "A proxy in front of the server can add headers.",
 }
-"""Properties of ksqlDB's, or how a group of them begins, that would be missed if they had no effect: where to look."""
+"""Properties of ksqlDB, or prefixes of them, that would be missed if they had no effect, with a hint to the
+alternative."""
 
 
 def find_property(name: str, span: Span | None = None) -> Property[object]:
@@ -57,7 +58,7 @@ def find_property(name: str, span: Span | None = None) -> Property[object]:
     if found is not None:
         return found
     if name.startswith(_OPEN_PREFIXES):
-        scope = "SERVER" if name.startswith("spark.") else "SESSION"  # some of Spark's let SQL read files
+        scope = "SERVER" if name.startswith("spark.") else "SESSION"  # some settings of Spark allow SQL to read files
         return text(name, "", "A setting of a function, a client or Spark.", effective=False, scope=scope)
     elsewhere = next((hint for start, hint in _ELSEWHERE.items() if name == start or _below(name, start)), None)
     if elsewhere is not None:
@@ -86,7 +87,7 @@ def settable_property(name: str, span: Span | None = None) -> Property[object]:
 
 
 def checked_properties(given: Mapping[str, object]) -> dict[str, str]:
-    """What a configuration or a request brings, under canonical names. Raises `InvalidProperty`."""
+    """The properties of a configuration or a request, under canonical names. Raises `InvalidProperty`."""
     checked: dict[str, str] = {}
     for name, value in given.items():
         entry = find_property(name)
@@ -95,7 +96,7 @@ def checked_properties(given: Mapping[str, object]) -> dict[str, str]:
 
 
 def lenient_properties(given: Mapping[str, object]) -> dict[str, str]:
-    """As `checked_properties`, but unknown names are kept as they are: for conformance runs, which set many."""
+    """As `checked_properties`, but unknown names are kept: for conformance runs, which set many."""
     checked: dict[str, str] = {}
     for name, value in given.items():
         entry = _BY_ANY_NAME.get(name)

@@ -30,7 +30,7 @@ from .denied_properties import denied_properties
 
 @dataclass(frozen=True, slots=True)
 class PullGateSettings:
-    """How many pull queries may come per second, run at a time, and answer with per hour (in bytes)."""
+    """Limits of pull queries: started per second, running at once, and bytes of answers per hour."""
 
     per_second: int
     concurrent: int
@@ -46,11 +46,11 @@ class PullGateSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """`advertised_listener`: the URL under which others reach it, empty where nobody says it. `python_functions`:
-    whether users may bring code. `denied`: properties that no session may set. `processing_log_stream`: whether to
-    create it. `push_rows_max`, `push_seconds_max`: of one push query; None: as many as come, as long as it likes.
-    `assert_topic_ms`, `assert_schema_ms`: how long those statements wait without a TIMEOUT. `secrets_key_file`: None:
-    the one in the data folder. `connect_cluster`: None: connectors run here."""
+    """`advertised_listener`: the URL under which others reach the server, empty if it is not configured.
+    `python_functions`: whether users may create functions in Python. `denied`: properties that no session may set.
+    `processing_log_stream`: whether to create it. `push_rows_max`, `push_seconds_max`: limits of one push query; None:
+    no limit. `assert_topic_ms`, `assert_schema_ms`: how long those statements wait without a TIMEOUT.
+    `secrets_key_file`: None: the one in the data folder. `connect_cluster`: None: connectors run here."""
 
     service_id: str
     advertised_listener: str

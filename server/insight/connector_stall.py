@@ -1,4 +1,4 @@
-"""Why a connector moves nothing: causes from its tasks and its topics, each a sentence with figures and a hint."""
+"""Why a connector moves no records: causes from its tasks and its topics, each a sentence with figures and a hint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...sql.identifiers import quote_identifier
 
 @dataclass(frozen=True, slots=True)
 class ConnectorSituation:
-    """Everything that is looked at. `positions`: of a source's tasks, as the source writes them. `committed`, `bounds`:
+    """All inputs of the diagnosis. `positions`: of a source's tasks, in the source's own form. `committed`, `bounds`:
     of the partitions that a sink reads. `missing`: topics that its settings name and that do not exist."""
 
     info: ConnectorInfo
@@ -35,7 +35,7 @@ class ConnectorSituation:
 def connector_situation(
     info: ConnectorInfo, status: ConnectorStatus, topics: list[str], log: LogClient, now_ms: int
 ) -> ConnectorSituation:
-    """In: `topics`: that its settings name and that exist."""
+    """In: `topics`: existing topics that its settings name."""
     if info.kind == "SOURCE":
         positions = {task: at for (name, task), at in read_positions(log).items() if name == info.name}
         return ConnectorSituation(info, status, now_ms, positions, {}, {}, ())
@@ -50,7 +50,7 @@ def connector_situation(
 
 
 def connector_causes(seen: ConnectorSituation) -> list[Cause]:
-    """All there is to say, what holds the connector back first."""
+    """All findings, those that block the connector first."""
     found = [*_state_causes(seen), *_topic_causes(seen), *_position_facts(seen)]
     if not any(cause.blocks for cause in found):
         records = sum(task.records for task in seen.status.tasks)
@@ -99,7 +99,7 @@ def _retrying(task: TaskStatus, now_ms: int) -> Cause:
 
 
 def _topic_causes(seen: ConnectorSituation) -> Iterator[Cause]:
-    """Of a sink: what it has to read, and how far it is."""
+    """The topics of a sink, and its progress in each."""
     for topic in seen.missing:
         yield Cause("SOURCE_TOPIC_GONE", f'The topic "{topic}" does not exist.',
                     "The connector reads it as soon as it does.", figures={"topic": topic})  # fmt: skip
@@ -138,7 +138,7 @@ def _progress(seen: ConnectorSituation, topic: str) -> Iterator[Cause]:
 
 
 def _position_facts(seen: ConnectorSituation) -> Iterator[Cause]:
-    """Of a source: the committed position, and what it has not read yet."""
+    """The committed positions of a source, and how much it has not read."""
     if seen.info.kind != "SOURCE":
         return
     for task in seen.status.tasks:

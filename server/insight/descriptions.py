@@ -25,7 +25,7 @@ from ..engine.request import Request
 
 
 def type_info(type_: SqlType) -> TypeInfo:
-    """A type as the API nests it."""
+    """A type in the nested form of the API."""
     match type_:
         case Struct(fields):
             return TypeInfo("STRUCT", [FieldInfo(item.name, type_info(item.type)) for item in fields])
@@ -80,7 +80,7 @@ def describe_sources(sources: Iterable[SourceInfo], request: Request, *, extende
 
 
 def _describe_source(source: SourceInfo, topic: Topic | None, request: Request, extended: bool) -> SourceDescription:
-    """In: `topic`: of the source; None where it is gone."""
+    """In: `topic`: of the source; None if it is deleted."""
     catalog, executor = request.visible, request.executor
     readers = catalog.readers_of(source.name)
     writers = catalog.writers_of(source.name)
@@ -129,13 +129,13 @@ def describe_query(query: PersistentQuery, catalog: Catalog, executor: Executor)
 
 
 def window_type(plan: PhysicalPlan) -> str | None:
-    """The kind of window that the plan's aggregates use."""
+    """The kind of window of the plan's aggregates."""
     windows = [step.grouping_window for step in plan.steps() if step.grouping_window is not None]
     return windows[-1].kind if windows else None
 
 
 def _sources_above(source: SourceInfo, catalog: Catalog) -> list[str]:
-    """What must not be dropped before this source: the sources that its own query reads."""
+    """The sources that this source's own query reads; they must not be dropped before it."""
     query = catalog.queries.get(source.created_by or "")
     return [] if query is None else sorted(query.sources)
 

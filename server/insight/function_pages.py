@@ -9,7 +9,7 @@ from ..engine.entities import ArgumentInfo, FunctionDescribed, SignatureInfo
 
 
 def function_page(entry: Function | AggregateFunction, text: str) -> FunctionDescribed:
-    """The page; `text` is the statement that asked for it."""
+    """The page of a function. In: `text`: the statement that asked for it."""
     return FunctionDescribed(
         statement_text=text,
         name=entry.name,
@@ -21,7 +21,7 @@ def function_page(entry: Function | AggregateFunction, text: str) -> FunctionDes
 
 
 def over_function_page(entry: OverFunction, text: str) -> FunctionDescribed:
-    """The page of a function that stands before OVER only."""
+    """The page of a function that is used only with OVER."""
     head, _, returns = entry.signature.partition(" -> ")
     names = _split(head.partition("(")[2].removesuffix(")"))
     arguments = [ArgumentInfo(name.strip("[] "), "ANY", "", False) for name in names]
@@ -50,7 +50,8 @@ def _signatures(entry: Function) -> list[SignatureInfo]:
 
 
 def _aggregate_signatures(entry: AggregateFunction) -> list[SignatureInfo]:
-    """Their entries spell arguments as text, `SUM(value INTEGER|BIGINT)`; the result's type follows the argument's."""
+    """The signatures of an aggregate. Its entry has arguments as text, `SUM(value INTEGER|BIGINT)`; the result's type
+    depends on the argument's."""
     found: list[SignatureInfo] = []
     for signature in entry.signatures:
         inside = signature.partition("(")[2].removesuffix(")")
@@ -63,7 +64,7 @@ def _aggregate_signatures(entry: AggregateFunction) -> list[SignatureInfo]:
 
 
 def _split(text: str) -> list[str]:
-    """At the commas outside angle brackets and parentheses."""
+    """Splits at commas outside angle brackets and parentheses."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "<(") - (letter in ">)")

@@ -1,4 +1,4 @@
-"""The plan of a running query with what its operators do right now: for EXPLAIN of a query's id."""
+"""The plan of a running query with the current figures of its operators: for EXPLAIN of a query's id."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _partitions(status: QueryStatus, figures: QueryFigures) -> list[PartitionLin
 
 
 def live_text(plan: PhysicalPlan, live: LiveFigures) -> str:
-    """The plan as `explain` writes it, with the figures below each step."""
+    """The plan in the form of `explain`, with the figures below each step."""
     notes: dict[str, str] = {}
     for operator in live.operators:
         notes[operator.step] = operator_note(operator)
@@ -74,7 +74,7 @@ def live_text(plan: PhysicalPlan, live: LiveFigures) -> str:
 
 
 def operator_note(operator: OperatorLine) -> str:
-    """What an operator does, in one line."""
+    """The figures of an operator in one line."""
     parts = [
         f"in {operator.rows_in} rows ({operator.rows_in_per_second}/s)",
         f"out {operator.rows_out} rows ({operator.rows_out_per_second}/s), {size_text(operator.bytes_out)}",

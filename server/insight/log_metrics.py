@@ -36,14 +36,14 @@ _COUNTERS: Final = {
     "topic_syncs": "Syncs since the start.",
     "topic_sync_seconds": "Time of syncs since the start.",
 }
-_LARGEST: Final = frozenset({"topic_sync_seconds_max"})  # of several partitions the largest counts, not the sum
-_OFFSETS: Final = frozenset({"topic_start_offset", "topic_high_watermark"})  # that mean nothing when they are added up
-_GROUP_SERIES_PER_PARTITION: Final = 4  # so many groups' figures, for each partition that has figures
+_LARGEST: Final = frozenset({"topic_sync_seconds_max"})  # for several partitions the maximum counts, not the sum
+_OFFSETS: Final = frozenset({"topic_start_offset", "topic_high_watermark"})  # sums of these have no meaning
+_GROUP_SERIES_PER_PARTITION: Final = 4  # limit of groups' series, for each partition of the limit
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of a partition, or of a topic (`partition` is empty then)."""
+    """The figures of a partition, or of a topic (then `partition` is empty)."""
 
     topic: str
     partition: str
@@ -62,7 +62,7 @@ class _GroupFigures(NamedTuple):
 
 
 class LogMetrics(Collector):
-    """Reads the log when somebody asks. A group is told of where it is coordinated."""
+    """Reads the log at each scrape. A group is reported by the node that coordinates it."""
 
     def __init__(self, log: ServedLog, partitions_max: int) -> None:
         self._log = log
@@ -89,7 +89,7 @@ class LogMetrics(Collector):
                 yield Figures(name, "", united(values for _, values in found))
 
     def _values(self, topic: str, number: int, *, opens: bool) -> dict[str, float] | None:
-        """None of a partition that is gone since, or damaged, or not in use, or not here."""
+        """None if the partition was deleted meanwhile, is damaged, not in use, or not here."""
         try:
             partition = self._log.partition(topic, number) if opens else self._log.partition_if_open(topic, number)
             return None if partition is None else values_of(partition)
@@ -126,14 +126,14 @@ class LogMetrics(Collector):
         yield from (members, committed, lags, leads)
 
     def _group_names(self) -> list[str]:
-        """None while the node of a cluster does not answer."""
+        """Empty if the node of a cluster does not answer."""
         try:
             return self._log.groups.names()
         except LogError:
             return []
 
     def _figures_of(self, group: str) -> _GroupFigures | None:
-        """None of a group that is gone since, or that another node coordinates by now."""
+        """None if the group was deleted meanwhile, or another node coordinates it now."""
         try:
             member_count = len(self._log.groups.describe(group).members)
             committed = self._log.groups.committed(group)
@@ -148,7 +148,7 @@ class LogMetrics(Collector):
         return _GroupFigures(member_count, places)
 
     def _offsets(self, where: TopicPartition) -> Offsets | None:
-        """None of a partition that is damaged, or has no replica here."""
+        """None if the partition is damaged, or has no replica here."""
         try:
             return self._log.partition(*where).offsets()
         except LogError:

@@ -11,7 +11,7 @@ from ...sql.identifiers import quote_identifier
 
 
 def mirror_causes(info: MirrorInfo, status: MirrorStatus, now_ms: int) -> list[Cause]:
-    """All there is to say, what holds the mirror back first."""
+    """All findings, those that block the mirror first."""
     found = [*_state_causes(info, status, now_ms), *_part_causes(info, status)]
     lag = status.board.lag
     if lag:

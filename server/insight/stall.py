@@ -20,12 +20,12 @@ from ...planner.insight.stall import Cause, counted
 from ...planner.steps.sink import Sink
 from ...sql.identifiers import quote_identifier
 
-_LOG_TAIL = 2_000  # records of the processing log that are looked through for the last error
+_LOG_TAIL = 2_000  # newest records of the processing log that are searched for the last error
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Everything that is looked at. `bounds`: of the partitions of sources and sink; a topic that is gone has none."""
+    """All inputs of the diagnosis. `bounds`: of the partitions of sources and sink; a deleted topic has none."""
 
     query: PersistentQuery
     status: QueryStatus
@@ -40,13 +40,13 @@ class Situation:
 
     @property
     def flows(self) -> bool:
-        """Whether rows came out in the last seconds."""
+        """Whether the query wrote rows in the last seconds."""
         sink = self.query.plan.root.id
         return any(each.rows_out_per_second > 0 for each in self.figures.operators if each.steps[-1] == sink)
 
     @property
     def sink_rows(self) -> int:
-        """Offsets that are taken in the sink's topic, whoever wrote there; the ends of transactions count."""
+        """The number of offsets in use in the sink's topic, from all writers; transaction markers count."""
         root = self.query.plan.root
         topic = root.topic if isinstance(root, Sink) else ""
         return sum(
@@ -66,7 +66,7 @@ def situation(
     log: LogClient,
     settings: Mapping[str, str],
 ) -> Situation:
-    """In: `settings`: those that the query runs with."""
+    """In: `settings`: the server's settings for the query."""
     known = log.topics()
     root = query.plan.root
     names = {source.topic for source in query.plan.sources()} | ({root.topic} if isinstance(root, Sink) else set())
@@ -82,7 +82,7 @@ def situation(
 
 
 def state_causes(seen: Situation) -> Iterator[Cause]:
-    """Whether it runs at all, and whether its topics are there."""
+    """Whether the query runs, and whether its topics exist."""
     status, name = seen.status, quote_identifier(seen.query.id)
     if status.state == "PAUSED":
         yield Cause("PAUSED", "The query is paused.", f"RESUME {name}; continues where it stopped.")
@@ -107,7 +107,7 @@ def state_causes(seen: Situation) -> Iterator[Cause]:
 
 
 def source_causes(seen: Situation) -> Iterator[Cause]:
-    """What there is to read, and how far the query is."""
+    """The records to read, and the query's progress."""
     for topic in dict.fromkeys(source.topic for source in seen.query.plan.sources()):
         partitions = seen.partitions(topic)
         if not partitions:
@@ -176,7 +176,7 @@ def _source_ids(seen: Situation, topic: str) -> set[str]:
 
 
 def record_causes(seen: Situation) -> Iterator[Cause]:
-    """Records that could not be used, and rows that did come out."""
+    """Records that failed, and rows that were written."""
     metrics = seen.status.metrics
     if metrics.rows_failed:
         last = f" The last: {seen.last_error}" if seen.last_error else ""
@@ -202,7 +202,7 @@ def record_causes(seen: Situation) -> Iterator[Cause]:
 
 
 def _last_error(query_id: str, log: LogClient) -> str | None:
-    """The newest error of this query, if it is among the last of the processing log."""
+    """The newest error of this query, if it is among the last records of the processing log."""
     try:
         bounds = log.offsets(processing_log.TOPIC, 0)
         fetched = log.fetch(processing_log.TOPIC, 0, max(bounds.log_start_offset, bounds.log_end_offset - _LOG_TAIL))

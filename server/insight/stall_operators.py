@@ -16,7 +16,8 @@ _WINDOWS_SHOWN = 4
 
 
 def operator_causes(seen: Situation) -> Iterator[Cause]:
-    """From the sources to the sink; the first operator that gives nothing is what to look at."""
+    """The causes of all operators, from the sources to the sink. The first operator without output is the one to
+    examine."""
     steps = {step.id: step for step in walk(seen.query.plan.root)}
     given = {operator.steps[-1]: operator.rows_out for operator in seen.figures.operators}
     for operator in _in_order(seen.figures.operators, list(steps)):
@@ -42,7 +43,7 @@ def _in_order(operators: tuple[OperatorFigures, ...], ids: list[str]) -> list[Op
 
 
 def _open_windows(seen: Situation, steps: Mapping[str, Step]) -> Iterator[Cause]:
-    """EMIT FINAL: what waits, and for which time."""
+    """EMIT FINAL: the groups that wait in open windows, and the stream time they wait for."""
     waiting = [
         each
         for each in seen.figures.windows
@@ -89,7 +90,7 @@ def _window_line(each: OpenWindows, source: Source | None) -> str:
 
 
 def _idle_partitions(windows: list[OpenWindows], source: Source, seen: Situation) -> Iterator[Cause]:
-    """Partitions whose time is behind that of others: nothing comes there."""
+    """Partitions whose stream time is behind that of others, because they get no records."""
     ahead_ms = max(
         (times.largest_ms for at, times in seen.figures.partitions.items() if at.topic == source.topic), default=None
     )
@@ -110,7 +111,7 @@ def _idle_partitions(windows: list[OpenWindows], source: Source, seen: Situation
 
 
 def _unmoved_source(step: Step) -> Source | None:
-    """The source whose partitions are the tasks of this step; None where rows moved between tasks."""
+    """The source whose partitions are the tasks of this step; None if a repartition moves rows between tasks."""
     moved = False
     while not isinstance(step, Source):
         below = step.inputs

@@ -1,4 +1,4 @@
-"""What requests to the schema registry bring, and how its answers describe schemas."""
+"""The bodies of requests to the schema registry, and schemas in its answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSION_MAX: Final = 2**31 - 1
 
 
 class RegistryRefusal(ServerError):
-    """A request that the schema registry refuses; `number` is what clients act on."""
+    """A request that the schema registry refuses; clients interpret `number`."""
 
     code = "SCHEMA_REGISTRY"
 
@@ -38,7 +38,7 @@ class RegistryRefusal(ServerError):
 
 
 def given_in(body: dict[str, Any], registry: Registry, *, normal: bool) -> GivenSchema:
-    """The schema that a request brings. Raises `RegistryRefusal`, `InvalidSchema`."""
+    """The schema in a request. Raises `RegistryRefusal`, `InvalidSchema`."""
     kind, text = body.get("schemaType") or "AVRO", body.get("schema")
     if kind not in KINDS:
         raise RegistryRefusal(INVALID_SCHEMA, f"Invalid schema type {kind}; the types are {', '.join(KINDS)}")
@@ -57,7 +57,7 @@ def given_schema(
     *,
     normal: bool = False,
 ) -> GivenSchema:
-    """A descriptor of PROTOBUF becomes its text; it is a schema's if it has the same normal form. Raises
+    """Converts a PROTOBUF descriptor to text, and marks it to be compared with known schemas by its normal form. Raises
     `InvalidSchema`."""
     descriptor = protobuf_printing.descriptor_in(text) if kind == "PROTOBUF" else None
     if descriptor is not None:
@@ -74,7 +74,7 @@ def _contract(body: dict[str, Any], name: str) -> str:
 
 
 def _references(body: dict[str, Any], registry: Registry) -> tuple[Reference, ...]:
-    """-1 is the latest version."""
+    """The references of a request; version -1 is the latest one."""
     try:
         return tuple(
             Reference(str(r["name"]), str(r["subject"]), _known_number(int(r["version"]), str(r["subject"]), registry))
@@ -90,7 +90,7 @@ def _known_number(number: int, subject: str, registry: Registry) -> int:
 
 
 def wanted_number(body: dict[str, Any], name: str) -> int | None:
-    """Clients say 0 or -1 where they want none."""
+    """The number, None if there is none: clients send 0 or -1 for no number."""
     wanted = body.get(name)
     if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted <= 0:
         return None
@@ -100,7 +100,7 @@ def wanted_number(body: dict[str, Any], name: str) -> int | None:
 
 
 def described(version: Version, registry: Registry, format: str = "") -> dict[str, Any]:
-    """In: `format`: `serialized`: PROTOBUF as a descriptor in Base64."""
+    """A version as JSON. In: `format`: with `serialized`, PROTOBUF is a descriptor in Base64."""
     found: dict[str, Any] = {
         "subject": version.subject, "version": version.version, "id": version.id, "guid": version.guid,
     }  # fmt: skip

@@ -82,7 +82,7 @@ Answer = Callable[["_Asked"], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request, its body read. `rights`: of who asks. `properties`: of metadata, that its query names."""
+    """A request with its parsed body. `rights`: of the user. `properties`: the metadata properties in its query."""
 
     path: dict[str, str]
     query: dict[str, str]
@@ -102,19 +102,19 @@ class _Asked:
         return int(given) if given.removeprefix("-").isdecimal() and given.isascii() else default
 
     def page(self, found: list[Any]) -> list[Any]:
-        """The part of a list that `offset` and `limit` name; a negative limit is none."""
+        """The part of a list selected by `offset` and `limit`; a negative limit means no limit."""
         begin, limit = max(self.number("offset", 0), 0), self.number("limit", -1)
         return found[begin:] if limit < 0 else found[begin : begin + limit]
 
 
 Asks = Literal["nothing", "subject", "insert", "ddl", "admin", "seen"]
-"""Of a route: what its user needs. `subject`: to see it (`Rights.sees_subject`); `insert`, `ddl`: that right on the
-subject's topic, or `admin` where the path names no subject. `seen`: nothing, and the answer is of subjects that are
-seen."""
+"""What the user of a route needs. `subject`: the right to see the subject (`Rights.sees_subject`); `insert`, `ddl`:
+that right on the subject's topic, or `admin` if the path names no subject. `seen`: no right, and the answer contains
+only subjects that the user sees."""
 
 
 def schema_registry_app(store: SchemaStore, lock: contextlib.AbstractContextManager[Any]) -> ASGIApp:
-    """`lock`: held by whoever else registers schemas, while it does (the engine's)."""
+    """The application. In: `lock`: held by all other code that registers schemas (the engine's lock)."""
     pages = _Pages(store)
 
     def route(path: str, method: str, answer: Answer, asks: Asks) -> Route:
@@ -175,7 +175,7 @@ def _check_rights(asked: _Asked, asks: Asks) -> None:
 
 
 def _check_seen(rights: Rights, subject: str, *, alone: bool = False) -> None:
-    """In: `alone`: only who may write records may register their schema."""
+    """In: `alone`: only users who may write records may register their schema."""
     if alone or not rights.sees_subject(subject):
         rights.require([Need("insert" if alone else "read", topic_of(subject), f"subject {subject}")])
 
@@ -218,7 +218,7 @@ def _json(value: Any, status: int = 200) -> Response:
 def _written(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
-    except TypeError:  # half a surrogate pair, of a name in a schema
+    except TypeError:  # an unpaired surrogate, from a name in a schema
         return json.dumps(value).encode()
 
 
@@ -233,7 +233,7 @@ def _no_route(request: Request, error: Exception) -> Response:
 
 
 def register_version(store: SchemaStore, subject: str, given: GivenSchema, schema_id: int | None = None) -> Version:
-    """The version of the subject that this schema is, or becomes. Whoever calls holds the lock. Raises
+    """The version of the subject with this schema; registers it if it is new. The caller holds the lock. Raises
     `RegistryRefusal`, `InvalidSchema`, `SubjectClosed`."""
     registry = store.registry
     known = registry.find(subject, given)
@@ -254,8 +254,8 @@ def register_version(store: SchemaStore, subject: str, given: GivenSchema, schem
 
 
 def _import_version(store: SchemaStore, subject: str, given: GivenSchema, body: dict[str, Any]) -> Version:
-    """As another registry has it: versions may be missing before it, and it is compared with none. Without an id: the
-    version that is there."""
+    """Registers a schema as it is in another registry: earlier versions may be missing, and compatibility is not
+    checked. Without an id: the existing version."""
     registry, schema_id = store.registry, wanted_number(body, "id")
     known = registry.find(subject, given)
     if schema_id is None and known is not None:
@@ -301,7 +301,7 @@ class _Pages:
         return text_in(self._version(asked), self._registry, asked.format).encode()
 
     def with_metadata(self, asked: _Asked) -> dict[str, Any]:
-        """The latest version whose metadata has all the properties that the query names."""
+        """The latest version whose metadata has all properties of the query."""
         for version in reversed(self._of_subject(asked)):
             said = contract_of(version).get("metadata", {}).get("properties") or {}
             if all(said.get(key) == value for key, value in asked.properties):
@@ -309,7 +309,7 @@ class _Pages:
         raise RegistryRefusal(SCHEMA_NOT_FOUND, "Schema not found")
 
     def contexts(self, asked: _Asked) -> list[str]:
-        """The default one, and those that subjects name: `:.CONTEXT:SUBJECT`."""
+        """The default context, and those in names of subjects: `:.CONTEXT:SUBJECT`."""
         seen = filter(asked.rights.sees_subject, self._registry.subjects())
         named = {subject.split(":")[1] for subject in seen if subject.startswith(":.") and subject.count(":") > 1}
         return asked.page([".", *sorted(named - {"."})])
@@ -432,7 +432,7 @@ class _Pages:
         return [described(version, registry, asked.format) for version in asked.page(found)]
 
     def schema(self, asked: _Asked) -> dict[str, Any]:
-        """As the subject of the query has it, if it has it."""
+        """The schema, in the version of the query's subject if that subject has it."""
         found, subject = self._with_id(asked), asked.query.get("subject")
         version = next((version for version in found if version.subject == subject), found[0])
         return _of_schema(described(version, self._registry, asked.format))
@@ -454,7 +454,7 @@ class _Pages:
         return asked.page([{"subject": found.subject, "version": found.version} for found in self._places(asked)])
 
     def _places(self, asked: _Asked) -> list[Version]:
-        """Of the schema with the id that is asked for."""
+        """The versions with the requested schema id."""
         subject = asked.query.get("subject")
         found = [version for version in self._with_id(asked) if not version.deleted or asked.flag("deleted")]
         return [version for version in found if subject in (None, version.subject)]
@@ -470,7 +470,8 @@ class _Pages:
     # -------------------------------------------------------------- compatibility
 
     def compatibility(self, asked: _Asked) -> dict[str, Any]:
-        """With a version: as if that was the latest one; without: as if the schema was registered."""
+        """Checks compatibility. With a version: as if that was the latest one; without: as if the schema was
+        registered."""
         subject, registry = asked.path["subject"], self._registry
         given = self._given(asked)
         version = Version(subject, VERSION_MAX, 0, given.kind, given.text, given.references)
@@ -544,7 +545,7 @@ class _Pages:
 
 
 def _of_schema(said: dict[str, Any], *, with_id: bool = False) -> dict[str, Any]:
-    """What answers have that are about a schema, not about its place in a subject."""
+    """The members of an answer that concern the schema, not its place in a subject."""
     places = ("subject", "version") if with_id else ("subject", "version", "id")
     return {name: value for name, value in said.items() if name not in places}
 
@@ -554,11 +555,11 @@ def _without_subject(registry: Registry, subject: str) -> dict[tuple[str, int], 
 
 
 def _check(version: Version, registry: Registry) -> None:
-    """Raises `InvalidSchema` where nobody could read or write records by it."""
+    """Raises `InvalidSchema` if records cannot be read or written with the schema."""
     schema = registry.record_schema(version)
     if version.kind == "JSON":
         json_schemas.sql_type(version.text, str, schema.references)
     elif version.kind == "PROTOBUF" and not protobuf_text.load(version.text, schema.references).messages:
-        return  # others import its enums
+        return  # other schemas import its enums
     else:
         codec_of(FormatSpec(_FORMATS[version.kind]), schema)

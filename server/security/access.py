@@ -1,7 +1,7 @@
-"""Who may do what: users with passwords and tokens, roles with rights on names. What a statement needs: `rights.py`.
+"""Users with passwords and tokens, and roles with rights on names. `rights.py` decides which rights a statement needs.
 
-Passwords are kept as scrypt hashes. Tokens are 256 random bits that we made ourselves, so a plain SHA-256 of one cannot
-be guessed back. A name is that of a stream, a table or a topic, and its case does not matter.
+Passwords are stored as scrypt hashes. Tokens are 256 random bits that the server generates, so a plain SHA-256 of one
+cannot be reversed by guessing. A right is on the name of a stream, a table or a topic; case does not matter.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Verb = Literal["read", "insert", "ddl", "admin", "group", "transaction"]
 
 _SCRYPT: Final = (1 << 14, 8, 1)  # 16 MB and about 50 ms
 _HASH_BYTES: Final = 32
-_REMEMBERED_S: Final = 300.0  # a password is checked by scrypt once in so long
+_REMEMBERED_S: Final = 300.0  # scrypt checks a password again after this time
 _REMEMBERED_MAX: Final = 1000
 
 CERTIFICATE: Final = "millstream.certificate"
-"""In the state of a request's scope: the names of the client's certificate, where it showed one."""
+"""In the state of a request's scope: the names of the client's certificate, if it presented one."""
 FORWARDED_CERTIFICATE: Final = "millstream.forwarded-certificate"
-"""Likewise, of a request that another node of the cluster passes on: those of the client that asked that node."""
+"""The same for a request that another node of the cluster forwards: the names of that node's client."""
 
 
 class RoleSettings(BaseModel):
-    """What the users of a role may do: patterns of names, with `*` and `?`."""
+    """The rights of a role's users: patterns of names, with `*` and `?`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,7 +55,7 @@ class RoleSettings(BaseModel):
 
 
 class UserSettings(BaseModel):
-    """How one user shows who it is, and its roles."""
+    """How one user authenticates, and its roles."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -115,13 +115,13 @@ class AccessSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who has shown who they are."""
+    """An authenticated user."""
 
     name: str
     roles: tuple[RoleSettings, ...]
 
     def may(self, verb: Verb, name: str) -> bool:
-        """In: `name` of a stream, a table or a topic. Names of our own topics are the administrator's."""
+        """In: `name` of a stream, a table or a topic. Only administrators have rights on names of internal topics."""
         if any(role.admin for role in self.roles):
             return True
         if verb == "admin" or name.startswith("_"):
@@ -130,7 +130,7 @@ class User:
 
 
 class Authenticator:
-    """Knows users by what an `authorization` header says. Any thread may call it."""
+    """Finds the user of an `authorization` header. Any thread may call it."""
 
     def __init__(self, settings: AccessSettings) -> None:
         self._users = {
@@ -149,11 +149,11 @@ class Authenticator:
         return self._users.get(name)
 
     def users(self) -> list[User]:
-        """By name."""
+        """All users, sorted by name."""
         return [self._users[name] for name in sorted(self._users)]
 
     def known(self, header: str) -> User | None:
-        """At once, where the header came before or holds a token."""
+        """The user, without delay, if the header contains a token or was checked before."""
         scheme, _, given = header.strip().partition(" ")
         if scheme.lower() == "bearer":
             name = self._tokens.get(hash_token(given.strip()))
@@ -163,12 +163,12 @@ class Authenticator:
         return user if until > time.monotonic() else None
 
     def certified(self, names: Iterable[str]) -> User | None:
-        """In: the names of a client's certificate, which TLS has checked."""
+        """In: the names of a client's certificate, which TLS has verified."""
         found = next((self._certificates[name] for name in names if name in self._certificates), None)
         return None if found is None else self._users[found]
 
     def identify(self, header: str) -> User | None:
-        """As `known`, and checks a password, which takes a while."""
+        """As `known`, but also checks a password, which takes a while."""
         found = self.known(header)
         pair = _name_and_password(header)
         if found is not None or pair is None:
@@ -185,12 +185,12 @@ class Authenticator:
         return user
 
     def _mark(self, header: str) -> bytes:
-        """The header itself is not kept."""
+        """A keyed hash of the header, because the header itself must not be stored."""
         return hashlib.blake2b(header.encode("utf-8", "surrogateescape"), key=self._secret).digest()
 
 
 def hash_password(password: str) -> str:
-    """What the configuration keeps: `scrypt$n$r$p$salt$hash`."""
+    """The hash for the configuration: `scrypt$n$r$p$salt$hash`."""
     salt = secrets.token_bytes(16)
     n, r, p = _SCRYPT
     parts = (base64.b64encode(part).decode() for part in (salt, _scrypt(password, salt, n, r, p)))
@@ -198,7 +198,7 @@ def hash_password(password: str) -> str:
 
 
 def password_fits(password: str, kept: str) -> bool:
-    """In: `kept`: what `hash_password` gave.
+    """In: `kept`: a result of `hash_password`.
 
     >>> password_fits("sesame", hash_password("sesame")), password_fits("Sesame", hash_password("sesame"))
     (True, False)
@@ -227,7 +227,7 @@ def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
 
 
 def _scrypt_parts(text: str) -> tuple[int, int, int, bytes, bytes] | None:
-    """None for what is no hash, or one that would take too much memory."""
+    """None if the text is not a hash, or if checking it would take too much memory."""
     parts = text.split("$")
     if len(parts) != 6 or parts[0] != "scrypt":
         return None

@@ -1,5 +1,5 @@
-"""The host names that a server accepts: a web page may let its own name resolve to this machine (DNS rebinding), and
-the browser then treats our responses as that page's. Its requests have that name in the `host` header.
+"""The host names that a server accepts. A web page can make its own name resolve to this machine (DNS rebinding), and
+the browser then treats our responses as that page's. Such requests have the page's name in the `host` header.
 
 An IP address instead of a name is always accepted: it cannot be rebound.
 """
@@ -26,11 +26,11 @@ from ..http.statements import error_response
 ANY: Final = "*"
 _LOCAL: Final = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
 _POLICY_VIOLATION: Final = 1008
-_LOOK_UP_S: Final = 10.0  # longer than that no request waits for DNS
+_LOOK_UP_S: Final = 10.0  # no request waits longer for DNS
 
 
 def names_of(configuration: Configuration) -> OwnNames:
-    """This machine's, those that the configuration gives the server and its cluster, and `http_hosts`."""
+    """The names of this machine, those that the configuration gives the server and its cluster, and `http_hosts`."""
     listening = [configuration.http, configuration.schema_registry, configuration.kafka_advertised]
     advertised = urlsplit(ServerSettings.of(configuration.properties).advertised_listener).hostname
     nodes = [part.rpartition("@")[2] for part in (configuration.cluster or "").split(",") if part]
@@ -42,10 +42,10 @@ def names_of(configuration: Configuration) -> OwnNames:
 
 
 class OwnNames:
-    """The names that the server answers to.
+    """The names that the server accepts.
 
-    State: those known at once; and this machine's full name, which DNS may take long to tell. Until DNS has told it, a
-    request for a name that is not known otherwise waits, but nothing else does.
+    State: the names known at the start, and this machine's full name, for which DNS may take long. Until DNS answers, a
+    request for a name that is not otherwise known waits, but nothing else does.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -55,11 +55,11 @@ class OwnNames:
         threading.Thread(target=self._look_up, name="millstream-own-name", daemon=True).start()
 
     def has_now(self, host: str) -> bool:
-        """In: `host`: as the header has it, with or without a port."""
+        """In: `host`: from the header, with or without a port."""
         return is_known(host, self._names)
 
     async def has(self, host: str) -> bool:
-        """As `has_now`, once DNS has told the full name."""
+        """As `has_now`, but waits for DNS to return the full name."""
         return self.has_now(host) or is_known(host, await self._learned())
 
     async def _learned(self) -> frozenset[str]:
@@ -73,8 +73,8 @@ class OwnNames:
 
 
 class HostCheck:
-    """An ASGI application around another one. In: `trusted`: of requests that a node of the cluster passes on, which
-    has looked itself."""
+    """An ASGI application around another one. In: `trusted`: whether a node of the cluster forwards the request; that
+    node has already checked the name."""
 
     def __init__(self, app: ASGIApp, names: OwnNames, trusted: Callable[[Scope], bool] = lambda scope: False) -> None:
         self._app = app
@@ -91,7 +91,7 @@ class HostCheck:
 
 
 def is_known(host: str, names: frozenset[str]) -> bool:
-    """In: `host`: as the header has it, with or without a port.
+    """In: `host`: from the header, with or without a port.
 
     >>> [is_known(host, frozenset({"log.example"})) for host in ("log.example:80", "10.1.2.3", "[::1]:80", "a.example")]
     [True, True, True, False]
@@ -111,7 +111,7 @@ def _normal(name: str) -> str:
 
 
 def _hosts(scope: Scope) -> list[str]:
-    """None at all is fine: browsers send one."""
+    """The values of the `host` header. A request without one passes, because browsers always send one."""
     return [value.decode("latin-1").strip() for name, value in scope["headers"] if name.lower() == b"host"]
 
 

@@ -1,4 +1,4 @@
-"""The server's users at the Kafka listener: by password or token (PLAIN), by SCRAM, by the name in a certificate."""
+"""The server's users on the Kafka listener: by password or token (PLAIN), by SCRAM, by the name in a certificate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMMON_NAME: Final = "CN="
 
 
 class KafkaUsers:
-    """Those of the configuration. Any thread may call it."""
+    """The users of the configuration. Any thread may call it."""
 
     def __init__(self, settings: AccessSettings, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
@@ -25,7 +25,7 @@ class KafkaUsers:
         }
 
     def with_password(self, name: str, password: str) -> User | None:
-        """A token may stand for the password."""
+        """The user with this name and password; a token may be used as the password."""
         if ":" not in name:
             pair = base64.b64encode(f"{name}:{password}".encode()).decode()
             found = self._authenticator.identify(f"Basic {pair}")

@@ -20,8 +20,8 @@ _log = structlog.get_logger("millstream.server")
 
 
 def make_private(folder: Path) -> None:
-    """Makes the folder, or takes the rights of others from one that there is, and from what is in it. A folder that
-    has more in it than ours, or is another user's, keeps its own rights: a line of the log says so."""
+    """Creates the folder, or removes the permissions of other users from an existing folder and its contents. A folder
+    that contains other files than ours, or belongs to another user, keeps its permissions, and a warning is logged."""
     if not folder.exists():
         folder.mkdir(parents=True)
         folder.chmod(_FOLDER)
@@ -37,7 +37,7 @@ def make_private(folder: Path) -> None:
 
 
 def _tighten(folder: Path) -> None:
-    """Of a folder that nobody else may enter, what is in it does not matter."""
+    """Removes the permissions of others. If others cannot enter the folder, its contents do not matter."""
     if folder.is_dir() and not folder.is_symlink() and _is_open(folder):
         for path in _below(folder):
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_OF_OTHERS)

@@ -28,7 +28,7 @@ from ...sql import ast
 from ...sql.parser import parse
 from .access import User, Verb
 
-ANYTHING: Final = "*"  # as a name: of no single one
+ANYTHING: Final = "*"  # as a name: no particular object
 
 
 class NotPermitted(ServerError):
@@ -38,7 +38,7 @@ class NotPermitted(ServerError):
 
 
 class Need(NamedTuple):
-    """A right that is needed. `of`: how a refusal calls the name, where it is not the user who has named it."""
+    """A required right. `of`: what a refusal calls the object if the user did not name it."""
 
     verb: Verb
     name: str
@@ -46,7 +46,7 @@ class Need(NamedTuple):
 
 
 def on_source(verb: Verb, name: str, catalog: Catalog) -> Iterator[Need]:
-    """For doing something with a stream or table: on its name, and on its topic."""
+    """The rights for an operation on a stream or table: on its name, and on its topic."""
     yield Need(verb, name)
     source = catalog.sources.get(name)
     if source is not None:
@@ -55,7 +55,8 @@ def on_source(verb: Verb, name: str, catalog: Catalog) -> Iterator[Need]:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Those of one user; without a user (a server that knows none, a program on its own log) everything is allowed."""
+    """The rights of one user. Without a user (a server without users, or a program on its own log), everything is
+    allowed."""
 
     user: User | None = None
 
@@ -76,17 +77,17 @@ class Rights:
         self.require([Need("admin", ANYTHING)])
 
     def query_refused(self, query_id: str) -> NotPermitted:
-        """The answer about a query that is not there, or not for this user: which of the two, it does not say."""
+        """The error for a query that does not exist or is hidden from this user: it does not say which."""
         assert self.user is not None
         return NotPermitted(f"there is no query {query_id} that {self.user.name} may see")
 
     @property
     def name(self) -> str | None:
-        """Of the user."""
+        """The user's name."""
         return None if self.user is None else self.user.name
 
     def is_own(self, owner: str | None) -> bool:
-        """Whether something that belongs to the user of this name may be ended."""
+        """Whether the user may end something that belongs to `owner`."""
         return self.everything or self.name == owner
 
     # What is seen
@@ -98,15 +99,16 @@ class Rights:
         return self.may("read", source.name) and self.sees_topic(source.topic)
 
     def sees_query(self, query: PersistentQuery, catalog: Catalog) -> bool:
-        """Its text names what it reads and writes, and what it looks for."""
+        """Whether the user may read all sources and the sink: the query's text names them, and contains its
+        conditions."""
         return all(self._may_all(on_source("read", name, catalog)) for name in (query.sink, *query.sources))
 
     def sees_subject(self, subject: str) -> bool:
-        """A subject of the schema registry: who may read records or write some needs their schema."""
+        """Whether the user sees a subject of the schema registry: reading or writing records needs their schema."""
         return self.may("read", topic_of(subject)) or self.may("insert", topic_of(subject))
 
     def visible(self, catalog: Catalog) -> Catalog:
-        """The catalog as this user sees it."""
+        """The part of the catalog that this user may see."""
         if self.everything:
             return catalog
         queries = {id: query for id, query in catalog.queries.items() if self.sees_query(query, catalog)}
@@ -120,7 +122,7 @@ class Rights:
     def _without_secrets(
         self, source: SourceInfo, queries: Mapping[str, PersistentQuery], catalog: Catalog
     ) -> SourceInfo:
-        """CREATE … AS is the text of a query, which may read what this user may not."""
+        """Hides the statement of CREATE … AS if its query reads what this user may not read."""
         if source.created_by is None or source.created_by in queries:
             return source
         if source.created_by not in catalog.queries and self._may_read_all_of(source.statement, catalog):
@@ -139,7 +141,7 @@ class Rights:
     def discreet(
         self, error: MillstreamError, said: str, catalog: Catalog, topics: Callable[[], Iterable[str]]
     ) -> None:
-        """Takes out of an error the names that its reader does not see, but for those that they said themselves."""
+        """Removes names that the user may not see from an error, except names that the user wrote in the statement."""
         if self.everything:
             return
         hidden = self._hidden(catalog, topics()) - _words(said.upper())
@@ -166,7 +168,7 @@ def _words(text: str) -> set[str]:
 
 @lru_cache(1000)
 def _names_read(statement: str) -> tuple[str, ...] | None:
-    """The names that a stored CREATE … AS reads; None where nobody knows any more."""
+    """The names that a stored CREATE … AS reads; None if it can no longer be parsed."""
     try:
         (parsed,) = parse(f"{statement};")
     except (StatementError, ValueError):
@@ -175,8 +177,8 @@ def _names_read(statement: str) -> tuple[str, ...] | None:
 
 
 def names_in(statement: ast.Node, sources: Iterable[str]) -> Iterator[str]:
-    """Every name in FROM. A name of WITH counts too where one of `sources` is called the same: which one is meant
-    depends on the place."""
+    """All names in FROM, except names defined in WITH. A name of WITH counts if one of `sources` has the same name,
+    because its meaning then depends on the place."""
     own = {node.name for node in _nodes(statement) if isinstance(node, ast.Cte)} - set(sources)
     return (node.name for node in _nodes(statement) if isinstance(node, ast.SourceName) and node.name not in own)
 

@@ -15,7 +15,8 @@ _ITERATIONS_MIN: Final = 4096
 
 
 def scram_texts(password: str) -> list[str]:
-    """What the configuration keeps of a password, per mechanism: `MECHANISM$iterations$salt$stored$server`."""
+    """The credentials of a password for the configuration, one per mechanism:
+    `MECHANISM$iterations$salt$stored$server`."""
     return [_text(credential(name, password, secrets.token_bytes(SALT_BYTES), ITERATIONS)) for name in DIGESTS]
 
 

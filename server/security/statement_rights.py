@@ -1,4 +1,5 @@
-"""The rights that a statement needs. `access.py`: who has which rights; `rights.py`: what a right on an object is."""
+"""The rights that a statement needs. `access.py` defines who has which rights, `rights.py` what a right on an object
+is."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _SCHEMA_IDS: Final = ("KEY_SCHEMA_ID", "VALUE_SCHEMA_ID")
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a statement's names mean. `settings`: the properties that hold for it; `topics` and `registry` are asked
-    for only where the statement needs them."""
+    """The context in which a statement's names are resolved. `settings`: the properties in effect; `topics` and
+    `registry` are called only if the statement needs them."""
 
     catalog: Catalog
     settings: Mapping[str, str]
@@ -29,14 +30,15 @@ class Surroundings:
 
 
 def check_statement(rights: Rights, statement: ast.Statement, around: Surroundings) -> None:
-    """Raises `NotPermitted` where the user may not run it."""
+    """Raises `NotPermitted` if the user may not run the statement."""
     _check_queries(rights, statement, around.catalog)
     rights.require(needs(statement, around))
     _check_schema_ids(rights, statement, around)
 
 
 def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
-    """SHOW and DESCRIBE without a name, SET and DEFINE need nothing but a user: they show what the user may see."""
+    """The rights that the statement needs. SHOW and DESCRIBE without a name, SET and DEFINE need none: they show only
+    what the user may see."""
     catalog = around.catalog
     match statement:
         case ast.Query():
@@ -53,9 +55,9 @@ def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
             yield from _makes(topic, around)
             yield from _reads(statement.query, catalog)
         case ast.InsertInto():
-            yield Need("ddl", statement.target)  # it starts a query that goes on
+            yield Need("ddl", statement.target)  # it starts a query that keeps running
             if "QUERY_ID" in statement.properties:
-                yield Need("ddl", str(statement.properties["QUERY_ID"]))  # its group and its topics are called so
+                yield Need("ddl", str(statement.properties["QUERY_ID"]))  # its group and topics have this name
             yield from on_source("insert", statement.target, catalog)
             yield from _reads(statement.query, catalog)
         case ast.InsertValues() | ast.DeleteRows():
@@ -71,12 +73,12 @@ def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
         case ast.Explain(connector=str()) | ast.Explain(mirror=str()):
             yield Need("admin", ANYTHING)  # as DESCRIBE CONNECTOR
         case ast.ControlQuery() | ast.AlterQuery() | ast.Explain(statement=None):
-            return  # whose query it is: `_check_queries`
+            return  # `_check_queries` checks the query's owner
         case ast.Explain():
             assert statement.statement is not None
             yield from needs(statement.statement, around)
         case ast.Show(what="CONNECTORS" | "SECRETS" | "MIRRORS") | ast.Describe(what="CONNECTOR" | "MIRROR"):
-            yield Need("admin", ANYTHING)  # a connector or a mirror reaches everything that the server does
+            yield Need("admin", ANYTHING)  # a connector or a mirror can reach everything that the server can
         case ast.Describe(what="SOURCE"):
             yield from on_source("read", str(statement.name), catalog)
         case ast.ShowLineage() | ast.AssertValues():
@@ -93,7 +95,7 @@ def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
             | ast.DefineVariable() | ast.UndefineVariable()
         ):  # fmt: skip
             return
-        case _:  # functions, connectors and mirrors can do anything; and what is not known here is not for everybody
+        case _:  # functions, connectors and mirrors can do anything; unknown statements are for administrators, too
             yield Need("admin", ANYTHING)
 
 
@@ -103,7 +105,7 @@ def _reads(query: ast.Query, catalog: Catalog) -> Iterator[Need]:
 
 
 def _drops(statement: ast.DropSource, catalog: Catalog) -> Iterator[Need]:
-    """CASCADE is DROP of each stream and table, and TERMINATE of each query, that depends on it."""
+    """CASCADE drops each dependent stream and table, and terminates each dependent query."""
     if statement.delete_topic:
         yield from on_source("ddl", statement.name, catalog)
     else:
@@ -114,7 +116,7 @@ def _drops(statement: ast.DropSource, catalog: Catalog) -> Iterator[Need]:
 
 
 def _alters(statement: ast.AlterSource, catalog: Catalog) -> Iterator[Need]:
-    """RENAME TO makes a name for the topic, as CREATE does."""
+    """RENAME TO creates another name for the topic, as CREATE does."""
     yield Need("ddl", statement.name)
     source = catalog.sources.get(statement.name)
     for change in statement.changes:
@@ -125,14 +127,15 @@ def _alters(statement: ast.AlterSource, catalog: Catalog) -> Iterator[Need]:
 
 
 def _makes(topic: str, around: Surroundings) -> Iterator[Need]:
-    """A topic that is not there yet is made."""
+    """The right to create the topic, unless it exists."""
     if topic not in around.topics():
         yield Need("ddl", topic)
 
 
 def _check_queries(rights: Rights, statement: ast.Statement, catalog: Catalog) -> None:
-    """ALTER, TERMINATE, PAUSE and RESUME are for who may change what the query writes, EXPLAIN for who may read all of
-    it. A query's id is a name that nobody has a right on, so one that is not there is refused in the same words."""
+    """Checks statements about one query. ALTER, TERMINATE, PAUSE and RESUME need the right to change the query's sink,
+    EXPLAIN the right to read everything in the query. Nobody has rights on a query's id, so a query that does not exist
+    is refused with the same message."""
     match statement:
         case ast.ControlQuery(query_id=str(asked)) | ast.AlterQuery(query_id=asked):
             query = catalog.find_query(asked)
@@ -147,7 +150,7 @@ def _check_queries(rights: Rights, statement: ast.Statement, catalog: Catalog) -
 
 
 def _number(given: ast.Value) -> int | None:
-    """As the planner reads it, which refuses what is none."""
+    """The id as the planner parses it; None if it is invalid, which the planner refuses."""
     try:
         return int(str(given))
     except ValueError:
@@ -155,7 +158,7 @@ def _number(given: ast.Value) -> int | None:
 
 
 def _check_schema_ids(rights: Rights, statement: ast.Statement, around: Surroundings) -> None:
-    """An id says nothing about whose schema it is: it has to be one of a subject that the user sees."""
+    """A schema id does not show who may read the schema: it has to belong to a subject that the user sees."""
     if isinstance(statement, ast.Explain) and statement.statement is not None:
         statement = statement.statement
     if not isinstance(statement, ast.CreateSource | ast.CreateAsSelect):

@@ -1,6 +1,6 @@
-"""Passwords in the texts of statements: they are taken out of everything that is kept, answered or logged.
+"""Removes secrets in texts of statements from everything that is stored, answered or logged.
 
-A text keeps its length, so that spans still point to the right places.
+The text keeps its length, so spans remain correct.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _CLASS: Final = re.compile(r"connector\.class['\"`]?\s*=\s*'([^']*)'", re.IGNORE
 
 
 def without_secrets(text: str, connector_class: str | None = None) -> str:
-    """The text with stars in place of each value of a connector's setting that is secret. In: `connector_class`: of the
-    connector that it is about, where the text does not name it.
+    """Replaces the value of each secret setting of a connector with stars. In: `connector_class`: of the connector that
+    the text is about, if the text does not name it.
 
     >>> without_secrets("CREATE SINK CONNECTOR c WITH ('password'='hunter2', 'topics'='t');")
     "CREATE SINK CONNECTOR c WITH ('password'='*******', 'topics'='t');"
@@ -33,8 +33,8 @@ def without_secrets(text: str, connector_class: str | None = None) -> str:
 
 
 def say_no_secrets(error: MillstreamError, text: str, *, unread: bool = False) -> None:
-    """Takes the secrets of `text`, which the error is about, out of the error. In: `unread`: it could not be parsed, so
-    the error may name any word of it."""
+    """Removes the secrets of `text` from an error about it. In: `unread`: the text could not be parsed, so the error
+    may contain any word of it."""
     if unread and _says_secret(error, text):
         error.message, error.hint = _UNREADABLE, "Write CREATE SECRET name ('key'='value', …);"
     for start, end, _ in _secrets(text):
@@ -47,14 +47,14 @@ def say_no_secrets(error: MillstreamError, text: str, *, unread: bool = False) -
 
 
 def _says_secret(error: MillstreamError, text: str) -> bool:
-    """Whether it names a word of a CREATE SECRET: nobody knows which of them is the value."""
+    """Whether the error contains a word of a CREATE SECRET: in an unparsed text, any of them could be the value."""
     said = f"{error.message} {error.hint or ''}"
     words = {word for start, end in secret_spans(text) for word in _WORD.findall(text[start:end])}
     return any(word in said for word in words - _NO_SECRETS)
 
 
 def _secrets(text: str, connector_class: str | None = None) -> list[tuple[int, int, str]]:
-    """Where secret values are, and what stands in their place."""
+    """The positions of secret values, and their replacements."""
     if not any(kind in text.upper() for kind in ("CONNECTOR", "MIRROR")):
         return []
     classes = {found[1] for found in _CLASS.finditer(text)} | ({connector_class} if connector_class else set())
@@ -68,7 +68,7 @@ def _secrets(text: str, connector_class: str | None = None) -> list[tuple[int, i
 
 
 def _stars(value: str, shown: str) -> str:
-    """As long as the value; what is before and after a hidden part of it, as in an address, stays."""
+    """Stars of the value's length; the parts before and after a hidden part, as in a URL, stay."""
     before, hidden, after = shown.partition("********")
     if not hidden:
         return "*" * len(value)

@@ -1,4 +1,4 @@
-"""TLS of the listeners: certificates in PEM files, of clients too where they are asked for."""
+"""TLS of the listeners: certificates in PEM files, also for verifying clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ASKED: Final = {"none": "none", "requested": "optional", "required": "required"
 
 
 class CannotUseTls(ServerError):
-    """A certificate or a key that does not work."""
+    """A certificate or a key cannot be used."""
 
     code = "CANNOT_USE_TLS"
 
@@ -64,9 +64,9 @@ class TlsSettings(BaseModel):
         return self.client_certificates or ("none" if self.client_ca is None else "required")
 
     def context(self) -> ssl.SSLContext:
-        """For a listener of something else than HTTP. Raises `CannotUseTls`."""
+        """The context of a listener other than HTTP. Raises `CannotUseTls`."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.num_tickets = 0  # clients that do not read yet would find their connection readable
+        context.num_tickets = 0  # session tickets make the connection readable for clients that do not expect data yet
         # Never None: OpenSSL would ask for a password at the terminal.
         password = "" if self.key_password is None else self.key_password.get_secret_value()
         try:
@@ -79,8 +79,9 @@ class TlsSettings(BaseModel):
         return context
 
     def connecting(self) -> ssl.SSLContext:
-        """For reaching other nodes of the cluster: with this certificate, to those that the system, this certificate's
-        file or `client_ca` vouch for. Raises `CannotUseTls`."""
+        """The context for connections to other nodes of the cluster. It presents this certificate, and trusts nodes
+        whose certificates are signed by the system's authorities, this certificate's file or `client_ca`. Raises
+        `CannotUseTls`."""
         context = ssl.create_default_context()
         password = "" if self.key_password is None else self.key_password.get_secret_value()
         try:
@@ -106,7 +107,7 @@ class TlsSettings(BaseModel):
 
 
 class ClusterTlsSettings(BaseModel):
-    """[cluster_tls] of the configuration: between the nodes of a cluster. Both sides show a certificate."""
+    """[cluster_tls] of the configuration: between the nodes of a cluster. Both sides present a certificate."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -120,12 +121,12 @@ class ClusterTlsSettings(BaseModel):
     """PEM file with the certificates that sign only the certificates of the nodes."""
 
     def serving(self) -> ssl.SSLContext:
-        """For who connects to this node. Raises `CannotUseTls`."""
+        """The context for nodes that connect to this one. Raises `CannotUseTls`."""
         return self._context(ssl.Purpose.CLIENT_AUTH)
 
     def connecting(self) -> ssl.SSLContext:
-        """For connections to other nodes. Their names are not looked at: the authority signs for nodes only, and which
-        one it is each proves by the cluster's secret. Raises `CannotUseTls`."""
+        """The context for connections to other nodes. Host names are not checked: the authority signs only for nodes,
+        and each node proves its identity with the cluster's secret. Raises `CannotUseTls`."""
         return self._context(ssl.Purpose.SERVER_AUTH)
 
     def _context(self, purpose: ssl.Purpose) -> ssl.SSLContext:
@@ -150,7 +151,7 @@ def _unusable(error: OSError) -> CannotUseTls:
 
 
 def with_ksqldb_names(given: Mapping[str, Any]) -> dict[str, Any]:
-    """In: a configuration by flat names. The `ssl.…` names of ksqlDB become members of `tls`, for PEM stores.
+    """Converts the `ssl.…` names of ksqlDB to members of `tls`, for PEM stores. In: a configuration by flat names.
 
     >>> with_ksqldb_names({"ssl.keystore.location": "a.pem", "ssl.keystore.type": "PEM"})
     {'certificate': 'a.pem', 'key': 'a.pem'}
