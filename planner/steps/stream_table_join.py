@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..insight.lineage_rows import LineageRows
@@ -52,6 +52,11 @@ class StreamTableJoin(JoinStep):
     @property
     def gives(self) -> Kind:
         return "STREAM"
+
+    @property
+    def state_identity(self) -> Step | None:
+        """It keeps rows of the table; what else it reads of the stream does not matter."""
+        return replace(self.without_inputs(), schema=self.right_schema, left_schema=Schema(self.left_schema.key))
 
     @property
     def partner_hint(self) -> str:

@@ -213,6 +213,29 @@ def test_a_query_over_a_table_that_got_a_column_is_replaced_by_one_that_reads_it
         assert _wait_for(engine, "NARROW", 4)[2:] == [b'{"G":"x","F":5}', None]
 
 
+def test_a_join_with_a_table_is_replaced_by_one_that_reads_more_of_its_stream(tmp_path: Path) -> None:
+    select = "FROM met m JOIN w ON m.id = w.id"
+    stream = "CREATE STREAM met (id INT KEY, v INT, n INT) WITH (kafka_topic='met', value_format='JSON', partitions=1);"
+    declared = f"{WIDE}{stream} CREATE STREAM seen AS SELECT m.id AS id, v, g {select};"
+    every_change = {**EARLIEST, "ksql.streams.cache.max.bytes.buffering": "0"}
+    with open_engine(tmp_path, every_change, sync="never") as engine:
+        session = Session()
+        engine.execute(
+            declared + "INSERT INTO w VALUES (1, 'x', 'z', 1); INSERT INTO w VALUES (2, 'x', 'z', 2);", session
+        )
+        assert _wait_for(engine, "PER", 2)
+        engine.execute("INSERT INTO met VALUES (1, 2, 3);", session)
+        assert _wait_for(engine, "SEEN", 1) == [b'{"V":2,"G":"x"}']
+        for further in ("n", "n, n + v AS both"):
+            columns = f"m.id AS id, v, g, {further}"
+            engine.execute(f"CREATE OR REPLACE STREAM seen AS SELECT {columns} {select} WHERE n > 0;", session)
+        with pytest.raises(InvalidStatement, match="its grouping, aggregates, windows or joins would change"):
+            engine.execute(f"CREATE OR REPLACE STREAM seen AS SELECT {columns}, d {select};", session)
+    with open_engine(tmp_path, every_change, sync="never") as engine:
+        engine.execute("INSERT INTO met VALUES (2, 3, 4); INSERT INTO met VALUES (1, 1, 0);", Session())
+        assert _wait_for(engine, "SEEN", 2)[1:] == [b'{"V":3,"G":"x","N":4,"BOTH":7}']
+
+
 def test_rows_of_an_insert_that_was_killed_in_the_middle_hide_nothing(tmp_path: Path) -> None:
     with open_engine(tmp_path / "data", {"millstream.executor": "duckdb"}) as engine:
         engine.execute(
