@@ -104,7 +104,7 @@ def _written(secret: str) -> set[str]:
     """The forms in which libraries and answers write it.
 
     >>> sorted(_written("a%40'b"))
-    ["a%2540%27b", "a%40'b", "a@'b"]
+    ['a%2540%27b', "a%40'b", "a@'b"]
     """
     texts = {secret, unquote(secret), unquote_plus(secret)}
     escaped = {json.dumps(text, ensure_ascii=ascii)[1:-1] for text in texts for ascii in (False, True)}

@@ -29,6 +29,7 @@ from ...sql.ast import (
     Statement,
 )
 from ...sql.identifiers import quote_identifier
+from ...sql.settings.property import says_true
 from ..engine.engine import Engine
 from ..engine.entities import ConnectorCreated, ConnectorDescribed, ConnectorList, Entity
 from ..engine.session import Session
@@ -346,7 +347,7 @@ def _check_class(config: Mapping[str, str], plugin: ConnectorPlugin, path: str) 
 
 
 def _says_true(request: Request, name: str) -> bool:
-    return request.query_params.get(name, "").lower() == "true"
+    return says_true(request.query_params.get(name, ""))
 
 
 def _plugin(request: Request, config: Mapping[str, str] | None = None) -> ConnectorPlugin:
