@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from millstream.errors import QueryError, StatementError
+
+_FULL: Final = re.compile(
+    r"no space left|\bos error 28\b|quota exceeded|\b(disk|volume) (is )?full|the table '.*' is full", re.IGNORECASE
+)
 
 
 class InvalidConnector(StatementError):
@@ -44,6 +51,20 @@ class UnknownConnectorTask(QueryError):
     """No connector of this name runs here, or it has no task of this number."""
 
     code = "UNKNOWN_CONNECTOR_TASK"
+
+
+def is_full(text: str) -> bool:
+    """Whether another system, or a disk, says that it has no room.
+
+    >>> is_full("Unable to copy data to file: No space left on device (os error 28)"), is_full("it is full of errors")
+    (True, False)
+    """
+    return _FULL.search(text) is not None
+
+
+def unavailable(message: str) -> SystemUnavailable:
+    """With what to do, where there is no room."""
+    return SystemUnavailable(message, hint="Make room there: the task goes on by itself." if is_full(message) else None)
 
 
 def one_line(error: object) -> str:

@@ -22,7 +22,7 @@ from sqlalchemy.exc import (
     StatementError,
 )
 
-from .connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable, one_line
+from .connector_errors import ConnectorFailed, InvalidConnector, is_full, one_line, unavailable
 from .postgres.postgres_refusals import refuses_to_connect
 
 URL: Final = "connection.url"
@@ -114,7 +114,8 @@ def database_errors() -> Generator[None]:
         if _says_no(error.orig):
             raise ConnectorFailed(f"the database refused: {one_line(error.orig)}", hint=_HINT) from None
         # No connection, a deadlock, a full disk.
-        raise SystemUnavailable(f"the database does not answer: {one_line(error.orig)}") from None
+        text = one_line(error.orig)
+        raise unavailable(f"the database {'has no room' if is_full(text) else 'does not answer'}: {text}") from None
     except StatementError as error:
         raise ConnectorFailed(f"the database cannot be used so: {one_line(error.orig)}") from None
     except SQLAlchemyError as error:

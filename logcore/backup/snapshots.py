@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 from millstream.errors import LogError
 
 from ..cluster.cluster_node import ClusterNode
+from ..errors import write_error
 from .capture import SNAPSHOTS, SnapshotFile, capture
 from .chunks import chunk_count, hash_of, read_chunk
 
@@ -67,7 +68,7 @@ class Snapshots:
 
     def take(self, hold_s: float = 0.0) -> str:
         """Returns the id of a new snapshot. In: `hold_s`: the node stays held until `release`, at most so long (0 to
-        10). Raises `SnapshotRefused`; OSError; as `ClusterNode.hold` does."""
+        10). Raises `SnapshotRefused`; `LogFull`, `LogWriteFailed`; as `ClusterNode.hold` does."""
         self._remove_idle()
         id = secrets.token_hex(8)
         with self._guard:
@@ -77,6 +78,9 @@ class Snapshots:
             taken = self._taken[id] = _Taken(self._folder / id, {}, self.node.logs.cuts)
         try:
             self._capture(taken, min(max(hold_s, 0.0), HOLD_S_MAX))
+        except OSError as error:
+            self.remove(id)
+            raise write_error(error, "the snapshot of a backup") from error
         except BaseException:
             self.remove(id)
             raise

@@ -13,7 +13,7 @@ from typing import Final
 
 from millstream.errors import MillstreamError
 
-from ..connector_errors import ConnectorFailed, SystemFault, SystemUnavailable, one_line
+from ..connector_errors import ConnectorFailed, SystemFault, is_full, one_line, unavailable
 
 _SHOWN_CHARACTERS: Final = 600
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -70,6 +70,8 @@ def explained(
     """In: `final`, `passes`: what is said of an error of a class that waiting does not change, or that passes unless
     its text is a final one; None for other classes."""
     text = _shown(error)
+    if is_full(text):
+        return unavailable(f"{system} cannot be written now: {text}")
     known = next((each for each in _FINALS if each.pattern.search(text)), None)
     if known is not None:
         return ConnectorFailed(f"{known.what}: {text}", hint=known.hint)
@@ -78,7 +80,7 @@ def explained(
         return ConnectorFailed(f"{refused}: {text}", hint="Change the table or the settings, then RESTART CONNECTOR.")
     passing = passes(error)
     if passing is not None:
-        return SystemUnavailable(f"{passing}: {text}")
+        return unavailable(f"{passing}: {text}")
     return SystemFault(
         f"{system} gives an error that is not known to pass: {text}",
         hint="If it stays for some minutes the task stops: look at the table with another tool, then RESTART"

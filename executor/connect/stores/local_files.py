@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..connector_errors import ConnectorFailed, SystemUnavailable
+from ..connector_errors import ConnectorFailed, unavailable
 from .file_store import StoredFile
 
 
@@ -121,4 +121,4 @@ def _explained() -> Generator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise SystemUnavailable(f"the folder cannot be used now: {error.strerror}") from None
+        raise unavailable(f"the folder cannot be used now: {error.strerror}") from None
