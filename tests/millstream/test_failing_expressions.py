@@ -67,6 +67,8 @@ def computed(expression: str) -> tuple[list[Any], list[int]]:
         ("'x' LIKE CAST(10 / v AS STRING)", [False, None, False, False], [1]),
         ("'5' LIKE CAST(10 / v AS STRING) ESCAPE '!'", [False, None, True, False], [1]),
         ("'a' + CAST(10 / v AS STRING)", ["a10", None, "a5", None], [1]),
+        ("CAST(CAST(10 / v AS STRING) AS BOOLEAN) = (v > 0)", [False, None, False, False], [1]),
+        ("ARRAY_SORT(ARRAY[2, v], CAST(10 / v AS STRING))", [None, None, None, None], [1]),
         # An operand is evaluated only where those before it leave it open.
         ("v > 0 OR CAST(w AS INT) > 3", [True, True, True, False], []),
         ("v < 1 OR CAST(w AS INT) > 3", [None, True, True, False], [0]),
