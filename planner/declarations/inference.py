@@ -1,7 +1,7 @@
-"""Columns that a statement does not list: what the schema registry knows about a topic's keys or values.
+"""Columns that a statement does not list: they come from the schema of a topic's keys or values in the registry.
 
-Names become upper case, as if they stood unquoted in the statement; a schema that the statement names by its id keeps
-them as they are.
+Names become upper case, as if the statement had them without quotes. They stay as they are if the statement gives the
+id of the schema.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ..schemas import avro_schemas, json_schemas, protobuf_schemas, protobuf_tex
 from ..schemas.registry import InvalidSchema, Registry, Version, subject_of
 from .with_properties import SchemaProperties
 
-KEY_COLUMN = "ROWKEY"  # a bare key's or value's column
-VALUE_COLUMN = "ROWVAL"
+KEY_COLUMN = "ROWKEY"  # the column of a bare key
+VALUE_COLUMN = "ROWVAL"  # the column of a bare value
 
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """Whose columns are wanted: a topic's keys or values in this format. `wrapped`: a value is a record."""
+    """Asks for the columns of a topic's keys or values in this format. `wrapped`: a value is a record."""
 
     part: Literal["key", "value"]
     topic: str
@@ -34,7 +34,7 @@ class Inference:
 
 
 def infer_columns(asked: Inference, registry: Registry, span: Span | None) -> tuple[Column, ...]:
-    """The columns; none where the format has no schemas. Raises `InvalidStatement`, `InvalidProperty`."""
+    """The columns; none if the format has no schemas. Raises `InvalidStatement` and `InvalidProperty`."""
     if asked.format.upper() not in FORMAT_KINDS:
         refuse_schema_id(asked, span)
         return ()
@@ -43,7 +43,7 @@ def infer_columns(asked: Inference, registry: Registry, span: Span | None) -> tu
 
 
 def refuse_schema_id(asked: Inference, span: Span | None) -> None:
-    """Raises `InvalidProperty` for a schema id that cannot say the columns."""
+    """Raises `InvalidProperty` for a schema id from which no columns can be inferred."""
     if asked.schema.id is None:
         return
     part = asked.part.upper()
@@ -83,7 +83,7 @@ def find_version(asked: Inference, registry: Registry, span: Span | None) -> Ver
 
 
 def columns_of(asked: Inference, version: Version, registry: Registry, span: Span | None) -> tuple[Column, ...]:
-    """What the schema says in columns. Raises `InvalidStatement` where that is nothing."""
+    """The schema's columns. Raises `InvalidStatement` if it has none."""
     rename = str.upper if asked.schema.id is None else str
     type_ = _type_of(asked, version, registry, rename)
     bare = format_rules(asked.format).unwraps and (asked.part == "key" or not asked.wrapped)

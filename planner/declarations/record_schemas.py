@@ -1,5 +1,5 @@
-"""The schema that records of a source are written with: the one that the statement names, the topic's latest, or a new
-one for its columns, which is then to be registered."""
+"""The schema that records of a source are written with: the one that the statement names, the topic's latest one, or a
+new one for its columns, which must then be registered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .with_properties import SchemaProperties, SourceProperties, read_properties
 
 @dataclass(frozen=True, slots=True)
 class SchemaTarget:
-    """A stream or table whose formats are known, but not their schemas."""
+    """A stream or table with known formats, whose schemas are still to be found."""
 
     name: str
     topic: str
@@ -31,7 +31,7 @@ class SchemaTarget:
     value_format: FormatSpec
 
     def columns(self, part: Literal["key", "value"]) -> tuple[Column, ...]:
-        """Those that a format encodes."""
+        """The columns that the key's or the value's format encodes."""
         if part == "key":
             return self.schema.key
         return tuple(column for column in self.schema.value if column.role == "VALUE")
@@ -39,7 +39,7 @@ class SchemaTarget:
 
 @dataclass(frozen=True, slots=True)
 class WithSchemas:
-    """The formats with their schemas, and what is to be registered for that, in this order."""
+    """The formats with their schemas, and the versions to register for them, in this order."""
 
     key_format: FormatSpec
     value_format: FormatSpec
@@ -49,9 +49,11 @@ class WithSchemas:
 def with_schemas(
     target: SchemaTarget, given: SourceProperties, registry: Registry, *, renew: bool = False
 ) -> WithSchemas:
-    """`renew`: register the columns' schema even where the topic has one already (CREATE … AS).
+    """The formats of `target` with schemas. `renew`: register the columns' schema even if the topic has one already
+    (CREATE … AS).
 
-    Raises `InvalidStatement` where the registry would refuse it, `FormatError` for names that the format does not take.
+    Raises `InvalidStatement` if the registry would refuse the schema, and `FormatError` for names that are not allowed
+    in the format.
     """
     specs: list[FormatSpec] = []
     versions: list[Version] = []
@@ -78,8 +80,8 @@ def with_schemas(
 
 
 def with_new_schemas(source: SourceInfo, registry: Registry) -> tuple[SourceInfo, tuple[Version, ...]]:
-    """A source whose columns changed, with the schema for them, which is to be registered. One that the statement gave
-    stays. Raises as `with_schemas` does."""
+    """A source whose columns changed, with a schema for them, and the versions to register. A schema that the statement
+    gave stays. Raises the same errors as `with_schemas`."""
     old = source.value_format.schema
     if old is None or old.given:
         return source, ()
@@ -104,9 +106,9 @@ _NOTHING_GIVEN = read_properties({}, create=True)
 def check_given_schemas(
     given: SourceProperties, key: FormatSpec, value: FormatSpec, schema: Schema, registry: Registry
 ) -> None:
-    """CREATE … AS with a schema id: the query's columns must be the first ones of the schema.
+    """Checks a CREATE … AS with a schema id: the query's columns must be the first columns of the schema.
 
-    Raises `InvalidStatement`, `InvalidProperty`.
+    Raises `InvalidStatement` and `InvalidProperty`.
     """
     stored = tuple(column for column in schema.value if column.role == "VALUE")
     parts: tuple[tuple[Literal["key", "value"], FormatSpec, SchemaProperties, Sequence[Column]], ...] = (

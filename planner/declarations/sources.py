@@ -1,4 +1,4 @@
-"""CREATE STREAM|TABLE name (columns) WITH (…): from the statement to the source it declares."""
+"""CREATE STREAM|TABLE name (columns) WITH (…): from the statement to the source that it declares."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
 
 
 def default_formats(context: PlanningContext) -> dict[str, FormatSpec]:
-    """The formats of a source whose WITH clause names none: KAFKA keys, values only by a session property."""
+    """The formats of a source whose WITH clause names none, as the session's properties set them. Values have a default
+    only if a property sets it; that of keys is KAFKA."""
     found = {"key": FormatSpec(context.settings.key_format)}
     if context.settings.value_format:
         found["value"] = FormatSpec(context.settings.value_format)
@@ -103,7 +104,7 @@ def default_formats(context: PlanningContext) -> dict[str, FormatSpec]:
 
 
 def check_name_is_free(kind: str, name: str, context: PlanningContext, *, or_replace: bool, span: Span | None) -> None:
-    """Raises `SourceExists`, or `InvalidStatement` where OR REPLACE would turn a stream into a table."""
+    """Raises `SourceExists`, or `InvalidStatement` if OR REPLACE cannot replace the existing source."""
     existing = context.catalog.sources.get(name)
     if existing is None:
         return
@@ -162,7 +163,7 @@ def _schema(statement: CreateSource, properties: SourceProperties, context: Plan
 
 
 def _refuse_repeated_headers(columns: tuple[Column, ...], span: Span | None) -> None:
-    """Raises for a second column of the same header, and for any behind the one that holds them all."""
+    """Raises for a second column of the same header, and for a column that comes after the one with all headers."""
     seen: set[str | None] = set()
     for column in columns:
         if column.role != "HEADERS":
@@ -177,7 +178,7 @@ def _refuse_repeated_headers(columns: tuple[Column, ...], span: Span | None) -> 
 def _with_inferred(
     written: tuple[Column, ...], statement: CreateSource, properties: SourceProperties, context: PlanningContext
 ) -> tuple[Column, ...]:
-    """The columns with those that the registry's schemas say, for keys and values without a column of their own."""
+    """The columns, with those from the registry's schemas if the statement lists no columns of the key or the value."""
     defaults = default_formats(context)
     wrap = properties.wrap_single_value
     wraps = context.settings.wraps_single_values if wrap is None else wrap
@@ -232,7 +233,7 @@ def _check_timestamp(properties: SourceProperties, schema: Schema) -> None:
 
 
 def check_timestamp_column(name: str | None, format_: str | None, schema: Schema) -> None:
-    """Raises `UnknownColumn` or `InvalidProperty` where WITH (TIMESTAMP=…) cannot be used."""
+    """Raises `UnknownColumn` or `InvalidProperty` if WITH (TIMESTAMP=…) cannot be used."""
     if name is None:
         return
     column = schema.find(name)

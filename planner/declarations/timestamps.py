@@ -12,7 +12,7 @@ from ..schema import Schema
 
 
 def rowtime_expression(schema: Schema, name: str | None, format_: str | None, scope: Scope) -> Typed | None:
-    """BIGINT milliseconds from the column `name`; None where no column was named."""
+    """The rowtime from the column `name`, in BIGINT milliseconds; None if no column was named."""
     if name is None:
         return None
     column = schema.find(name)

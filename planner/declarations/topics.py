@@ -1,5 +1,5 @@
-"""The topic of a CREATE statement: which one it is, and how it keeps its records, as ksqlDB sets it up. Whoever judges
-a statement asks here, as the planner does."""
+"""The topic of a CREATE statement: its name, and how it keeps records; both as in ksqlDB. The planner uses this, and so
+does code that checks whether a statement is allowed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .with_properties import SourceProperties
 
 
 def topic_of_statement(statement: CreateSource | CreateAsSelect, settings: PlanningSettings) -> str:
-    """A declared stream is on the topic of its own name where it names none; the prefix is for topics of queries."""
+    """The topic in WITH, else the source's own name. Only the topics of queries get the prefix."""
     named = statement.properties.get("KAFKA_TOPIC")
     if named is not None:
         return str(named)
@@ -19,9 +19,9 @@ def topic_of_statement(statement: CreateSource | CreateAsSelect, settings: Plann
 
 
 def topic_config(kind: str, properties: SourceProperties, *, windowed: bool) -> dict[str, str]:
-    """Kafka's properties for the topic: tables are compacted, and what is not said has the log's default.
+    """Kafka's properties for the topic. Tables are compacted, and properties that are missing have the log's defaults.
 
-    Raises `InvalidProperty` where a table without windows is to forget records by their age.
+    Raises `InvalidProperty` if a table without windows should delete records by their age.
     """
     table = kind == "TABLE"
     config: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""INSERT INTO … VALUES and ASSERT VALUES: one record, its columns computed from constants."""
+"""INSERT INTO … VALUES and ASSERT VALUES: records whose columns are computed from constants."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _SHAPES: Mapping[SqlType, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedRow:
-    """`columns`: constant SQL per given column, the others are NULL; `rowtime`: ms, None is the time of insertion."""
+    """`columns`: constant SQL for each given column; others are NULL. `rowtime`: in ms; None for now."""
 
     columns: Mapping[Column, SqlExpression]
     rowtime: SqlExpression | None
@@ -69,7 +69,7 @@ class PlannedInsert:
 
 
 def plan_insert_values(statement: InsertValues, context: PlanningContext) -> PlannedInsert:
-    """Raises `UnknownSource`, `InvalidStatement`, `TypeMismatch`."""
+    """Raises `UnknownSource`, `InvalidStatement` and `TypeMismatch`."""
     source = _target(statement, context)
     scope = Scope((), context.catalog.types, "VALUES")
     try:
@@ -80,7 +80,7 @@ def plan_insert_values(statement: InsertValues, context: PlanningContext) -> Pla
     return PlannedInsert(source, rows)
 
 
-@within_depth  # each row by itself: they may be many
+@within_depth  # for each row, since there may be many
 def _planned_row(
     statement: InsertValues, values: Sequence[exp.Expression], source: SourceInfo, scope: Scope
 ) -> PlannedRow:
@@ -123,9 +123,9 @@ def _planned_row(
 
 @within_depth
 def plan_asserted_values(statement: AssertValues, context: PlanningContext) -> dict[str, SqlExpression]:
-    """ASSERT [NULL] VALUES: what the named columns of a record are to be, by their names inside batches.
+    """ASSERT [NULL] VALUES: the expected values of the named columns, by their names inside batches.
 
-    Raises `UnknownSource`, `InvalidStatement`, `TypeMismatch`.
+    Raises `UnknownSource`, `InvalidStatement` and `TypeMismatch`.
     """
     source = context.catalog.source(statement.source, statement.span)
     columns = source.schema.key if statement.tombstone else source.schema.columns
@@ -172,7 +172,7 @@ def _target(statement: InsertValues, context: PlanningContext) -> SourceInfo:
 
 
 def _case_hint(name: str, context: PlanningContext) -> str | None:
-    """Whether the name differs from a source's in its case only."""
+    """A hint if the name differs from that of a source only in its case."""
     for other in context.catalog.sources:
         if other.upper() == name.upper():
             if other == other.upper():
@@ -182,7 +182,7 @@ def _case_hint(name: str, context: PlanningContext) -> str | None:
 
 
 def _fit(value: Typed, column: Column, node: exp.Expression) -> Typed:
-    """The constant as the column's type: what is written must be a value of it, and other numbers widen only."""
+    """The constant as the column's type: a literal must be a value of that type, and other numbers may only widen."""
     _check_written(node, column.type, lambda hint: _misfit(value, column, node, hint))
     if value.type == NULL or coercion.can_coerce(value.type, column.type):
         return coerced(value, column.type)
@@ -195,7 +195,7 @@ def _fit(value: Typed, column: Column, node: exp.Expression) -> Typed:
 
 
 def _computed(value: Typed, name: str, node: exp.Expression) -> SqlExpression:
-    """The constant as SQL. Raises `InvalidStatement` where computing it fails, as `1 / 0` does: it would be NULL."""
+    """The constant as SQL. Raises `InvalidStatement` if computing it fails, as `1 / 0` does: it would be NULL."""
     if not value.total and _written(node) is None and fails_always(value.tree):
         raise InvalidStatement(
             f"Failed to evaluate the value of column `{name}`: {print_expression(node)}",
@@ -216,8 +216,8 @@ def _misfit(value: Typed, column: Column, node: exp.Expression, hint: str | None
 
 
 def _converts(source: SqlType, target: SqlType, node: exp.Expression) -> bool:
-    """Literals were found to be values of `target`. Fields that the wanted STRUCT does not have are left out. Digits of
-    other numbers are tried when they become a DECIMAL."""
+    """Whether the value can be converted. Literals were already found to be values of `target`. Fields that the wanted
+    STRUCT lacks are left out. Other numbers may become a DECIMAL: whether their digits fit shows when they do."""
     parts = _parts(source, target, unwrapped(node))
     if parts is not None:
         return all(given == wanted or coercion.can_coerce(given, wanted) or _converts(given, wanted, part)
@@ -231,8 +231,8 @@ def _converts(source: SqlType, target: SqlType, node: exp.Expression) -> bool:
 def _parts(
     source: SqlType, target: SqlType, node: exp.Expression
 ) -> Sequence[tuple[SqlType, SqlType, exp.Expression]] | None:
-    """The types that the parts of a nested value have and are wanted to have, each with the expression of such a part
-    where one is written, else with that of the whole. None where the types are not of the same kind, or not nested."""
+    """For each part of a nested value its type, the wanted type, and its expression (that of the whole value if the
+    part has none of its own). None if the types are not of the same kind, or not nested."""
     match source, target:
         case Struct(), Struct():
             entries = {e.this.name: e.expression for e in node.expressions} if isinstance(node, exp.Struct) else {}
@@ -253,8 +253,8 @@ def _parts(
 
 
 def _check_written(node: exp.Expression, type_: SqlType, misfit: Callable[[str], TypeMismatch]) -> None:
-    """Raises `misfit` for a literal, also inside of ARRAY, MAP and STRUCT, that is no value of its type as it stands:
-    it would be NULL or lose digits."""
+    """Raises `misfit` for a literal that is not a value of its type, so that it would become NULL or lose digits. Also
+    checks literals inside ARRAY, MAP and STRUCT."""
     inner = unwrapped(node)
     match inner, type_:
         case exp.Struct(), Struct():
@@ -276,14 +276,14 @@ def _check_written(node: exp.Expression, type_: SqlType, misfit: Callable[[str],
 
 
 def _written(node: exp.Expression) -> tuple[int, exp.Literal] | None:
-    """The sign and the literal, if the expression is one."""
+    """The sign and the literal, if the expression is a literal."""
     inner = unwrapped(node)
     sign, literal = (-1, unwrapped(inner.this)) if isinstance(inner, exp.Neg) else (1, inner)
     return (sign, literal) if isinstance(literal, exp.Literal) else None
 
 
 def _misfit_of(node: exp.Expression, type_: SqlType) -> str | None:
-    """Why the literal is no value of the type; None where it is, and for other expressions."""
+    """Why the literal is not a value of the type; None if it is, and for other expressions."""
     written = _written(node)
     if written is None:
         return None
@@ -301,9 +301,9 @@ def _misfit_of(node: exp.Expression, type_: SqlType) -> str | None:
 
 
 def _misfit_of_number(number: PythonDecimal, type_: SqlType) -> str | None:
-    """As `_misfit_of`: out of the type's range, or with more decimal places than it has."""
+    """Like `_misfit_of`: the number is out of the type's range, or has more decimal places than the type."""
     if not number.is_finite():
-        return "It is no number."  # as in CAST: NaN and infinity are results, and no literals
+        return "It is no number."  # as in CAST: NaN and infinity may be results, but not literals
     if type_ == DOUBLE:
         return None
     if isinstance(type_, Decimal):
@@ -332,7 +332,7 @@ def _check_key(source: SourceInfo, columns: Mapping[Column, SqlExpression], stat
 
 
 def _is_whole(number: PythonDecimal, scale: int) -> bool:
-    """Whether it has no more than so many decimal places, but for zeros."""
+    """Whether it has at most `scale` decimal places, apart from zeros at the end."""
     _, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int), "the number is finite"
     surplus = -exponent - scale

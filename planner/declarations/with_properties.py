@@ -1,4 +1,4 @@
-"""The WITH clause: which properties there are, and what they say together."""
+"""The WITH clause: the properties that exist, and what they mean together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMMON = {
 _CREATE_ONLY = {"WINDOW_TYPE", "WINDOW_SIZE", "SOURCE_CONNECTOR", "SOURCED_BY_CONNECTOR"}
 _AS_ONLY = {"BACKFILL"}
 PROPERTY_NAMES = tuple(sorted(_COMMON | _CREATE_ONLY | _AS_ONLY))
-"""What WITH takes, of formats beside."""
+"""The properties that WITH takes, including those of formats."""
 _NULLABLE = ("OPTIONAL", "WRAPPER")
 _DELIMITERS = {"TAB": "\t", "SPACE": " "}
 _UNIT_MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
@@ -32,8 +32,8 @@ _UNIT_MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_00
 
 @dataclass(frozen=True, slots=True)
 class SchemaProperties:
-    """What WITH says about the schema of keys or values: its id in the registry, the full name of the record or the
-    message, and how PROTOBUF marks what may be NULL."""
+    """WITH's properties of the schema of keys or values: its id in the registry, the full name of the record or
+    message, and how PROTOBUF marks fields that may be NULL."""
 
     id: int | None = None
     full_name: str = ""
@@ -42,7 +42,7 @@ class SchemaProperties:
 
 @dataclass(frozen=True, slots=True)
 class SourceProperties:
-    """The WITH clause, read and checked. None means: not given."""
+    """The WITH clause, read and checked. None means that a property was not given."""
 
     topic: str | None
     partition_count: int | None
@@ -72,13 +72,13 @@ _ELSEWHERE = {
     "PRIMARY_KEY": "Write PRIMARY KEY, or KEY in a stream, after the type of the column.",
     "KEY": "Write PRIMARY KEY, or KEY in a stream, after the type of the column.",
 }
-"""Properties of other systems, and what to do here."""
+"""Properties of other systems, and the hint that tells what to do here."""
 
 
 def read_properties(properties: Properties, *, create: bool) -> SourceProperties:
-    """`create`: of CREATE STREAM|TABLE (…), not of CREATE … AS.
+    """Reads the WITH clause of CREATE STREAM|TABLE (…) (`create`) or of CREATE … AS.
 
-    Raises `InvalidProperty`, `FormatError`, `Unsupported`.
+    Raises `InvalidProperty`, `FormatError` and `Unsupported`.
     """
     check_known(properties, _COMMON | (_CREATE_ONLY if create else _AS_ONLY))
     both = properties.get("FORMAT") is not None
@@ -113,7 +113,7 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
 
 
 def check_known(properties: Properties, known: Collection[str]) -> None:
-    """Raises `InvalidProperty` for a name that is none of the `known`."""
+    """Raises `InvalidProperty` for a name that is not `known`."""
     unknown = [name for name in properties if name not in known]
     if unknown:
         raise InvalidProperty(
@@ -123,7 +123,7 @@ def check_known(properties: Properties, known: Collection[str]) -> None:
 
 
 def check_ttl(kind: str, ttl_ms: int | None) -> None:
-    """Raises `InvalidProperty` for a stream."""
+    """Raises `InvalidProperty` for a stream with a TTL."""
     if ttl_ms is not None and kind != "TABLE":
         raise InvalidProperty(
             "TTL is a property of tables: a stream's rows are not updated.",
@@ -132,7 +132,7 @@ def check_ttl(kind: str, ttl_ms: int | None) -> None:
 
 
 def _backfill(properties: Properties) -> bool:
-    """Whether history is to be read on Spark."""
+    """Whether Spark should read the history."""
     given = _text(properties, "BACKFILL")
     if given is not None and given.lower() != "spark":
         raise InvalidProperty(
@@ -159,11 +159,11 @@ def format_specs(
     given: SourceProperties, defaults: Mapping[str, FormatSpec], key: Sequence[Column], value: Sequence[Column],
     wraps: bool,
 ) -> tuple[FormatSpec, FormatSpec, tuple[str, ...], tuple[str, ...]]:  # fmt: skip
-    """Key and value format of a source with these columns, and the wrapping features to show.
+    """The key and value formats of a source with these columns, and the wrapping features to show.
 
-    `defaults` has the formats that hold where WITH says nothing, under "key" and "value"; `wraps` says whether a single
-    value column is wrapped then.
-    Raises `FormatError`, `InvalidProperty`.
+    `defaults`: the formats for a WITH clause that names none, under "key" and "value". `wraps`: whether a single value
+    column is wrapped if WITH does not say so.
+    Raises `FormatError` and `InvalidProperty`.
     """
     specs: list[FormatSpec] = []
     features: list[tuple[str, ...]] = []

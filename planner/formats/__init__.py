@@ -1,7 +1,7 @@
-"""The formats of keys and values: the types that each supports, and its options.
+"""The formats of keys and values: the types that each one supports, and its options.
 
-A format is a module here, with its types, and one in `executor/formats/`, which decodes and encodes. No other module
-names a format, except as a default.
+A format consists of a module here, with its types, and one in `executor/formats/`, which decodes and encodes. No other
+module names a format, except as a default.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
 FORMAT_KINDS: Mapping[str, SchemaKind] = MappingProxyType(
     {name: each.schema_kind for name, each in FORMATS.items() if each.schema_kind and each.registered}
 )
-"""Of the formats whose schemas the registry keeps, their kind."""
+"""The kind of schema of each format whose schemas the registry keeps."""
 
 
 def format_rules(name: str) -> Format:
@@ -35,7 +35,7 @@ def format_rules(name: str) -> Format:
 
 
 def check_columns(name: str, columns: Sequence[Column], part: str) -> None:
-    """Raises `FormatError` where format `name` cannot hold these columns; `part` is Key or Value."""
+    """Raises `FormatError` if format `name` cannot hold these columns. `part` is Key or Value."""
     if part == "Key":
         check_map_keys(columns)
     reason = format_rules(name).refusal(columns, part)
@@ -49,13 +49,13 @@ def check_columns(name: str, columns: Sequence[Column], part: str) -> None:
 
 
 def _other_formats(columns: Sequence[Column], part: str) -> str | None:
-    """What to write instead."""
+    """A hint that names the formats that can hold the columns; None if there are none."""
     able = [name for name, each in FORMATS.items() if not each.columnar and each.refusal(columns, part) is None]
     return f"WITH ({part.upper()}_FORMAT='…') sets another format: {', '.join(able)} can hold this." if able else None
 
 
 def check_map_keys(columns: Sequence[Column]) -> None:
-    """Raises `FormatError` where a key holds a MAP, whose entries have no order: equal keys could be other bytes."""
+    """Raises `FormatError` if a key holds a MAP. Its entries have no order: equal keys may differ in bytes."""
     for column in columns:
         if contains_map(column.type):
             raise FormatError(
@@ -66,7 +66,7 @@ def check_map_keys(columns: Sequence[Column]) -> None:
 
 
 def check_storable(name: str, *, columnar_topics: bool) -> None:
-    """Raises `FormatError` where the log cannot store topics of this value format."""
+    """Raises `FormatError` if the log cannot store topics with this value format."""
     if FORMATS[name].columnar and not columnar_topics:
         raise FormatError(
             f"topics of format {name} cannot be stored: the log has no columnar batches",
@@ -76,7 +76,7 @@ def check_storable(name: str, *, columnar_topics: bool) -> None:
 
 
 def can_hold(name: str, columns: Sequence[Column], *, may_be_null: bool = False) -> bool:
-    """Whether the format can hold a key of these columns; one that `may_be_null` needs bytes for NULL."""
+    """Whether the format can hold a key of these columns. A key that `may_be_null` needs bytes that mean NULL."""
     found = FORMATS[name]
     if may_be_null and not (found.holds_null and (len(columns) != 1 or found.holds_bare_null)):
         return False
@@ -86,7 +86,7 @@ def can_hold(name: str, columns: Sequence[Column], *, may_be_null: bool = False)
 def wrapping(name: str, columns: Sequence[Column], wanted: bool | None, *, part: str) -> tuple[bool, tuple[str, ...]]:
     """Whether a single column is wrapped, and the features to show for it.
 
-    Keys are bare where the format can; values are wrapped where it can, unless WRAP_SINGLE_VALUE says otherwise.
+    Keys are bare if the format allows it. Values are wrapped if it allows that, unless WRAP_SINGLE_VALUE is false.
     Raises `InvalidProperty`.
     """
     rules = FORMATS[name]

@@ -1,4 +1,4 @@
-"""ARROW: whole batches as columns, in an envelope that Kafka's clients can skip; keys are columns beside."""
+"""ARROW: whole batches as columns, in an envelope that Kafka's clients can skip. Keys are additional columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AVRO: records by a schema of the registry; a bare NULL is no bytes at all."""
+"""AVRO: records that follow a schema of the registry. A bare NULL is no bytes at all."""
 
 from __future__ import annotations
 

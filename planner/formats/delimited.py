@@ -1,4 +1,4 @@
-"""DELIMITED: a line of values; NULL is read back as an empty text or 0."""
+"""DELIMITED: a line of values. NULL is read back as an empty text or 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the planner asks a format. Its module in `executor/formats/` decodes and encodes."""
+"""The properties of a format that the planner needs. Its module in `executor/formats/` decodes and encodes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,28 @@ from ..schema import Column
 
 SchemaKind = Literal["AVRO", "JSON", "PROTOBUF"]
 Refusal = Callable[[Sequence[Column], str], str | None]
-"""Why the format cannot hold these columns as a Key or a Value; None where it can."""
+"""Why the format cannot hold these columns as a Key or a Value; None if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """A format of keys and values. The modules beside this one define them.
 
-    `wraps`, `unwraps`: a single column can be written inside an object, or bare. `refusal`: says what it cannot hold.
-    `schema_kind`: of the schemas that records are written by; the registry keeps them (`registered`), or the columns
-    say them. `options`: what WITH may say besides its name. `holds_null`: NULL is read back as NULL; `holds_bare_null`:
-    a single column, too. `holds_no_columns`: a value without columns differs from a tombstone. `columnar`: a topic
-    holds whole batches, which not every log can store. `moves`: its values may be grouped and joined. `same_bytes`:
-    whether the bytes of equal keys are equal whatever the column's name is; in: whether a single column is wrapped.
-    `codes_more`: what statements may not declare can be read and written, since partitions are found by the JSON of any
-    column, and columns of ARROW are shown as JSON. `by_name`: the fields of a value are found by their columns' names,
-    so that a column may go, and the others are read as before.
+    `wraps`: a single column can be written inside an object; `unwraps`: it can be written bare.
+    `refusal`: tells why it cannot hold columns.
+    `schema_kind`: the kind of the schemas that records are written with. The registry keeps them (`registered`), or
+    they follow from the columns.
+    `options`: its options in WITH.
+    `holds_null`: NULL is read back as NULL; `holds_bare_null`: also that of a bare single column.
+    `holds_no_columns`: a value without columns differs from a tombstone.
+    `columnar`: a topic holds whole batches, which not every log can store.
+    `moves`: its values may be grouped and joined.
+    `same_bytes`: whether equal keys have equal bytes for every name of the column; in: whether a single column is
+    wrapped.
+    `codes_more`: it also reads and writes columns that statements may not declare: the JSON of any column determines
+    its partition, and columns of ARROW are shown as JSON.
+    `by_name`: the fields of a value are found by the names of their columns, so a column may be removed without effect
+    on the others.
     """
 
     name: str
@@ -52,7 +58,7 @@ def refuses_nothing(columns: Sequence[Column], part: str) -> str | None:
 
 
 def only_text_map_keys(reason: str) -> Refusal:
-    """Refuses columns that hold a MAP whose keys are no STRINGs, for this reason."""
+    """Refuses columns that hold a MAP whose keys are not STRINGs, for this reason."""
 
     def refusal(columns: Sequence[Column], part: str) -> str | None:
         return reason if any(_has_non_text_map_key(column.type) for column in columns) else None
@@ -74,7 +80,7 @@ def _has_non_text_map_key(type_: SqlType) -> bool:
 
 
 def nested_types(type_: SqlType) -> list[SqlType]:
-    """The type and those inside of it."""
+    """The type and the types inside it."""
     match type_:
         case Array(element=element):
             return [type_, *nested_types(element)]

@@ -1,4 +1,4 @@
-"""JSON, and JSON_SR, which differs in that the schema registry keeps its schemas."""
+"""JSON, and JSON_SR, whose schemas are in the schema registry."""
 
 from __future__ import annotations
 

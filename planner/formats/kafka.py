@@ -1,4 +1,4 @@
-"""KAFKA: one value as Kafka's own serializers write it; NULL is no bytes at all."""
+"""KAFKA: one value, as Kafka's own serializers write it. NULL is no bytes at all."""
 
 from __future__ import annotations
 

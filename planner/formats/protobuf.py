@@ -1,4 +1,4 @@
-"""PROTOBUF by a schema of the registry, and PROTOBUF_NOSR by one that follows from the columns; no field is NULL."""
+"""PROTOBUF with a schema of the registry, PROTOBUF_NOSR with one that follows from the columns; no field is NULL."""
 
 from __future__ import annotations
 

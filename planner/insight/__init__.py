@@ -1,1 +1,1 @@
-"""Information about plans and catalogs for people: EXPLAIN, lineage, graphs, and reasons why a query emits nothing."""
+"""Information about plans and catalogs, for people: EXPLAIN, lineage, graphs, and why a query emits nothing."""

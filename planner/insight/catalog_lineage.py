@@ -1,4 +1,4 @@
-"""Column lineage through the queries and topics of a catalog: from a column back to the topics it comes from."""
+"""Column lineage through the queries and topics of a catalog: from a column back to the topics that it comes from."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from .lineage_rows import Directness, Influence, LineageField, Subtype, stronger
 
 @dataclass(frozen=True, slots=True)
 class LineageEdge:
-    """One step back: `output` comes from `input`. `query_id` None: both are columns of one topic.
+    """One step back: `output` comes from `input`. `query_id`: None if both are columns of one topic.
 
-    `description`: the expression, condition or key. `topic`: of the input. `depth`: 1 next to the column asked for.
+    `description`: the expression, condition or key. `topic`: that of the input. `depth`: 1 for the first step from the
+    column asked for.
     """
 
     output: LineageField
@@ -32,7 +33,7 @@ class LineageEdge:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """The strongest word for a way from a column back to the one asked for."""
+    """The strongest kind of influence on the path from a column to the one asked for."""
 
     kind: Directness
     subtype: Subtype
@@ -48,15 +49,15 @@ class _Way:
 
 
 class CatalogLineage:
-    """Answers questions about one catalog; each plan is traced once."""
+    """Answers questions about one catalog. Each plan is traced only once."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._traced: dict[str, QueryLineage] = {}
 
     def edges(self, source: SourceInfo, column: str | None = None) -> list[LineageEdge]:
-        """Every step from these columns back to what no query writes, nearest first. Where all columns are asked for,
-        what decides about all rows of a source is said once, of its column `*`."""
+        """Every step from these columns back to columns that no query writes, nearest first. For all columns of a
+        source, what influences all of its rows is listed once, for the column `*`."""
         columns = [each.name for each in source.schema] if column is None else [column]
         waiting = [(LineageField(source.name, name), 1) for name in columns]
         seen, found = {field for field, _ in waiting}, dict[LineageEdge, None]()
@@ -79,7 +80,8 @@ class CatalogLineage:
         return list(found)
 
     def roots(self, source: SourceInfo, column: str) -> list[Influence]:
-        """The columns that no query writes and that the column comes from, however far; DIRECT ones first."""
+        """The columns that the column comes from through any number of steps, and that no query writes; DIRECT ones
+        first."""
         found: dict[tuple[LineageField, Directness, Subtype], Influence] = {}
         waiting = [(LineageField(source.name, column), _Way("DIRECT", "IDENTITY", ""))]
         seen = {(waiting[0][0], waiting[0][1].kind)}
@@ -97,7 +99,7 @@ class CatalogLineage:
         return sorted(found.values(), key=lambda each: (each.kind, each.field, each.subtype))
 
     def facet(self, source: SourceInfo, column: str | None = None) -> dict[str, Any]:
-        """As the columnLineage facet of OpenLineage: each column's input fields, which are columns of topics."""
+        """The columnLineage facet of OpenLineage: the input fields of each column, which are columns of topics."""
         columns = [each.name for each in source.schema] if column is None else [column]
         return {"fields": {name: {"inputFields": self._input_fields(self.roots(source, name))} for name in columns}}
 
@@ -112,7 +114,7 @@ class CatalogLineage:
         ]
 
     def _influences(self, field: LineageField) -> Iterator[tuple[str | None, Influence]]:
-        """What the column comes from in one step, by the queries that write its topic."""
+        """What the column comes from in one step, through the queries that write its topic."""
         source = self._catalog.sources.get(field.source)
         if source is None:
             return
@@ -141,7 +143,7 @@ class CatalogLineage:
         if query.id not in self._traced:
             traced = trace(query.plan)
             sink = self._catalog.sources.get(query.sink)
-            # INSERT INTO may name columns otherwise than its target: they are matched by their places.
+            # Columns of INSERT INTO may have other names than those of its target: they are matched by position.
             if sink is not None and isinstance(query.plan.root, Sink):
                 names = {
                     written.name: known.name

@@ -1,4 +1,4 @@
-"""A physical plan as text, for EXPLAIN: the sink on top, each step below what reads it."""
+"""A physical plan as text, for EXPLAIN: the sink comes first, and each step is below the one that reads it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..steps.step import Step
 
 
 def explain(plan: PhysicalPlan, notes: Mapping[str, str] | None = None) -> str:
-    """One line per step, indented under its reader, and below it what `notes` says about the step of this id."""
+    """One line per step, indented under its reader, followed by the `notes` for its id."""
     return "\n".join(_lines(plan.root, 0, notes or {}))
 
 

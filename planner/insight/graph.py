@@ -1,6 +1,6 @@
 """The graph of a catalog (streams, tables, queries) and that of one query's plan, as nodes and edges.
 
-How they look is in `graph_text.py` (text, DOT) and `graph_svg.py`.
+`graph_text.py` (text, DOT) and `graph_svg.py` draw them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NodeKind = Literal["STREAM", "TABLE", "QUERY", "STEP"]
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """`lines`: what stands below the title, each on a line of its own. `state`: of a query."""
+    """`lines`: the lines below the title. `state`: that of a query."""
 
     id: str
     kind: NodeKind
@@ -30,7 +30,7 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`dashed`: no query moves rows here; both ends are on one topic."""
+    """`dashed`: both ends are on one topic, so no query moves rows here."""
 
     source: str
     target: str
@@ -39,13 +39,13 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes in the order of their names, or of the plan."""
+    """Nodes in the order of their names, or in that of the plan."""
 
     nodes: tuple[GraphNode, ...]
     edges: tuple[Edge, ...]
 
     def around(self, ids: Iterable[str]) -> Graph:
-        """What these nodes come from and what comes from them, however far."""
+        """These nodes, all that they come from, and all that comes from them."""
         kept = set(ids)
         for ahead in (True, False):
             waiting = list(ids)
@@ -63,7 +63,7 @@ class Graph:
 
 
 def catalog_graph(catalog: Catalog, states: Mapping[str, str] | None = None) -> Graph:
-    """In: `states`: of queries, by their ids."""
+    """The graph of a catalog. In: `states`: those of queries, by their ids."""
     sources = sorted(catalog.sources.values(), key=lambda source: source.name)
     queries = sorted(catalog.queries.values(), key=lambda query: query.id)
     nodes = [_source_node(source) for source in sources]
@@ -79,7 +79,7 @@ def catalog_graph(catalog: Catalog, states: Mapping[str, str] | None = None) -> 
 
 
 def _shared_topics(sources: list[SourceInfo], queries: list[PersistentQuery]) -> list[Edge]:
-    """From the stream that a query writes to other streams and tables that are declared on its topic."""
+    """Edges from a stream that a query writes to other streams and tables on its topic."""
     written = {query.sink for query in queries}
     return [
         Edge(_source_id(writer.name), _source_id(reader.name), dashed=True)
@@ -90,7 +90,7 @@ def _shared_topics(sources: list[SourceInfo], queries: list[PersistentQuery]) ->
 
 
 def graph_of(catalog: Catalog, name: str, states: Mapping[str, str] | None = None) -> Graph | None:
-    """Of a query its plan; of a stream, a table or a topic what lies around it; None where nothing has this name."""
+    """The plan of a query, or what surrounds a stream, table or topic; None if nothing has this name."""
     for written in (name, name.upper()):
         if written in catalog.queries:
             return plan_graph(catalog.queries[written].plan)
@@ -103,7 +103,7 @@ def graph_of(catalog: Catalog, name: str, states: Mapping[str, str] | None = Non
 
 
 def plan_graph(plan: PhysicalPlan, notes: Mapping[str, str] | None = None) -> Graph:
-    """The steps of a plan, each with what `notes` says about its id."""
+    """The steps of a plan, each with the `notes` for its id."""
     steps = walk(plan.root)
     nodes: list[GraphNode] = []
     for step in steps:
@@ -134,5 +134,5 @@ def _query_id(query_id: str) -> str:
 
 
 def visible(text: str) -> str:
-    """The text without characters that cannot be seen: a topic may be called anything."""
+    """The text without invisible characters, since a topic may have any name."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

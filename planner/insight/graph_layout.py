@@ -1,4 +1,4 @@
-"""The layout of a graph: nodes in layers from left to right, with few crossings. No drawing."""
+"""The layout of a graph: nodes in layers from left to right, with few crossings. Other modules draw it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GAP_X, _GAP_Y = 56.0, 18.0
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The upper left corner, and the size."""
+    """The upper left corner and the size of a node."""
 
     x: float
     y: float
@@ -24,8 +24,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class GraphLayout:
-    """`boxes` by node. `bends`: of each edge (by its place in the graph) the points between its ends, in the order of
-    the edge's direction."""
+    """`boxes`: by node. `bends`: for each edge, in the graph's order, the points between its ends, in the direction of
+    the edge."""
 
     boxes: Mapping[str, Box]
     bends: Sequence[Sequence[tuple[float, float]]]
@@ -35,16 +35,16 @@ class GraphLayout:
 
 @dataclass(slots=True)
 class _Places:
-    """Nodes and, for edges over several layers, places to go through, by layer."""
+    """By layer: nodes, and the places that edges over several layers go through."""
 
     layers: list[list[str]]
     before: dict[str, list[str]]
     after: dict[str, list[str]]
-    chains: list[list[str]] = field(default_factory=list)  # of each edge the places between its ends
+    chains: list[list[str]] = field(default_factory=list)  # for each edge the places between its ends
 
 
 def lay_out(graph: Graph, sizes: Mapping[str, tuple[float, float]]) -> GraphLayout:
-    """In: `sizes`: width and height of each node."""
+    """Lays out a graph. In: `sizes`: the width and height of each node."""
     if not graph.nodes:
         return GraphLayout({}, [], 0.0, 0.0)
     turned = _back_edges(graph)
@@ -67,11 +67,11 @@ def lay_out(graph: Graph, sizes: Mapping[str, tuple[float, float]]) -> GraphLayo
 
 
 def _back_edges(graph: Graph) -> set[int]:
-    """The edges that close a circle; they are laid out the other way round."""
+    """The edges that close a cycle. They are laid out in the opposite direction."""
     after: dict[str, list[tuple[int, str]]] = {node.id: [] for node in graph.nodes}
     for i, edge in enumerate(graph.edges):
         after[edge.source].append((i, edge.target))
-    state: dict[str, int] = {}  # 1 on the way, 2 done
+    state: dict[str, int] = {}  # 1: being visited, 2: done
     back: set[int] = set()
     for root in after:
         stack = [] if root in state else [(root, iter(after[root]))]
@@ -93,7 +93,8 @@ def _back_edges(graph: Graph) -> set[int]:
 
 
 def _layers(graph: Graph, turned: set[int]) -> dict[str, int]:
-    """As far right as its longest way from the left; then what only leads on moves right, next to its reader."""
+    """The layer of each node: the length of its longest path from the left. Nodes without inputs then move to the
+    right, next to their readers."""
     pairs = [_ends(graph, i, turned) for i in range(len(graph.edges)) if _ends(graph, i, turned) is not None]
     ahead: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
     missing = dict.fromkeys(ahead, 0)
@@ -147,7 +148,7 @@ def _placed(graph: Graph, layer: Mapping[str, int], turned: set[int]) -> _Places
 
 
 def _uncross(places: _Places) -> None:
-    """Each layer in the order of the middles of its neighbours, to and fro."""
+    """Sorts each layer by the middles of its neighbours, from left to right and back, several times."""
     for sweep in range(_SWEEPS):
         rightwards = sweep % 2 == 0
         neighbours = places.before if rightwards else places.after
@@ -164,7 +165,8 @@ def _middle(neighbours: Sequence[str], positions: Mapping[str, int], own: int) -
 
 
 def _tops(places: _Places, sizes: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """Near the middle of the neighbours, without overlaps. Of a place to go through: its line."""
+    """The tops of all nodes, near the middle of their neighbours, without overlaps. For a place that an edge goes
+    through, it is the line's position."""
     height = {place: sizes.get(place, (0.0, 0.0))[1] for layer in places.layers for place in layer}
     centre: dict[str, float] = {}
     for layer in places.layers:
@@ -188,9 +190,9 @@ def _mean(values: Sequence[float]) -> float:
 def _stack(
     layer: Sequence[str], wanted: Mapping[str, float], height: Mapping[str, float], centre: dict[str, float]
 ) -> None:
-    """Places the layer's members in their order as near to where they want to be as their sizes allow: blocks that
-    overlap become one, which stands at the mean of what its members want."""
-    blocks: list[tuple[list[str], float, float]] = []  # members, where the first one's centre is, how far to the last
+    """Places the members of a layer, in their order, as near to their wanted positions as their sizes allow. Blocks
+    that overlap become one block, at the mean of its members' wanted positions."""
+    blocks: list[tuple[list[str], float, float]] = []  # members, the first one's centre, the distance to the last one's
     for place in layer:
         members, first, extent = [place], wanted[place], 0.0
         while blocks:

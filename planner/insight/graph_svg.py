@@ -1,4 +1,4 @@
-"""A graph as SVG: a picture of its own, which follows the reader's light or dark colours."""
+"""A graph as SVG: a self-contained picture, which follows the reader's light or dark colours."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def _cut(text: str) -> str:
 
 
 def node_size(node: GraphNode) -> tuple[float, float]:
-    """Width and height, in pixels."""
+    """The width and height, in pixels."""
     lines = _lines(node)
     longest = max(map(_columns, (_cut(node.title), *lines)))
     return longest * _CHAR * 1.03 + 2 * _PAD, (1 + len(lines)) * _LINE + 2 * _PAD - 4
 
 
 def _columns(text: str) -> int:
-    """How many places of a fixed-width font the text takes."""
+    """The width of the text in a fixed-width font, in characters."""
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
@@ -92,8 +92,8 @@ def _label(text: str, x: float, y: float, *, bold: bool) -> str:
 
 
 def _edge(source: Box, target: Box, bends: Sequence[tuple[float, float]], dashed: bool) -> str:
-    """From the right side of one box to the left side of the other; what goes back leaves and arrives on the far
-    sides."""
+    """A line from the right side of one box to the left side of the other. An edge that goes back starts on the left
+    side and ends on the right one."""
     forward = source.x + source.width <= target.x
     start = (source.x + source.width if forward else source.x, source.y + source.height / 2)
     end = (target.x if forward else target.x + target.width, target.y + target.height / 2)
@@ -109,5 +109,5 @@ def _edge(source: Box, target: Box, bends: Sequence[tuple[float, float]], dashed
 
 
 def _text(text: str) -> str:
-    """As the content of an XML element: without what XML cannot hold."""
+    """The text as the content of an XML element, without characters that XML cannot hold."""
     return escape(visible(text))

@@ -1,4 +1,4 @@
-"""A graph as text for a terminal, and in the language DOT."""
+"""A graph as text for a terminal, and in the DOT language."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from .graph import Edge, Graph, GraphNode
 
 
 def graph_text(graph: Graph) -> str:
-    """A tree below each node that nothing leads to. A node that several lead to is drawn where it is met first, and
-    named at the others."""
+    """A tree below each node that no edge leads to. A node with several edges to it is drawn once, at the first of
+    them, and only named at the others."""
     after: dict[str, list[Edge]] = {node.id: [] for node in graph.nodes}
     targets = {edge.target for edge in graph.edges if edge.source != edge.target}
     for edge in graph.edges:
@@ -17,7 +17,7 @@ def graph_text(graph: Graph) -> str:
     named = {node.id: node for node in graph.nodes}
     drawn: set[str] = set()
     lines: list[str] = []
-    # Roots first; what is left then hangs in a circle, and begins anywhere.
+    # Roots first. Nodes that are then left are in a cycle, or behind one; it begins anywhere.
     for node in [*(node for node in graph.nodes if node.id not in targets), *graph.nodes]:
         if node.id not in drawn:
             lines += [] if not lines else [""]
@@ -33,7 +33,7 @@ def _tree(
     drawn: set[str],
     link: str = "",
 ) -> Iterator[str]:
-    """Not recursive: a pipeline may be longer than Python's stack."""
+    """It is not recursive, since a pipeline may be longer than Python's stack."""
     waiting = [(node, indent, link, "")]
     while waiting:
         node, indent, link, own = waiting.pop()
@@ -56,7 +56,7 @@ def _line(node: GraphNode) -> str:
 
 
 def graph_dot(graph: Graph) -> str:
-    """For Graphviz."""
+    """The graph in the DOT language, for Graphviz."""
     numbers = {node.id: f"n{i}" for i, node in enumerate(graph.nodes)}
     lines = ["digraph millstream {", "  rankdir=LR;", '  node [fontname="sans-serif", fontsize=11];']
     for node in graph.nodes:
@@ -70,5 +70,5 @@ def graph_dot(graph: Graph) -> str:
 
 
 def _escaped(text: str) -> str:
-    """As the inside of a quoted DOT string."""
+    """The text as the content of a quoted DOT string."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")

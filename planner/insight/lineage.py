@@ -1,7 +1,7 @@
 """Column lineage of one query: which columns of which sources its results come from, and through which expressions.
 
-What the words mean is in `lineage_rows.py`; how it goes on through the queries and topics of a catalog, in
-`catalog_lineage.py`.
+`lineage_rows.py` explains the terms. `catalog_lineage.py` follows the lineage through the queries and topics of a
+catalog.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .lineage_rows import Influence, LineageRows
 
 @dataclass(frozen=True, slots=True)
 class QueryLineage:
-    """`columns`: of each column of the sink what its values come from. `rows`: what decides about all of its rows."""
+    """`columns`: for each column of the sink, what its values come from. `rows`: what influences all of its rows."""
 
     columns: Mapping[str, tuple[Influence, ...]]
     rows: tuple[Influence, ...]
 
 
 def trace(plan: PhysicalPlan) -> QueryLineage:
-    """In: a plan with or without a Sink."""
+    """The lineage of a plan, with or without a Sink."""
     rows, schema = _rows(plan.root), schema_of(plan.root)
     columns = {
         column.name: _unique(rows.values[schema.physical_name(column)].influences)

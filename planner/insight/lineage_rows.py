@@ -1,8 +1,8 @@
 """Where the columns of a step come from: the values of lineage, and how expressions change them.
 
-DIRECT is what goes into a value; INDIRECT what decides which rows there are, or which value is taken: filters, join
-keys, groups, windows, conditions. The words are those of OpenLineage. Each step derives its rows from those of its
-inputs (`Step.lineage`); `lineage.py` asks the steps of a plan, one after the other.
+A DIRECT influence goes into a value. An INDIRECT one decides which rows exist, or which value is taken: filters, join
+keys, groups, windows and conditions. The terms are those of OpenLineage. Each step derives its rows from those of its
+inputs (`Step.lineage`); `lineage.py` calls this for the steps of a plan, one after the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TEXT_MAX = 400  # characters of an expression; a longer one is named by its col
 
 @dataclass(frozen=True, slots=True, order=True)
 class LineageField:
-    """A column of a stream or table, by the names that users see."""
+    """A column of a stream or table, under the names that users see."""
 
     source: str
     column: str
@@ -36,7 +36,7 @@ class LineageField:
 
 @dataclass(frozen=True, slots=True)
 class Influence:
-    """How one column of a source gets into a result. `description`: the expression, condition or key."""
+    """How one column of a source influences a result. `description`: the expression, condition or key."""
 
     field: LineageField
     kind: Directness
@@ -44,7 +44,7 @@ class Influence:
     description: str = ""
 
     def changed(self, subtype: Subtype, text: str) -> Influence:
-        """After an expression used the value."""
+        """The influence after an expression used the value."""
         if self.kind == "INDIRECT":
             return self
         return replace(self, subtype=stronger(self.subtype, subtype), description=text)
@@ -52,20 +52,20 @@ class Influence:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A column inside the plan: its expression over the sources' columns, and what it is made of."""
+    """A column inside the plan: its expression over the sources' columns, and what influences it."""
 
     text: str
     influences: tuple[Influence, ...] = ()
 
     def through(self, template: str) -> Value:
-        """The value in an expression; `{}` in `template` is the value's own."""
+        """The value inside an expression: `template`, in which `{}` is the value's own expression."""
         text = template.format(self.text)
         return Value(text, tuple(each.changed("TRANSFORMATION", text) for each in self.influences))
 
 
 @dataclass(frozen=True, slots=True)
 class LineageRows:
-    """The columns that a step gives, by their names in batches, and what decided about its rows."""
+    """The columns of a step's output, by their names in batches, and what influenced its rows."""
 
     values: Mapping[str, Value]
     influences: tuple[Influence, ...] = ()
@@ -79,7 +79,7 @@ class LineageRows:
         return {name: value for name, value in self.values.items() if name[0] == "_"}
 
     def first_values(self, count: int) -> list[Value]:
-        """The value columns by position; empty for those that nobody reads."""
+        """The value columns by position; an empty value for columns that are not read."""
         return [self.values.get(f"v{i}", Value("")) for i in range(count)]
 
     def influences_of(self, name: str) -> tuple[Influence, ...]:
@@ -87,14 +87,14 @@ class LineageRows:
         return () if found is None else found.influences
 
     def text(self, sql: str) -> str:
-        """Generated SQL as people would write it, over the sources' columns."""
+        """Generated SQL as a person would write it, over the sources' columns."""
         return shortened(self.full_text(sql))
 
     def full_text(self, sql: str) -> str:
         return with_names(readable(sql, lambda name: self.values[name].text if name in self.values else name))
 
     def computed(self, expression: SqlExpression) -> Value:
-        """What an expression over these rows gives."""
+        """The value of an expression over these rows."""
         sql = expression.sql
         used = used_columns(sql)
         if used.values and sql.strip("()") == used.values[0]:
@@ -107,7 +107,7 @@ class LineageRows:
         return {f"k{i}": self.computed(expression) for i, expression in enumerate(key)}
 
     def used_by(self, expressions: Iterable[SqlExpression], subtype: Subtype, text: str) -> tuple[Influence, ...]:
-        """What goes into a value that is computed from these expressions."""
+        """The influences on a value that is computed from these expressions."""
         found: tuple[Influence, ...] = ()
         for expression in expressions:
             used = used_columns(expression.sql)
@@ -118,7 +118,7 @@ class LineageRows:
         return found
 
     def deciding(self, expressions: Iterable[SqlExpression], subtype: Subtype) -> tuple[Influence, ...]:
-        """What the expressions read to decide, and what gets into no value."""
+        """The influences of expressions that decide something, and whose values go into no column."""
         found: tuple[Influence, ...] = ()
         for expression in expressions:
             used, text = used_columns(expression.sql), self.text(expression.sql)
@@ -128,7 +128,7 @@ class LineageRows:
 
 
 def stronger(one: Subtype, other: Subtype) -> Subtype:
-    """Of two DIRECT ways the one that does more to a value."""
+    """The one of two DIRECT subtypes that changes a value more."""
     return one if _STRENGTH.index(one) >= _STRENGTH.index(other) else other
 
 

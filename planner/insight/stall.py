@@ -1,4 +1,4 @@
-"""Why a step emits nothing: its figures, and the step's conclusions from them.
+"""Why a step emits nothing: its figures, and what the step concludes from them.
 
 `server/insight/stall.py` does this for a whole query, with its topics and its state.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason, or one thing that is as it should be (`blocks` False). `figures`: what the message is about."""
+    """One reason, or something that is as it should be (`blocks` is False). `figures`: the numbers in the message."""
 
     code: str
     message: str
@@ -25,8 +25,8 @@ class Cause:
 class OperatorSeen:
     """The counts of the operator that computes a step, since the query started here.
 
-    `given`: rows that the steps below gave, by id. `kept`: rows in the query's stores, by name; `state_known`: whether
-    somebody could look.
+    `given`: rows that its input steps emitted, by id. `kept`: rows in the query's stores, by name; `state_known`:
+    whether they could be counted.
     """
 
     rows_in: int

@@ -1,1 +1,1 @@
-"""Schemas of the registry: Avro, JSON and Protobuf as SQL columns and back, and how they may change."""
+"""Schemas of the registry: from Avro, JSON and Protobuf to SQL columns and back, and how schemas may change."""

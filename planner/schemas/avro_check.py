@@ -1,6 +1,6 @@
-"""Whether a text is an Avro schema at all: its structure and its names, as Avro's specification has them.
+"""Whether a text is an Avro schema: checks structure and names, as Avro's specification defines them.
 
-What this does not check (names that refer to other types, default values) the codec does.
+The codec checks the rest (names that refer to other types, default values).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Check = Callable[[dict[str, Any], str], None]
 
 
 def check(node: Any, path: str = "$") -> None:
-    """In: a schema as json.loads gives it, and where it stands. Raises `InvalidSchema`, which names the place."""
+    """In: a schema as json.loads returns it, and its path. Raises `InvalidSchema`, which names the path."""
     if isinstance(node, str):
         return
     if isinstance(node, list):
@@ -82,7 +82,8 @@ def _member(node: dict[str, Any], name: str, path: str, what: str, types: type) 
 
 
 def _check_name(node: dict[str, Any], path: str) -> None:
-    """Of a type. Its namespace may be anything, as for Java's clients: those of nested classes ended with $."""
+    """Checks the name of a type. Its namespace may be anything, as for Java's clients: those of nested classes ended
+    with $."""
     _check_word(_member(node, "name", path, "a name", str).rpartition(".")[2], path)
 
 

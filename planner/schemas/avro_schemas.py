@@ -1,7 +1,7 @@
-"""Avro schemas and columns: what a schema of the registry says in SQL types, and the schema that columns get.
+"""Avro schemas and columns: the SQL types of a schema of the registry, and the schema for columns.
 
-Schemas that we write are those that Kafka Connect's converter makes of ksqlDB's: every field may be null, names of
-nested records come from the path to them, and `connect.name` repeats the full name.
+The schemas that we write are the same as those that Kafka Connect's converter writes for ksqlDB: every field may be
+null, nested records have names made from the path to them, and `connect.name` repeats the full name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .avro_check import check
 from .registry import InvalidSchema
 
 Rename = Callable[[str], str]
-Node = Any  # a schema as json.loads gives it
+Node = Any  # a schema as json.loads returns it
 
 NAMESPACE = "io.confluent.ksql.avro_schemas"
 VALUE_NAME = f"{NAMESPACE}.KsqlDataSourceSchema"
@@ -69,7 +69,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def load(text: str) -> Node:
-    """The schema as JSON; a primitive may be its bare name. Raises `InvalidSchema`."""
+    """The schema as JSON. A primitive type may be just its name. Raises `InvalidSchema`."""
     try:
         node = json.loads(text)
     except ValueError:
@@ -81,7 +81,7 @@ def load(text: str) -> Node:
 
 
 def named_types(node: Node, found: dict[str, Node] | None = None, namespace: str = "") -> dict[str, Node]:
-    """The records, enums and fixed types in a schema, by full name and by short name."""
+    """The records, enums and fixed types in a schema, by full and by short name."""
     found = {} if found is None else found
     if isinstance(node, list):
         for branch in cast(list[Node], node):
@@ -111,7 +111,7 @@ def _name_types(node: dict[str, Any], found: dict[str, Node], namespace: str) ->
 
 
 def sql_type(text: str, rename: Rename, references: Sequence[tuple[str, str]] = ()) -> SqlType | None:
-    """The type of a whole schema; None where there is none. Fields that SQL has no type for are left out."""
+    """The type of a whole schema; None if SQL has no type for it. Fields without an SQL type are left out."""
     found: dict[str, Node] = {}
     for _, referred in references:
         named_types(load(referred), found)
@@ -168,7 +168,7 @@ def _array(
 
 
 def _union(branches: list[Node], names: Mapping[str, Node], rename: Rename, above: tuple[int, ...]) -> SqlType | None:
-    """Null and one other is that other; several others become a struct with a field for each."""
+    """A union of null and one other branch has that branch's type. Several others become a struct with a field each."""
     others = [branch for branch in branches if branch != "null"]
     if len(others) == 1:
         return _type(others[0], names, rename, above)
@@ -177,7 +177,7 @@ def _union(branches: list[Node], names: Mapping[str, Node], rename: Rename, abov
 
 
 def branch_name(branch: Node) -> str:
-    """How the struct that stands for a union calls this branch."""
+    """The name of this branch in the struct that represents a union."""
     if isinstance(branch, str):
         return branch.rsplit(".", 1)[-1]
     return str(branch.get("name", branch["type"])).rsplit(".", 1)[-1]
@@ -189,7 +189,7 @@ def branch_name(branch: Node) -> str:
 def write_schema(columns: Sequence[Column], name: str, *, wrapped: bool) -> str:
     """The schema of these columns as JSON text. `name`: the record's full name.
 
-    Raises `FormatError` for names that Avro does not take.
+    Raises `FormatError` for names that Avro does not allow.
     """
     if not wrapped and len(columns) == 1:
         return _dump(_node(columns[0].type, name))
@@ -197,7 +197,7 @@ def write_schema(columns: Sequence[Column], name: str, *, wrapped: bool) -> str:
 
 
 def key_name(source: str) -> str:
-    """The full name of the key record of a stream or table: MY_TABLE gives MyTableKey."""
+    """The full name of the key record of a stream or table: that of MY_TABLE ends with MyTableKey."""
     return f"{NAMESPACE}.{''.join(word.capitalize() for word in source.split('_'))}Key"
 
 

@@ -1,7 +1,7 @@
-"""Whether a new version of a schema may follow the earlier ones, by the subject's compatibility level.
+"""Whether the subject's compatibility level allows a new version of a schema after the earlier ones.
 
-BACKWARD: who has the new schema can read what was written with the old one; FORWARD the other way round; FULL both.
-TRANSITIVE looks at all earlier versions, else only at the latest.
+BACKWARD: readers with the new schema can read records of the old one. FORWARD: the opposite. FULL: both.
+The TRANSITIVE levels compare with all earlier versions, the others only with the latest one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WIRE_GROUPS = (
 
 
 def incompatibilities(new: Version, registry: Registry, *, level: str | None = None) -> list[str]:
-    """Why `new` may not follow the subject's versions; empty where it may."""
+    """Why `new` may not follow the subject's versions; empty if it may."""
     level = level or registry.level(new.subject)
     earlier = registry.of_subject(new.subject)
     if level == "NONE" or not earlier:
@@ -48,7 +48,7 @@ def incompatibilities(new: Version, registry: Registry, *, level: str | None = N
 
 
 def _cannot_read(reader: Version, writer: Version, registry: Registry) -> list[str]:
-    """Why who has the schema `reader` cannot read what was written with `writer`."""
+    """Why records that were written with `writer` cannot be read with `reader`; empty if they can."""
     if reader.kind != writer.kind:
         return [f"version {writer.version} is {writer.kind}, not {reader.kind}"]
     match reader.kind:
@@ -158,8 +158,8 @@ def _kind(node: Any) -> str:
 
 
 def _json(reader: Mapping[str, Any] | bool, writer: Mapping[str, Any] | bool, path: str) -> list[str]:
-    """Types may widen, members may come and go; a member that becomes required must have been so, or have a default.
-    What is true or false says nothing of types."""
+    """Types may widen, and members may be added and removed. A member that becomes required must have been required
+    before, or have a default. A schema that is true or false says nothing about types."""
     if isinstance(reader, bool) or isinstance(writer, bool):
         return []
     new, old = _json_types(reader), _json_types(writer)
@@ -200,7 +200,7 @@ def _json_types(node: Mapping[str, Any] | bool) -> set[str]:
 
 
 def _json_body(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The one branch of a nullable schema that is not null."""
+    """The only branch of a nullable schema that is not null, else the schema itself."""
     for choice in ("oneOf", "anyOf"):
         others = [branch for branch in node.get(choice, ()) if isinstance(branch, bool) or branch.get("type") != "null"]
         if len(others) == 1 and not isinstance(others[0], bool):
@@ -212,7 +212,7 @@ def _json_body(node: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _protobuf(reader: Descriptor, writer: Descriptor, above: tuple[str, ...]) -> list[str]:
-    """Fields are known by their numbers; those that both have must have types that are the same in bytes."""
+    """Fields are identified by their numbers. Those in both messages must have types with the same bytes."""
     if writer.full_name in above:
         return []
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""The mistake that is a schema nobody can use."""
+"""The error for a schema that cannot be used."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from millstream.errors import StatementError
 
 
 class InvalidSchema(StatementError):
-    """A schema cannot be parsed, or refers to what is not there."""
+    """A schema cannot be parsed, or refers to something that does not exist."""
 
     code = "INVALID_SCHEMA"

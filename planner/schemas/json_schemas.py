@@ -1,6 +1,6 @@
-"""JSON schemas and columns: what a schema of the registry says in SQL types, and the schema that columns get.
+"""JSON schemas and columns: the SQL types of a schema of the registry, and the schema for columns.
 
-`connect.type`, `connect.index` and the titles of Kafka Connect say what JSON's own types leave open.
+`connect.type`, `connect.index` and the titles of Kafka Connect add what JSON's own types lack.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _WRITTEN: dict[str, dict[str, Any]] = {
 
 
 def load(text: str) -> Mapping[str, Any]:
-    """Raises `InvalidSchema`."""
+    """The schema as JSON. Raises `InvalidSchema`."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -67,7 +67,7 @@ def load(text: str) -> Mapping[str, Any]:
 
 
 def _check(node: Any, path: str) -> None:
-    """Of what is read of a schema. Raises `InvalidSchema`, which names the place."""
+    """Checks the parts of a schema that are read. Raises `InvalidSchema`, which names the path."""
     if isinstance(node, bool):
         return
     if not isinstance(node, dict):
@@ -103,7 +103,7 @@ def _invalid(path: str, why: str) -> InvalidSchema:
 
 
 def sql_type(text: str, rename: Rename, references: Sequence[tuple[str, str]] = ()) -> SqlType | None:
-    """The type of a whole schema; None where there is none. Members that SQL has no type for are left out."""
+    """The type of a whole schema; None if SQL has no type for it. Members without an SQL type are left out."""
     root = load(text)
     return _Reader(root, {name: load(referred) for name, referred in references}, rename).type(root, ())
 
@@ -116,7 +116,7 @@ class _Reader:
 
     def type(self, node: Mapping[str, Any] | bool, above: tuple[str, ...]) -> SqlType | None:
         if isinstance(node, bool):
-            return None  # anything, or nothing
+            return None  # it allows anything, or nothing
         if "$ref" in node:
             target = str(node["$ref"])
             return None if target in above else self.type(self._referred(target), (*above, target))
@@ -179,7 +179,7 @@ class _Reader:
 
 
 def _below(node: Any, step: str) -> Any:
-    """What a step of a JSON pointer leads to; None where there is nothing."""
+    """The node that a step of a JSON pointer leads to; None if there is none."""
     if isinstance(node, list):
         items = cast("list[Any]", node)
         return items[int(step)] if step.isdecimal() and int(step) < len(items) else None
@@ -187,13 +187,13 @@ def _below(node: Any, step: str) -> Any:
 
 
 def _place(node: Mapping[str, Any] | bool, number: int) -> int:
-    """Of a member among the others: Connect's, or where it stands."""
+    """The position of a member among the others: Connect's index, or else `number`."""
     index = number if isinstance(node, bool) else node.get("connect.index", number)
     return index if isinstance(index, int) else number
 
 
 def _number(node: Mapping[str, Any]) -> SqlType | None:
-    """Connect's type where it says one, else JSON's."""
+    """Connect's type if the node has one, else JSON's."""
     title, connect = str(node.get("title")), str(node.get("connect.type"))
     if title == f"{_CONNECT}Decimal":
         return _decimal(node.get("connect.parameters", {}))

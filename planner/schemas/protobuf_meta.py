@@ -1,6 +1,6 @@
-"""Confluent's meta data of a Protobuf file, message, field or enum: the option `(confluent.field_meta)` and its like.
+"""Confluent's metadata of a Protobuf file, message, field or enum: `(confluent.field_meta)` and similar options.
 
-In descriptors it is an extension of the options, of one number everywhere; nobody else's code has to know it.
+In descriptors it is an extension of the options, with the same number everywhere. Other code need not know it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Field: Final = descriptor_pb2.FieldDescriptorProto
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """`parameters`: of a decimal its precision and scale. `tags`: what rules go by."""
+    """`parameters`: the precision and scale of a decimal. `tags`: words that rules refer to."""
 
     doc: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -31,7 +31,7 @@ class Meta:
         return bool(self.doc or self.parameters or self.tags)
 
     def text(self) -> str:
-        """As a .proto file has it: `{ params: [{ value: "10", key: "precision" }] }`."""
+        """The text in a .proto file: `{ params: [{ value: "10", key: "precision" }] }`."""
         pairs = ", ".join(f"{{ value: {quoted(value)}, key: {quoted(key)} }}" for key, value in self.parameters.items())
         parts = [f"doc: {quoted(self.doc)}"] if self.doc else []
         parts += [f"params: [{pairs}]"] if pairs else []
@@ -40,7 +40,7 @@ class Meta:
 
 
 def quoted(text: str | bytes) -> str:
-    """A literal of a .proto file.
+    """The text as a literal of a .proto file.
 
     >>> print(quoted('a"b'), quoted(b"\\xff"))
     "a\\"b" "\\377"
@@ -52,7 +52,7 @@ def quoted(text: str | bytes) -> str:
 
 
 def meta_in(options: Message) -> Meta:
-    """What the options of a descriptor say."""
+    """The metadata in the options of a descriptor."""
     holder = _holder()()
     try:
         holder.MergeFromString(options.SerializeToString())
@@ -72,7 +72,7 @@ def put_meta(options: Message, meta: Meta) -> None:
 
 
 def meta_of_literals(literals: Mapping[str, Any]) -> Meta:
-    """In: `doc`, `params` and `tags` as the parser has them."""
+    """The metadata in literals. In: `doc`, `params` and `tags`, as the parser returns them."""
     tags = literals.get("tags", ())
     named = [tags] if isinstance(tags, str) else tags
     doc = literals.get("doc", "")
@@ -84,7 +84,7 @@ def meta_of_literals(literals: Mapping[str, Any]) -> Meta:
 
 
 def _pairs(literal: Any) -> Iterator[tuple[str, str]]:
-    """In: a list of { key, value }, or one of them."""
+    """The pairs in a literal: a list of { key, value }, or only one of them."""
     for entry in cast("list[Any]", literal) if isinstance(literal, list) else [literal]:
         elements = cast("list[Any]", getattr(entry, "elements", ()))
         found = {str(e.name): e.value for e in elements if hasattr(e, "value")}
@@ -94,7 +94,7 @@ def _pairs(literal: Any) -> Iterator[tuple[str, str]]:
 
 @functools.cache
 def _holder() -> type[Message]:
-    """A message with nothing but the extension."""
+    """The type of a message that has only the extension."""
     file = descriptor_pb2.FileDescriptorProto(name="holder.proto", package="holder", syntax="proto2")
     pair = file.message_type.add(name="Pair")
     _add(pair, "key", 1)

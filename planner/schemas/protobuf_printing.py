@@ -1,7 +1,7 @@
-"""Protobuf schemas that come as descriptors: their .proto text, and the descriptor of a text.
+"""Protobuf schemas as descriptors: their .proto text, and the descriptor in a text.
 
-Some clients (Confluent's for Python and JavaScript) register and ask for the bytes of a FileDescriptorProto in Base64.
-The registry keeps the text: everybody else reads that.
+Some clients (Confluent's for Python and JavaScript) register and request the bytes of a FileDescriptorProto in Base64.
+The registry keeps the .proto text, which all others read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENUM_NUMBER_MAX: Final = (1 << 31) - 1
 
 
 def descriptor_in(text: str) -> descriptor_pb2.FileDescriptorProto | None:
-    """The descriptor that a schema's text is in Base64; None where it is a text.
+    """The descriptor, if a schema's text is one in Base64; None if it is a .proto text.
 
     >>> descriptor_in("CgFhIgNNc2c="), descriptor_in('syntax = "proto3"; message M {}')
     (None, None)
@@ -46,7 +46,7 @@ def base64_of(file: descriptor_pb2.FileDescriptorProto) -> str:
 
 
 def text_of(file: descriptor_pb2.FileDescriptorProto) -> str:
-    """The .proto file; the name of the file, and comments, are not in it."""
+    """The .proto text, without the file's name and without comments."""
     return "".join(f"{line}\n" for line in _file(file))
 
 
@@ -95,7 +95,8 @@ def _message(message: descriptor_pb2.DescriptorProto, scope: str, indent: str, p
 
 
 def _nested(nested: Iterator[descriptor_pb2.DescriptorProto], scope: str, indent: str, proto3: bool) -> Iterator[str]:
-    """Those before the next map: where a record's message stands among them is in the record, and a map counts."""
+    """The messages before the next map's. Records contain the position of their message among the nested ones, and maps
+    count for that."""
     for message in itertools.takewhile(lambda found: not found.options.map_entry, nested):
         yield from _message(message, scope, indent, proto3)
 
@@ -132,7 +133,7 @@ def _field_options(f: descriptor_pb2.FieldDescriptorProto) -> Iterator[str]:
 
 
 def _json_name(name: str) -> str:
-    """What protoc makes of a field's name.
+    """The JSON name that protoc gives to a field.
 
     >>> _json_name("unit_price")
     'unitPrice'
@@ -142,7 +143,7 @@ def _json_name(name: str) -> str:
 
 
 def _options(options: Message, of: str) -> Iterator[str]:
-    """What Protobuf itself knows, and Confluent's meta data."""
+    """Protobuf's own options, and Confluent's metadata."""
     for known, value in options.ListFields():
         if known.message_type is not None or known.is_repeated:
             continue

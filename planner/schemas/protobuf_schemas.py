@@ -1,4 +1,4 @@
-"""Protobuf schemas and columns: what a message says in SQL types, and the message that columns get."""
+"""Protobuf schemas and columns: the SQL types of a message, and the message for columns."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ _SCALARS: dict[int, SqlType] = {
 
 
 def sql_type(file: ProtobufFile, message: Descriptor, rename: Rename, *, nullable: str = "") -> SqlType | None:
-    """The type of a message; None where SQL has no type for any of its fields.
+    """The type of a message; None if SQL has no type for any of its fields.
 
-    `nullable`: WRAPPER takes google's wrapper messages for the values in them.
+    `nullable`: with WRAPPER, Google's wrapper messages have the types of the values in them.
     """
     return _Reader(file, rename, nullable == "WRAPPER").message(message, ())
 
@@ -118,7 +118,7 @@ class _Reader:
         return Array(single) if single is not None and f.is_repeated else single
 
     def _single(self, f: FieldDescriptor, above: tuple[str, ...], declared: FieldDescriptor) -> SqlType | None:
-        """One value of the field; `declared` is the field that has its options, which for a map is the map."""
+        """The type of one value of the field. `declared`: the field that has its options; for a map that is the map."""
         if f.message_type is None:
             return _SCALARS.get(f.type)
         name = f.message_type.full_name
@@ -145,13 +145,13 @@ def is_map(f: FieldDescriptor) -> bool:
 
 
 def is_synthetic(f: FieldDescriptor) -> bool:
-    """Whether the field's oneof is only there because the field is `optional`."""
+    """Whether the field has a oneof only because it is `optional`."""
     choice = f.containing_oneof
     return choice is not None and len(choice.fields) == 1 and choice.name == f"_{f.name}" and f.has_presence
 
 
 def oneof_name(name: str, index: int) -> str:
-    """How the struct that stands for a oneof is called."""
+    """The name of the struct that represents a oneof."""
     return f"{name}_{index}"
 
 
@@ -185,9 +185,9 @@ _IMPORTS = {
 
 
 def write_schema(columns: Sequence[Column], full_name: str = "", nullable: str = "") -> str:
-    """The .proto text for these columns: a message of `full_name`, whose package is all but the last word.
+    """The .proto text for these columns: a message with this full name, whose package is all but the last word.
 
-    `nullable`: OPTIONAL or WRAPPER says how fields that may be NULL are marked. Raises `FormatError`.
+    `nullable`: how fields that may be NULL are marked, OPTIONAL or WRAPPER. Raises `FormatError`.
     """
     package, _, name = (full_name or DEFAULT_MESSAGE).rpartition(".")
     writer = _Writer(nullable)

@@ -1,7 +1,7 @@
 """From the text of a .proto file to the descriptors of its messages.
 
-Imports are looked up among the schema's references and the well-known files below. Options are read where they change
-the bytes or the SQL type (`packed`, `default`, precision and scale of decimals); others are left alone.
+Imports are looked up among the schema's references and the well-known files below. Only options that change the bytes
+or the SQL type are read (`packed`, `default`, the precision and scale of decimals).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ...sql.settings.property import says_true
 from .invalid_schema import InvalidSchema
 from .protobuf_meta import meta_of_literals, put_meta
 
-# ANTLR takes a sixth of a second to import, and few servers ever read such a schema.
+# ANTLR takes a sixth of a second to import, and few servers ever read a Protobuf schema.
 if TYPE_CHECKING:
     from proto_schema_parser import ast, parser
 else:
@@ -86,22 +86,22 @@ _QUOTED_OR_NOT_SAID = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ProtobufFile:
-    """`messages`: those at the top, in order; none where the file is only imported, for its enums. `descriptor`: of the
-    file, its names resolved; of its options those that are read here. `parameters`: of a field, by its message's full
-    name and its own: the precision and the scale of a decimal."""
+    """`messages`: those at the top level, in order; none for a file that is only imported for its enums.
+    `descriptor`: that of the file, with resolved names and the options that are read here. `parameters`: the precision
+    and scale of decimal fields, by the message's full name and the field's name."""
 
     messages: tuple[Descriptor, ...]
     descriptor: descriptor_pb2.FileDescriptorProto
     parameters: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict[tuple[str, str], dict[str, str]])
 
     def message(self, full_name: str) -> Descriptor | None:
-        """The message of this name, nested ones included; the first one for an empty name."""
+        """The message with this name, at any level; for an empty name the first one of the file."""
         if not full_name:
             return self.messages[0] if self.messages else None
         return next((found for found in _all_messages(self.messages) if found.full_name == full_name), None)
 
     def at(self, indexes: Sequence[int]) -> Descriptor | None:
-        """The message that a record's message indexes lead to."""
+        """The message that the message indexes in a record lead to."""
         level, found = list(self.messages), None
         for index in indexes:
             if not 0 <= index < len(level):
@@ -111,7 +111,7 @@ class ProtobufFile:
         return found
 
     def indexes(self, message: Descriptor) -> tuple[int, ...]:
-        """What leads to `message`: the way back from `at`."""
+        """The indexes that lead to `message`: the inverse of `at`."""
         above = message.containing_type
         siblings = list(self.messages) if above is None else list(above.nested_types)
         place = [found.full_name for found in siblings].index(message.full_name)
@@ -141,8 +141,8 @@ def load(text: str, references: tuple[tuple[str, str], ...] = ()) -> ProtobufFil
 
 
 def _without_comments(text: str) -> str:
-    """Spaces instead, as far as lines go: the grammar knows comments between whole elements only, and white space less
-    than protoc does."""
+    """Replaces comments by spaces, and keeps line breaks: the grammar allows comments only between whole elements, and
+    less white space than protoc."""
 
     def blank(found: re.Match[str]) -> str:
         return found.group() if found["quoted"] else re.sub(r"[^\n]", " ", found.group())
@@ -151,7 +151,7 @@ def _without_comments(text: str) -> str:
 
 
 class _Strict:
-    """Listens to ANTLR, which would print what is wrong and go on with a guess."""
+    """Raises ANTLR's errors. ANTLR itself would print them and continue with a guess."""
 
     def syntaxError(self, recognizer: Any, symbol: Any, line: int, column: int, said: str, error: Any) -> None:
         del recognizer, symbol, error
@@ -159,7 +159,7 @@ class _Strict:
         raise InvalidSchema(f"the PROTOBUF schema cannot be parsed: line {line}, column {column + 1}: {said}")
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """Reports of ambiguous grammar are nothing to a schema."""
+        """Ignores ANTLR's other reports, which are about ambiguous grammar, not about the schema."""
         return lambda *_: None
 
 
@@ -181,7 +181,7 @@ class _Loader:
             parsed = parser.Parser(setup_lexer=_strictly, setup_parser=_strictly).parse(_without_comments(text))
         except InvalidSchema:
             raise
-        except Exception as error:  # the parser raises whatever its grammar does
+        except Exception as error:  # the parser passes on any error of its grammar
             raise InvalidSchema(f"the PROTOBUF schema cannot be parsed: {str(error).splitlines()[0]}") from None
         file = self._file(name, parsed)
         try:
@@ -254,7 +254,7 @@ class _Loader:
                     raise InvalidSchema(f"the PROTOBUF schema has the group {element.name}; groups cannot be read")
                 case _:
                     pass
-        for made in optional:  # proto3's optional is a oneof of its own; those come last
+        for made in optional:  # each optional field of proto3 has a oneof of its own; those come last
             made.proto3_optional = True
             made.oneof_index = len(proto.oneof_decl)
             proto.oneof_decl.add(name=f"_{made.name}")
@@ -293,7 +293,7 @@ def _set_type(made: _FieldProto, name: str) -> None:
     if name in _SCALARS:
         made.type = _SCALARS[name]
     else:
-        made.type_name = name  # a message or an enum: the pool finds out
+        made.type_name = name  # a message or an enum: the pool determines which
 
 
 def _enum(element: ast.Enum) -> descriptor_pb2.EnumDescriptorProto:
@@ -314,7 +314,7 @@ def _default(value: Any) -> str:
 
 
 def _members(name: str, literal: Any) -> dict[str, Any]:
-    """Of an option that is a message, or names one member of it: `(confluent.field_meta).tags`."""
+    """The members of an option that is a message, or that names one of its members: `(confluent.field_meta).tags`."""
     member = name.rpartition(").")[2] if ")." in name else ""
     if member:
         return {member: literal}

@@ -1,8 +1,8 @@
 """The schema registry's state: subjects, their versions, ids, references and compatibility levels.
 
-A value, like the catalog: changing it gives a new one. It is the fold of the topic `_schemas`, whose records are those
-of Confluent's Schema Registry; who reads and writes that topic is the server's business, and the executor's. What a
-schema says in columns is in `avro_schemas.py`, `json_schemas.py` and `protobuf_schemas.py`.
+It is immutable, like the catalog: a change makes a new one. It results from the records of the topic `_schemas`, which
+are those of Confluent's Schema Registry; the server and the executor read and write that topic. From schemas to columns
+and back: `avro_schemas.py`, `json_schemas.py` and `protobuf_schemas.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEVELS = (
     "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE",
 )  # fmt: skip
 MODES = ("READWRITE", "READONLY", "IMPORT")
-GLOBAL = ""  # the subject of the level and of the mode that hold where a subject has none
+GLOBAL = ""  # the subject of the level and mode for subjects that have none of their own
 
 
 class SubjectClosed(StatementError):
@@ -38,7 +38,7 @@ class SubjectClosed(StatementError):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """`name`: how the schema's text calls the other one."""
+    """A schema that another one refers to. `name`: its name in the text of the other one."""
 
     name: str
     subject: str
@@ -47,10 +47,10 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class GivenSchema:
-    """A schema that somebody registers or looks up.
+    """A schema that a client registers or looks up.
 
-    `metadata`, `rule_set`: what clients keep beside it, in JSON; empty: none were said. `normal`: it is the same as
-    another one that has its normal form.
+    `metadata`, `rule_set`: what clients store with it, as JSON; empty if not given. `normal`: schemas with the same
+    normal form count as the same.
     """
 
     kind: SchemaKind
@@ -63,9 +63,9 @@ class GivenSchema:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a subject. Versions begin at 1. The same schema has the same id everywhere.
+    """One version of a subject. Versions begin at 1. The same schema has the same id in all subjects.
 
-    `metadata`, `rule_set`: see `GivenSchema`. `foreign_guid`: what another registry called it, if it comes from there.
+    `metadata`, `rule_set`: see `GivenSchema`. `foreign_guid`: its GUID in another registry, if it comes from there.
     """
 
     subject: str
@@ -85,7 +85,7 @@ class Version:
 
     @property
     def guid(self) -> str:
-        """The same for the same schema, in every subject and in every registry of ours."""
+        """A GUID that is the same for the same schema in every subject, and in every registry of ours."""
         named = json.dumps([self.kind, self.text, [astuple(r) for r in self.references], self.metadata, self.rule_set])
         return self.foreign_guid or str(uuid.UUID(bytes=hashlib.md5(named.encode(), usedforsecurity=False).digest()))
 
@@ -96,7 +96,7 @@ def subject_of(topic: str, part: Literal["key", "value"]) -> str:
 
 
 def topic_of(subject: str) -> str:
-    """The topic whose records a subject is about; a subject that is named otherwise stands for itself.
+    """The topic whose records have schemas of this subject; the subject itself if it has another kind of name.
 
     >>> topic_of("clicks-value"), topic_of("clicks-key"), topic_of("com.example.Click")
     ('clicks', 'clicks', 'com.example.Click')
@@ -111,9 +111,9 @@ def _nothing() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """`versions` by subject and number; deleted ones stay, because records name their ids. `levels` and `modes` by
-    subject. `highest_id`: of all schemas that there ever were: records may name those that were deleted for good, so no
-    id is given to another schema."""
+    """`versions`: by subject and number. Deleted ones stay, because records contain their ids. `levels`, `modes`: by
+    subject. `highest_id`: the highest id ever given. Records may contain ids of permanently deleted schemas, so no id
+    is used again."""
 
     versions: Mapping[tuple[str, int], Version] = field(default_factory=_nothing)
     levels: Mapping[str, str] = field(default_factory=_nothing)
@@ -139,12 +139,12 @@ class Registry:
         return self.levels.get(subject, self.levels.get(GLOBAL, "BACKWARD"))
 
     def mode(self, subject: str) -> str:
-        """READWRITE; READONLY: nothing changes; IMPORT: schemas come from another registry, with their ids and numbers,
-        and are not compared with each other."""
+        """READWRITE; READONLY: no changes are allowed; IMPORT: schemas come from another registry with their ids and
+        version numbers, and their compatibility is not checked."""
         return self.modes.get(subject, self.modes.get(GLOBAL, "READWRITE"))
 
     def check_mode(self, subject: str, *allowed: str) -> None:
-        """Raises `SubjectClosed`."""
+        """Raises `SubjectClosed` if the subject's mode is not `allowed`."""
         mode = self.mode(subject)
         if mode not in allowed:
             named = {"READONLY": "read-only", "IMPORT": "import", "READWRITE": "read-write"}[mode]
@@ -154,7 +154,7 @@ class Registry:
             )
 
     def find(self, subject: str, given: GivenSchema, *, deleted: bool = False) -> Version | None:
-        """The newest version of `subject` that is this schema; metadata and rules count where they are given."""
+        """The newest version of `subject` with this schema. Metadata and rules are compared only if they are given."""
         versions = reversed(self.of_subject(subject, deleted=deleted))
         return next((version for version in versions if self._is(version, given)), None)
 
@@ -166,10 +166,10 @@ class Registry:
         number: int | None = None,
         guid: str = "",
     ) -> Version:
-        """The version that this schema has under `subject`, or gets: see `with_version`. Metadata and rules that are
-        not given are those of the latest version.
+        """The version that this schema has in `subject`, or would get: see `with_version`. Metadata and rules that are
+        not given are copied from the latest version.
 
-        In: `number`: None: the one after the last. `guid`: see `Version.foreign_guid`. Raises `InvalidSchema` where
+        In: `number`: None for the one after the last. `guid`: see `Version.foreign_guid`. Raises `InvalidSchema` if
         `schema_id` or `number` belongs to another schema.
         """
         known = self.find(subject, given) if number is None else self.versions.get((subject, number))
@@ -219,30 +219,30 @@ class Registry:
         return replace(self, versions=versions, highest_id=max(self.highest_id, version.id))
 
     def with_ids_used(self, highest_id: int) -> Registry:
-        """No id up to this one is given to another schema."""
+        """The registry, in which new schemas get only ids above this one."""
         return replace(self, highest_id=max(self.highest_id, highest_id))
 
     def with_level(self, subject: str, level: str | None) -> Registry:
-        """None: the subject has no level of its own any more."""
+        """The registry with this level; with None the subject no longer has a level of its own."""
         levels = {name: known for name, known in self.levels.items() if name != subject}
         return replace(self, levels=MappingProxyType(levels if level is None else {**levels, subject: level}))
 
     def with_mode(self, subject: str, mode: str | None) -> Registry:
-        """None: the subject has no mode of its own any more."""
+        """The registry with this mode; with None the subject no longer has a mode of its own."""
         modes = {name: known for name, known in self.modes.items() if name != subject}
         return replace(self, modes=MappingProxyType(modes if mode is None else {**modes, subject: mode}))
 
     def without(self, subject: str, number: int) -> Registry:
-        """Without the version, as after a permanent delete."""
+        """The registry without the version, as after a permanent delete."""
         kept = {key: version for key, version in self.versions.items() if key != (subject, number)}
         return replace(self, versions=MappingProxyType(kept))
 
     def record_schema(self, version: Version, message: str = "", *, given: bool = False) -> RecordSchema:
-        """Raises `InvalidSchema` where a reference is missing."""
+        """The schema for reading and writing records. Raises `InvalidSchema` if a reference is missing."""
         return RecordSchema(version.id, version.kind, version.text, self.resolve(version.references), message, given)
 
     def resolve(self, references: tuple[Reference, ...]) -> tuple[tuple[str, str], ...]:
-        """(name, text) of everything that is referred to, imported ones first. Raises `InvalidSchema`."""
+        """(name, text) of all schemas that are referred to, imported ones first. Raises `InvalidSchema`."""
         found: dict[str, str] = {}
         self._collect(references, found)
         return tuple(found.items())
@@ -265,7 +265,7 @@ Record = tuple[bytes, bytes | None]
 
 
 def version_record(version: Version) -> Record:
-    """The record that says so in `_schemas`."""
+    """The record of this version in `_schemas`."""
     key = {"keytype": "SCHEMA", "subject": version.subject, "version": version.version, "magic": 1}
     value: dict[str, Any] = {"subject": version.subject, "version": version.version, "id": version.id}
     if version.kind != "AVRO":
@@ -280,13 +280,13 @@ def version_record(version: Version) -> Record:
 
 
 def contract_of(version: Version) -> dict[str, Any]:
-    """`metadata` and `ruleSet` as JSON has them, where there are any."""
+    """`metadata` and `ruleSet` as JSON, without those that are empty."""
     said = {"metadata": version.metadata, "ruleSet": version.rule_set}
     return {name: json.loads(text) for name, text in said.items() if text}
 
 
 def contract_text(said: Any) -> str:
-    """How `Version` keeps one of them."""
+    """One of them as text, as `Version` keeps it."""
     return json.dumps(said, separators=(",", ":"), sort_keys=True) if said else ""
 
 
@@ -296,8 +296,8 @@ def removal_record(subject: str, number: int) -> Record:
 
 
 def ids_record(highest_id: int) -> Record:
-    """What compaction leaves of schemas that were removed: up to where ids were given. Other readers of the topic pass
-    over records of this key, whatever they say."""
+    """The record of the highest id that was given, which compaction keeps after schemas were removed. Other readers of
+    the topic skip all records with this key."""
     return _json({"keytype": "NOOP", "magic": 0}), _json({"highestId": highest_id})
 
 
@@ -312,7 +312,7 @@ def mode_record(subject: str, mode: str | None) -> Record:
 
 
 def apply_record(registry: Registry, key: bytes | None, value: bytes | None) -> Registry:
-    """The registry after one record of the topic; records of other kinds change nothing."""
+    """The registry after one record of the topic. Records of other kinds change nothing."""
     about = json.loads(key) if key else {}
     said = cast("dict[str, Any] | None", json.loads(value) if value else None)
     match about.get("keytype"):

@@ -1,8 +1,8 @@
-"""When two texts are the same schema: they have the same form.
+"""When two texts are the same schema: if they have the same form.
 
-The canonical form leaves out what clients of different languages write differently: white space, in AVRO also the order
-of attributes and where a namespace stands. The normal form, which clients ask for (`normalize=true`), also leaves out
-the order of JSON's members and everything that a .proto file says without effect on records.
+The canonical form ignores what clients in different languages write differently: white space, and in AVRO also the
+order of attributes and the place of a namespace. The normal form, which clients can ask for (`normalize=true`), also
+ignores the order of JSON's members, and everything in a .proto file that has no effect on records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "doub
 
 @functools.lru_cache(maxsize=4096)
 def canonical(kind: SchemaKind, text: str) -> str:
-    """Raises `InvalidSchema` for broken JSON.
+    """The canonical form. Raises `InvalidSchema` for invalid JSON.
 
     >>> canonical("AVRO", '{"namespace": "a", "name": "F", "size": 2, "type": "fixed"}')
     '{"name":"a.F","size":2,"type":"fixed"}'
@@ -41,7 +41,8 @@ def canonical(kind: SchemaKind, text: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def normal(kind: SchemaKind, text: str, references: tuple[tuple[str, str], ...]) -> str:
-    """In: `references`: name and text of all that the schema imports. Raises `InvalidSchema` for broken JSON."""
+    """The normal form. In: `references`: the name and text of all that the schema imports. Raises `InvalidSchema` for
+    invalid JSON."""
     match kind:
         case "AVRO":
             return canonical(kind, text)
@@ -68,7 +69,7 @@ def _written(node: Any, *, sort: bool = False) -> str:
 
 
 def _avro(node: Any, namespace: str) -> Any:
-    """With full names. What is no schema stays as it is: others say so."""
+    """The schema with full names. Anything that is not a schema stays as it is, since other code reports that."""
     if isinstance(node, str):
         return node if node in _PRIMITIVES else _full_name(node, namespace)
     if isinstance(node, list):
@@ -98,7 +99,7 @@ def _complex(kind: Any) -> bool:
 
 
 def _name(made: dict[str, Any], namespace: str) -> str:
-    """Gives the type its full name, and returns the namespace of what is in it."""
+    """Gives the type its full name, and returns the namespace of the types inside it."""
     own = made.pop("namespace", namespace)
     made["name"] = _full_name(made["name"], own if isinstance(own, str) else namespace)
     space = made["name"].rpartition(".")[0]
@@ -118,7 +119,7 @@ def _full_name(name: Any, namespace: str) -> Any:
 
 
 def _protobuf(file: descriptor_pb2.FileDescriptorProto) -> str:
-    """Of options it has those that the loader reads out of a text."""
+    """The normal form of a .proto file. Of the options it has only those that the loader reads from a text."""
     kept = descriptor_pb2.FileDescriptorProto(package=file.package, syntax=file.syntax or "proto2")
     kept.enum_type.extend(file.enum_type)
     kept.message_type.extend(file.message_type)
@@ -151,7 +152,7 @@ def _plain_enum(enum: descriptor_pb2.EnumDescriptorProto) -> None:
 
 
 def _plain_options(described: Any, option: str) -> None:
-    """Leaves one option of Protobuf's own, and of a field Confluent's meta data."""
+    """Keeps only one of Protobuf's own options, and for a field Confluent's metadata."""
     if not described.HasField("options"):
         return
     before: Message = described.options
