@@ -1,4 +1,4 @@
-"""The messages that we send, as bytes."""
+"""The messages to the client, as bytes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _NULL: Final = b"\xff\xff\xff\xff"
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """A column as RowDescription tells it. `size` of a value in bytes, -1 where it varies; `modifier`: the digits of a
-    numeric, -1 where there is none; `format`: 0 text, 1 binary."""
+    """A column in RowDescription. `size`: of a value in bytes, -1 if it varies; `modifier`: the digits of a numeric, -1
+    if there is none; `format`: 0 text, 1 binary."""
 
     name: str
     oid: int
@@ -58,7 +58,7 @@ def sasl_final(content: bytes) -> bytes:
 
 
 def negotiate_version(minor: int, unknown: Sequence[str]) -> bytes:
-    """In: the newest minor version that we speak, and the options that we do not know."""
+    """In: the newest minor version that this server supports, and the options that it does not know."""
     head = struct.pack("!ii", minor, len(unknown))
     return message(b"v", head + b"".join(_text(name) for name in unknown))
 
@@ -110,7 +110,7 @@ def copy_data(content: bytes) -> bytes:
 
 
 def error_response(fields: Mapping[str, str]) -> bytes:
-    """In: texts by the letters of the protocol: S and V severity, C SQLSTATE, M message, H hint, P position."""
+    """In: texts by the protocol's letters: S and V severity, C SQLSTATE, M message, H hint, P position."""
     return message(b"E", _fields(fields))
 
 
@@ -123,5 +123,5 @@ def _fields(fields: Mapping[str, str]) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """What follows a NUL would be taken for the next field."""
+    """A text that ends with NUL. A NUL inside is replaced, because what follows it would be read as the next field."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace") + b"\0"

@@ -1,4 +1,4 @@
-"""The messages that a client sends (a closed union of records), and how bytes become them."""
+"""The messages of a client (a closed union of records), and their parser."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _UINT32: Final = struct.Struct("!I")
 
 
 class PgProtocolViolation(ServerError):
-    """Bytes that are no message, or a message where none of its kind may come. The connection ends."""
+    """Bytes that are not a message, or a message that is not allowed in this state. The connection ends."""
 
     code = "PG_PROTOCOL"
 
 
 @dataclass(frozen=True, slots=True)
 class SslRequest:
-    """Is to be answered with one byte before anything else."""
+    """Has to be answered with one byte before anything else."""
 
 
 @dataclass(frozen=True, slots=True)
 class GssRequest:
-    """Likewise."""
+    """As `SslRequest`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
-    """What runs on another connection is to end. Nothing is answered."""
+    """Asks to cancel the statement of another connection. There is no answer."""
 
     process_id: int
     secret: int
@@ -44,7 +44,8 @@ class CancelRequest:
 
 @dataclass(frozen=True, slots=True)
 class StartupMessage:
-    """`minor`: of the protocol's version 3; `parameters`: `user`, `database`, `options`, settings of the session."""
+    """`minor`: minor version of protocol version 3; `parameters`: `user`, `database`, `options`, settings of the
+    session."""
 
     minor: int
     parameters: dict[str, str]
@@ -52,7 +53,7 @@ class StartupMessage:
 
 @dataclass(frozen=True, slots=True)
 class PasswordMessage:
-    """A password, or a message of SASL: what it is depends on what was asked for."""
+    """A password, or a message of SASL, depending on what the server requested."""
 
     content: bytes
 
@@ -66,7 +67,7 @@ class QueryMessage:
 
 @dataclass(frozen=True, slots=True)
 class ParseMessage:
-    """`types`: OIDs of the first parameters; 0 leaves the choice to us."""
+    """`types`: OIDs of the first parameters; 0: the server chooses the type."""
 
     name: str
     text: str
@@ -75,7 +76,7 @@ class ParseMessage:
 
 @dataclass(frozen=True, slots=True)
 class BindMessage:
-    """Formats are 0 (text) or 1 (binary): none, one for all, or one for each. A value of None is NULL."""
+    """Formats are 0 (text) or 1 (binary): none, one for all values, or one for each. A value of None is NULL."""
 
     portal: str
     statement: str
@@ -92,7 +93,7 @@ class DescribeMessage:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteMessage:
-    """`rows_max`: 0 is all."""
+    """`rows_max`: 0: all."""
 
     portal: str
     rows_max: int
@@ -131,7 +132,7 @@ class CopyFailMessage:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCallMessage:
-    """The oldest way to call a function; nobody uses it, and we refuse it."""
+    """An obsolete way to call a function. Clients no longer use it, and the server refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ FrontendMessage = (
 
 
 class _Fields:
-    """Takes a message apart. Raises `PgProtocolViolation` where it is too short."""
+    """Splits a message into fields. Raises `PgProtocolViolation` if it is too short."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -174,7 +175,7 @@ class _Fields:
         return self.take(len(self._body) - self._at)
 
     def text(self) -> str:
-        """Up to a NUL."""
+        """A text that ends with NUL."""
         end = self._body.find(b"\0", self._at)
         if end < 0:
             raise PgProtocolViolation("a text in a message has no end")

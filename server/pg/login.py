@@ -1,8 +1,8 @@
-"""How a client shows who it is, as a pure conversation: SCRAM-SHA-256 where the user has a credential for it, else a
-password or a token in clear text, which the configuration lets travel only under TLS, on this machine, or behind what
-ends TLS.
+"""The authentication of a client as a pure conversation. It uses SCRAM-SHA-256 if the user has a credential for it,
+else a password or a token in clear text. The configuration allows clear text only under TLS, on this machine, or behind
+a proxy that terminates TLS.
 
-What is asked for must not tell which names exist: for a name that nobody has, its keyed hash decides.
+The choice of the method must not reveal which names exist: for an unknown name, a keyed hash of the name chooses.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ MECHANISM: Final = "SCRAM-SHA-256"
 
 
 class PgLoginRefused(ServerError):
-    """The wrong name, password or message."""
+    """The name, the password or a message is wrong."""
 
     code = "PG_LOGIN_REFUSED"
 
 
 @dataclass(frozen=True, slots=True)
 class LoginStep:
-    """`answer`: bytes to send; `user`: once it is known."""
+    """`answer`: bytes to send; `user`: the user once it is authenticated."""
 
     answer: bytes
     user: Principal | None = None
 
 
 class PgLogin:
-    """In: `nonce`: random text; `secret`: random, the same for all connections. `begin`, then `step` for each message
-    until there is a user. Steps may take a while: they compute hashes."""
+    """In: `nonce`: random text; `secret`: random, the same for all connections. Call `begin`, then `step` for each
+    message until there is a user. Steps compute hashes, so they may take a while."""
 
     def __init__(self, name: str, users: Users, nonce: str, secret: bytes) -> None:
         self._name = name
@@ -52,7 +52,7 @@ class PgLogin:
         return backend.AUTHENTICATION_PASSWORD if self._scram is None else backend.sasl_request([MECHANISM])
 
     def step(self, content: bytes) -> LoginStep:
-        """In: what a PasswordMessage holds. Raises `PgLoginRefused`."""
+        """In: the content of a PasswordMessage. Raises `PgLoginRefused`."""
         try:
             return self._step(content)
         except ScramRefused as error:

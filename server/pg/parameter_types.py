@@ -1,5 +1,5 @@
-"""The types of parameters that a client leaves to us, from what stands beside them: a column that one is compared with
-or inserted into, a cast, LIMIT."""
+"""The types of parameters that a client does not declare, inferred from their context: the column that a parameter is
+compared with or inserted into, a cast, LIMIT."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _COUNTS: Final = ("LIMIT", "OFFSET")
 
 
 def parameter_types(statement: PgStatement, catalog: Catalog, databases: Iterable[str]) -> dict[int, SqlType]:
-    """By number; none for a parameter of which nothing is known. An unreadable statement tells nothing: its error comes
-    when it runs."""
+    """The types by parameter number, without parameters that nothing is known about. For a statement that cannot be
+    parsed only LIMIT's are known; its error is reported when it runs."""
     counts = {
         int(token.text[1:])
         for before, token in zip(statement.tokens, statement.tokens[1:], strict=False)
@@ -55,7 +55,7 @@ def parameter_types(statement: PgStatement, catalog: Catalog, databases: Iterabl
 
 
 def cast_types(statement: PgStatement) -> dict[int, SqlType]:
-    """Of parameters that a cast follows: `$1::int`."""
+    """The types of parameters followed by a cast: `$1::int`."""
     found: dict[int, SqlType] = {}
     following = zip(statement.tokens, statement.tokens[1:], statement.tokens[2:], strict=False)
     for at, (parameter, sign, named) in enumerate(following):
@@ -68,7 +68,7 @@ def cast_types(statement: PgStatement) -> dict[int, SqlType]:
 
 
 def _columns(statement: PgStatement, catalog: Catalog) -> dict[str, SqlType]:
-    """The types of columns of what the statement names; of those that are called the same, any."""
+    """The column types of all sources that the statement names; if columns have the same name, any of their types."""
     said = {name.upper() for token in statement.tokens if (name := token.named) is not None}
     sources = [source for source in catalog.sources.values() if source.name.upper() in said]
     pseudo = {name: type_ for name, (_, type_) in PSEUDO.items()}
@@ -126,7 +126,7 @@ def _number(node: Any) -> int | None:
 
 
 def _expressions(value: Any, kind: type[Any]) -> Iterator[Any]:
-    """All of a kind in a statement, those of subqueries too."""
+    """All expressions of a kind in a statement, including its subqueries."""
     match value:
         case exp.Expression():
             yield from value.find_all(kind)

@@ -1,4 +1,4 @@
-"""One client's socket: the protocol's machine on a stream, from the first byte to the last."""
+"""One client's socket: the protocol's state machine on a stream."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .sqlstates import ADMIN_SHUTDOWN, INVALID_AUTHORIZATION, TOO_MANY_CONNECTIO
 
 LOGIN_S: Final = 30.0
 STALL_S: Final = 60.0
-"""A client that takes nothing for so long is gone."""
+"""A client that accepts nothing for this long is considered gone."""
 REFUSED_PAUSE_S: Final = 0.5
 """After a wrong password."""
 _READ_BYTES: Final = 64 * 1024
@@ -47,8 +47,8 @@ _log = structlog.get_logger("millstream.pg")
 
 @dataclass(frozen=True, slots=True)
 class PgDoor:
-    """What the connections of a listener share. `users`: None where everybody may do everything; `secret` as `PgLogin`
-    has it; `encrypted_only`: nobody logs in without TLS."""
+    """Shared by all connections of a listener. `users`: None if everybody may do everything; `tls`: with it, nobody
+    logs in without TLS; `secret`: see `PgLogin`."""
 
     context: PgContext
     users: Users | None
@@ -60,7 +60,7 @@ class PgDoor:
 
 
 class PgConnection:
-    """`serve` it. State: its protocol, and its session once somebody has logged in."""
+    """Call `serve`. State: the protocol, and the session after the login."""
 
     def __init__(self, door: PgDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._door = door
@@ -73,7 +73,7 @@ class PgConnection:
         self._stopping = False
 
     async def serve(self, *, admitted: bool) -> None:
-        """In: `admitted`: False where there are too many connections, which it then says."""
+        """In: `admitted`: False if too many connections are open; then the client gets that error."""
         try:
             async with asyncio.timeout(LOGIN_S):
                 session = await self._enter(admitted=admitted)
@@ -82,24 +82,24 @@ class PgConnection:
         except PgProtocolViolation as error:
             await self._last_words(error)
         except (TimeoutError, ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
-            pass  # whoever says nothing, takes nothing or has gone needs no answer
+            pass  # a client that is silent, accepts nothing or has disconnected gets no answer
         finally:
             self._ahead.stop()
             self._door.running.pop(self._process_id, None)
 
     def cancel(self) -> None:
-        """Ends the statement that runs."""
+        """Cancels the running statement."""
         if self._session is not None:
             self._session.cancel()
 
     def stop(self) -> None:
-        """The server ends."""
+        """Ends the connection because the server stops."""
         self._stopping = True
         if self._session is not None:
             self._session.cancel("terminating connection due to administrator command")
         self._ahead.interrupt()
 
-    # Before somebody has logged in
+    # Before the login
 
     async def _enter(self, *, admitted: bool) -> PgSession | None:
         while (message := await self._next(self._reader.read)) is not None:
@@ -175,7 +175,7 @@ class PgConnection:
         return Rights(found), found.name
 
     def _certified(self, name: str) -> Principal | None:
-        """The user that a certificate of the client names, where it is the one who logs in."""
+        """The user that the client's certificate names, if that is the user who logs in."""
         tls = self._writer.get_extra_info("ssl_object")
         names = () if tls is None else certificate_names(tls.getpeercert() or {})
         found = self._door.users.of_certificate(names) if names and self._door.users is not None else None
@@ -200,7 +200,7 @@ class PgConnection:
             pass
         return number
 
-    # After that
+    # After the login
 
     async def _talk(self, session: PgSession) -> None:
         self._session = session
@@ -219,7 +219,7 @@ class PgConnection:
             conversation.close()
 
     async def _next(self, read: Callable[[int], Awaitable[bytes]]) -> FrontendMessage | None:
-        """None where the client has gone."""
+        """None if the client has disconnected."""
         while (message := self._protocol.next_message()) is None:
             if self._protocol.state is PgState.ENDED:
                 return None
@@ -245,12 +245,12 @@ class PgConnection:
 
 
 def _nobody() -> None:
-    """Who hears that the client has left, once the connection has ended."""
+    """Replaces the callback for a client's disconnect after the connection has ended."""
 
 
 class _ReadAhead:
-    """Reads while a statement runs, so that the end of the client is noticed. State: what was read, `_AHEAD_BYTES_MAX`
-    and one piece at most; what is beyond waits in the socket."""
+    """Reads while a statement runs, to notice when the client disconnects. State: unprocessed data, at most
+    `_AHEAD_BYTES_MAX` and one chunk; more data stays in the socket."""
 
     def __init__(self, reader: asyncio.StreamReader, left: Callable[[], None]) -> None:
         self._reader = reader
@@ -265,19 +265,19 @@ class _ReadAhead:
         self._task = asyncio.create_task(self._read_all())
 
     def stop(self) -> None:
-        """Twice is fine. What belongs to the connection is let go of: in a cycle it would stay until the collector
-        runs, which is seldom."""
+        """May be called twice. Drops the references to the connection: in a reference cycle, it would stay in memory
+        until the garbage collector runs, which is rare."""
         if self._task is not None:
             self._task.cancel()
         self._task, self._left = None, _nobody
 
     def interrupt(self) -> None:
-        """`read` gives no more."""
+        """Ends `read`."""
         self._over = True
         self._changed.set()
 
     async def read(self, most: int) -> bytes:
-        """Nothing is the end."""
+        """Up to `most` bytes; empty at the end."""
         while not self._data and not self._over:
             self._changed.clear()
             await self._changed.wait()

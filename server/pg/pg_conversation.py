@@ -1,5 +1,5 @@
-"""The messages of a logged-in client and what is answered to each: the simple protocol, and the extended one with its
-prepared statements and portals."""
+"""Answers the messages of a logged-in client: the simple protocol, and the extended one with its prepared statements
+and portals."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ from .sqlstates import (
 )
 
 Send = Callable[[bytes], Awaitable[None]]
-"""Returns once there is room for more; raises where the client takes nothing."""
+"""Returns when the client has accepted enough to send more; raises if it accepts nothing."""
 
 Receive = Callable[[], Awaitable[FrontendMessage | None]]
-"""The next message of the client; None where it has gone. Only COPY … FROM STDIN reads on by itself."""
+"""The next message of the client; None if it has disconnected. Only COPY … FROM STDIN reads messages by itself."""
 
-_COPIED_BYTES: Final = 1 << 18  # are read before their rows are looked at
+_COPIED_BYTES: Final = 1 << 18  # how much is read before its rows are parsed
 _STATEMENTS_MAX: Final = 1000
 _PORTALS_MAX: Final = 100
 _PARAMETERS_MAX: Final = 65_535
@@ -60,8 +60,8 @@ _UNKNOWN: Final = (0, 705)
 
 @dataclass(slots=True)
 class Prepared:
-    """`types`: of the parameters, as the client told them; `inferred`: what was found out of the others, once it was
-    needed."""
+    """`types`: of the parameters, as the client declared them; `inferred`: the types of the others, inferred on
+    demand."""
 
     statement: PgStatement
     types: tuple[int, ...]
@@ -76,7 +76,7 @@ class Prepared:
         return {number: type_ for number, type_ in found.items() if type_ is not None}
 
     def oids(self) -> list[int]:
-        """What the client is told: its own types where it told any."""
+        """The types that the client gets: its own where it declared them."""
         given = {number: oid for number, oid in enumerate(self.types, 1) if oid not in _UNKNOWN}
         found = self.inferred or []
         known = dict(enumerate(found, 1))
@@ -85,7 +85,7 @@ class Prepared:
 
 @dataclass(slots=True)
 class Portal:
-    """A statement with its values. `answer`: once it was begun; `ended`: all its rows were sent."""
+    """A statement with its values. `answer`: set when it has started; `ended`: all its rows were sent."""
 
     statement: PgStatement
     literals: Mapping[int, str]
@@ -104,7 +104,7 @@ class Portal:
 
 
 class PgConversation:
-    """State: prepared statements and portals by name; the unnamed ones are called ''."""
+    """State: prepared statements and portals by name; the unnamed ones have the name ''."""
 
     def __init__(self, protocol: PgProtocol, session: PgSession, send: Send, receive: Receive) -> None:
         self._protocol = protocol
@@ -115,8 +115,8 @@ class PgConversation:
         self._portals: dict[str, Portal] = {}
 
     async def answer(self, message: FrontendMessage) -> None:
-        """All that is to be said to a message. Errors are answers too. Raises what ends the connection: among copied
-        rows may come what is no message."""
+        """Sends the whole answer to a message; errors are answers, too. Raises errors that end the connection: between
+        copied rows, invalid messages may arrive."""
         match message:
             case QueryMessage(text):
                 await self._simple(text)
@@ -168,7 +168,7 @@ class PgConversation:
             self._protocol.failed()
         await self._send(self._protocol.ready(self._session.status))
 
-    # The extended one
+    # The extended protocol
 
     async def _extended(self, message: FrontendMessage) -> None:
         match message:
@@ -241,7 +241,7 @@ class PgConversation:
         await self._send(answer + _described(described.columns, ()))
 
     async def _describe_portal(self, portal: Portal, *, quiet: bool = False) -> None:
-        """In: `quiet`: of the simple protocol, which tells of columns only where rows come."""
+        """In: `quiet`: for the simple protocol, which describes columns only if rows follow."""
         if portal.answer is None and not quiet and not _gives_rows(portal.statement):
             await self._send(backend.NO_DATA)
             return
@@ -260,7 +260,7 @@ class PgConversation:
     # Rows
 
     async def _send_rows(self, portal: Portal, rows_max: int) -> None:
-        """In: `rows_max`: 0 is all."""
+        """In: `rows_max`: 0: all."""
         answer = await self._begun(portal)
         await self._tell_besides(answer)
         if portal.statement.kind is PgKind.EMPTY:
@@ -345,7 +345,7 @@ class PgConversation:
     def _portal(self, name: str) -> Portal:
         found = self._portals.get(name)
         declared = self._session.cursor_named(name) if found is None else None
-        if declared is not None:  # cursors are portals too; each look is at what is left of its rows
+        if declared is not None:  # cursors are portals, too; each access continues with the remaining rows
             return Portal(PgStatement("", (), PgKind.FETCH), {}, (), declared)
         if found is None:
             raise PgRefused(UNDEFINED_CURSOR, f'portal "{name}" does not exist')
@@ -357,18 +357,19 @@ class PgConversation:
             _give_up(portal)
 
     def _close_portals(self, *, only_unnamed: bool) -> None:
-        """At the end of a transaction, as PostgreSQL does: those that stand outside of one end with Sync."""
+        """Closes portals at the end of a transaction, as PostgreSQL does. Outside of a transaction they end with
+        Sync."""
         for name in [name for name in self._portals if not only_unnamed]:
             self._drop_portal(name)
 
 
 def _gives_rows(statement: PgStatement) -> bool:
-    """Whether a statement may be begun to find out its columns: it changes nothing."""
+    """Whether a statement may be started just to find its columns, because it changes nothing."""
     return statement.kind in (PgKind.ROWS, PgKind.OUR_ROWS, PgKind.SHOW, PgKind.FETCH)
 
 
 def _give_up(portal: Portal) -> None:
-    """Nobody takes its rows any more. Those of a cursor stay the cursor's."""
+    """Closes the answer of an unused portal. The rows of a cursor stay open, because they belong to the cursor."""
     if portal.answer is not None and portal.statement.kind not in (PgKind.FETCH, PgKind.MOVE):
         portal.answer.close()
 

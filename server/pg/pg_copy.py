@@ -1,6 +1,6 @@
-"""COPY … TO STDOUT: rows as lines of text, as CSV, or in PostgreSQL's binary format; what COPY … FROM STDIN says, whose
-rows `pg_copy_in.py` reads. Nothing else of COPY is here: no file of the server is written or read, and no program is
-run."""
+"""COPY … TO STDOUT: rows as lines of text, as CSV, or in PostgreSQL's binary format. Also parses COPY … FROM STDIN,
+whose rows `pg_copy_in.py` reads. The rest of COPY is not supported: the server writes and reads no files, and runs no
+programs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _ESCAPES: Final = {
 }  # fmt: skip
 _CSV_ONLY: Final = frozenset({"quote", "escape", "force_quote"})
 _TEXT_ONLY: Final = _CSV_ONLY | {"delimiter", "null", "header"}
-_NO_DELIMITERS: Final = "\\.abcdefghijklmnopqrstuvwxyz0123456789"  # of text, which has \N, \. and \x41
+_NO_DELIMITERS: Final = "\\.abcdefghijklmnopqrstuvwxyz0123456789"  # in format text, which has \N, \. and \x41
 _TRUE: Final = ("true", "on", "1", "")
 _FALSE: Final = ("false", "off", "0")
 
 
 @dataclass(frozen=True, slots=True)
 class CopyFormat:
-    """`null`: what stands for NULL."""
+    """`null`: the text for NULL."""
 
     format: Literal["text", "csv", "binary"] = "text"
     delimiter: str = "\t"
@@ -50,7 +50,8 @@ class CopyFormat:
         return backend.copy_data(self._line(names))
 
     def rows(self, piece: RowPiece, columns: Sequence[PgColumn], *, first: bool) -> bytes:
-        """In: `first`: nothing was before. Clients want the signature of the binary format in front of a row."""
+        """In: `first`: these are the first rows. The signature of the binary format is sent together with the first
+        row, because clients expect that."""
         by_column = cells(piece, columns, [self.code] * len(columns))
         lines = list(self._lines(zip(*by_column, strict=True)))
         if first and self.format == "binary":
@@ -92,7 +93,7 @@ class CopyAsked:
 
 @dataclass(frozen=True, slots=True)
 class CopyInAsked:
-    """`target` and `columns` as the client writes them; no columns are all of them."""
+    """`target` and `columns` as the client writes them; without columns, all are copied."""
 
     target: PgToken
     columns: tuple[PgToken, ...]
@@ -117,7 +118,7 @@ def copy_asked(statement: PgStatement) -> CopyAsked | CopyInAsked:
 
 
 def _copy_in(tokens: Sequence[PgToken], at: int) -> CopyInAsked:
-    """In: `at`: of FROM."""
+    """In: `at`: position of FROM."""
     if tokens[at + 1].upper != "STDIN":
         raise PgRefused(
             INSUFFICIENT_PRIVILEGE, "this server reads no files for its clients", hint="Write FROM STDIN, or \\copy."
@@ -179,7 +180,7 @@ def _format(tokens: Sequence[PgToken]) -> CopyFormat:
 
 
 def _check_signs(format: str, delimiter: str, quote: str, null: str) -> None:
-    """Rows could be read in two ways otherwise. Raises `PgRefused`."""
+    """Rejects characters that would make rows ambiguous. Raises `PgRefused`."""
     for name, sign in (("DELIMITER", delimiter), ("QUOTE", quote)):
         if len(sign) != 1 or not sign.isascii() or sign in "\r\n\0":
             raise PgRefused(INVALID_VALUE, f"COPY {name} must be one character of ASCII that ends no line")
@@ -192,7 +193,7 @@ def _check_signs(format: str, delimiter: str, quote: str, null: str) -> None:
 
 
 def _options(tokens: Sequence[PgToken]) -> dict[str, str]:
-    """`(FORMAT csv, HEADER)`, or the older `CSV HEADER DELIMITER ','`."""
+    """Parses `(FORMAT csv, HEADER)`, or the older `CSV HEADER DELIMITER ','`."""
     inner = [token for token in tokens if token.text not in ("(", ")")]
     found: dict[str, str] = {}
     at = 0

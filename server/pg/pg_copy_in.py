@@ -1,4 +1,4 @@
-"""The rows of COPY … FROM STDIN: lines of text, CSV or PostgreSQL's binary format, in pieces that end anywhere."""
+"""The rows of COPY … FROM STDIN: lines of text, CSV or PostgreSQL's binary format, in chunks that may end anywhere."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from .pg_types import JSON_OID, oid_of
 from .sqlstates import BAD_COPY, DUPLICATE_COLUMN, INVALID_VALUE, UNDEFINED_COLUMN, PgRefused
 
 BATCH_ROWS: Final = 10_000
-"""Rows that are appended at a time, all or none; fewer where they are large."""
+"""Rows that are appended together, all or none; fewer if they are large."""
 _BATCH_BYTES: Final = 8 << 20
 _LINE_BYTES_MAX: Final = 1 << 24
 _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0"
 _ESCAPE: Final = re.compile(rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(?s:(.)))")
 _CONTROLS: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 _NO_ARRAY: Final = (pa.ArrowException, OverflowError, TypeError, ValueError)
-"""What Arrow raises for values that are not of the type. Not all of it is its own."""
+"""The exceptions of Arrow for values of the wrong type. Some of them are Python's."""
 Cells = list[bytes | None]
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class CopyIn:
-    """What one COPY has read. State: the bytes that are no row yet, and the rows that nobody has taken."""
+    """The parser of one COPY. State: bytes of an incomplete row, and rows that were not taken yet."""
 
     source: SourceInfo
     columns: Sequence[Column]
@@ -45,16 +45,16 @@ class CopyIn:
     held_bytes: int = 0  # of the values in `_rows`
     _bytes: bytearray = field(default_factory=bytearray)
     _rows: list[Cells] = field(default_factory=list[Cells])
-    _looked: int = 0  # no end of a line is before it
-    _counted: int = 0  # before it the quotes are counted
-    _open: bool = False  # whether a quote is
+    _looked: int = 0  # there is no end of a line before this position
+    _counted: int = 0  # quotes before this position are counted
+    _open: bool = False  # whether a quote is open
     _begun: bool = False
     _ended: bool = False
 
     def feed(self, data: bytes) -> None:
-        """Raises `PgRefused` for what is no row."""
+        """Parses a chunk. Raises `PgRefused` for an invalid row."""
         if self._ended:
-            return  # after the mark of the end; older clients send more
+            return  # after the end marker, which older clients send more data after
         self._bytes += data
         rows = self._binary() if self.format.format == "binary" else self._text()
         for row in rows:
@@ -69,15 +69,15 @@ class CopyIn:
             raise PgRefused(BAD_COPY, f"row {self.count + 1} has more than {_LINE_BYTES_MAX} bytes")
 
     def end(self) -> None:
-        """The last line may lack its end. Raises `PgRefused`."""
+        """Parses the last line, which may lack its line end. Raises `PgRefused`."""
         if self.format.format != "binary" and self._bytes:
             self.feed(b"\n")
         if self._bytes and not self._ended:
             raise PgRefused(BAD_COPY, f"row {self.count + 1} is cut off")
 
     def taken(self, least: int) -> pa.Table | None:
-        """The rows so far, once there are that many or they are large. Raises `PgRefused` for what is no value of its
-        column."""
+        """The rows so far, once there are at least `least` rows or they are large. Raises `PgRefused` for a value that
+        does not fit its column."""
         if len(self._rows) < max(1, least) and self.held_bytes < _BATCH_BYTES:
             return None
         rows, self._rows, self.held_bytes = self._rows, [], 0
@@ -116,7 +116,7 @@ class CopyIn:
             yield self._cells(line)
 
     def _lines(self) -> Iterator[str]:
-        """Complete ones. In CSV a line goes on while a quote is open, in text after a backslash."""
+        """Complete lines. In CSV, a line continues while a quote is open; in text, after a backslash."""
         quote = self.format.quote.encode() if self.format.format == "csv" else None
         begin = 0
         try:
@@ -140,7 +140,7 @@ class CopyIn:
             self._looked, self._counted = max(0, self._looked - begin), max(0, self._counted - begin)
 
     def _escaped(self, begin: int, at: int) -> bool:
-        """Whether a backslash that counts stands before `at`."""
+        """Whether an unescaped backslash precedes `at`."""
         first = at
         while first > begin and self._bytes[first - 1] == ord("\\"):
             first -= 1
@@ -153,7 +153,7 @@ class CopyIn:
         return [None if part == self.format.null else _unescaped(part) for part in parts]
 
     def _parted(self, line: str) -> list[str]:
-        """At delimiters that have no backslash before them."""
+        """Splits at delimiters that no backslash precedes."""
         delimiter = self.format.delimiter
         if "\\" + delimiter not in line:
             return line.split(delimiter)
@@ -168,7 +168,7 @@ class CopyIn:
         return [*parts, line[begin:]]
 
     def _csv_cells(self, line: str) -> Cells:
-        """As PostgreSQL reads them, quotes may stand within a cell: a"b,c"d is one. NULL is what has none."""
+        """As in PostgreSQL, quotes may be inside a cell: a"b,c"d is one cell. Only an unquoted cell can be NULL."""
         quote, delimiter, null = self.format.quote, self.format.delimiter, self.format.null
         if quote not in line:
             return [None if cell == null else cell.encode() for cell in line.split(delimiter)]
@@ -177,7 +177,7 @@ class CopyIn:
         end = -1
         while end < len(line):
             found = cell.match(line, end + 1)
-            assert found is not None  # even of a line that has an open quote, which `_lines` gives none of
+            assert found is not None  # matches even if a quote is open; `_lines` yields no such line
             text, end = found[0], found.end()
             if quote in text:
                 cells.append(quoted.sub(lambda part: part[1].replace(quote * 2, quote), text).encode())
@@ -203,7 +203,7 @@ class CopyIn:
                 row, at = self._binary_row(count, at + 2)
                 yield row
         except struct.error:
-            pass  # more has to come
+            pass  # the rest has not arrived yet
         finally:
             del self._bytes[:at]
 
@@ -218,7 +218,7 @@ class CopyIn:
         return size
 
     def _binary_row(self, count: int, at: int) -> tuple[Cells, int]:
-        """Raises `struct.error` where it is not all there."""
+        """Raises `struct.error` if the row is incomplete."""
         row: Cells = []
         for _ in range(count):
             (size,) = struct.unpack_from("!i", self._bytes, at)
@@ -236,7 +236,7 @@ class CopyIn:
 
 
 def copy_into(asked: CopyInAsked, sources: Mapping[str, SourceInfo]) -> CopyIn:
-    """In: `sources` that the user sees. Raises `PgRefused` for a name that none of them has."""
+    """In: `sources` that the user sees. Raises `PgRefused` for an unknown name."""
     source = _named(asked.target, sources, PgRefused("42P01", f'relation "{asked.target.named}" does not exist'))
     writable = {column.name: column for column in source.schema if column.role != "HEADERS"}
     columns = [
@@ -254,7 +254,7 @@ def copy_into(asked: CopyInAsked, sources: Mapping[str, SourceInfo]) -> CopyIn:
 
 
 def _named(token: PgToken, known: Mapping[str, T], refused: PgRefused) -> T:
-    """As everywhere here: exactly, else as it is shown, else in whatever case."""
+    """The value for a name, as everywhere in this package: by exact name, else by displayed name, else in any case."""
     name = token.named or ""
     for same in (name.__eq__, lambda each: shown_name(each) == name, lambda each: each.upper() == name.upper()):
         found = [value for each, value in known.items() if same(each)]
@@ -264,13 +264,13 @@ def _named(token: PgToken, known: Mapping[str, T], refused: PgRefused) -> T:
 
 
 def _reader(column: Column, code: int) -> Callable[[bytes], Any]:
-    """Raises what is in `NO_VALUE`."""
+    """Parses a value of the column; raises the errors in `NO_VALUE`."""
     oid = oid_of(column.type)
     return json_reader(column.type) if oid == JSON_OID else lambda content: decoded_value(content, code, oid)
 
 
 def _unescaped(text: str) -> bytes:
-    """Escapes of numbers are bytes: several may be one character."""
+    """Replaces escapes. Numeric escapes are bytes: several may form one character."""
     content = text.encode()
     return _ESCAPE.sub(_escape, content) if "\\" in text else content
 
@@ -283,7 +283,7 @@ def _escape(found: re.Match[bytes]) -> bytes:
 
 @functools.lru_cache(maxsize=16)
 def _csv_patterns(quote: str, delimiter: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """A cell, and a part of one that stands in quotes."""
+    """The pattern of a cell, and that of a quoted part of a cell."""
     q, d = re.escape(quote), re.escape(delimiter)
     part = rf"{q}((?:[^{q}]++|{q}{q})*+){q}"
     return re.compile(rf"(?:[^{q}{d}]++|{part})*+"), re.compile(part)

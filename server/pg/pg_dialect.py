@@ -1,5 +1,5 @@
-"""PostgreSQL's way to write a statement, made ours: word by word, so that all that ksqlDB's dialect can say stays as it
-is (windows, EMIT CHANGES), and an error's place can be told in the text that the client sent.
+"""Translates a statement in PostgreSQL's dialect to ours, token by token. So everything that only ksqlDB's dialect can
+express stays as it is (windows, EMIT CHANGES), and positions of errors refer to the text that the client sent.
 
 | theirs | ours |
 | --- | --- |
@@ -15,7 +15,7 @@ is (windows, EMIT CHANGES), and an error's place can be told in the text that th
 | `x = ANY($1)`, `x <> ALL($1)` | `x IN (…)`, `x NOT IN (…)`: see `pg_quantified` |
 | `length(x)`, `char_length`, `strpos`, … | `LEN(x)`, … |
 
-Rewriting by a parser of PostgreSQL (sqlglot's) was the other way: it knows no windows and no EMIT, and forgets places.
+The alternative was to parse with sqlglot's PostgreSQL dialect: it knows neither windows nor EMIT, and loses positions.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ _NOT_CALLED: Final = RESERVED | {"ANY", "SOME", "INTERVAL", "OVER", "FILTER", "U
 
 @dataclass(slots=True)
 class RewrittenText:
-    """`text` is ours; `place` says where what is there came from."""
+    """`text`: in our dialect; `place` maps its positions to the client's text."""
 
     text: str
-    _ours: list[int] = field(default_factory=list)  # where in `text` …
-    _theirs: list[int] = field(default_factory=list)  # … the piece of this place of their text begins
+    _ours: list[int] = field(default_factory=list)  # positions in `text` …
+    _theirs: list[int] = field(default_factory=list)  # … and the corresponding positions in the client's text
 
     def place(self, at: int) -> int:
-        """In: a place in `text`. Out: the one in the client's text."""
+        """In: a position in `text`. Out: the position in the client's text."""
         found = bisect.bisect_right(self._ours, at) - 1
         if found < 0:
             return at
@@ -78,10 +78,10 @@ class RewrittenText:
 
 
 class KnownNames:
-    """The streams, tables and columns that a statement may mean: those of the sources that it names.
+    """The names of streams, tables and columns that a statement may refer to: those of the sources that it names.
 
-    In a query any other name is an alias: there `"time"` is `time`, as in PostgreSQL. A statement that creates
-    something may want the lower case.
+    In a query, any other name is an alias: there, `"time"` is `time`, as in PostgreSQL. A statement that creates
+    something may need the lower-case name.
     """
 
     def __init__(self, catalog: Catalog, tokens: Sequence[PgToken]) -> None:
@@ -96,7 +96,7 @@ class KnownNames:
         self._alone = {name.upper(): name for name in names if upper[name.upper()] == 1}
 
     def meant(self, token: PgToken, *, not_field: bool) -> str | None:
-        """What to write for a word or a quoted name; None where it stays as it is. `not_field`: it is no field of a
+        """The text for a word or a quoted name; None if it stays unchanged. In: `not_field`: it is not a field of a
         STRUCT."""
         name = token.named
         assert name is not None
@@ -105,7 +105,7 @@ class KnownNames:
             found = None if upper in self._exact or upper in RESERVED else self._alone.get(upper)
             return None if found is None or found == upper else quote_identifier(found)
         if name in self._exact or name != name.lower():
-            return None  # as it is; or somebody else's name, in cases of its own
+            return None  # unchanged: it is exact, or an unknown name in mixed case
         found = name.upper() if name.upper() in self._exact else self._alone.get(name.upper())
         if found is None and self._in_query and not_field:
             found = name.upper()
@@ -116,7 +116,7 @@ class KnownNames:
 
 
 def shown_name(name: str) -> str:
-    """How a name of ours looks to PostgreSQL's clients, who fold to lower case what is not quoted.
+    """How PostgreSQL's clients see a name of ours: they fold unquoted names to lower case.
 
     >>> shown_name("USER_ID"), shown_name("userId")
     ('user_id', 'userId')
@@ -131,13 +131,13 @@ def our_text(
     literals: Mapping[int, str] | None = None,
     databases: Iterable[str] = (),
 ) -> RewrittenText:
-    """In: `tokens` of one statement of `text`; `literals`: what stands for `$1`, `$2`, …; `databases`: names that may
-    stand before that of the schema."""
+    """In: `tokens` of one statement of `text`; `literals`: the values of `$1`, `$2`, …; `databases`: names that may
+    precede the schema's name."""
     return _Rewriting(text, tokens, KnownNames(catalog, tokens), literals or {}, set(databases)).result()
 
 
 class _Rewriting:
-    """State: for each token what to write in its place, and what goes before it."""
+    """State: the replacement of each token, and the text before it."""
 
     def __init__(
         self, text: str, tokens: Sequence[PgToken], names: KnownNames, literals: Mapping[int, str], databases: set[str]
@@ -148,11 +148,11 @@ class _Rewriting:
         self._literals = literals
         self._databases = databases
         self._written: list[str | None] = [None] * len(tokens)
-        self._before = [0] * len(tokens)  # how many CAST( go before the token
-        self._begins: dict[int, int] = {}  # of a type of a cast: where its operand begins, by the last token
+        self._before = [0] * len(tokens)  # the number of CAST( before the token
+        self._begins: dict[int, int] = {}  # for a cast's type, by its last token: the first token of its operand
         self._partner = partners(tokens)
         self._closing = {opened: closed for closed, opened in self._partner.items()}
-        self._depth = 0  # of ANY in ANY
+        self._depth = 0  # the depth of nested ANY
         self._last_search = -1  # where the last `x = ANY(column)` begins
 
     def result(self) -> RewrittenText:
@@ -195,7 +195,7 @@ class _Rewriting:
         return at + 1
 
     def _is_schema(self, at: int) -> bool:
-        """Whether this is what stands before the dot of a name: a schema, or a database before a schema."""
+        """Whether this token precedes the dot of a name: a schema, or a database before a schema."""
         if self._sign(at + 1) != "." or (self._sign(at - 1) == "." and self._written[at - 1] != ""):
             return False
         name = self._tokens[at].named
@@ -211,7 +211,7 @@ class _Rewriting:
     # ANY and ALL
 
     def _quantified(self, found: Quantified) -> int:
-        """Looks at what is inside, and gives the place behind it."""
+        """Translates the inner tokens, and returns the position after the closing parenthesis."""
         if self._depth == DEPTH_MAX:
             return found.word + 1  # our parser refuses it
         kept = range(found.core_first, found.core_end)
@@ -234,8 +234,8 @@ class _Rewriting:
         return found.closing + 1
 
     def _searched(self, found: Quantified) -> int:
-        """`'a' = ANY(tags)`. One inside of another stays as it is, for our parser to refuse: each writes its operands
-        twice, so thirty of them were more than memory holds."""
+        """`'a' = ANY(tags)`. A nested one stays unchanged, and our parser refuses it: each level writes its operands
+        twice, so thirty levels used more than the memory."""
         begin = self._operand(found.word - 2)
         if begin is None or self._last_search >= begin:
             return found.closing + 1
@@ -303,7 +303,7 @@ class _Rewriting:
         return end
 
     def _operand(self, at: int) -> int | None:
-        """Where the operand begins that ends at this token."""
+        """The first token of the operand that ends at this token."""
         if at in self._begins:
             return self._begins[at]
         if at < 0:
@@ -327,7 +327,7 @@ class _Rewriting:
         return at
 
     def _is_called(self, at: int, closing: str) -> bool:
-        """Whether what stands before a bracket belongs to it: a function's name, or what an index is of."""
+        """Whether the token before a bracket belongs to it: the name of a function, or the operand of an index."""
         token = self._tokens[at]
         if token.kind in ("word", "name"):
             return token.upper not in _NOT_CALLED or token.upper == "CAST"
@@ -353,7 +353,7 @@ class _Rewriting:
         return False
 
     def _type(self, at: int, before: int) -> int:
-        """Reads a type and writes ours at its first token. Gives the place after it."""
+        """Reads a type, writes our type at its first token, and returns the position after it."""
         first = at
         if self._is_schema(at) and self._tokens[at].named == "pg_catalog":
             self._written[at] = self._written[at + 1] = ""
@@ -370,7 +370,7 @@ class _Rewriting:
         if name in _NUMERIC:
             ours = f"DECIMAL{digits}" if digits else "DECIMAL(38, 10)"
         if ours is None:
-            return at  # a type of ours, or one that is nobody's: our parser knows
+            return at  # a type of ours, or an unknown one: our parser decides
         while self._sign(end) == "[" and self._partner.get(end + 1) == end:
             ours, end = f"ARRAY<{ours}>", end + 2
         for place in range(first, end):

@@ -1,4 +1,4 @@
-"""What ksqlDB's statements answer with, as a table: SHOW and DESCRIBE give rows, the others a command tag."""
+"""The answers of ksqlDB's statements as tables: SHOW and DESCRIBE return rows, other statements a command tag."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
 def entity_rows(entities: Iterable[Entity]) -> tuple[list[PgColumn], list[list[str | None]]]:
-    """All columns are texts; what has members of its own is JSON."""
+    """Columns and rows. All columns are texts; nested values are JSON."""
     names: dict[str, None] = {}
     rows: list[dict[str, str | None]] = []
     for entity in entities:
@@ -39,7 +39,7 @@ def notices(entities: Iterable[Entity]) -> list[str]:
 
 
 def command_tag(words: Sequence[str], entities: Iterable[Entity], rows_inserted: int | None) -> str:
-    """In: `words`: the first two of the statement, in upper case."""
+    """In: `words`: the statement's first two words, in upper case."""
     first, second = words
     if first == "INSERT":
         return f"INSERT 0 {rows_inserted or 0}"

@@ -1,5 +1,5 @@
-"""The clauses of a query of PostgreSQL's clients, as far as its GROUP BY is about them: what is selected, what is
-grouped by. Only the outermost query is looked at."""
+"""The clauses that a PostgreSQL client's GROUP BY refers to: the selected items, and the grouping items. Only the
+outermost query is examined."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OTHER_MEANING: Final = ("HAVING", "EMIT", "WINDOW", "UNION", "EXCEPT", "INTERSE
 
 @dataclass(frozen=True, slots=True)
 class SelectedItem:
-    """The places of its expression's tokens, the last one excluded; its alias as PostgreSQL folds it."""
+    """The positions of its expression's tokens, the end excluded; its alias as PostgreSQL folds it."""
 
     first: int
     end: int
@@ -24,8 +24,8 @@ class SelectedItem:
 
 @dataclass(frozen=True, slots=True)
 class GroupedQuery:
-    """`group`: the place of the word GROUP; `keys`: first and end of each item; `is_plain`: there is no clause that
-    gives GROUP BY another meaning than the one of DISTINCT."""
+    """`group`: the position of the word GROUP; `keys`: first and end of each item; `is_plain`: no clause makes GROUP BY
+    mean more than DISTINCT."""
 
     items: Sequence[SelectedItem]
     group: int
@@ -34,7 +34,7 @@ class GroupedQuery:
 
 
 def grouped_query(tokens: Sequence[PgToken]) -> GroupedQuery | None:
-    """None where there is no GROUP BY, or more than names and expressions in it (ROLLUP)."""
+    """None if there is no GROUP BY, or if it contains more than names and expressions (ROLLUP)."""
     if not tokens or tokens[0].upper != "SELECT":
         return None
     outer = _outer(tokens)
@@ -62,7 +62,7 @@ def _outer(tokens: Sequence[PgToken]) -> list[int]:
 
 
 def _parts(tokens: Sequence[PgToken], outer: Sequence[int], first: int, end: int) -> list[tuple[int, int]]:
-    """What commas part."""
+    """The parts between commas."""
     commas = [at for at in outer if first <= at < end and tokens[at].text == ","]
     return list(zip([first, *(at + 1 for at in commas)], [*commas, end], strict=True))
 

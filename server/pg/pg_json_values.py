@@ -1,7 +1,7 @@
-"""JSON of a client as the values of a MAP, a STRUCT, or an ARRAY of what PostgreSQL has no array type for.
+"""A client's JSON as values of a MAP, a STRUCT, or an ARRAY whose element type has no array type in PostgreSQL.
 
-In difference to `server/engine/json_rows.py`, a field's name is looked for as it stands first, for so COPY … TO writes
-it; a field that the type lacks is refused; and a number keeps all its digits.
+It differs from `server/engine/json_rows.py`: a field is first searched by its exact name, because COPY … TO writes
+exact names; unknown fields are refused; and a number keeps all its digits.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ...sql.types import BIGINT, INTEGER, Array, Decimal, Map, SqlType, Struct
 from ..engine.json_rows import reader
 
 JsonReader = Callable[[bytes], Any]
-_WHOLE_DIGITS_MAX: Final = 25  # an INTEGER has fewer; a text may claim billions
+_WHOLE_DIGITS_MAX: Final = 25  # an INTEGER has fewer; a text may have an exponent of billions
 
 
 def json_reader(type_: SqlType) -> JsonReader:
-    """Gives what Arrow takes for the type: pairs for a MAP, fields by their names in Arrow. The reader raises
+    """A reader of JSON as values for Arrow: pairs for a MAP, fields by their names in Arrow. The reader raises
     ValueError."""
     read = _nested(type_)
 
@@ -79,7 +79,7 @@ def _plain(type_: SqlType, read: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _number(type_: SqlType, text: Real) -> Any:
-    """What `json_rows.reader` takes for it. DECIMAL is read from text, with all digits."""
+    """The number in the form that `json_rows.reader` accepts. DECIMAL is read from text, with all digits."""
     if isinstance(type_, Decimal):
         return str(text)
     if type_ in (INTEGER, BIGINT):

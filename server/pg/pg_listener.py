@@ -1,4 +1,4 @@
-"""The socket and the event loop under PostgreSQL's protocol, in a thread of their own."""
+"""The socket and the event loop of PostgreSQL's protocol, in a separate thread."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from .system_catalogs import SystemCatalogs
 
 _BACKLOG: Final = 128
 _GRACE_S: Final = 3.0
-_CHECKS_MAX: Final = 4  # passwords at a time: a hash takes 16 MB
+_CHECKS_MAX: Final = 4  # passwords checked at a time: a hash takes 16 MB
 _STREAM_BYTES: Final = 64 * 1024
 
 _log = structlog.get_logger("millstream.pg")
 
 
 class PgShared:
-    """`PgContext` of a server: its engine and limits are those of the HTTP API, its threads its own."""
+    """The `PgContext` of a server: it shares the engine and the limits of the HTTP API, but has its own threads."""
 
     def __init__(self, http: HttpContext) -> None:
         self.engine: Engine = http.engine
@@ -49,7 +49,7 @@ class PgShared:
 
 
 class PgListener:
-    """Takes the port at once; answers from `start` on."""
+    """Binds the port at once; answers after `start`."""
 
     def __init__(self, address: ListenAddress, tls: TlsSettings | None, limits: ConnectionLimits) -> None:
         """Raises `CannotListen`, `CannotUseTls`."""
@@ -75,7 +75,7 @@ class PgListener:
         self._looping = threading.Event()
 
     def start(self, http: HttpContext, users: Users | None, message_bytes_max: int) -> None:
-        """In: `http`: of the same engine. `users`: None where everybody may do everything."""
+        """In: `http`: of the same engine. `users`: None if everybody may do everything."""
         run = threading.Thread(
             target=lambda: asyncio.run(self._serve(http, users, message_bytes_max)),
             name="millstream-pg-loop",
@@ -86,7 +86,7 @@ class PgListener:
         self._looping.wait()
 
     def stop(self) -> None:
-        """Ends all connections. Twice is fine."""
+        """Ends all connections. May be called twice."""
         if self._thread is not None and self._loop is not None and self._stop is not None:
             if self._thread.is_alive():
                 self._loop.call_soon_threadsafe(self._stop.set)
@@ -139,7 +139,7 @@ class PgListener:
 
 
 def _keep_alive(writer: asyncio.StreamWriter) -> None:
-    """A client whose machine is gone is found out."""
+    """Enables keep-alive, which detects clients whose machine is gone."""
     found = writer.get_extra_info("socket")
     if found is not None and found.family in (socket.AF_INET, socket.AF_INET6):
         found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,5 +1,5 @@
-"""Parameters ($1, $2, … in text or binary) as literals of our dialect. A value is checked by its type and rendered
-again: no byte of it is copied into SQL."""
+"""Parameters ($1, $2, … in text or binary) as literals of our dialect. A value is parsed by its type and rendered
+again: none of its bytes are copied into SQL."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _EPOCH: Final = datetime.datetime(2000, 1, 1)
 _DECIMAL_DIGITS: Final = 38
 _ITEMS_MAX: Final = 100_000
 NO_VALUE: Final = (ValueError, struct.error, decimal.InvalidOperation, OverflowError, IndexError)
-"""What bytes raise that are no value of their type."""
+"""The errors of parsing bytes that are not a value of their type."""
 
 
 class WrongParameter(StatementError):
-    """A parameter that is no value of its type, or of a type that there is not here."""
+    """A parameter that is not a value of its type, or whose type is not supported."""
 
     code = "PG_PARAMETER"
 
@@ -39,7 +39,7 @@ _SQL_TYPES: Final[dict[str, SqlType]] = {
 
 
 def sql_type_of(oid: int) -> SqlType | None:
-    """What a parameter of this type is here; None where we are to choose, or know no such type."""
+    """Our type for a parameter of this type; None if the server should choose, or the type is unknown."""
     element = ELEMENT_OF_ARRAY.get(oid)
     if element is not None:
         inner = _SQL_TYPES.get(element.name)
@@ -49,7 +49,7 @@ def sql_type_of(oid: int) -> SqlType | None:
 
 
 def sql_type_named(name: str) -> SqlType | None:
-    """In: what PostgreSQL calls a type in SQL, or in its catalogs."""
+    """In: PostgreSQL's name of a type, in SQL or in its catalogs."""
     short = {"int": "int4", "integer": "int4", "bigint": "int8", "smallint": "int2", "boolean": "bool"}.get(name, name)
     return _SQL_TYPES.get(short)
 
@@ -70,7 +70,7 @@ def parameter_literal(content: bytes | None, format: int, oid: int) -> str:
 
 
 def sample_literal(type_: SqlType | None) -> str:
-    """Some value of the type: a statement is planned with it before its parameters are known."""
+    """A sample value of the type, for planning a statement before its parameters are known."""
     if isinstance(type_, Array):
         return f"ARRAY[{sample_literal(type_.element)}]"
     if isinstance(type_, Decimal):
@@ -87,12 +87,12 @@ _SAMPLES: Final[dict[SqlType, str]] = {
 
 
 def parameter_oid(type_: SqlType | None) -> int:
-    """What we tell of a parameter whose type we have found out."""
+    """The OID that the client gets for a parameter with an inferred type."""
     return oid_of(STRING if type_ is None else type_)
 
 
 def decoded_value(content: bytes, format: int, oid: int) -> Any:
-    """A value of PostgreSQL's type `oid`, in text (0) or binary (1). Raises what is in `NO_VALUE`."""
+    """A value of PostgreSQL's type `oid`, in text (0) or binary (1). Raises the errors in `NO_VALUE`."""
     element = ELEMENT_OF_ARRAY.get(oid)
     if element is not None:
         return _binary_array(content) if format else text_array(content.decode(), element.name)
@@ -231,7 +231,7 @@ def text_array(text: str, element: str) -> list[Any]:
 
 
 def _item(text: str, at: int, end: int) -> tuple[str, bool, int]:
-    """An element, whether it was quoted, and where it ended."""
+    """An element, whether it was quoted, and the position after it."""
     if text[at] != '"':
         stop = text.find(",", at, end)
         stop = end if stop < 0 else stop

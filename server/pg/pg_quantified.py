@@ -1,4 +1,5 @@
-"""`x = ANY(array)` and `x <> ALL(array)`, by which drivers pass lists: as IN, or as a search in an array's column.
+"""`x = ANY(array)` and `x <> ALL(array)`, in which drivers pass lists: translated to IN, or to a search in an array
+column.
 
 | theirs | ours |
 | --- | --- |
@@ -22,7 +23,8 @@ _SIGNS = {"ANY": ("=",), "SOME": ("=",), "ALL": ("<>", "!=")}
 
 @dataclass(frozen=True, slots=True)
 class Quantified:
-    """Places of tokens: of ANY or ALL, behind its `(`, and of its `)`; and the array without parentheses and casts."""
+    """Positions of tokens: of ANY or ALL, after its `(`, and of its `)`; and the array without parentheses and
+    casts."""
 
     word: int
     first: int
@@ -33,7 +35,7 @@ class Quantified:
 
 
 def quantified(tokens: Sequence[PgToken], at: int, closings: Mapping[int, int]) -> Quantified | None:
-    """None where no such comparison has its ANY here. In: `closings`: of each opening bracket the closing one."""
+    """None if no such comparison has its ANY at this token. In: `closings`: the closing bracket of each opening one."""
     signs = _SIGNS.get(tokens[at].upper, ())
     if at < 2 or at + 2 >= len(tokens) or tokens[at - 1].text not in signs or tokens[at + 1].text != "(":
         return None
@@ -44,8 +46,8 @@ def quantified(tokens: Sequence[PgToken], at: int, closings: Mapping[int, int]) 
 
 
 def _core(tokens: Sequence[PgToken], first: int, end: int, closings: Mapping[int, int]) -> tuple[int, int]:
-    """Without parentheses and casts around it; as it is where an operator stands in it."""
-    while True:  # a stranger may write thousands
+    """The array without surrounding parentheses and casts; unchanged if it contains an operator."""
+    while True:  # a loop, because an untrusted client may nest thousands
         token = tokens[first]
         if token.upper == "CAST" and closings.get(first + 1) == end - 1:
             cast = next((at for at in range(end - 1, first, -1) if tokens[at].upper == "AS"), end)
@@ -61,7 +63,7 @@ def _core(tokens: Sequence[PgToken], first: int, end: int, closings: Mapping[int
 
 
 def quantified_parameters(tokens: Sequence[PgToken]) -> frozenset[int]:
-    """The numbers of parameters that are such an array as a whole."""
+    """The numbers of parameters that are the whole array of such a comparison."""
     closings = {opened: closed for closed, opened in partners(tokens).items()}
     found = [one for at in range(len(tokens)) if (one := quantified(tokens, at, closings)) is not None]
     cores = [tokens[one.core_first] for one in found if one.core_end == one.core_first + 1]
@@ -69,7 +71,7 @@ def quantified_parameters(tokens: Sequence[PgToken]) -> frozenset[int]:
 
 
 def listed_items(written: str) -> str | None:
-    """In: an array as a literal, of ours or as PostgreSQL's text. Out: its items; None for another text.
+    """In: an array as a literal, of ours or as PostgreSQL's text. Out: its items; None for any other text.
 
     >>> listed_items("ARRAY[1, 2]"), listed_items("'{a,NULL}'"), listed_items("'{}'")
     ('1, 2', "'a', NULL", 'NULL')

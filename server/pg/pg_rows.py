@@ -1,4 +1,4 @@
-"""Rows on their way to a client of PostgreSQL's protocol: where they come from, and their bytes."""
+"""Rows for a client of PostgreSQL's protocol: their sources, and their bytes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from .backend import ResultColumn
 from .pg_types import OID_TYPE, encoder, modifier_of, oid_of, size_of
 
 BATCH_ROWS: Final = 1000
-"""A source gives no more at a time: so much is encoded in one go."""
+"""The most rows that a source returns at a time; they are encoded together."""
 BUFFER_BYTES_MAX: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class PgColumn:
-    """A column of an answer; `name` as the client sees it."""
+    """A column of an answer; `name`: as the client sees it."""
 
     name: str
     type: SqlType
@@ -50,33 +50,34 @@ class PgColumn:
 
 @dataclass(frozen=True, slots=True)
 class RowPiece:
-    """Some rows: of each column its values, as `python_values` gives them."""
+    """Some rows: the values of each column, in the form of `python_values`."""
 
     columns: Sequence[Sequence[Any]]
     count: int
 
 
 class RowSource(Protocol):
-    """Gives rows once, in their order."""
+    """Returns rows once, in order."""
 
     async def take(self, most: int) -> RowPiece | None:
-        """One row at least, `most` and BATCH_ROWS at most; waits for them. None is the end. Raises what ended them."""
+        """Waits for rows, and returns at least one, at most `most` and BATCH_ROWS. None at the end. Raises the error
+        that ended the rows."""
         ...
 
     def close(self) -> None:
-        """Nobody takes any more. Any thread, repeatable."""
+        """Ends the rows early. Any thread, repeatable."""
         ...
 
 
 class FixedRows:
-    """Rows that are there."""
+    """Rows that are all in memory."""
 
     def __init__(self, table: Sequence[pa.ChunkedArray | pa.Array], count: int) -> None:
         self._columns = table
         self._count = count
         self._at = 0
         self.closed: Callable[[], None] = lambda: None
-        """Called once all are taken, or nobody takes any more."""
+        """Called when all rows are taken, or nobody takes any more."""
 
     async def take(self, most: int) -> RowPiece | None:
         size = min(most, BATCH_ROWS, self._count - self._at)
@@ -119,7 +120,8 @@ class ListedRows:
 
 
 class ComingRows:
-    """Rows of a push query: a thread of its own reads them, as far ahead as the buffer allows. `OpenRows` too.
+    """Rows of a push query. A separate thread reads them ahead, as far as the buffer allows. Implements `OpenRows`,
+    too.
 
     In: `tables` ends soon after `close_source`. Only `close`, `runs` and `join` may be called from other threads.
     """
@@ -127,7 +129,7 @@ class ComingRows:
     def __init__(
         self, name: str, tables: Iterator[pa.Table], close_source: Callable[[], None], ended: Callable[[], None]
     ) -> None:
-        """In: `ended`: called on the loop once, when nobody takes any more or the last row was taken."""
+        """In: `ended`: called once on the loop, when the last row was taken or nobody takes any more."""
         self._tables = tables
         self._close_source = close_source
         self._tell_ended = ended
@@ -222,7 +224,7 @@ class ComingRows:
 
 
 def cells(piece: RowPiece, columns: Sequence[PgColumn], formats: Sequence[int]) -> list[list[bytes | None]]:
-    """The values as bytes, column by column."""
+    """The values as bytes, by column."""
     found: list[list[bytes | None]] = []
     for values, column, format in zip(piece.columns, columns, formats, strict=True):
         encode = encoder(column.type, format)
@@ -231,14 +233,14 @@ def cells(piece: RowPiece, columns: Sequence[PgColumn], formats: Sequence[int]) 
 
 
 def data_rows(piece: RowPiece, columns: Sequence[PgColumn], formats: Sequence[int]) -> bytes:
-    """A DataRow for each row."""
+    """A DataRow message for each row."""
     if not columns:
         return backend.data_row(()) * piece.count
     return b"".join(map(backend.data_row, zip(*cells(piece, columns, formats), strict=True)))
 
 
 def fixed(table: pa.Table) -> tuple[list[PgColumn], FixedRows]:
-    """A table of Arrow's whose columns get the types nearest to theirs; what has none becomes text."""
+    """An Arrow table, whose columns get the nearest SQL types; types without an equivalent become text."""
     columns: list[PgColumn] = []
     arrays: list[Any] = []
     for name, array in zip(table.column_names, table.columns, strict=True):

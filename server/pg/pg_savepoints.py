@@ -1,5 +1,5 @@
-"""The savepoints of a transaction. They undo nothing, for what a statement did has happened at once: they let a
-transaction go on behind an error, as drivers and psql do with every statement when they are asked to."""
+"""The savepoints of a transaction. They undo nothing, because statements take effect at once. They only let a
+transaction continue after an error, as drivers and psql do for every statement if configured to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 class Savepoints(Generic[T]):
-    """Those of one transaction, oldest first; names may be there twice. `T`: what may be younger than a savepoint."""
+    """The savepoints of one transaction, oldest first; names may repeat. `T`: objects that may be newer than a
+    savepoint."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[str, frozenset[T]]] = []
@@ -21,14 +22,15 @@ class Savepoints(Generic[T]):
     def add(self, name: str, there: Mapping[str, T]) -> None:
         made = (name, frozenset(there.values()))
         same = self._kept[-1:] == [made]
-        self._kept.append(self._kept[-1] if same else made)  # JDBC makes one for each statement and releases none
+        self._kept.append(self._kept[-1] if same else made)  # JDBC creates one for each statement and releases none
 
     def release(self, name: str) -> None:
-        """With those behind it. Raises `PgRefused`."""
+        """Removes the savepoint and all later ones. Raises `PgRefused`."""
         del self._kept[self._place(name) :]
 
     def return_to(self, name: str) -> frozenset[T]:
-        """It stays, those behind it go. Out: what was there when it was made. Raises `PgRefused`."""
+        """Keeps the savepoint, and removes all later ones. Out: the objects that existed when it was created. Raises
+        `PgRefused`."""
         place = self._place(name)
         del self._kept[place + 1 :]
         return self._kept[place][1]

@@ -1,8 +1,8 @@
-"""A session of PostgreSQL's protocol: what each statement does, and what it answers. No bytes of the protocol here.
+"""A session of PostgreSQL's protocol: what each statement does and answers. It contains no bytes of the protocol.
 
-Every text of ours goes through the engine, which asks the user's rights; questions about catalogs are answered from
-the part of the catalog that the user sees. There are no transactions: BEGIN and COMMIT are answered, and what stands
-between them has happened at once.
+All our statements go through the engine, which checks the user's rights. Queries on catalogs see only the part of the
+catalog that the user sees. There are no transactions: BEGIN and COMMIT are accepted, but the statements between them
+take effect at once.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _MAY_BE_IN_FAILED: Final = (PgKind.ROLLBACK, PgKind.ROLLBACK_TO, PgKind.COMMIT, 
 
 
 class PgContext(Protocol):
-    """What the sessions of a server share."""
+    """Shared by the sessions of a server."""
 
     @property
     def engine(self) -> Engine: ...
@@ -93,8 +93,8 @@ class PgContext(Protocol):
 
 @dataclass(slots=True)
 class PgAnswer:
-    """`columns`: None where no rows come. `tag`: for rows their number goes behind it. `copy`: rows leave as COPY;
-    `copy_in`: they come as COPY, for `append`. `sent`: who counts the bytes of the rows."""
+    """`columns`: None if there are no rows. `tag`: for rows, their count is appended to it. `copy`: rows are sent as
+    COPY; `copy_in`: rows arrive as COPY, for `append`. `sent`: called with the size in bytes of sent rows."""
 
     tag: str
     columns: list[PgColumn] | None = None
@@ -119,14 +119,14 @@ class PgCursor:
 
 @dataclass(frozen=True, slots=True)
 class DescribedStatement:
-    """What a prepared statement takes and gives. A parameter's type is None where nothing tells it."""
+    """The parameters and columns of a prepared statement. A parameter's type is None if nothing determines it."""
 
     parameters: list[SqlType | None]
     columns: list[PgColumn] | None
 
 
 class PlacedError(Exception):
-    """`error`, and where in the client's text places of ours came from."""
+    """`error`, and a function that maps its positions to the client's text."""
 
     def __init__(self, error: BaseException, place: Callable[[int], int]) -> None:
         super().__init__(str(error))
@@ -135,7 +135,7 @@ class PlacedError(Exception):
 
 
 class PgSession:
-    """One client's. Only for the event loop, but for `cancel`."""
+    """One client's session. Only for the event loop, except `cancel`."""
 
     def __init__(self, context: PgContext, rights: Rights, user: str, database: str) -> None:
         self._context = context
@@ -155,7 +155,7 @@ class PgSession:
         self._cancelled: str | None = None
 
     async def start(self, statement: PgStatement, literals: Mapping[int, str] | None = None) -> PgAnswer:
-        """Does what a statement says, up to the first row. Raises `PlacedError`, `PgRefused`, `MillstreamError`."""
+        """Runs a statement up to its first row. Raises `PlacedError`, `PgRefused`, `MillstreamError`."""
         if self.status == "E" and statement.kind not in _MAY_BE_IN_FAILED:
             raise PgRefused(
                 IN_FAILED_TRANSACTION, "current transaction is aborted, commands ignored until end of transaction block"
@@ -175,7 +175,8 @@ class PgSession:
                 return await self._command(statement)
 
     async def describe(self, statement: PgStatement, types: Mapping[int, SqlType]) -> DescribedStatement:
-        """Without running what changes anything. In: `types` of the parameters that the client told."""
+        """Describes a statement without running anything that makes changes. In: `types`: the parameter types that the
+        client declared."""
         parameters = await self.parameters(statement, types)
         samples = {number: sample_literal(type_) for number, type_ in enumerate(parameters, 1)}
         match statement.kind:
@@ -190,18 +191,18 @@ class PgSession:
                 return DescribedStatement(parameters, None)
 
     async def parameters(self, statement: PgStatement, types: Mapping[int, SqlType]) -> list[SqlType | None]:
-        """Their types, as far as they are told or can be found out."""
+        """The types of its parameters, as far as they are declared or can be inferred."""
         found = dict(types)
         if statement.parameter_count and statement.kind in (PgKind.ROWS, PgKind.OURS):
             found = {**await self._types(statement), **found}
         return [found.get(number) for number in range(1, statement.parameter_count + 1)]
 
     async def take(self, rows: RowSource, most: int) -> RowPiece | None:
-        """The next rows. Raises what ended them."""
+        """The next rows. Raises the error that ended them."""
         self._waited_for = rows
         try:
             if self._cancelled is not None:
-                rows.close()  # they began after `cancel` had looked for something to end
+                rows.close()  # they started after `cancel` had searched for rows to close
             self._check_cancelled()
             piece = await rows.take(most)
             self._check_cancelled()
@@ -210,7 +211,8 @@ class PgSession:
         return piece
 
     async def received(self, receive: Callable[[], Awaitable[T]]) -> T:
-        """What the client sends while a statement waits for it. Raises `PgRefused` once that is cancelled."""
+        """A message from the client while a statement waits for it. Raises `PgRefused` when the statement is
+        cancelled."""
         self._check_cancelled()
         try:
             async with asyncio.timeout(None) as self._receiving:
@@ -223,7 +225,7 @@ class PgSession:
 
     @contextlib.contextmanager
     def working(self):
-        """Around all that is done for one message: what is cancelled is this."""
+        """Surrounds all work for one message; `cancel` ends this work."""
         self._client, self._cancelled = PullClient(), None
         timeout_s = self.settings.timeout_s
         loop = asyncio.get_running_loop()
@@ -242,7 +244,7 @@ class PgSession:
                 timer.cancel()
 
     def cancel(self, reason: str = "canceling statement due to user request") -> None:
-        """Ends what runs."""
+        """Ends the running statement."""
         self._cancelled = reason
         self._client.leave()
         waited_for, call, receiving = self._waited_for, self._catalog_call, self._receiving
@@ -255,12 +257,12 @@ class PgSession:
             call()
 
     def cursor_named(self, name: str) -> PgAnswer | None:
-        """What a cursor that DECLARE has made gives."""
+        """The answer of a cursor that DECLARE has created."""
         found = self._cursors.get(name)
         return None if found is None else found.answer
 
     def failed(self) -> None:
-        """A statement had an error as its answer."""
+        """Marks the transaction as failed: a statement had an error as its answer."""
         if self.status == "T":
             self.status = "E"
 
@@ -308,7 +310,7 @@ class PgSession:
         return PgAnswer("SELECT", columns, rows, counts=True, sent=self._context.pulls.sent)
 
     def _registered(self, rows: FixedRows, query_id: str, count: int) -> RowSource:
-        """Large answers are kept until they are taken: there may not be many of them."""
+        """Registers a large answer, which stays in memory until it is taken; the number of such answers is limited."""
         if count <= BATCH_ROWS:
             return rows
         self._context.open_queries.add(query_id, "PULL", rows, self.session.rights.name)
@@ -365,7 +367,7 @@ class PgSession:
         columns, rows = fixed(table)
         return PgAnswer("SELECT", columns, rows, counts=True)
 
-    # What ksqlDB's dialect has
+    # Statements of ksqlDB's dialect
 
     async def _execute(self, statement: PgStatement, literals: Mapping[int, str]) -> PgAnswer:
         ours = self._ours(statement, literals)
@@ -380,7 +382,7 @@ class PgSession:
             return PgAnswer(first, columns, ListedRows(rows, len(columns)), told)
         return PgAnswer(command_tag((first, second), entities, _row_count(statement)), notices=told)
 
-    # What only PostgreSQL has
+    # Statements that only PostgreSQL has
 
     async def _command(self, statement: PgStatement) -> PgAnswer:
         match statement.kind:
@@ -416,12 +418,12 @@ class PgSession:
                 return PgAnswer(statement.tokens[0].upper)
 
     async def begin(self, parameters: Mapping[str, str]) -> None:
-        """In: those of the startup message. Raises what SET raises."""
+        """In: the parameters of the startup message. Raises what SET raises."""
         for name, value in self.settings.start_with(self.user, parameters):
             await self._set(name, value)
 
     async def _set(self, name: str, value: str) -> dict[str, str]:
-        """A property of ours goes the way of every SET: some are the server's alone."""
+        """A property of ours is set by a SET statement of the engine, which refuses properties of the server."""
         own = self.settings.own_property(name)
         if own is None:
             return self.settings.set(name, value)
@@ -459,8 +461,8 @@ class PgSession:
         return answer
 
     async def append(self, copy: CopyIn, data: bytes, *, last: bool) -> None:
-        """Takes more of what a client copies in, and appends the rows that are whole once they are many. In: `last`:
-        nothing more comes. Raises what INSERT raises; what was appended before stays, for there are no transactions."""
+        """Parses more rows of COPY, and appends the complete ones when there are many. In: `last`: no more data
+        follows. Raises what INSERT raises. Rows that were appended earlier stay, because there are no transactions."""
         self._check_cancelled()
 
         def take() -> None:
@@ -529,7 +531,7 @@ class PgSession:
                 self.status = "T"
         return PgAnswer(statement.tokens[0].upper)
 
-    # Names and places
+    # Names and positions
 
     def _visible(self):
         return self.session.rights.visible(self._context.engine.catalog)
@@ -550,7 +552,7 @@ class PgSession:
 
 
 class CursorRows:
-    """A part of a cursor's rows: as many as FETCH wants, or as many as come within its time."""
+    """A part of a cursor's rows: the number that FETCH asks for, or the rows that arrive within its timeout."""
 
     def __init__(self, rows: RowSource, asked: FetchAsked) -> None:
         self._rows = rows
@@ -568,7 +570,7 @@ class CursorRows:
         return piece
 
     def close(self) -> None:
-        """The cursor ends only where its client cancels what it waits for."""
+        """Ends the cursor. This only happens if its client cancels a FETCH that waits."""
         self._rows.close()
 
     async def _in_time(self, wanted: int) -> RowPiece | None:
@@ -586,7 +588,7 @@ class CursorRows:
 
 
 def _row_count(statement: PgStatement) -> int | None:
-    """How many rows INSERT … VALUES has."""
+    """The number of rows in INSERT … VALUES."""
     depth = count = 0
     in_values = False
     for token in statement.tokens:

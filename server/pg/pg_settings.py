@@ -1,5 +1,5 @@
-"""Settings of a session, as PostgreSQL clients SET and SHOW them. Few of them have an effect here; the others are
-stored, because drivers read back what they have set."""
+"""Settings of a session, as PostgreSQL clients SET and SHOW them. Few of them have an effect; the others are stored,
+because drivers read back what they have set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...sql.settings.property_table import PROPERTIES
 from .sqlstates import INVALID_VALUE, UNDEFINED_SETTING, PgRefused
 
 SERVER_VERSION: Final = "15.0"
-"""Of PostgreSQL, whose protocol and catalogs these are: clients choose their questions by it."""
+"""The version of PostgreSQL whose protocol and catalogs these are: clients choose their queries by it."""
 UTC_NAMES: Final = ("utc", "etc/utc", "gmt", "z", "0", "+00", "+00:00")
 STATEMENT_TIMEOUT: Final = "statement_timeout"
 
@@ -19,7 +19,7 @@ REPORTED: Final = (
     "TimeZone", "integer_datetimes", "standard_conforming_strings", "is_superuser", "session_authorization",
     "default_transaction_read_only", "in_hot_standby",
 )  # fmt: skip
-"""What a client is told of after its login, and whenever it changes."""
+"""The settings that a client is sent after its login, and when they change."""
 
 _DEFAULTS: Final = {
     "server_version": SERVER_VERSION, "server_version_num": "150000", "server_encoding": "UTF8",
@@ -50,8 +50,8 @@ _SETTINGS_MAX: Final = 1000
 
 
 class PgSettings:
-    """Those of one session. A property of ours (`auto.offset.reset`) may be SET under its name too: `properties` is the
-    session's own."""
+    """The settings of one session. A property of ours (`auto.offset.reset`) may also be SET by its name: `properties`
+    belongs to the session."""
 
     def __init__(self, properties: dict[str, str]) -> None:
         self._properties = properties
@@ -60,7 +60,7 @@ class PgSettings:
         self._values = dict(_DEFAULTS)
 
     def get(self, name: str) -> str:
-        """Raises `PgRefused` for a setting that there is not."""
+        """Raises `PgRefused` for an unknown setting."""
         own = self.own_property(name)
         if own is not None:
             return self._properties.get(own, PROPERTIES[own].default)
@@ -70,7 +70,7 @@ class PgSettings:
         return found
 
     def set(self, name: str, value: str) -> dict[str, str]:
-        """Gives what the client is to be told. Raises `PgRefused`."""
+        """Returns the settings to report to the client. Raises `PgRefused`."""
         known = self._known(name)
         if known in _FIXED:
             raise PgRefused("55P02", f'parameter "{known}" cannot be changed')
@@ -83,7 +83,7 @@ class PgSettings:
         return {known: value} if known in REPORTED else {}
 
     def reset(self, name: str | None) -> dict[str, str]:
-        """None is all of them."""
+        """In: `name`: None resets all."""
         if name is None:
             changed = {each: _DEFAULTS[each] for each in REPORTED if each not in _FIXED and self._default(each)}
             kept = {each: self._values[each] for each in ("session_authorization", "application_name")}
@@ -92,7 +92,7 @@ class PgSettings:
         return self.set(name, _DEFAULTS.get(self._known(name), ""))
 
     def start_with(self, user: str, parameters: Mapping[str, str]) -> list[tuple[str, str]]:
-        """In: those of the startup message. Out: what it says is to be SET."""
+        """In: the parameters of the startup message. Out: the settings that it asks to SET."""
         self._values["session_authorization"] = user
         found: list[tuple[str, str]] = []
         for name, value in parameters.items():
@@ -108,14 +108,14 @@ class PgSettings:
 
     @property
     def timeout_s(self) -> float | None:
-        """Of a statement."""
+        """The timeout of a statement."""
         return _seconds(self._values[STATEMENT_TIMEOUT]) or None
 
     def _default(self, name: str) -> bool:
         return self._values[name] != _DEFAULTS[name]
 
     def own_property(self, name: str) -> str | None:
-        """The name of a property of ours, which SET of the engine sets."""
+        """The name of a property of ours, which the engine's SET sets; None for other settings."""
         return name.lower() if name.lower() in PROPERTIES and "." in name else None
 
     def _known(self, name: str) -> str:
@@ -125,7 +125,7 @@ class PgSettings:
     def _checked(self, name: str, value: str) -> str:
         if name == "TimeZone":
             if value.strip().lower() not in UTC_NAMES and value.strip().upper() != "DEFAULT":
-                return value  # kept: times have no zone here, and clients compute with the zone that they set
+                return value  # stored: times here have no zone, and clients compute with the zone that they set
             return "UTC"
         if name == "client_encoding":
             if value.replace("-", "").replace("'", "").upper() not in ("UTF8", "UNICODE", "DEFAULT", "SQL_ASCII"):
@@ -142,7 +142,7 @@ _UNITS: Final = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1.0, "min": 60.0, "h":
 
 
 def _seconds(text: str) -> float | None:
-    """`500`, `10s`, `5 min`; None for what is no time."""
+    """`500`, `10s`, `5 min`; None if the text is not a duration."""
     digits = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz ")
     unit = text.strip()[len(digits) :].strip()
     try:
@@ -155,7 +155,7 @@ seconds_of = _seconds
 
 
 def _options(text: str) -> list[tuple[str, str]]:
-    """`-c name=value --name=value`, where a backslash keeps a space."""
+    """Parses `-c name=value --name=value`, where a backslash escapes a space."""
     words = [word.replace("\0", " ") for word in text.replace("\\ ", "\0").split()]
     given = [word.removeprefix("-c").removeprefix("--") for word in words if word != "-c"]
     pairs = (word.partition("=") for word in given)

@@ -1,4 +1,4 @@
-"""What a statement asks for, as far as its first words tell; the statements that only PostgreSQL has, taken apart."""
+"""Classifies a statement by its first words, and parses the statements that only PostgreSQL has."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _ROWS: Final = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 
 
 class PgKind(enum.Enum):
-    """`ROWS` is a query of any sort, `OURS` what ksqlDB's dialect has."""
+    """`ROWS`: a query of any kind; `OURS`: a statement of ksqlDB's dialect."""
 
     EMPTY = enum.auto()
     ROWS = enum.auto()
     OURS = enum.auto()
-    OUR_ROWS = enum.auto()  # SHOW, DESCRIBE and the like: they change nothing
+    OUR_ROWS = enum.auto()  # SHOW, DESCRIBE and similar statements, which change nothing
     BEGIN = enum.auto()
     COMMIT = enum.auto()
     ROLLBACK = enum.auto()
@@ -54,7 +54,7 @@ class PgKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PgStatement:
-    """One statement; `tokens` have their places in `text`, which may hold others."""
+    """One statement; the positions of `tokens` refer to `text`, which may contain other statements."""
 
     text: str
     tokens: Sequence[PgToken]
@@ -65,7 +65,7 @@ class PgStatement:
         return max((int(token.text[1:]) for token in self.tokens if token.kind == "parameter"), default=0)
 
     def after(self, count: int) -> PgStatement:
-        """What is left without the first tokens, as a statement of its own."""
+        """The statement without its first tokens, as a separate statement."""
         rest = self.tokens[count:]
         return PgStatement(self.text, rest, kind_of(rest))
 
@@ -79,7 +79,7 @@ def pg_statements(text: str) -> list[PgStatement]:
 
 
 def kind_of(tokens: Sequence[PgToken]) -> PgKind:
-    """Raises `PgRefused` for what PostgreSQL has and this server never will."""
+    """Raises `PgRefused` for statements of PostgreSQL that this server will never have."""
     if not tokens:
         return PgKind.EMPTY
     first, second, third = words(tokens, 3)
@@ -114,7 +114,7 @@ def kind_of(tokens: Sequence[PgToken]) -> PgKind:
 
 
 def asks_catalogs(tokens: Sequence[PgToken], catalog: Catalog) -> bool:
-    """Whether a query reads what PostgreSQL knows of itself, or nothing at all, and no stream or table of ours."""
+    """Whether a query reads only PostgreSQL's catalogs, or nothing at all, but no stream or table of ours."""
     known = {name.upper() for name in catalog.sources}
     named = _tables_named(tokens)
     if any(schema in (None, SCHEMA) and table.upper() in known for schema, table, _ in named):
@@ -126,7 +126,7 @@ def asks_catalogs(tokens: Sequence[PgToken], catalog: Catalog) -> bool:
 
 
 def _is_cte(name: str, tokens: Sequence[PgToken]) -> bool:
-    """Whether `name AS (` or `name (…) AS (` is somewhere."""
+    """Whether the tokens contain `name AS (` or `name (…) AS (`."""
     for at, token in enumerate(tokens[:-2]):
         if token.named == name and tokens[at + 1].upper == "AS" and tokens[at + 2].text in ("(", "MATERIALIZED"):
             return True
@@ -136,7 +136,7 @@ def _is_cte(name: str, tokens: Sequence[PgToken]) -> bool:
 
 
 def _tables_named(tokens: Sequence[PgToken]) -> list[tuple[str | None, str, bool]]:
-    """Schema, name, and whether it is called like a function, of what stands after FROM and JOIN."""
+    """The sources after FROM and JOIN: schema, name, and whether it is called like a function."""
     found: list[tuple[str | None, str, bool]] = []
     for at, token in enumerate(tokens[:-1]):
         is_distinct_from = at > 0 and tokens[at - 1].upper == "DISTINCT"
@@ -175,7 +175,7 @@ def _chain(tokens: Sequence[PgToken], at: int) -> tuple[list[str], int]:
 
 
 def _is_within_call(tokens: Sequence[PgToken], at: int) -> bool:
-    """EXTRACT(YEAR FROM x), SUBSTRING(x FROM 2), TRIM(BOTH FROM x)."""
+    """Whether FROM belongs to a call: EXTRACT(YEAR FROM x), SUBSTRING(x FROM 2), TRIM(BOTH FROM x)."""
     depth = 0
     for place in range(at - 1, 0, -1):
         sign = tokens[place].text if tokens[place].kind == "sign" else ""
@@ -189,7 +189,7 @@ def _is_within_call(tokens: Sequence[PgToken], at: int) -> bool:
 
 
 def setting_of(tokens: Sequence[PgToken]) -> tuple[str, str] | None:
-    """Name and value of SET; None for what means nothing here. Raises `PgRefused`."""
+    """Name and value of SET; None if the setting has no meaning here. Raises `PgRefused`."""
     rest = list(tokens[1:])
     if rest and rest[0].text.lower() in ("session", "local") and len(rest) > 1 and rest[1].text not in ("=", "."):
         rest.pop(0)
@@ -211,7 +211,7 @@ def setting_of(tokens: Sequence[PgToken]) -> tuple[str, str] | None:
 
 
 def shown_setting(tokens: Sequence[PgToken]) -> str:
-    """The name that SHOW or RESET has; several words are one name."""
+    """The name in SHOW or RESET; several words form one name."""
     name, at = _setting_name(tokens[1:])
     rest = [token.text.lower() for token in tokens[1 + at :]]
     return " ".join([name, *rest])
@@ -246,7 +246,7 @@ class DeclaredCursor:
 
 @dataclass(frozen=True, slots=True)
 class FetchAsked:
-    """`count`: None is all. `timeout_s`: for how long rows are waited for."""
+    """`count`: None: all. `timeout_s`: how long to wait for rows."""
 
     cursor: str
     count: int | None
@@ -291,7 +291,7 @@ def fetch_asked(tokens: Sequence[PgToken]) -> FetchAsked:
 
 
 def _timeout(tokens: Sequence[PgToken]) -> float:
-    """WITH (timeout = '1s')."""
+    """Parses WITH (timeout = '1s')."""
     if len(tokens) == 6 and tokens[2].upper == "TIMEOUT" and tokens[3].text == "=":
         found = seconds_of(tokens[4].value if tokens[4].kind == "string" else tokens[4].text)
         if found is not None:

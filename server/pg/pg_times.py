@@ -1,5 +1,5 @@
-"""Dates and timestamps as PostgreSQL writes them, in text and as bytes; also those before the year 1 and after 9999,
-which Python has none of: they come as days or milliseconds since 1970."""
+"""Dates and timestamps in PostgreSQL's form, as text and as bytes. Also before the year 1 and after 9999, which Python
+does not support: these are given as days or milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INT8: Final = 1 << 63
 
 
 class PgTimeOutOfRange(QueryError):
-    """A date that PostgreSQL's binary format has no number for."""
+    """A date outside the range of PostgreSQL's binary format."""
 
     code = "PG_TIME_RANGE"
 
@@ -45,7 +45,7 @@ def date_binary(value: datetime.date | int) -> bytes:
 
 
 def time_text(value: datetime.time) -> bytes:
-    """As many digits as are needed."""
+    """With as many digits as necessary."""
     return _short(value.isoformat()).encode()
 
 
@@ -56,7 +56,7 @@ def time_binary(value: datetime.time) -> bytes:
 
 
 def timestamp_text(value: datetime.datetime | int) -> bytes:
-    """`2020-01-02 03:04:05.678`, with as many digits as are needed. In: an int is milliseconds since 1970.
+    """`2020-01-02 03:04:05.678`, with as many digits as necessary. In: an int is milliseconds since 1970.
 
     >>> timestamp_text(253_402_300_800_500)
     b'10000-01-01 00:00:00.5'

@@ -1,5 +1,5 @@
-"""SQL text as PostgreSQL's clients write it, in words and signs: enough to part statements, to know what kind each is,
-and to put our dialect in the place of theirs. Both dialects' quotes are known."""
+"""Tokens of SQL text in PostgreSQL's dialect: enough to split statements, to classify them, and to translate them to
+our dialect. Knows the quotes of both dialects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CONTROLS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 @dataclass(frozen=True, slots=True)
 class PgToken:
-    """`text` as written, at `start` to `end` of the whole text."""
+    """`text` as written, from `start` to `end` of the whole text."""
 
     kind: Kind
     text: str
@@ -44,19 +44,19 @@ class PgToken:
 
     @property
     def upper(self) -> str:
-        """A word in upper case; nothing of anything else, so that a quoted "SELECT" is none."""
+        """A word in upper case; empty for other tokens, so that a quoted "SELECT" is not a keyword."""
         return self.text.upper() if self.kind == "word" else ""
 
     @property
     def named(self) -> str | None:
-        """The name that a word or a quoted name stands for in PostgreSQL: lower case, unless it is quoted."""
+        """The name that a word or a quoted name means in PostgreSQL: lower case, unless it is quoted."""
         if self.kind == "word":
             return self.text.lower()
         return self.text[1:-1].replace(self.text[0] * 2, self.text[0]) if self.kind == "name" else None
 
     @property
     def value(self) -> str:
-        """What a string holds."""
+        """The content of a string."""
         if self.text[:1] in "eE":
             return _ESCAPE.sub(_unescaped, self.text[2:-1])
         if self.text[:1] == "$":
@@ -66,7 +66,7 @@ class PgToken:
 
 
 def pg_tokens(text: str) -> list[PgToken]:
-    """Never fails: what is unfinished goes to the end of the text.
+    """The tokens. Never fails: an unfinished token extends to the end of the text.
 
     >>> [token.text for token in pg_tokens("SELECT a::int, E'\\\\'' -- no")]
     ['SELECT', 'a', '::', 'int', ',', "E'\\\\''"]
@@ -90,7 +90,7 @@ def parted(tokens: Sequence[PgToken]) -> list[list[PgToken]]:
 
 
 def words(tokens: Sequence[PgToken], count: int) -> list[str]:
-    """The first words in upper case, as many as there are; other tokens are empty texts."""
+    """The first words in upper case, always `count` of them; other tokens are empty texts."""
     found = [token.upper for token in tokens[:count]]
     return found + [""] * (count - len(found))
 
@@ -106,7 +106,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def partners(tokens: Sequence[PgToken]) -> dict[int, int]:
-    """Of each closing bracket the opening one."""
+    """The opening bracket of each closing one."""
     found: dict[int, int] = {}
     opened: list[int] = []
     for at, token in enumerate(tokens):

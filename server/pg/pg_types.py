@@ -1,4 +1,4 @@
-"""Our SQL types as PostgreSQL's: their OIDs, and a value's bytes in both formats.
+"""The PostgreSQL types of our SQL types: their OIDs, and the bytes of a value in both formats.
 
 | ours | PostgreSQL's | |
 | --- | --- | --- |
@@ -25,7 +25,7 @@ from ..http.row_values import converter
 from .pg_times import date_binary, date_text, time_binary, time_text, timestamp_binary, timestamp_text
 
 Encode = Callable[[Any], bytes]
-"""A value that is not NULL."""
+"""Encodes a value that is not NULL."""
 
 _MODIFIER_BASE: Final = 4
 JSON_OID: Final = 114
@@ -33,8 +33,8 @@ JSON_OID: Final = 114
 
 @dataclass(frozen=True, slots=True)
 class PgType:
-    """`name` as in pg_type; `size` in bytes, -1 where it varies; `array`: the OID of the type of its arrays; `category`
-    as in pg_type; `words`: what SQL calls it."""
+    """`name`: as in pg_type; `size` in bytes, -1 if it varies; `array`: the OID of its array type; `category`: as in
+    pg_type; `words`: its name in SQL."""
 
     oid: int
     name: str
@@ -74,7 +74,7 @@ ELSEWHERE: Final = (
     PgType(2950, "uuid", 16, 2951, "U", "uuid"),
     PgType(3802, "jsonb", -1, 3807, "U", "jsonb"),
 )
-"""Types that no column of ours has, but parameters and the catalogs of PostgreSQL do."""
+"""Types that no column of ours has, but that parameters and PostgreSQL's catalogs have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +101,15 @@ ELEMENT_OF_ARRAY: Final = {type_.array: type_ for type_ in PG_TYPES if type_.arr
 
 
 def scalar_type(type_: SqlType) -> PgType:
-    """PostgreSQL's type of what is not an array; json where there is no other."""
+    """PostgreSQL's type of a type that is not an array; json if there is no other."""
     if isinstance(type_, Decimal):
         return NUMERIC
     return TEXT if str(type_) == "NULL" else _OF.get(type_, JSON)
 
 
 def element_type(type_: SqlType) -> SqlType | None:
-    """Of an ARRAY that is one in PostgreSQL too. Those of arrays are json: PostgreSQL's have to be rectangles."""
+    """The element type of an ARRAY that is an array in PostgreSQL, too. Arrays of arrays are json, because PostgreSQL's
+    have to be rectangular."""
     if isinstance(type_, Array) and scalar_type(type_.element) is not JSON:
         return type_.element
     return None
@@ -130,7 +131,7 @@ def modifier_of(type_: SqlType) -> int:
 
 
 def encoder(type_: SqlType, format: int) -> Encode:
-    """In: `format`: 0 text, 1 binary. The values are Python's, as `python_values` gives them."""
+    """In: `format`: 0 text, 1 binary. The encoder takes Python values in the form of `python_values`."""
     element = element_type(type_)
     if element is not None:
         inner = encoder(element, format)
@@ -142,7 +143,7 @@ def encoder(type_: SqlType, format: int) -> Encode:
 
 
 def _utf8(value: str) -> bytes:
-    """PostgreSQL's texts hold no NUL, and its clients end where one is."""
+    """PostgreSQL's texts may not contain NUL: clients would end the text there."""
     return value.replace("\0", "\ufffd").encode("utf-8", "replace")
 
 
@@ -189,7 +190,7 @@ _BINARY: Final[dict[PgType, Encode]] = {
 
 
 def numeric_binary(value: decimal.Decimal) -> bytes:
-    """Digits to the base of 10,000: their number, the power of the first, the sign, the digits after the point."""
+    """Digits in base 10,000: their count, the exponent of the first, the sign, the number of decimal places."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     scale = max(0, -exponent)
@@ -210,7 +211,7 @@ def numeric_binary(value: decimal.Decimal) -> bytes:
 
 
 def numeric_of(content: bytes) -> decimal.Decimal:
-    """What `numeric_binary` made. Raises ValueError, struct.error; NaN and infinities are ValueErrors too.
+    """The inverse of `numeric_binary`. Raises ValueError, struct.error; NaN and infinities are ValueErrors, too.
 
     >>> numeric_of(numeric_binary(decimal.Decimal("-12345.0600")))
     Decimal('-12345.0600')

@@ -1,9 +1,9 @@
-"""A server's side of PostgreSQL's protocol as a pure machine: bytes in, messages out, in the manner of h11. No sockets.
+"""The server's side of PostgreSQL's protocol as a pure state machine: bytes in, messages out, as in h11. No sockets.
 
     protocol.receive(data)
     while (message := protocol.next_message()) is not None: ...
 
-Answers are bytes that `backend.py` makes; the few that move the machine are its methods.
+`backend.py` creates the bytes of answers; the few answers that change the state are methods of this machine.
 
 | state | what comes | next |
 | --- | --- | --- |
@@ -23,12 +23,12 @@ Answers are bytes that `backend.py` makes; the few that move the machine are its
 | IDLE, EXTENDED, SKIPPING | CopyData, CopyDone, CopyFail | the same: it is dropped, for it came too late |
 | IDLE, EXTENDED, SKIPPING, COPYING | Terminate | ENDED |
 
-Whatever else comes is a violation, after which nothing is read any more. While the machine is BUSY, or waits for the
-answer about encryption, it gives no message: what a client sends ahead stays in the buffer.
+Any other message is a violation; nothing is read after it. While the machine is BUSY, or waits for the answer about
+encryption, it returns no message: what a client sends ahead stays in the buffer.
 
-What came before TLS began, in one piece with the request for it, was written by nobody knows whom (CVE-2021-23222):
-such a connection is refused. Invariant: the buffer holds less than one message of the size that the state allows, plus
-what one call of `receive` brought.
+If bytes arrive together with the request for TLS, before TLS has begun, an attacker may have sent them
+(CVE-2021-23222): such a connection is refused. Invariant: the buffer contains less than one message of the size that
+the state allows, plus the data of one call of `receive`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from .frontend import (
 )
 
 STARTUP_BYTES_MAX: Final = 10_000
-"""Of a message from somebody who is not logged in; PostgreSQL has the same limit for the first one."""
+"""The limit of a message before the login; PostgreSQL has the same limit for the first message."""
 MESSAGE_BYTES_MAX: Final = 1 << 20
 _LENGTH: Final = struct.Struct("!i")
 
@@ -86,28 +86,28 @@ class PgState(enum.Enum):
 
 
 class PgProtocol:
-    """One connection. In: `message_bytes_max`: of one message, its letter and its length not counted."""
+    """One connection. In: `message_bytes_max`: limit of one message, without its letter and its length."""
 
     def __init__(self, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         self.state = PgState.STARTUP
         self.encrypted = False
         self._message_bytes_max = message_bytes_max
         self._buffer = bytearray()
-        self._asked: set[type[StartupPacket]] = set()  # of SslRequest and GssRequest, each may come once
-        self._copied_for = PgState.BUSY  # where COPYING leads back to
+        self._asked: set[type[StartupPacket]] = set()  # SslRequest and GssRequest may each come once
+        self._copied_for = PgState.BUSY  # the state after COPYING
 
     @property
     def buffered(self) -> int:
-        """Bytes that came and are no message yet."""
+        """Received bytes of incomplete messages."""
         return len(self._buffer)
 
     def receive(self, data: bytes) -> None:
-        """Takes what came. To be called when `next_message` has given all."""
+        """Adds received bytes. Call it when `next_message` has returned all messages."""
         if self.state is not PgState.ENDED:
             self._buffer += data
 
     def next_message(self) -> FrontendMessage | None:
-        """None where more has to come, or an answer is due first. Raises `PgProtocolViolation`."""
+        """None if a message is incomplete, or an answer has to be sent first. Raises `PgProtocolViolation`."""
         try:
             while True:
                 message = self._take()
@@ -117,10 +117,10 @@ class PgProtocol:
             self._end()
             raise
 
-    # What we answer
+    # Answers that change the state
 
     def accept_tls(self) -> bytes:
-        """TLS begins with the next byte. Raises `PgProtocolViolation` for one that is here already."""
+        """TLS begins with the next byte. Raises `PgProtocolViolation` if bytes have already arrived."""
         assert self.state is PgState.ENCRYPTION
         if self._buffer:
             self._end()
@@ -144,20 +144,20 @@ class PgProtocol:
         return backend.ready_for_query(status)
 
     def copy_in(self, column_count: int, format: int) -> bytes:
-        """What comes now are the rows of COPY … FROM STDIN. In: `format`: 0 text, 1 binary."""
+        """From now on, the rows of COPY … FROM STDIN arrive. In: `format`: 0 text, 1 binary."""
         assert self.state in (PgState.BUSY, PgState.EXTENDED)
         self._copied_for, self.state = self.state, PgState.COPYING
         return backend.copy_in(column_count, format)
 
     def failed(self) -> None:
-        """A message of the extended protocol had an error as its answer: nothing counts until Sync. What a client still
-        sends for a COPY that has failed is dropped, in the simple protocol too."""
+        """An error answered a message of the extended protocol: all messages until Sync are dropped. Data that a client
+        still sends for a failed COPY is dropped, in the simple protocol, too."""
         if self.state is PgState.COPYING:
             self.state = self._copied_for
         if self.state is PgState.EXTENDED:
             self.state = PgState.SKIPPING
 
-    # What comes
+    # Received messages
 
     def _take(self) -> FrontendMessage | None:
         match self.state:
@@ -173,13 +173,13 @@ class PgProtocol:
                 if body is None:
                     return None
                 if self.state is PgState.SKIPPING and letter in b"PBDECHQF":
-                    return FlushMessage()  # its content does not count: `_admit` drops it
+                    return FlushMessage()  # its content is irrelevant: `_admit` drops it
                 return message_of(letter, body)
             case _:
                 assert_never(self.state)
 
     def _body(self, at: int, most: int) -> bytes | None:
-        """Takes a message off the buffer. In: `at`: where its length begins."""
+        """Removes a message from the buffer. In: `at`: the position of its length."""
         head = at + _LENGTH.size
         if len(self._buffer) < head:
             return None
@@ -199,7 +199,7 @@ class PgProtocol:
         return body
 
     def _admit(self, message: FrontendMessage) -> bool:
-        """Moves the machine. False for what is dropped."""
+        """Changes the state. False if the message is dropped."""
         match self.state:
             case PgState.STARTUP:
                 self._admit_startup(message)

@@ -1,4 +1,4 @@
-"""Errors as PostgreSQL's clients know them: SQLSTATE, message, hint and place."""
+"""Errors in the form of PostgreSQL's clients: SQLSTATE, message, hint and position."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _log = structlog.get_logger("millstream.server")
 
 
 class PgRefused(ServerError):
-    """Something that PostgreSQL's clients may ask for and do not get, with the SQLSTATE that says why."""
+    """A request of a PostgreSQL client that is refused, with the SQLSTATE of the reason."""
 
     code = "PG_REFUSED"
 
@@ -83,7 +83,7 @@ _STATES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (InvalidStatement, "42000"), (StatementError, "42000"), (LogError, "58000"),
     (PgTimeOutOfRange, "22008"), (AssertionFailed, "P0004"), (QueryError, "XX000"),
 )  # fmt: skip
-"""The first that fits counts."""
+"""The first class that fits determines the state."""
 
 
 def sqlstate_of(error: BaseException) -> str:
@@ -98,7 +98,7 @@ def sqlstate_of(error: BaseException) -> str:
 def error_fields(
     error: BaseException, place: Callable[[int], int] = lambda at: at, *, fatal: bool = False
 ) -> dict[str, str]:
-    """In: `place`: where in the client's text a place in the text that the error is about came from."""
+    """In: `place`: maps a position in the error's text to the client's text."""
     severity = _SEVERITY_FATAL if fatal else "ERROR"
     fields = {"S": severity, "V": severity, "C": sqlstate_of(error)}
     if not isinstance(error, MillstreamError):

@@ -1,9 +1,9 @@
-"""Questions about `pg_catalog` and `information_schema`, and those that read nothing (SELECT 1), answered by DuckDB in
-memory: real queries over real tables, which hold no more than what the user sees.
+"""Answers queries on `pg_catalog` and `information_schema`, and queries that read nothing (SELECT 1), with DuckDB in
+memory. They are real queries over real tables, which contain only what the user sees.
 
-What a client writes reaches DuckDB only as a tree that was looked through: a SELECT, over tables and functions of the
-lists here, written anew. The connection is locked down besides (no files, no network, no settings, little memory), and
-a question that takes too long is interrupted.
+Client input reaches DuckDB only as a checked tree, rendered again: a SELECT over the tables and functions that are
+listed here. In addition, the connection is restricted (no files, no network, no settings, little memory), and a query
+that takes too long is interrupted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PG_ONLY_TYPES: Final = {
 
 
 class CatalogQuestion(StatementError):
-    """A question about the catalogs that cannot be answered."""
+    """A query on the catalogs that cannot be answered."""
 
     code = "PG_CATALOG"
 
@@ -65,7 +65,7 @@ class _Kept:
 
 
 class SystemCatalogs:
-    """State: the databases of the last catalogs that were asked about. Any thread may call it."""
+    """State: the databases of recently queried catalogs. Any thread may call it."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -104,7 +104,7 @@ class SystemCatalogs:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Who asks, and what is there."""
+    """The user who asks, and the catalog and settings."""
 
     catalog: Catalog
     settings: PgSettings
@@ -113,7 +113,7 @@ class Around:
 
 
 class Asking:
-    """One question. `run` blocks; `interrupt` ends it from another thread."""
+    """One query. `run` blocks; `interrupt` ends it from another thread."""
 
     def __init__(self, connect: Callable[[], duckdb.DuckDBPyConnection], text: Callable[[], str]) -> None:
         self._connect = connect
@@ -166,7 +166,7 @@ def _database(around: Around) -> duckdb.DuckDBPyConnection:
 
 
 def duckdb_text(statement: PgStatement, literals: Mapping[int, str], around: Around) -> str:
-    """Raises `PgRefused` for what is not on the lists, `CatalogQuestion` for what cannot be read."""
+    """Raises `PgRefused` for anything that is not listed, `CatalogQuestion` if the query cannot be parsed."""
     text = _plain_text(statement, literals)
     if len(text) > _CHARACTERS_MAX:
         raise CatalogQuestion("the query is too long")
@@ -186,7 +186,7 @@ def duckdb_text(statement: PgStatement, literals: Mapping[int, str], around: Aro
 
 
 def _plain_text(statement: PgStatement, literals: Mapping[int, str]) -> str:
-    """The text without what only PostgreSQL's own parser reads."""
+    """The text without syntax that only PostgreSQL's own parser understands."""
     tokens = list(statement.tokens)
     pieces: list[str] = []
     at = 0
@@ -212,7 +212,7 @@ def _plain_text(statement: PgStatement, literals: Mapping[int, str]) -> str:
 
 
 def _is_type(tokens: Sequence[PgToken], at: int) -> bool:
-    """Of CAST(x AS oid): an alias is not followed by `)` and named like a type at once."""
+    """Whether this is the type in CAST(x AS oid): an alias is never both followed by `)` and named like a type."""
     name = tokens[at].named if at < len(tokens) else None
     return name in _PG_ONLY_TYPES and _texts(tokens, at + 1, 1) in ([")"], ["["])
 
@@ -247,7 +247,7 @@ def _written(token: PgToken, literals: Mapping[int, str]) -> str:
 
 
 class _Rewriting:
-    """Looks through a tree, and changes it in place."""
+    """Checks a tree, and rewrites it in place."""
 
     def __init__(self, around: Around, tree: Any) -> None:
         self._around = around
@@ -258,7 +258,7 @@ class _Rewriting:
     def result(self) -> Any:
         self._refuse()
         _name_columns(self._tree)
-        for dot in list(self._tree.find_all(exp.Dot)):  # a function of a schema: information_schema._pg_expandarray()
+        for dot in list(self._tree.find_all(exp.Dot)):  # a function with a schema: information_schema._pg_expandarray()
             if isinstance(dot.this, exp.Identifier) and isinstance(dot.expression, exp.Func):
                 dot.replace(dot.expression)
         for table in list(self._tree.find_all(exp.Table)):
@@ -266,7 +266,7 @@ class _Rewriting:
         for text in list(self._tree.find_all(exp.Literal)):
             if text.is_string and text.this.startswith("{") and _is_compared_with_all(text):
                 text.replace(_array_of(text.this))
-        for cast in reversed(list(self._tree.find_all(exp.Cast))):  # what is inside comes first
+        for cast in reversed(list(self._tree.find_all(exp.Cast))):  # inner casts first
             self._cast(cast)
         for call in reversed(list(self._tree.find_all(exp.Func))):
             self._function(call)
@@ -290,7 +290,7 @@ class _Rewriting:
     def _table(self, table: exp.Table) -> None:
         if isinstance(table.this, exp.Func):
             _name_column_of_call(table)
-            return  # looked at as a function
+            return  # checked as a function
         name, schema = table.name.lower(), table.db.lower()
         if not schema and name in self._ctes:
             return
@@ -304,7 +304,7 @@ class _Rewriting:
         table.set("db", exp.to_identifier(place))
         table.set("catalog", None)
 
-    # Casts to the types that name things
+    # Casts to types that name objects
 
     def _cast(self, cast: exp.Cast) -> None:
         kind = cast.to.sql(dialect="postgres").lower()
@@ -314,7 +314,7 @@ class _Rewriting:
         if kind not in _REG:
             return
         if isinstance(value, exp.Literal) and kind in ("regproc", "regprocedure") and _names_function(cast):
-            cast.replace(exp.Literal.string(value.this.rpartition(".")[2]))  # those columns have the names
+            cast.replace(exp.Literal.string(value.this.rpartition(".")[2]))  # those columns contain the names
         elif isinstance(value, exp.Literal):
             cast.replace(exp.Literal.number(self._named(kind, value.this)))
             return
@@ -326,7 +326,7 @@ class _Rewriting:
         cast.replace(value if as_number else exp.func(f"pgf_{kind}_name", value.copy()))
 
     def _named(self, kind: str, text: str) -> int:
-        """The OID of what a text names. Raises `PgRefused`."""
+        """The OID of the object that a text names. Raises `PgRefused`."""
         if text.isdecimal():
             return int(text)
         name = text.rpartition(".")[2].strip().strip('"')
@@ -394,14 +394,14 @@ class _Rewriting:
 
 
 _TEXTS: Final = (exp.Concat, exp.ConcatWs, exp.DPipe, exp.Format)
-"""Expressions that are a text, and no number of what they name, where they are cast to `regclass`."""
+"""Expressions that are a text, not an OID, when they are cast to `regclass`."""
 _SERIES: Final = ("generate_series", "exploding_generate_series", "generate_subscripts", "unnest")
 _ROW_FUNCTIONS: Final = ("pg_get_keywords",)
 _OTHER_NAMES: Final = {"current_version": "version"}
 
 
 def _name_columns(tree: Any) -> None:
-    """The columns of an answer that have no name get the one that PostgreSQL gives them."""
+    """Gives unnamed columns of the answer the names that PostgreSQL gives them."""
     while isinstance(tree, exp.SetOperation | exp.Subquery):
         tree = tree.this
     if isinstance(tree, exp.Select):
@@ -432,7 +432,7 @@ def _name_of(item: Any) -> str:
 
 
 def _name_column_of_call(table: exp.Table) -> None:
-    """`generate_series(1, 3) AS i` has a column `i`; a function that gives one value may stand in FROM, too."""
+    """`generate_series(1, 3) AS i` has a column `i`; a function that returns one value may be in FROM, too."""
     call: Any = table.this
     name = (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).lower()
     alias = table.args.get("alias")
@@ -451,7 +451,7 @@ _DIRECTIVE: Final = re.compile(r"%([sIL%])")
 
 
 def _formatted(call: Any) -> Any:
-    """`format('%I.%s', a, b)`. Raises `PgRefused` for a template that is not written out, or has other directives."""
+    """`format('%I.%s', a, b)`. Raises `PgRefused` if the template is not a literal, or has other directives."""
     template, *values = call.expressions if isinstance(call, exp.Anonymous) else list(call.iter_expressions())
     if not isinstance(template, exp.Literal):
         raise PgRefused(NOT_SUPPORTED, "format() takes a template that is written out")
@@ -476,12 +476,12 @@ _QUOTING: Final = {"I": "pgf_quote_ident", "L": "pgf_quote_literal"}
 _FUNCTION_COLUMNS: Final = frozenset(
     "typinput typoutput typreceive typsend typmodin typmodout typanalyze typsubscript amhandler".split()
 )
-"""Of PostgreSQL's type regproc: a number that is shown as the name of the function. Here it is the name."""
+"""Columns of PostgreSQL's type regproc: an OID that is shown as the function's name. Here they contain the name."""
 _NO_FUNCTION: Final = "-"
 
 
 def _names_function(value: Any) -> bool:
-    """Whether it is compared with a column that has the name of a function."""
+    """Whether it is compared with a column that contains a function's name."""
     other = value.parent if isinstance(value.parent, exp.Predicate) else None
     return other is not None and any(
         column.name.lower() in _FUNCTION_COLUMNS for column in other.find_all(exp.Column) if column.parent is other
@@ -489,7 +489,7 @@ def _names_function(value: Any) -> bool:
 
 
 def _compare_with_name(column: Any) -> None:
-    """`typsend != 0`: it is none."""
+    """`typsend != 0`: 0 means that there is no function."""
     parent = column.parent
     if isinstance(parent, (exp.EQ, exp.NEQ)):
         other: Any = parent.expression if parent.this is column else parent.this
@@ -498,7 +498,7 @@ def _compare_with_name(column: Any) -> None:
 
 
 def _is_compared_with_all(text: Any) -> bool:
-    """`x = ANY('{a,b}')`, which is what a parameter becomes."""
+    """Whether the text is the array of `x = ANY('{a,b}')`, as after the replacement of a parameter."""
     around = text.parent
     while isinstance(around, exp.Paren):
         around = around.parent

@@ -1,5 +1,5 @@
-"""The functions of PostgreSQL that questions about its catalogs call, as macros of DuckDB named `pgf_…`; and the
-kinds of expressions that such questions may have besides."""
+"""PostgreSQL's functions that catalog queries call, as macros of DuckDB named `pgf_…`, and the kinds of other
+expressions that such queries may contain."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SIMPLE: Final = {
     "has_function_privilege": ["a, b", "a, b, c"], "has_sequence_privilege": ["a, b", "a, b, c"],
     "pg_has_role": ["a, b", "a, b, c"],
 }  # fmt: skip
-"""Always true: what may not be read is not in the catalogs at all."""
+"""Always true: the catalogs contain nothing that the user may not read."""
 
 _PRIVILEGES: Final = {
     "has_table_privilege": ["a, p", "u, a, p"], "has_column_privilege": ["a, c, p", "u, a, c, p"],
     "has_any_column_privilege": ["a, p", "u, a, p"],
 }  # fmt: skip
-"""Of a table that is there: all that is a statement here, and none of UPDATE, TRUNCATE, REFERENCES, TRIGGER."""
+"""For an existing table: all privileges that have a statement here, but not UPDATE, TRUNCATE, REFERENCES, TRIGGER."""
 
 _NULLS: Final = {
     "pg_get_expr": ["a, b", "a, b, c"], "pg_get_viewdef": ["a", "a, b"], "pg_get_triggerdef": ["a", "a, b"],
@@ -149,7 +149,7 @@ RENAMED: Final = {
     "json_build_array": "json_array",
     "char_length": "length",
 }
-"""Functions that DuckDB has under another name."""
+"""Functions that have another name in DuckDB."""
 
 ALLOWED: Final = (
     exp.And, exp.Or, exp.Xor, exp.Case, exp.If, exp.Cast, exp.Array, exp.Exists, exp.Coalesce, exp.Nullif, exp.Count,

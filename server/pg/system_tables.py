@@ -1,7 +1,7 @@
 """The tables of `pg_catalog` and `information_schema` with PostgreSQL's columns, filled from a catalog of ours.
 
-Streams and tables are ordinary tables there; a TABLE has a primary key with an index. Tables of which we have nothing
-are there and empty, for clients that join them.
+Streams and tables are ordinary tables there; a TABLE has a primary key with an index. Tables without an equivalent here
+exist, but are empty, for clients that join them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .pg_settings import PgSettings
 from .pg_types import PG_TYPES, PgType, element_type, modifier_of, oid_of, scalar_type, size_of
 
 CATALOG: Final = "pgc"
-"""The schema of DuckDB that has what stands in pg_catalog: that name is DuckDB's own."""
+"""The DuckDB schema for the tables of pg_catalog, because DuckDB has its own pg_catalog."""
 INFORMATION: Final = "pgi"
 
 _OWNER: Final = 10
@@ -252,8 +252,8 @@ def _fill(
 
 
 def relation_oids(catalog: Catalog) -> dict[str, int]:
-    """By our name: the hash of the name, so that a stream keeps its number while others come and go; two after it are
-    those of its index and its constraint."""
+    """The OIDs by our names. An OID is a hash of the name, so that a stream keeps it when others come and go. The next
+    two OIDs belong to its index and its constraint."""
     taken: set[int] = set()
     found: dict[str, int] = {}
     for name in sorted(catalog.sources):
@@ -266,7 +266,7 @@ def relation_oids(catalog: Catalog) -> dict[str, int]:
 
 
 def shown_columns(source: SourceInfo) -> list[tuple[str, SqlType]]:
-    """Names and types of what SELECT * gives."""
+    """Names and types of the columns of SELECT *."""
     columns = [(shown_name(column.name), column.type) for column in source.schema]
     if source.key_window is not None:
         count = len(source.schema.key)
@@ -275,7 +275,7 @@ def shown_columns(source: SourceInfo) -> list[tuple[str, SqlType]]:
 
 
 def _key_positions(source: SourceInfo) -> list[int]:
-    """From 1, of the columns that tell the rows of a table apart."""
+    """The positions, from 1, of a table's key columns."""
     if source.kind != "TABLE":
         return []
     names = [name for name, _ in shown_columns(source)]
@@ -285,7 +285,7 @@ def _key_positions(source: SourceInfo) -> list[int]:
 
 
 def type_oids() -> dict[str, int]:
-    """By name, arrays too."""
+    """The OIDs by name, also of array types."""
     return {type_.name: type_.oid for type_ in PG_TYPES} | {f"_{t.name}": t.array for t in PG_TYPES if t.array}
 
 
@@ -328,7 +328,7 @@ def _catalog_rows(catalog: Catalog, settings: PgSettings, user: str, database: s
     return rows
 
 
-# ADBC's driver tells types by the names of these functions.
+# ADBC's driver identifies types by the names of these functions.
 _WITH_UNDERSCORE: Final = (
     "date", "interval", "json", "jsonb", "numeric", "time", "timestamp", "timestamptz", "timetz", "uuid",
 )  # fmt: skip
