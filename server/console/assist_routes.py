@@ -1,4 +1,4 @@
-"""POST /v1/complete and GET /v1/access: which keywords may come next, and what whoever asks may do."""
+"""POST /v1/complete and GET /v1/access: the keywords that may follow, and the rights of the user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VERBS: Final[tuple[Verb, ...]] = ("read", "insert", "ddl", "group", "transactio
 
 
 class AssistRoutes:
-    """In: `authenticator`: None where there are no users."""
+    """In: `authenticator`: None if there are no users."""
 
     def __init__(self, context: HttpContext, authenticator: Authenticator | None) -> None:
         self._context = context
@@ -33,7 +33,7 @@ class AssistRoutes:
         return [Route("/v1/complete", self.complete, methods=["POST"]), Route("/v1/access", self.access)]
 
     async def complete(self, request: Request) -> Response:
-        """{sql: text before the cursor} → {keywords: […] or null}: null where the statement is wrong already."""
+        """{sql: text before the cursor} → {keywords: […] or null}: null if the text before the cursor is invalid."""
         try:
             text = (await read_object(request, self._context.body_bytes_max)).get("sql")
             if not isinstance(text, str) or len(text) > _TEXT_MAX:
@@ -46,7 +46,7 @@ class AssistRoutes:
             return error_response(error)
 
     async def access(self, request: Request) -> Response:
-        """{user, administrator, rights}, and for administrators `users`: nobody's passwords or hashes."""
+        """{user, administrator, rights}, and for administrators `users`, without passwords or hashes."""
         rights = rights_of(request.scope)
         found: dict[str, Any] = {"user": rights.name, "administrator": rights.everything}
         found["rights"] = {} if rights.user is None else _granted(rights.user)
@@ -61,7 +61,7 @@ class AssistRoutes:
 def _keywords(text: str) -> list[str] | None:
     try:
         found = expected_keywords(text)
-    except StatementError:  # within a quoted text or name
+    except StatementError:  # inside a quoted text or name
         return None
     return None if found is None else sorted(found)
 

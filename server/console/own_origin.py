@@ -1,7 +1,8 @@
-"""Requests of the console's own pages. Browsers name the page's origin in each POST, and the API refuses requests of
-web pages: here the header of our own pages is removed; every other one stays and is refused.
+"""Accepts requests of the console's own pages. Browsers send the page's origin with each POST, and the API refuses
+requests of web pages. Here the header is removed for our own pages; for all others it stays, and the request is
+refused.
 
-A page is our own if its origin has the host and port that the request names as ours. `HostCheck` has made sure that
+A page is our own if its origin has the host and port of the request's `host` header. `HostCheck` has made sure that
 this name belongs to the server, so a name that was rebound to this machine does not get here.
 """
 
@@ -31,12 +32,12 @@ def _is_own(scope: Scope) -> bool:
     origins, hosts, sites = (_values(scope, name) for name in (b"origin", b"host", b"sec-fetch-site"))
     if len(origins) != 1 or len(hosts) != 1:
         return False
-    # Browsers say so themselves, on TLS and on this machine: they know of schemes what a proxy hides from us.
+    # Browsers send this header on TLS and on this machine. They know the real scheme, which a proxy hides from us.
     return all(site == "same-origin" for site in sites) and same_host(origins[0], hosts[0])
 
 
 def same_host(origin: str, host: str) -> bool:
-    """In: `origin` as browsers write it, `host` as the header has it.
+    """In: `origin` as browsers write it, `host` from the header.
 
     >>> [same_host("http://a.example", host) for host in ("a.example", "a.example:80", "a.example:8088", "b.example")]
     [True, True, False, False]

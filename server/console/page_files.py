@@ -1,5 +1,5 @@
-"""The files of the console's page, as HTTP serves them: read once, under fixed names, with headers that let the page
-load nothing from other hosts and run no code but these files."""
+"""Serves the files of the console's page: read once, under fixed names, with headers that keep the page from loading
+anything from other hosts, and from running other code than these files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TYPES: Final = {
     "svg": "image/svg+xml",
 }
 _HEADERS: Final = {
-    # Trusted Types: an assignment to `innerHTML` throws, so that no record can become markup, even by our mistake.
+    # Trusted Types: an assignment to `innerHTML` throws, so no record can become markup, even through a bug of ours.
     "content-security-policy": (
         "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; "
         "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -33,14 +33,14 @@ _HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    # A browser asks each time, and the ETag makes that cheap: after an upgrade no old module meets a new one.
+    # Browsers revalidate each time, which the ETag makes cheap: after an upgrade, old and new modules are never mixed.
     "cache-control": "no-cache",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """`etag`: of the bytes, with its quotes."""
+    """`etag`: of the bytes, including the quotes."""
 
     body: bytes
     media_type: str
@@ -48,13 +48,13 @@ class PageFile:
 
 
 def page_files() -> Mapping[str, PageFile]:
-    """By the path below /console/; the empty one is the page itself."""
+    """The files by path below /console/; the empty path is the page itself."""
     found = {name: _page_file(name, file.read_bytes()) for name, file in _walk(files("millstream.server.console"))}
     return {**found, "": found["index.html"]}
 
 
 def console_routes() -> list[Route]:
-    """/console leads to /console/, where the relative names of the page's files begin."""
+    """The routes. /console redirects to /console/, the base of the page's relative names."""
     served = page_files()
 
     async def page(request: Request) -> Response:
@@ -68,14 +68,14 @@ def console_routes() -> list[Route]:
 
     async def to_page(request: Request) -> Response:
         del request
-        # Relative: a proxy may serve all of this below a path of its own.
+        # Relative, because a proxy may serve the console under another path.
         return RedirectResponse("console/", 308)
 
     return [Route("/console", to_page), Route("/console/{file:path}", page)]
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a person's browser asks: it names HTML before anything else."""
+    """Whether the request is from a person's browser, which accepts HTML first."""
     return request.headers.get("accept", "").partition(",")[0].strip().lower().startswith("text/html")
 
 

@@ -1,9 +1,9 @@
-"""A bounded look at the records of a topic: from an offset, a time or the end, filtered, or the latest of each key.
+"""A bounded search in the records of a topic: from an offset, a time or the end, filtered, or the latest of each key.
 
-Looks at no more than `SCANNED_MAX` records, `CHARACTERS_MAX` of text and `SECONDS_MAX`, and says where it stopped, so
-that a client can go on.
+It reads no more than `SCANNED_MAX` records and `CHARACTERS_MAX` of text, for at most `SECONDS_MAX`, and returns where
+it stopped, so that a client can continue.
 
-Keys and values are texts: JSON numbers of BIGINT and DECIMAL would lose digits in a browser.
+Keys and values are texts: as JSON numbers, BIGINT and DECIMAL would lose digits in a browser.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _FETCH_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin in each partition: at an offset, at the first record of a time or later, or (neither) so far
-    before the end that the newest records are found."""
+    """Where to begin in each partition: at an offset, at the first record with this time or a later one, or (neither)
+    far enough before the end to find the newest records."""
 
     offset: int | None = None
     time_ms: int | None = None
@@ -39,7 +39,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class RecordText:
-    """A key, a value or a header's value, cut to what is shown. `length`: of the whole text."""
+    """A key, a value or a header's value, shortened for display. `length`: of the whole text."""
 
     text: str
     length: int
@@ -47,7 +47,7 @@ class RecordText:
 
 @dataclass(frozen=True, slots=True)
 class FoundRecord:
-    """`key`, `value`: None is NULL. `matches`: the filter, which has seen the whole texts."""
+    """`key`, `value`: None is NULL. `matches`: whether the whole texts match the filter."""
 
     partition: int
     offset: int
@@ -62,7 +62,7 @@ class FoundRecord:
         return self.timestamp_ms, self.partition, self.offset
 
     def as_json(self) -> dict[str, Any]:
-        """`keyLength` and `valueLength` only of texts that were cut."""
+        """`keyLength` and `valueLength` are only set for shortened texts."""
         found: dict[str, Any] = {
             "partition": self.partition,
             "offset": self.offset,
@@ -78,13 +78,14 @@ class FoundRecord:
 
 
 class RecordSearch:
-    """`run` once."""
+    """Call `run` once."""
 
     def __init__(
         self, log: LogClient, topic: Topic, source: SourceInfo | None, schemas: SchemaLookup, *,
         partition: int | None, start: Start, limit: int, contains: str, latest_per_key: bool, whole: bool,
     ) -> None:  # fmt: skip
-        """In: `partition`: None: all. `contains`: in the key or the value, in any case. `whole`: texts are not cut."""
+        """In: `partition`: None: all. `contains`: in the key or the value, in any case. `whole`: do not shorten
+        texts."""
         self._log, self._source, self._schemas = log, source, schemas
         numbers = range(topic.partition_count) if partition is None else [partition]
         self._partitions = [TopicPartition(topic.name, number) for number in numbers]
@@ -98,8 +99,8 @@ class RecordSearch:
         self._next: dict[int, int] = {}
 
     def run(self) -> dict[str, Any]:
-        """The records by time, the newest last; `next`: the first offset of each partition that is to be looked at by
-        who goes on; `stopped`: a limit was reached before the end."""
+        """The records by time, newest last. `next`: the offset of each partition at which a client should continue;
+        `stopped`: a limit was reached before the end."""
         if self._latest_per_key:
             found = self._latest()
         else:
@@ -118,7 +119,8 @@ class RecordSearch:
         return heapq.nlargest(self._limit, found, key=lambda record: record.order)
 
     def _first(self) -> list[FoundRecord]:
-        """From an offset or a time on. What is found and not given is for who goes on at `next`."""
+        """The first records from an offset or a time on. Records beyond the limit are left for a continuation at
+        `next`."""
         found: list[FoundRecord] = []
         for at in self._partitions:
             count = 0
@@ -135,7 +137,7 @@ class RecordSearch:
         return found[: self._limit]
 
     def _latest(self) -> list[FoundRecord]:
-        """Of each key, the newest record of those looked at; keys that were deleted are left out."""
+        """The newest record of each key among those read; deleted keys are left out."""
         latest: dict[tuple[int, RecordText | None], FoundRecord] = {}
         for at in self._partitions:
             for record in self._records(at):
@@ -170,7 +172,7 @@ class RecordSearch:
             return (end if found is None else max(first, found)), end
         if self._contains or self._latest_per_key:
             return max(first, end - SCANNED_MAX // len(self._partitions)), end
-        return max(first, end - self._limit * _OFFSETS_PER_RECORD), end  # markers of transactions have offsets, too
+        return max(first, end - self._limit * _OFFSETS_PER_RECORD), end  # transaction markers have offsets, too
 
     def _is_over(self) -> bool:
         reached = self._scanned >= SCANNED_MAX or self._characters >= CHARACTERS_MAX

@@ -17,7 +17,7 @@ from ..security.rights import Need, Rights
 
 
 def subject_routes(context: HttpContext) -> list[Route]:
-    """Users see what they see in the registry: subjects of topics that they may read or write."""
+    """The routes. Users see the same subjects as in the registry: those of topics that they may read or write."""
     engine = context.engine
 
     def answered(answer: Callable[[Request, Registry, Rights], Any]) -> Callable[[Request], Any]:

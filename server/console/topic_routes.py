@@ -29,7 +29,7 @@ _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 def topic_routes(context: HttpContext) -> list[Route]:
-    """What PRINT may read, these may, too: the right `read` on the topic."""
+    """The routes. They need the same right as PRINT: `read` on the topic."""
 
     engine = context.engine
 

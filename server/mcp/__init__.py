@@ -1,1 +1,1 @@
-"""MCP, the Model Context Protocol, at /mcp: programs with language models ask what runs, and read rows."""
+"""MCP, the Model Context Protocol, at /mcp: programs with language models ask about queries, and read rows."""

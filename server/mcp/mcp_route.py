@@ -1,6 +1,6 @@
 """POST /mcp: MCP's streamable HTTP transport without sessions, with the users and rights of the API.
 
-Each request has one JSON answer, so there is no stream that a GET could open. A client that leaves ends its call.
+Each request has one JSON answer, so there is no stream that a GET could open. A client's disconnect ends its call.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .tool_rows import CallStop, CallTookTooLong
 from .tools import INSTRUCTIONS, TOOLS, BadArguments, Tool, ToolCall, error_object
 
 BODY_BYTES_MAX: Final = 1 << 20
-QUERIES_MAX: Final = 8  # each has one of the server's threads for as long as it runs
+QUERIES_MAX: Final = 8  # each occupies a thread of the server while it runs
 _TYPE: Final = "application/json"
 _CACHED_MS: Final = 3_600_000
 
@@ -83,7 +83,7 @@ class McpRoute:
             asked = request_of(message, {name: request.headers.getlist(name) for name in request.headers})
             modern = asked.modern
             if asked.id is None:
-                return Response(status_code=202)  # no notification of a client means anything here
+                return Response(status_code=202)  # the server needs no client notification
             result = await self._result(asked, request.scope, receive)
         except McpRefusal as refusal:
             return _json(refusal_of(refusal, id_of(message)), status_of(refusal, modern=modern))
@@ -139,7 +139,7 @@ class McpRoute:
 
 
 class _OpenCall:
-    """Implements `OpenRows`: one call with a query, which ends in its thread of the workers."""
+    """Implements `OpenRows`: one call with a query, which ends in its worker thread."""
 
     def __init__(self, stop: CallStop) -> None:
         self._stop = stop
@@ -152,18 +152,19 @@ class _OpenCall:
         self._stop.stop()
 
     def join(self, timeout_s: float) -> None:
-        del timeout_s  # who closes the workers waits for it
+        del timeout_s  # the code that closes the workers waits for it
 
 
 def _tool_result(value: dict[str, Any], *, failed: bool = False) -> dict[str, Any]:
-    """As structured content; for clients that know only text, as JSON in ASCII, where nothing hidden stays hidden."""
+    """The result as structured content, and as JSON for clients that know only text. The JSON is ASCII, so invisible
+    characters become visible."""
     plain = orjson.loads(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS))
     text = json.dumps(plain, ensure_ascii=True, separators=(",", ":"))
     return {"content": [{"type": "text", "text": text}], "structuredContent": plain, "isError": failed}
 
 
 def _cached(result: dict[str, Any]) -> dict[str, Any]:
-    """The same for everybody, until the server is another one."""
+    """The result is the same for all users, until the server is upgraded."""
     return {**result, "ttlMs": _CACHED_MS, "cacheScope": "public"}
 
 

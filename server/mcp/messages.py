@@ -1,4 +1,4 @@
-"""JSON-RPC messages of MCP over HTTP, without I/O: what a request asks, and how an answer is written.
+"""JSON-RPC messages of MCP over HTTP, without I/O: parses requests and writes answers.
 
 Two generations of the protocol are served, both without sessions, each request with one JSON answer:
 
@@ -49,7 +49,7 @@ Headers = Mapping[str, Sequence[str]]
 
 
 class McpRefusal(Exception):
-    """A request that gets a JSON-RPC error. `id`: of the request, None where it has none that could be read."""
+    """A request that gets a JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class McpRefusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class McpRequest:
-    """`id`: None is a notification, which gets no answer. `modern`: of a version without a handshake."""
+    """`id`: None for a notification, which gets no answer. `modern`: a version without a handshake."""
 
     method: str
     params: Mapping[str, Any]
@@ -80,7 +80,7 @@ def read_message(body: bytes) -> dict[str, Any]:
 
 
 def id_of(message: Mapping[str, Any]) -> str | int | None:
-    """The id to answer with."""
+    """The id for the answer; None if the message has no valid id."""
     found = message.get("id")
     return found if isinstance(found, str | int) and not isinstance(found, bool) else None
 
@@ -104,7 +104,7 @@ def request_of(message: Mapping[str, Any], headers: Headers) -> McpRequest:
 
 
 def _check_modern(method: str, params: Mapping[str, Any], headers: Headers) -> None:
-    """Raises `McpRefusal`: what passes a request on goes by its headers, so they must say what the body says."""
+    """Raises `McpRefusal` if headers and body differ: proxies use the headers, so both have to agree."""
     meta = params.get("_meta")
     if not isinstance(meta, dict) or not {_VERSION_KEY, _CAPABILITIES_KEY} <= meta.keys():
         raise McpRefusal(INVALID_PARAMS, f"params._meta needs {_VERSION_KEY} and {_CAPABILITIES_KEY}")
@@ -157,7 +157,7 @@ def refusal_of(refusal: McpRefusal, id: str | int | None) -> dict[str, Any]:
 
 
 def status_of(refusal: McpRefusal, *, modern: bool) -> int:
-    """The HTTP status. Before 2026-07-28 what is understood but fails is an answer like others."""
+    """The HTTP status. Before 2026-07-28, a request that is understood but fails gets status 200."""
     if not modern and refusal.code in (METHOD_NOT_FOUND, INVALID_PARAMS):
         return 200
     return _STATUSES.get(refusal.code, 200)

@@ -1,4 +1,4 @@
-"""The rows that a tool gives: of one SELECT, within bounds of rows, time and size."""
+"""The rows that a tool returns: of one SELECT, with limits of rows, time and size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NESTED_MAX: Final = 32
 
 
 class CallStop:
-    """Ends one call, from any thread: because its time is over, or because nobody waits for it."""
+    """Ends one call, from any thread: because its time is over, or because its client has disconnected."""
 
     def __init__(self) -> None:
         self.client = PullClient()
@@ -40,7 +40,7 @@ class CallStop:
             result.close()
 
     def ends(self, result: QueryResult) -> None:
-        """From now on `stop` ends this as well."""
+        """From now on, `stop` ends this query, too."""
         with self._guard:
             self._result = result
             stopped = self._stopped
@@ -50,7 +50,7 @@ class CallStop:
 
 @dataclass(slots=True)
 class ToolRows:
-    """`ended`: why there are no more rows: all (that is all), rows, time or size (of the bounds)."""
+    """`ended`: why the rows end: all (no more rows), or the limit that was reached: rows, time or size."""
 
     columns: list[dict[str, str]]
     rows: list[list[Any]] = field(default_factory=list[list[Any]])
@@ -64,7 +64,7 @@ def rows_of_select(
 ) -> ToolRows:  # fmt: skip
     """Runs one SELECT in this thread. In: `opened`: called before the rows are taken; it may refuse them.
 
-    Raises `StatementError` and what the query fails with; a pull query that takes longer than `seconds` fails too,
+    Raises `StatementError` and the errors of the query. A pull query that takes longer than `seconds` fails, too,
     because it has no first rows.
     """
     began = time.monotonic()
@@ -89,7 +89,7 @@ def rows_of_select(
 
 
 class CallTookTooLong(Exception):
-    """A pull query that did not end in its time."""
+    """A pull query exceeded its time."""
 
 
 def _taken(result: QueryResult, rows_max: int, stop: CallStop) -> ToolRows:
@@ -114,7 +114,7 @@ def _taken(result: QueryResult, rows_max: int, stop: CallStop) -> ToolRows:
 
 
 class TextCutter:
-    """Shortens long texts, however deep they are in a value, and counts what it leaves and how many it cut."""
+    """Shortens long texts at any depth of a value; counts the remaining characters and the shortened texts."""
 
     def __init__(self) -> None:
         self.characters = 0

@@ -1,6 +1,7 @@
-"""The tools: what each takes, the statement that it is, and its result. None of them changes anything.
+"""The tools: arguments, statement and result of each. None of them changes anything.
 
-Descriptions are fixed texts: names, comments and rows, which others have written, are in results only, as data.
+Descriptions are fixed texts. Names, comments and rows, which other people have written, appear only in results, as
+data.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ INSTRUCTIONS: Final = (
 
 
 class BadArguments(Exception):
-    """Arguments that do not fit the tool."""
+    """The arguments do not match the tool's schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """Who asks, with what. `opened`: is told of a query before its rows are taken."""
+    """The session and arguments of a call. `opened`: called with a query before its rows are taken."""
 
     engine: Engine
     session: Session
@@ -140,7 +141,7 @@ def _query(call: ToolCall) -> dict[str, Any]:
 
 
 def _refuse_other_statements(call: ToolCall) -> None:
-    """Raises `InvalidStatement` for what is not one SELECT, before anything runs; and what parsing raises."""
+    """Raises `InvalidStatement` unless the text is one SELECT, before anything runs; also raises parse errors."""
     parsed = call.engine.parse(call.arguments["sql"], call.session)
     if len(parsed) != 1 or not isinstance(parsed[0], Query):
         raise InvalidStatement("Only one SELECT can be run here", text=call.arguments["sql"])
@@ -150,7 +151,7 @@ def _explain(call: ToolCall) -> dict[str, Any]:
     what = call.arguments["statement"].strip().rstrip(";")
     if what.upper() in call.engine.catalog.queries:
         return _entity(call, f"EXPLAIN {quote_identifier(what.upper())};")["queryDescription"]
-    text = f"EXPLAIN {what}\n;"  # a comment at its end takes no `;` along
+    text = f"EXPLAIN {what}\n;"  # a comment at the end must not hide the `;`
     parsed = call.engine.parse(text, call.session)
     if len(parsed) != 1 or not isinstance(parsed[0], Explain) or parsed[0].stall:
         raise InvalidStatement("Expected exactly one statement, or the id of a query")
@@ -182,7 +183,7 @@ def _entity(call: ToolCall, statement: str) -> dict[str, Any]:
 
 
 def _known(name: str, known: Collection[str]) -> str:
-    """The name as the catalog has it: as it is written, else in upper case, as names without quotes are."""
+    """The name in the catalog: as it is written, else in upper case, like unquoted names."""
     if name in known or re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is None:
         return name
     return name.upper()
@@ -238,11 +239,11 @@ TOOLS: Final = (
         _lineage, ("name",),
     ),
 )  # fmt: skip
-"""In the order in which clients show them."""
+"""In the order of display."""
 
 
 def error_object(error: MillstreamError) -> dict[str, Any]:
-    """What went wrong, for the caller to mend."""
+    """The error, in a form that the caller can act on."""
     found: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.hint is not None:
         found["hint"] = error.hint

@@ -1,4 +1,4 @@
-"""Responses that take room until their clients have read them: all of them together have a limit."""
+"""Responses that use memory until their clients have read them, with a limit on their total size."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from starlette.types import Receive, Scope, Send
 from ..http.errors import TOO_MANY_REQUESTS, RequestRefused
 
 _SLICE_BYTES: Final = 64 * 1024
-STALL_SECONDS_MAX: Final = 60.0  # a client that takes nothing for so long is gone
+STALL_SECONDS_MAX: Final = 60.0  # a client that accepts nothing for this long is considered gone
 
 _log = structlog.get_logger("millstream.server")
 
 
 class Room:
-    """Bytes that responses may take. Only for the event loop."""
+    """The memory that responses may use, in bytes. Only for the event loop."""
 
     def __init__(self, bytes_max: int) -> None:
         self.taken = 0
         self._bytes_max = bytes_max
 
     def check(self, size: int) -> None:
-        """A single response always fits. Raises `RequestRefused`."""
+        """A single response is always allowed. Raises `RequestRefused`."""
         if self.taken and self.taken + size > self._bytes_max:
             raise RequestRefused(TOO_MANY_REQUESTS, "clients have not read the responses that are under way")
 
 
 class BoundedBody:
-    """An ASGI application that sends one body. Its room is taken from now on, and given back when it is sent."""
+    """An ASGI application that sends one body. The body counts against the room from now on, until it is sent."""
 
     def __init__(self, body: bytes, media_type: str, room: Room) -> None:
         room.check(len(body))

@@ -1,6 +1,6 @@
-"""Consumer instances of v2: a consumer of a group that lives on the server between the requests of its client.
+"""Consumer instances of v2: a consumer of a group that stays on the server between the requests of its client.
 
-One request at a time uses an instance. An instance that nobody asks for some time ends, and leaves its group.
+Only one request at a time uses an instance. An unused instance expires, and leaves its group.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .proxy_settings import RestProxySettings
 _SESSION_MS: Final = 10_000
 _SWEEP_S: Final = 1.0
 _PATTERN_S: Final = 5.0
-"""So often the topics that fit a pattern are looked up."""
+"""How often topics are matched against a pattern."""
 _EXCLUSIVE: Final = "Subscription to topics, partitions and pattern are mutually exclusive"
 
 _log = structlog.get_logger("millstream.server")
@@ -39,7 +39,7 @@ _log = structlog.get_logger("millstream.server")
 
 @dataclass(frozen=True, slots=True)
 class InstanceSettings:
-    """`bytes_min`: a read waits for so much; `wait_ms_max`: and at most so long."""
+    """`bytes_min`: a read waits for this many bytes; `wait_ms_max`: but at most this long."""
 
     format: EmbeddedFormat = EmbeddedFormat.BINARY
     reset: Reset = "latest"
@@ -58,8 +58,8 @@ def illegal_state(message: str) -> ProxyRefusal:
 
 
 class ConsumerInstance:
-    """State: the consumer, what it is subscribed to, and whether a request uses it. Its methods are for whoever has
-    it by `used`."""
+    """State: the consumer, its subscription, and whether a request uses it. Only the caller inside `used` may call its
+    methods."""
 
     def __init__(
         self, log: SharedLog, group: str, name: str, rights: Rights, settings: InstanceSettings, now: float
@@ -84,7 +84,8 @@ class ConsumerInstance:
 
     @contextlib.contextmanager
     def used(self, clock: Callable[[], float]) -> Generator[None]:
-        """Raises `ProxyRefusal` where another request has it. Who has it when the instance ends closes it."""
+        """Raises `ProxyRefusal` if another request uses the instance. If the instance ends meanwhile, the user closes
+        it."""
         if not self._use.acquire(blocking=False):
             raise illegal_state("another request uses the consumer instance")
         try:
@@ -98,11 +99,11 @@ class ConsumerInstance:
                 self.end()
 
     def end(self) -> None:
-        """Closes the consumer, now or when it is given back: it leaves its group, with its positions committed if it
-        commits by itself. Twice is fine."""
+        """Closes the consumer, now or when the current request releases it. It leaves its group; with automatic
+        commits, it commits its positions first. May be called twice."""
         self.ending.set()
         if not self._use.acquire(blocking=False):
-            return  # whoever has it looks at `ending` after giving it back
+            return  # the current user checks `ending` when it releases the instance
         try:
             self.consumer.close()
         except LogError as error:
@@ -114,7 +115,7 @@ class ConsumerInstance:
     def in_use(self) -> bool:
         return self._use.locked()
 
-    # What is read
+    # Subscription
 
     @property
     def subscription(self) -> tuple[str, ...]:
@@ -144,7 +145,7 @@ class ConsumerInstance:
         self.consumer.assign(partitions)
 
     def unsubscribe(self) -> None:
-        """Leaves the group, and forgets what was assigned."""
+        """Leaves the group, and removes all assignments."""
         self._topics, self._pattern, self._assigned = (), None, False
         self.consumer.close()
 
@@ -153,7 +154,7 @@ class ConsumerInstance:
             raise illegal_state(_EXCLUSIVE)
 
     def look_for_topics(self, now: float) -> None:
-        """Subscribes to what fits the pattern now, of what the instance's user may read."""
+        """Subscribes to the topics that match the pattern now and that the instance's user may read."""
         if self._pattern is None or now < self._next_look:
             return
         self._next_look = now + _PATTERN_S
@@ -176,13 +177,13 @@ class ConsumerInstance:
             raise illegal_state(f"No current assignment for partition {partition.topic}-{partition.partition}")
 
     def go_back(self, positions: Mapping[TopicPartition, int]) -> None:
-        """In: where a read began whose records nobody got."""
+        """Resets the positions after a read whose records were not delivered. In: where that read began."""
         for where in self.consumer.assignment & positions.keys():
             self.consumer.seek(where, positions[where])
 
 
 class ConsumerInstances:
-    """Any thread may call any method. In: `clock`: in seconds, of which only differences count."""
+    """Any thread may call any method. In: `clock`: seconds; only differences matter."""
 
     def __init__(
         self, log: SharedLog, settings: RestProxySettings, clock: Callable[[], float] = time.monotonic
@@ -194,7 +195,7 @@ class ConsumerInstances:
         self._sweeper: threading.Thread | None = None
 
     def create(self, group: str, name: str | None, rights: Rights, settings: InstanceSettings) -> ConsumerInstance:
-        """In: `name`: None gives it one. Raises `ProxyRefusal`, `RequestRefused` where there are too many."""
+        """In: `name`: None: a generated one. Raises `ProxyRefusal`, `RequestRefused` if there are too many."""
         chosen = name or f"rest-consumer-{uuid.uuid4()}"
         self.expire()
         with self._guard:
@@ -215,7 +216,7 @@ class ConsumerInstances:
         return made
 
     def find(self, group: str, name: str, rights: Rights) -> ConsumerInstance:
-        """Somebody else's is not there, nor one that has expired. Raises `ProxyRefusal`."""
+        """An instance of another user or an expired one counts as missing. Raises `ProxyRefusal`."""
         self.expire()
         with self._guard:
             found = self._instances.get((group, name))
@@ -225,14 +226,14 @@ class ConsumerInstances:
         return found
 
     def delete(self, group: str, name: str, rights: Rights) -> None:
-        """Ends a read that is under way; who reads closes it then. Raises `ProxyRefusal`."""
+        """Deletes an instance and ends its running read; the reader then closes it. Raises `ProxyRefusal`."""
         found = self.find(group, name, rights)
         with self._guard:
             self._instances.pop((group, name), None)
         found.end()
 
     def expire(self) -> int:
-        """Ends the instances whose time has come; gives how many."""
+        """Ends the expired instances, and returns their number."""
         oldest = self.clock() - self._settings.consumer_timeout_s
         with self._guard:
             over = [key for key, each in self._instances.items() if each.last_used <= oldest and not each.in_use]
@@ -246,7 +247,7 @@ class ConsumerInstances:
         return len(self._instances)
 
     def stop_reads(self) -> None:
-        """Reads end soon, and nothing new begins."""
+        """Makes reads end soon, and refuses new ones."""
         self._closed.set()
         with self._guard:
             for instance in self._instances.values():

@@ -20,7 +20,7 @@ from .proxy_requests import dump_json
 
 
 class EmbeddedFormat(StrEnum):
-    """The values are those of v3; v2 has them in lower case, and no STRING."""
+    """The values are v3's; v2 has them in lower case, and has no STRING."""
 
     BINARY = "BINARY"
     JSON = "JSON"
@@ -31,7 +31,7 @@ class EmbeddedFormat(StrEnum):
 
     @property
     def kind(self) -> SchemaKind | None:
-        """Of its schemas; None where records name none."""
+        """The kind of its schemas; None if its records have no schema id."""
         return _KINDS.get(self)
 
     @property
@@ -51,8 +51,8 @@ SchemaLookup = Callable[[int], RecordSchema | None]
 
 
 def encode(format: EmbeddedFormat, value: Any, schema: RecordSchema | None = None) -> bytes | None:
-    """A record's key or value; None for null. In: `schema`: where the format has some. Raises `ProxyRefusal`,
-    `Unwritable`, `InvalidSchema`."""
+    """The bytes of a record's key or value; None for null. In: `schema`: if the format has schemas. Raises
+    `ProxyRefusal`, `Unwritable`, `InvalidSchema`."""
     if value is None:
         return None
     match format:
@@ -102,7 +102,7 @@ def _utf8(value: str) -> bytes:
 
 
 def decode(format: EmbeddedFormat, data: bytes | None, schemas: SchemaLookup) -> Any:
-    """What JSON says of a record's key or value. Raises `Unreadable`."""
+    """A record's key or value as JSON. Raises `Unreadable`."""
     if data is None:
         return None
     match format:
@@ -122,7 +122,7 @@ def decode(format: EmbeddedFormat, data: bytes | None, schemas: SchemaLookup) ->
 
 
 def _parsed(data: bytes) -> orjson.Fragment:
-    """Bytes that are JSON go into the response as they are."""
+    """Valid JSON is copied into the response without changes."""
     try:
         orjson.loads(data)
     except ValueError as error:
@@ -139,7 +139,7 @@ def _schema(data: bytes, kind: SchemaKind, schemas: SchemaLookup) -> RecordSchem
 
 
 def check_usable(format: EmbeddedFormat, schema: RecordSchema) -> None:
-    """Raises `InvalidSchema` where no record can be written by it."""
+    """Raises `InvalidSchema` if no record can be written with the schema."""
     if format is EmbeddedFormat.AVRO:
         avro_codec(schema)
     elif format is EmbeddedFormat.PROTOBUF:

@@ -1,4 +1,4 @@
-"""JSON objects that follow each other in a stream of bytes, with nothing or white space between them."""
+"""JSON objects that follow each other in a stream of bytes, separated by nothing or white space."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _BLANK: Final = b" \t\r\n"
 
 
 class ObjectSplitter:
-    """Finds where objects end by their braces; whether they are JSON, it does not ask.
+    """Finds the end of each object by its braces; it does not check whether the objects are valid JSON.
 
-    State: the bytes of the object that has not ended, how far they are looked at, and what is open there.
+    State: the bytes of the incomplete object, how far they are scanned, and the open braces and quotes at that
+    position.
 
     >>> splitter = ObjectSplitter(100)
     >>> splitter.feed(b'{"a": "}"} {"b"')
@@ -25,7 +26,7 @@ class ObjectSplitter:
     """
 
     def __init__(self, bytes_max: int) -> None:
-        """In: `bytes_max`: of one object."""
+        """In: `bytes_max`: limit of one object."""
         self._bytes_max = bytes_max
         self._rest = bytearray()
         self._at = 0
@@ -34,11 +35,11 @@ class ObjectSplitter:
 
     @property
     def is_between(self) -> bool:
-        """Whether no object has begun that has not ended."""
+        """Whether no object is incomplete."""
         return not self._rest
 
     def feed(self, data: bytes) -> tuple[list[bytes], ProxyRefusal | None]:
-        """The objects that end in here, and what is wrong behind them."""
+        """The objects that end in this data, and the error after them."""
         self._rest += data
         found: list[bytes] = []
         begin = 0
@@ -66,14 +67,14 @@ class ObjectSplitter:
         return at
 
     def _next_end(self) -> int | None:
-        """Behind the brace that closes the object; None where it is not there yet."""
+        """The position after the brace that closes the object; None if it has not arrived yet."""
         while True:
             sign = (_INSIDE if self._in_text else _OUTSIDE).search(self._rest, self._at)
             if sign is None:
                 self._at = len(self._rest)
                 return None
             if sign[0] == b"\\" and sign.end() == len(self._rest):
-                self._at = sign.start()  # what it escapes is still to come
+                self._at = sign.start()  # the escaped character has not arrived yet
                 return None
             self._at = sign.end()
             match sign[0]:

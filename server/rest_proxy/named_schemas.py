@@ -1,4 +1,4 @@
-"""Which schema a produced key or value has: an id, a version, a text that is registered, or the latest one."""
+"""The schema of a produced key or value: by id, by version, by text (which is registered), or the latest one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STRATEGIES: Final[tuple[Strategy, ...]] = ("TOPIC_NAME", "RECORD_NAME", "TOPIC_R
 
 @dataclass(frozen=True, slots=True)
 class SchemaChoice:
-    """How a request names a schema; what it does not say is None. `format`: needed beside `text` only."""
+    """How a request names a schema; missing parts are None. `format`: needed only with `text`."""
 
     schema_id: int | None = None
     version: int | None = None
@@ -35,7 +35,7 @@ class SchemaChoice:
 
 @dataclass(frozen=True, slots=True)
 class ChosenSchema:
-    """`subject`, `version`: as the response names them."""
+    """`subject`, `version`: for the response."""
 
     subject: str
     version: int
@@ -46,7 +46,7 @@ class ChosenSchema:
 class NamedSchemas:
     """Any thread may call any method. State: none; the registry is the engine's.
 
-    In: `lock`: held by whoever registers schemas.
+    In: `lock`: held by all code that registers schemas.
     """
 
     def __init__(self, store: SchemaStore, lock: AbstractContextManager[Any]) -> None:
@@ -56,8 +56,8 @@ class NamedSchemas:
         return self._store.schema(schema_id)
 
     def choose(self, topic: str, part: Part, choice: SchemaChoice, rights: Rights) -> ChosenSchema:
-        """A schema of somebody else's subject is not there, as in the registry. Raises `ProxyRefusal`, `NotPermitted`,
-        `RegistryRefusal`, `InvalidSchema`."""
+        """The chosen schema. A schema of a subject that the user does not see counts as missing, as in the registry.
+        Raises `ProxyRefusal`, `NotPermitted`, `RegistryRefusal`, `InvalidSchema`."""
         _check_combination(choice)
         try:
             version = self._found(topic, part, choice, rights)

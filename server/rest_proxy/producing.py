@@ -1,7 +1,7 @@
-"""Records from requests into topics: partitions, offsets, and an error for each record that the topic does not take.
+"""Writes records of requests to topics: chooses partitions, and returns an offset or an error for each record.
 
-The log trusts the engine, so what a topic asks of clients' records is checked here: their size, keys where it is
-compacted, times. A broker of an external log checks again.
+The log trusts the engine, so a topic's requirements for clients' records are checked here: size, keys if it is
+compacted, timestamps. A broker of an external log checks them again.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ...logcore.murmur2 import partition_of
 from ...logcore.topic_settings import TopicSettings, settings_of
 
 _CHUNK_BYTES: Final = 256 * 1024
-_CHUNK_RECORDS: Final = 500  # so that a chunk is one batch, whose offsets follow each other
-_RECORD_BYTES: Final = 36  # lengths, time and attributes, at most
+_CHUNK_RECORDS: Final = 500  # a chunk has to be one batch, whose offsets are consecutive
+_RECORD_BYTES: Final = 36  # upper bound of lengths, timestamp and attributes
 _BATCH_BYTES: Final = 61
 
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """`partition`: None: that of its key, or any. `timestamp_ms`: None is now."""
+    """`partition`: None: by the key, or any. `timestamp_ms`: None: now."""
 
     key: bytes | None
     value: bytes | None
@@ -54,7 +54,8 @@ Result = Written | LogError
 
 
 class ProxiedWriter:
-    """Any thread may call it; it waits for the disk. State: whose turn it is of the partitions, for keyless records."""
+    """Any thread may call it; it waits for the disk. State: a counter that distributes keyless records over the
+    partitions."""
 
     def __init__(self, log: LogClient, clock: Callable[[], float] = time.time) -> None:
         self._log = log
@@ -62,7 +63,7 @@ class ProxiedWriter:
         self._turns = itertools.count()
 
     def write(self, topic: Topic, records: Sequence[NewRecord]) -> list[Result]:
-        """In the order of the records. Records without a key of one call go to one partition."""
+        """The results, in the order of the records. All keyless records of one call go to the same partition."""
         now_ms = int(self._clock() * 1000)
         settings = settings_of(topic.config)
         keyless = next(self._turns) % topic.partition_count
@@ -111,7 +112,7 @@ class ProxiedWriter:
 
 
 def _problem(topic: Topic, record: NewRecord, settings: TopicSettings, now_ms: int) -> LogError | None:
-    """Why the topic does not take the record."""
+    """Why the topic refuses the record; None if it accepts it."""
     if record.partition is not None and not 0 <= record.partition < topic.partition_count:
         return InvalidRecords(f'topic "{topic.name}" has no partition {record.partition}')
     if record.size + _BATCH_BYTES > settings.message_bytes_max:
@@ -128,7 +129,7 @@ def _problem(topic: Topic, record: NewRecord, settings: TopicSettings, now_ms: i
 
 
 def _chunks(records: Sequence[NewRecord], numbers: list[int], bytes_max: int) -> Iterator[list[int]]:
-    """Stretches that are one batch each, no larger than the topic takes."""
+    """Runs of records that are one batch each, within the topic's size limit."""
     chunk: list[int] = []
     size = _BATCH_BYTES
     for number in numbers:

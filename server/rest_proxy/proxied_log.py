@@ -1,4 +1,4 @@
-"""The log as a user of the REST proxy may use it: the rights of the Kafka port, and what belongs to Millstream."""
+"""The log for users of the REST proxy: the rights of the Kafka port, and names that are reserved for Millstream."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .proxy_errors import no_partition, no_topic
 
 
 class SharedLog(GroupLog, Protocol):
-    """A log of any kind, with its groups and its brokers."""
+    """Any kind of log, with its groups and its brokers."""
 
     @property
     def cluster(self) -> RemoteCluster: ...
 
 
 def shared_log(log: LogClient) -> SharedLog:
-    """The engine's log, which is one of ours."""
+    """The engine's log, which is always one of our classes."""
     assert isinstance(log, RoutedLog | ExternalLog | EngineLog), "a log of a kind that has no groups"
     return log
 
@@ -40,10 +40,10 @@ class ProxiedLog:
         self.log = shared_log(engine.log)
         self.as_rows = ForeignRows(lambda: engine.catalog)
 
-    # Rights: those of `logcore/protocol/security/access.py`
+    # Rights: the same as in `logcore/protocol/security/access.py`
 
     def check_seen(self, rights: Rights, topic: str) -> None:
-        """For looking at a topic, but not into it."""
+        """The right to see that a topic exists, without reading it."""
         if not self.sees(rights, topic):
             rights.require([Need("read", topic)])
 
@@ -58,12 +58,12 @@ class ProxiedLog:
         _refuse_own(topic, "write to")
 
     def check_change(self, rights: Rights, topic: str) -> None:
-        """For creating, changing and deleting."""
+        """The right to create, change and delete a topic."""
         rights.require([Need("ddl", topic)])
         _refuse_own(topic, "create, change or delete")
 
     def check_settings(self, names: Iterable[str]) -> None:
-        """Those that say who writes a topic are set by mirrors only."""
+        """Raises if settings that determine the writer of a topic are named: only mirrors set them."""
         held = set(OF_MIRRORS).intersection(names)
         if held:
             raise NotPermitted(f"{min(held)} is set by CREATE MIRROR and PROMOTE MIRROR, and by nobody else")
@@ -79,7 +79,7 @@ class ProxiedLog:
     def is_own_group(self, group: str) -> bool:
         return is_own_name(self._engine.catalog, group)
 
-    # What there is
+    # Topics and partitions
 
     def topic(self, name: str) -> Topic:
         """Raises `ProxyRefusal`."""

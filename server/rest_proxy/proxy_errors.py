@@ -1,4 +1,4 @@
-"""Refusals as the REST proxy sends them: `error_code` and `message`, with Confluent's numbers."""
+"""Errors in the form of the REST proxy: `error_code` and `message`, with Confluent's numbers."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ INVALID_REQUEST: Final = 40002
 FORBIDDEN: Final = 40301
 TOPIC_NOT_FOUND: Final = 40401
 PARTITION_NOT_FOUND: Final = 40402
-UNKNOWN_TOPIC_OR_PARTITION: Final = 40403  # of v3
-INSTANCE_NOT_FOUND: Final = 40403  # of v2
+UNKNOWN_TOPIC_OR_PARTITION: Final = 40403  # in v3
+INSTANCE_NOT_FOUND: Final = 40403  # in v2
 UNREADABLE: Final = 40801
 FORMAT_MISMATCH: Final = 40601
 INSTANCE_EXISTS: Final = 40902
@@ -103,7 +103,7 @@ def status_of(number: int) -> int:
 
 
 def text_of_error(error: BaseException) -> str:
-    """What people read; of what we did not raise on purpose, a number that the server's log has."""
+    """The text for people; an unexpected error only has a number, which is in the server's log."""
     return str(error) if isinstance(error, Unreadable | Unwritable) else message_of(error)
 
 
@@ -112,7 +112,7 @@ def body_of(error: BaseException) -> dict[str, object]:
 
 
 def refusal(error: BaseException, media_type: str) -> Response:
-    """In: `media_type` of the version that was asked."""
+    """In: `media_type` of the requested version."""
     body = body_of(error)
     response = json_response(body, status_of(number_of(error)), media_type)
     if isinstance(error, RequestRefused) and error_code_of(error) == TOO_MANY_REQUESTS:

@@ -1,4 +1,4 @@
-"""The paths of the REST proxy, as `server/http/routes.py` has those of everything else."""
+"""The table of paths of the REST proxy, like that of all other paths in `server/http/routes.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What arrives: JSON that is looked at member by member, before anything is done."""
+"""Reads requests: JSON whose members are checked before anything is done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONG_NUMBER: Final = re.compile(rb"\d{19}")
 
 
 def parse_json(data: bytes | bytearray) -> Any:
-    """Whole numbers of any size stay exact. Raises `ProxyRefusal`."""
+    """Parses JSON; integers of any size stay exact. Raises `ProxyRefusal`."""
     try:
         return orjson.loads(data) if _LONG_NUMBER.search(data) is None else _exact(data)
     except (ValueError, RecursionError) as error:
@@ -27,7 +27,7 @@ def parse_json(data: bytes | bytearray) -> Any:
 
 
 def _exact(data: bytes | bytearray) -> Any:
-    """orjson rounds integers of more than 64 bits, but it refuses all that is not JSON."""
+    """orjson checks that the data is JSON, but rounds integers of more than 64 bits; json keeps them."""
     orjson.loads(data)
     return json.loads(data, parse_constant=_no_constant)
 
@@ -37,7 +37,7 @@ def _no_constant(text: str) -> NoReturn:
 
 
 def dump_json(value: Any) -> bytes:
-    """Raises ValueError for texts that UTF-8 cannot hold."""
+    """Raises ValueError for texts that UTF-8 cannot encode."""
     try:
         return orjson.dumps(value)
     except TypeError:  # more than 64 bits
@@ -45,8 +45,8 @@ def dump_json(value: Any) -> bytes:
 
 
 async def read_body(request: Request, body_bytes_max: int, *, needed: bool = True) -> tuple[str, dict[str, Any]]:
-    """Content type and JSON object. In: `needed`: whether it may be missing; it is empty then. Raises `ProxyRefusal`,
-    `RequestRefused`."""
+    """Content type and JSON object. In: `needed`: if False, the body may be missing; the object is empty then. Raises
+    `ProxyRefusal`, `RequestRefused`."""
     content_type, data = await read_json(request, body_bytes_max)
     if not data.strip():
         if needed:
@@ -61,12 +61,12 @@ async def read_body(request: Request, body_bytes_max: int, *, needed: bool = Tru
 
 
 def text_in(body: dict[str, Any], *names: str) -> str | None:
-    """The first of these members that there is. Raises `ProxyRefusal` where it is no text."""
+    """The first of these members that exists. Raises `ProxyRefusal` if it is not a text."""
     return _member(body, names, lambda value: isinstance(value, str), "a text")
 
 
 def number_in(body: dict[str, Any], *names: str, least: int = 0, most: int = 2**63 - 1) -> int | None:
-    """Texts of digits are numbers, too. Raises `ProxyRefusal`."""
+    """A number, or a text of digits. Raises `ProxyRefusal`."""
     name = next((name for name in names if body.get(name) is not None), None)
     if name is None:
         return None
@@ -102,7 +102,7 @@ def flag_in(body: dict[str, Any], name: str) -> bool:
 
 
 def objects_in(body: dict[str, Any], name: str, most: int, *, needed: bool = True) -> list[dict[str, Any]]:
-    """A list of at most so many objects. Raises `ProxyRefusal`."""
+    """A list of at most `most` objects. Raises `ProxyRefusal`."""
     value = body.get(name)
     if value is None and not needed:
         return []

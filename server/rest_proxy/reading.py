@@ -1,4 +1,4 @@
-"""Reads of consumer instances: what fits into one response, and not a record more is taken from the consumer."""
+"""Reads of consumer instances: takes exactly the records that fit into one response from the consumer."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .proxy_errors import UNREADABLE, ProxyRefusal
 
 BYTES_DEFAULT: Final = 1024 * 1024
 BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of one response, as far as keys, values and names go; a single larger record is read all the same."""
-_RECORD_BYTES: Final = 80  # what JSON needs around a key and a value
+"""Limit of one response, counting keys, values and names; a single larger record is still returned."""
+_RECORD_BYTES: Final = 80  # the JSON around a key and a value
 _ROWS_MAX: Final = BYTES_MAX // _RECORD_BYTES
-_STEP_S: Final = 0.25  # so soon a read hears that its instance ends
+_STEP_S: Final = 0.25  # how soon a read notices that its instance ends
 
 
 @dataclass(slots=True)
@@ -41,22 +41,22 @@ class InstanceReader:
         self._log, self._schemas, self._clock = log, schemas, clock
 
     def read(self, instance: ConsumerInstance, wait_ms: int, bytes_max: int) -> list[dict[str, Any]]:
-        """Records as JSON has them, at least one where there is one. Raises `ProxyRefusal` for a record that the
-        instance's format cannot show, where it is the first; the consumer stays before it. Raises `LogError`."""
+        """Records in JSON form, at least one if there is any. Raises `ProxyRefusal` if the first record cannot be read
+        in the instance's format; the consumer then stays before it. Raises `LogError`."""
         taken = _Taken([])
         deadline, goes_on = self._clock() + wait_ms / 1000, False
         while True:
             instance.look_for_topics(self._clock())
             left_s = max(0.0, deadline - self._clock())
             found = instance.consumer.poll(min(left_s, _STEP_S), bytes_max - taken.bytes, goes_on=goes_on)
-            goes_on = True  # the client has not got the records of this read
+            goes_on = True  # the client has not received the records of this read
             self._take(instance, found, taken, bytes_max)
             is_enough = taken.is_full or taken.bytes >= min(instance.settings.bytes_min, bytes_max)
             if (taken.records and is_enough) or self._clock() >= deadline or instance.ending.is_set():
                 return taken.records
 
     def _take(self, instance: ConsumerInstance, found: list[Consumed], taken: _Taken, bytes_max: int) -> None:
-        """What does not fit is read again: the consumer goes back to it."""
+        """Adds records to the response. The consumer goes back to records that do not fit, so they are read again."""
         left_behind: set[TopicPartition] = set()
         for consumed in found:
             where = consumed.partition
@@ -68,7 +68,7 @@ class InstanceReader:
                 instance.consumer.seek(where, stop)
 
     def _take_run(self, instance: ConsumerInstance, consumed: Consumed, taken: _Taken, bytes_max: int) -> int | None:
-        """The offset at which it stopped; None where all is taken."""
+        """The offset at which it stopped; None if all records were taken."""
         offsets, rows, total = self._rows(consumed)
         where, format = consumed.partition, instance.settings.format
         for offset, row in zip(offsets, rows, strict=True):
@@ -99,8 +99,8 @@ class InstanceReader:
         return None if len(offsets) == total else offsets[-1] + 1
 
     def _rows(self, consumed: Consumed) -> tuple[list[int], list[dict[str, Any]], int]:
-        """Offsets, keys and values of the first rows, and how many rows there are. Columnar batches become rows as
-        Kafka clients get them."""
+        """Offsets, keys and values of the first rows, and the total number of rows. Columnar batches become rows as for
+        Kafka clients."""
         run = consumed.run
         if isinstance(run, FetchedColumns):
             topic = self._log.topic(consumed.partition.topic)

@@ -22,7 +22,7 @@ from .v3_topics import V3Topics
 
 
 def rest_proxy_routes(context: HttpContext, settings: RestProxySettings) -> list[Route]:
-    """What `proxy_paths.py` lists. They end with the context."""
+    """The routes of `proxy_paths.py`. They are closed with the context."""
     engine = context.engine
     log, schemas = ProxiedLog(engine), NamedSchemas(engine.schemas, engine.lock)
     writer = ProxiedWriter(log.log)
@@ -33,7 +33,7 @@ def rest_proxy_routes(context: HttpContext, settings: RestProxySettings) -> list
     return [
         *V2Topics(context, log, schemas, writer).routes(),
         *consumers.routes(),
-        *V3Security(context, log, clusters).routes(),  # before it: `-` is no number of a broker
+        *V3Security(context, log, clusters).routes(),  # before V3Cluster, where `-` would be read as a broker's number
         *V3Cluster(context, log, clusters).routes(),
         *V3Records(context, RecordProducer(log, schemas, writer, clusters)).routes(),
         *V3Topics(context, log, clusters).routes(),

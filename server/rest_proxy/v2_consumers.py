@@ -39,7 +39,7 @@ from .v2_topics import v2_answer, v2_json
 T = TypeVar("T")
 
 READS_MAX: Final = 32
-"""At a time; others wait, and as many again are refused."""
+"""Reads at a time; as many again may wait, and others are refused."""
 UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
 _WAIT_MS_MAX: Final = 30_000
 _PARTITIONS_MAX: Final = 1000
@@ -58,7 +58,7 @@ _INSTANCE: Final = "/consumers/{group}/instances/{instance}"
 
 
 class V2Consumers:
-    """Every method answers one route. Reads have threads of their own: they wait for records."""
+    """Each method answers one route. Reads have separate threads, because they wait for records."""
 
     def __init__(
         self, context: HttpContext, log: ProxiedLog, instances: ConsumerInstances, reader: InstanceReader
@@ -113,7 +113,7 @@ class V2Consumers:
         await self._context.workers.run(lambda: self._instances.delete(group, name, rights))
         return Response(status_code=204)
 
-    # What it reads
+    # Subscriptions and assignments
 
     async def subscribe(self, request: Request) -> Response:
         rights, _ = self._group(request)
@@ -183,7 +183,7 @@ class V2Consumers:
             found = self._reader.read(instance, wait_ms, bytes_max)
             return _first_offsets(found), orjson.dumps(found)
 
-        await read_json(request, self._context.body_bytes_max)  # behind a body it is seen that the client is gone
+        await read_json(request, self._context.body_bytes_max)  # after the body, a disconnect can be detected
         began, data = await self._with(request, read, self._threads)
         try:
             if await request.is_disconnected():
@@ -196,7 +196,7 @@ class V2Consumers:
     # Offsets and positions
 
     async def commit(self, request: Request) -> Response:
-        """Without a body all that was read. An offset is that of the last record that was handled."""
+        """Without a body, commits all that was read. A given offset is that of the last processed record."""
         rights, _ = self._group(request)
         _, body = await read_body(request, self._context.body_bytes_max, needed=False)
         given = objects_in(body, "offsets", _PARTITIONS_MAX, needed=False)
@@ -281,7 +281,7 @@ class V2Consumers:
         await self._with(request, seek)
         return Response(status_code=204)
 
-    # Which instance
+    # Finding the instance
 
     def _group(self, request: Request) -> tuple[Rights, str]:
         """Raises `NotPermitted`."""
@@ -295,7 +295,7 @@ class V2Consumers:
         return self._instances.find(group, request.path_params["instance"], rights)
 
     async def _with(self, request: Request, act: Callable[[ConsumerInstance], T], threads: Workers | None = None) -> T:
-        """What it gives for the instance that the request names, which no other request uses meanwhile."""
+        """Calls `act` with the instance in the path, which no other request uses meanwhile, and returns its result."""
         rights, group = self._group(request)
         name = request.path_params["instance"]
 
@@ -319,7 +319,7 @@ class _Sent(Response):
 
 
 def _first_offsets(records: list[dict[str, Any]]) -> dict[TopicPartition, int]:
-    """Where the read began in each partition."""
+    """The first offset of the read in each partition."""
     found: dict[TopicPartition, int] = {}
     for record in records:
         found.setdefault(TopicPartition(record["topic"], record["partition"]), record["offset"])
@@ -391,7 +391,7 @@ def _offset(given: dict[str, Any]) -> int:
 
 
 def _time(given: dict[str, Any]) -> int:
-    """In ms; as a number, or as ISO 8601 has it."""
+    """In ms, from a number, or from ISO 8601."""
     value = given.get("timestamp")
     if isinstance(value, str):
         try:
@@ -402,7 +402,7 @@ def _time(given: dict[str, Any]) -> int:
 
 
 def _accepted(request: Request) -> set[str]:
-    """The embedded formats that the client names; none where it takes any."""
+    """The embedded formats in the accept header; empty if the client accepts any."""
     types = {part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "").split(",")}
     return types & {format.media_type for format in V2_FORMATS}
 

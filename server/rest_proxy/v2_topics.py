@@ -1,4 +1,4 @@
-"""/topics and /brokers of v2: what there is, and producing."""
+"""/topics and /brokers of v2: metadata, and producing."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from .proxy_errors import (
 from .proxy_requests import number_in, objects_in, read_body, text_in
 
 RECORDS_MAX: Final = 10_000
-"""Of one request."""
+"""Limit of one request."""
 _FORMATS: Final = {format.media_type: format for format in V2_FORMATS}
 
 Answer = Callable[[Request], Awaitable[Response]]
 
 
 def v2_answer(answer: Answer) -> Answer:
-    """The route with its refusals in the shape of v2."""
+    """Wraps a route so that its errors have the form of v2."""
 
     @functools.wraps(answer)
     async def route(request: Request) -> Response:
@@ -60,7 +60,7 @@ def v2_json(value: Any, media_type: str = V2_JSON) -> Response:
 
 
 class V2Topics:
-    """Every method answers one route; what waits for the log runs on the threads of the context."""
+    """Each method answers one route; calls that wait for the log run on the threads of the context."""
 
     def __init__(self, context: HttpContext, log: ProxiedLog, schemas: NamedSchemas, writer: ProxiedWriter) -> None:
         self._context, self._log, self._schemas, self._writer = context, log, schemas, writer
@@ -122,7 +122,7 @@ class V2Topics:
         return v2_json(await self._context.workers.run(look))
 
     def _seen(self, request: Request) -> str:
-        """The topic that the path names. Raises `NotPermitted`."""
+        """The topic in the path. Raises `NotPermitted`."""
         name = request.path_params["topic"]
         self._log.check_seen(rights_of(request.scope), name)
         return name
@@ -130,7 +130,7 @@ class V2Topics:
     # Producing
 
     async def produce(self, request: Request) -> Response:
-        """To a topic, or to a partition of it."""
+        """Writes records to a topic, or to one of its partitions."""
         rights, name = rights_of(request.scope), request.path_params["topic"]
         self._log.check_write(rights, name)
         partition = _partition(request) if "partition" in request.path_params else None
@@ -177,7 +177,7 @@ class V2Topics:
 
 
 def _partition(request: Request) -> int:
-    """Raises `ProxyRefusal`: what is no number is no partition."""
+    """Raises `ProxyRefusal`: a text that is not a number is an unknown partition."""
     text = request.path_params["partition"]
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise no_partition()

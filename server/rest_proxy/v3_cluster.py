@@ -21,7 +21,7 @@ _BROKER = f"{_CLUSTER}/brokers/{{broker_id}}"
 
 
 class V3Cluster:
-    """Every method answers one route."""
+    """Each method answers one route."""
 
     def __init__(self, context: HttpContext, log: ProxiedLog, clusters: Clusters) -> None:
         self._context, self._log, self._clusters = context, log, clusters
@@ -131,7 +131,7 @@ def broker_config(links: Links, node: int, setting: SettingValue) -> dict[str, A
 
 
 def _found(request: Request, brokers: Brokers) -> BrokerPlace:
-    """The broker that the path names. Raises `ProxyRefusal`."""
+    """The broker in the path. Raises `ProxyRefusal`."""
     asked = request.path_params["broker_id"]
     found = next((broker for broker in brokers.brokers if str(broker.node) == asked), None)
     if found is None:

@@ -1,4 +1,4 @@
-"""/v3/clusters/ID/consumer-groups: groups, their members, what these read, and lag."""
+"""/v3/clusters/ID/consumer-groups: groups, their members and assignments, and lag."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Lag:
-    """`member`: who reads the partition; None where nobody does."""
+    """`member`: the member that reads the partition; None if there is none."""
 
     where: TopicPartition
     current_offset: int
@@ -51,7 +51,7 @@ class _Lag:
 
 
 class V3Groups:
-    """Every method answers one route."""
+    """Each method answers one route."""
 
     def __init__(self, context: HttpContext, log: ProxiedLog, clusters: Clusters) -> None:
         self._context, self._log, self._clusters = context, log, clusters
@@ -84,7 +84,7 @@ class V3Groups:
             if self._log.sees_group(rights, name):
                 try:
                     yield self._log.log.groups.describe(name)
-                except LogError:  # of a kind that only newer requests describe, or gone meanwhile
+                except LogError:  # only newer requests describe its kind, or it is gone
                     continue
 
     async def get(self, request: Request) -> Response:
@@ -167,7 +167,7 @@ class V3Groups:
         return await self._of_group(request, look)
 
     def _lags(self, group: GroupDescription, rights: Rights) -> Iterator[_Lag]:
-        """In what the group has committed and the user may see, in order."""
+        """The lag in all partitions that the group has committed and the user may see, in order."""
         members = {where: member for member in group.members for where in assigned_to(member)}
         for where, committed in sorted(self._log.log.groups.committed(group.group).items()):
             if not self._log.sees(rights, where.topic):
@@ -179,7 +179,7 @@ class V3Groups:
             yield _Lag(where, committed.offset, end, members.get(where))
 
     def _place(self, request: Request, rights: Rights, known: Any, what: str) -> TopicPartition:
-        """The partition that the path names, if it is among the known ones. Raises `ProxyRefusal`, `NotPermitted`."""
+        """The partition in the path, if it is among the known ones. Raises `ProxyRefusal`, `NotPermitted`."""
         topic, asked = request.path_params["topic_name"], request.path_params["partition_id"]
         self._log.check_seen(rights, topic)
         found = next((where for where in known if where.topic == topic and str(where.partition) == asked), None)

@@ -1,7 +1,7 @@
-"""Producing by v3: records one after the other in a request that may last, with a report for each; and batches.
+"""Producing in v3: a stream of records in a request that may stay open, with a report for each record; and batches.
 
-A record is reported once it is durable. Records that arrive together are written together. A stream whose JSON is
-broken ends after the report that says so.
+A record is reported once it is durable. Records that arrive together are written together. After invalid JSON, the
+stream ends with a report of the error.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from .v3_resources import Answer, Clusters, v3_answer, v3_json
 
 STREAMS_MAX: Final = 200
 ENTRIES_MAX: Final = 1000
-STALL_SECONDS_MAX: Final = 60.0  # a client that takes no reports for so long is gone
+STALL_SECONDS_MAX: Final = 60.0  # a client that accepts no report for this long is considered gone
 _HEADERS_MAX: Final = 1000
 _ID_MAX: Final = 80
 _RECORDS: Final = "/v3/clusters/{cluster_id}/topics/{topic_name}/records"
-_TYPES: Final = ("", JSON, "application/x-www-form-urlencoded")  # curl -d says the last one
+_TYPES: Final = ("", JSON, "application/x-www-form-urlencoded")  # curl -d sends the last one
 
 _log = structlog.get_logger("millstream.server")
 
@@ -61,7 +61,7 @@ Problem = MillstreamError | Unwritable
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """A key or a value: how the report calls it, and its bytes."""
+    """A key or a value: its description in the report, and its bytes."""
 
     format: EmbeddedFormat
     schema: ChosenSchema | None
@@ -83,7 +83,7 @@ class _Described:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A record that can be written."""
+    """A valid record."""
 
     record: NewRecord
     key: _Described | None
@@ -92,7 +92,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class ProduceTarget:
-    """Where the records of one request go, and whose they are."""
+    """The topic of one request's records, and the user's rights."""
 
     cluster_id: str
     topic: Topic
@@ -100,7 +100,7 @@ class ProduceTarget:
 
 
 class RecordProducer:
-    """Not for the event loop: schemas are looked up, and records written."""
+    """Not for the event loop: it looks up schemas and writes records."""
 
     def __init__(self, log: ProxiedLog, schemas: NamedSchemas, writer: ProxiedWriter, clusters: Clusters) -> None:
         self._log, self._schemas, self._writer, self._clusters = log, schemas, writer, clusters
@@ -112,7 +112,7 @@ class RecordProducer:
         return ProduceTarget(self._clusters.links(request).cluster_id, self._log.topic(name), rights)
 
     def produce(self, target: ProduceTarget, given: Sequence[dict[str, Any] | Problem]) -> list[dict[str, Any]]:
-        """A report for each. In: records, or why there is none."""
+        """A report for each element. In: records, or errors in their place."""
         asked = [each if isinstance(each, Exception) else self._understood(target, each) for each in given]
         good = [each for each in asked if isinstance(each, _Asked)]
         results = iter(self._writer.write(target.topic, [each.record for each in good]) if good else ())
@@ -257,8 +257,8 @@ class V3Records:
 
 
 class _Stream:
-    """An ASGI application. A body whose length is known is read before anything is reported: its client may not read
-    before it has sent all of it."""
+    """An ASGI application. A body of known length is read to the end before anything is reported: its client may not
+    read before it has sent everything."""
 
     def __init__(self, context: HttpContext, producer: RecordProducer, streams: Slots) -> None:
         self._context, self._producer, self._streams = context, producer, streams
@@ -280,7 +280,7 @@ class _Stream:
                     await self._whole(target, request, noted)
                 else:
                     await self._streamed(target, receive, noted)
-            return Response()  # which was sent already, if its client has not gone
+            return Response()  # it is already sent, unless the client has gone
 
         answered = await v3_answer(answer)(Request(scope, receive))
         if not began and answered.status_code >= 400:
@@ -312,7 +312,7 @@ class _Stream:
     def _written(
         self, target: ProduceTarget, splitter: ObjectSplitter, data: bytes, ended: bool
     ) -> tuple[list[dict[str, Any]], ProxyRefusal | None]:
-        """Reports of the records that are complete by now, and why nothing comes behind them."""
+        """Reports of the complete records, and the error that ends the stream."""
         objects, problem = splitter.feed(data)
         given: list[dict[str, Any] | Problem] = []
         for text in objects:
@@ -326,7 +326,7 @@ class _Stream:
         return self._producer.produce(target, given), problem
 
     async def _first(self, reports: list[dict[str, Any]], problem: ProxyRefusal | None, send: Send) -> None:
-        """Begins the response. Raises `ProxyRefusal` where not even one record came."""
+        """Begins the response. Raises `ProxyRefusal` if there is no record at all."""
         if not reports:
             message = "Payload error. Request body is empty. Data is required."
             raise problem or ProxyRefusal(INVALID_PAYLOAD, message)
@@ -335,7 +335,7 @@ class _Stream:
 
 
 class _Gone(Exception):
-    """The client went away, or reads nothing."""
+    """The client disconnected, or reads nothing."""
 
 
 def _check_type(request: Request) -> None:
@@ -345,7 +345,7 @@ def _check_type(request: Request) -> None:
 
 
 async def _received(receive: Receive, seconds_max: float | None) -> tuple[bytes, bool]:
-    """The next bytes, and whether they are the last. Raises `_Gone`, `RequestRefused`."""
+    """The next bytes, and whether they are the last ones. Raises `_Gone`, `RequestRefused`."""
     try:
         async with asyncio.timeout(seconds_max):
             message = await receive()

@@ -1,4 +1,4 @@
-"""What all responses of v3 are made of: kinds, links, names of resources; and the checks before each answer."""
+"""Common parts of all v3 responses: kinds, links, names of resources; and the checks before each answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 def v3_answer(answer: Answer) -> Answer:
-    """The route with its refusals in the shape of v3."""
+    """Wraps a route so that its errors have the form of v3."""
 
     @functools.wraps(answer)
     async def route(request: Request) -> Response:
@@ -49,7 +49,7 @@ def v3_json(value: Any, status: int = 200) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Addresses below /v3/clusters/ID. In: `base`: as the client has asked for it; `cluster_id`.
+    """URLs below /v3/clusters/ID. In: `base`: from the client's request; `cluster_id`.
 
     >>> links = Links("http://h:1", "c")
     >>> links.url("topics", "a b")
@@ -69,7 +69,7 @@ class Links:
         return {"related": self.url(*path)}
 
     def name(self, *parts: object) -> str:
-        """In: kinds and names in turn; a kind alone at the end."""
+        """In: alternating kinds and names; the last kind may have no name."""
         pairs = [parts[at : at + 2] for at in range(0, len(parts), 2)]
         said = ["=".join(str(part) for part in pair) for pair in pairs]
         return "/".join([f"crn:///kafka={self.cluster_id}", *said])
@@ -89,20 +89,20 @@ class Links:
 
 
 class Clusters:
-    """Which cluster this is. State: its id, once it is known."""
+    """The identity of this cluster. State: its id, once it is known."""
 
     def __init__(self, context: HttpContext, log: ProxiedLog) -> None:
         self._context, self._log = context, log
         self._id: str | None = None
 
     def id(self) -> str:
-        """It may ask the log. Raises `LogError`."""
+        """The cluster's id; the first call may ask the log. Raises `LogError`."""
         if self._id is None:
             self._id = self._log.log.cluster.brokers().cluster_id or self._context.cluster_id
         return self._id
 
     def links(self, request: Request) -> Links:
-        """Raises `ProxyRefusal` where the path names another cluster."""
+        """Raises `ProxyRefusal` if the path names another cluster."""
         own, asked = self.id(), request.path_params.get("cluster_id")
         if asked is not None and asked != own:
             raise ProxyRefusal(NOT_FOUND, f"Cluster {asked[:100]} cannot be found.")

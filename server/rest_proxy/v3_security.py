@@ -1,8 +1,8 @@
-"""What v3 can ask of a cluster and this one keeps in its configuration: ACLs and the settings of brokers.
+"""The parts of v3 that are configuration here: ACLs and the settings of brokers.
 
-A broker's settings are read from its configuration file at the start, so there are no dynamic ones to list and none to
-change. Rights are those of the HTTP API's users. A request to change either is refused as by a Kafka cluster that does
-not allow it, so that a program sees an error of its own and not a path that is missing.
+A broker's settings are read from its configuration file at the start, so there are no dynamic settings to list or
+change. Rights are those of the HTTP API's users. Requests to change either are refused as by a Kafka cluster that does
+not allow it, so that a program sees a specific error, not a missing path.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SETTINGS = "The settings of brokers are in the server's configuration file, and
 
 
 class V3Security:
-    """Every method answers one route, or several in the same way."""
+    """Each method answers one route, or several in the same way."""
 
     def __init__(self, context: HttpContext, log: ProxiedLog, clusters: Clusters) -> None:
         self._context, self._log, self._clusters = context, log, clusters

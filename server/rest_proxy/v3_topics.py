@@ -34,7 +34,7 @@ _OPERATIONS: Final[dict[Verb, tuple[str, ...]]] = {
 
 
 class V3Topics:
-    """Every method answers one route."""
+    """Each method answers one route."""
 
     def __init__(self, context: HttpContext, log: ProxiedLog, clusters: Clusters) -> None:
         self._context, self._log, self._clusters = context, log, clusters
@@ -166,7 +166,7 @@ class V3Topics:
     async def _change(
         self, request: Request, topic: str, changes: dict[str, str | None], *, only_check: bool = False
     ) -> Response:
-        """A null value is the default."""
+        """Changes settings; None resets one to its default."""
         self._log.check_settings(changes)
 
         def change(links: Links) -> None:
@@ -244,7 +244,7 @@ class V3Topics:
         return await self._answer(request, look)
 
     def _partition(self, request: Request, topic: str) -> PartitionPlace:
-        """The partition that the path names. Raises `ProxyRefusal`."""
+        """The partition in the path. Raises `ProxyRefusal`."""
         asked = request.path_params["partition_id"]
         found = next((each for each in self._log.place(topic).partitions if str(each.partition) == asked), None)
         if found is None:
@@ -254,13 +254,13 @@ class V3Topics:
     # Common to all
 
     def _seen(self, request: Request) -> str:
-        """The topic that the path names. Raises `NotPermitted`."""
+        """The topic in the path. Raises `NotPermitted`."""
         name = request.path_params["topic_name"]
         self._log.check_seen(rights_of(request.scope), name)
         return name
 
     def _changed(self, request: Request) -> str:
-        """The same, for a change of it."""
+        """The topic in the path, for changing it. Raises `NotPermitted`."""
         name = request.path_params["topic_name"]
         self._log.check_change(rights_of(request.scope), name)
         return name
@@ -315,7 +315,7 @@ def _assignments(given: Any) -> dict[int, list[int]] | None:
 
 
 def _as_asked(new: TopicToCreate) -> TopicPlace:
-    """What a topic would be that is not created; the brokers' defaults are not known."""
+    """The topic that a request would create; the defaults of the brokers are unknown."""
     placed = new.assignments or dict.fromkeys(range(max(new.partition_count, 1)), [0] * max(new.replication_factor, 1))
     return TopicPlace(
         new.name, False, tuple(PartitionPlace(number, None, tuple(nodes), ()) for number, nodes in placed.items())
@@ -323,7 +323,7 @@ def _as_asked(new: TopicToCreate) -> TopicPlace:
 
 
 def _asked_operations(request: Request, rights: Rights) -> Callable[[str], dict[str, list[str]]]:
-    """What the user may do with a topic, where the request wants to know."""
+    """The operations that the user may perform on a topic, if the request asks for them."""
     if not says_true(request.query_params.get("include_authorized_operations")):
         return lambda topic: {}
 
@@ -351,7 +351,7 @@ def _config(links: Links, topic: str, setting: SettingValue) -> dict[str, Any]:
 
 
 def setting_members(setting: SettingValue) -> dict[str, Any]:
-    """What the settings of topics and brokers have in common."""
+    """The members that settings of topics and brokers have in common."""
     return {
         "name": setting.name,
         "value": setting.value,
