@@ -48,7 +48,7 @@ _TIME_FORMS: Mapping[SqlType, str] = {
     TIMESTAMP: "A TIMESTAMP is written as '2020-12-31T23:59:59.999'; it may end earlier, and behind the time an offset "
     "as +02:00 may stand.",
 }
-_DIVISOR_NODES_MAX = 100  # a divisor may itself divide: each level has three times as many
+_DIVISION_NODES_MAX = 100  # a side may itself divide: each level has three times as many
 _SMALL_MAX = 18  # digits that DuckDB holds in 64 bits
 _SCALE_KEPT = 6  # digits after the point that a result keeps even where its precision had to be cut
 
@@ -332,17 +332,28 @@ _DECIMAL_OPERATIONS: dict[str, PythonFunction] = {
 _EXACT_IN_DUCKDB = {"decimal_add": exp.Add, "decimal_subtract": exp.Sub, "decimal_multiply": exp.Mul}
 
 
-def divisor(tree: exp.Expression, type_: SqlType) -> exp.Expression:
+def divisor(tree: exp.Expression, type_: SqlType, dividend: exp.Expression) -> exp.Expression:
     """What a number of this type is divided by. As in Java, an integer divided by 0 fails; DuckDB makes it NULL and
-    says nothing. One of so many nodes that it had better not stand there three times stays DuckDB's."""
+    says nothing. NULL divided by 0 is NULL. A divisor of so many nodes that it had better not stand there three times
+    stays DuckDB's."""
     is_plain = type_ not in (INTEGER, BIGINT) or _is_one_or_more(tree)
-    if is_plain or sum(1 for _ in tree.walk()) > _DIVISOR_NODES_MAX:
+    if is_plain or _is_large(tree):
         return owned(tree)
     is_whole = isinstance(tree, exp.Column | exp.Paren | exp.Cast)
     parts = [tree.copy() if is_whole else exp.Paren(this=tree.copy()) for _ in range(3)]
-    text = exp.DPipe(this=exp.Literal.string(DIVISION_BY_ZERO), expression=parts[0])  # for a column no constant
+    of_both = parts[0] if _is_large(dividend) else exp.Paren(this=_text_of_both(parts[0], dividend))
+    text = exp.DPipe(this=exp.Literal.string(DIVISION_BY_ZERO), expression=of_both)  # for a column no constant
     is_zero = exp.EQ(this=parts[1], expression=exp.Literal.number(0))
     return exp.Paren(this=exp.Case(ifs=[exp.If(this=is_zero, true=plain_cast(text, type_))], default=parts[2]))
+
+
+def _text_of_both(tree: exp.Expression, dividend: exp.Expression) -> exp.Expression:
+    """NULL where the dividend is: then nothing is cast, and nothing fails."""
+    return exp.DPipe(this=tree, expression=exp.Paren(this=dividend.copy()))
+
+
+def _is_large(tree: exp.Expression) -> bool:
+    return sum(1 for _ in tree.walk()) > _DIVISION_NODES_MAX
 
 
 def _is_one_or_more(tree: exp.Expression) -> bool:

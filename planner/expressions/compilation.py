@@ -214,7 +214,7 @@ def _arithmetic(node: exp.Expression, scope: Scope) -> Typed:
         return _of_values(_decimal_arithmetic(operator, left, right, result), scope)
     a, b = grouped(coerced(left, result).tree), grouped(coerced(right, result).tree)
     if operator in "/%":
-        b = coercion.divisor(b, result)
+        b = coercion.divisor(b, result, a)
     if operator == "/" and result in (INTEGER, BIGINT):
         return _of_values(Typed(exp.IntDiv(this=a, expression=b), result), scope)
     return _of_values(Typed(type(node)(this=a, expression=b), result), scope)

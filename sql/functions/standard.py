@@ -66,8 +66,8 @@ def _modulo(call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression:
     left, right = zip(arguments, call.parameter_types, strict=True)
     if isinstance(result, Decimal):
         return decimal_operation("decimal_modulo", left, right, result)[0]
-    by = divisor(cast_sql(*right, result, explicit=False), result)
-    sides = {"value": cast_sql(*left, result, explicit=False), "divisor": by}
+    value = cast_sql(*left, result, explicit=False)
+    sides = {"divisor": divisor(cast_sql(*right, result, explicit=False), result, value), "value": value}
     return fill(":value % :divisor", sides)
 
 
