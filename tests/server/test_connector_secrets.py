@@ -1,4 +1,7 @@
-"""Every connector with wrong hosts, wrong passwords, no TLS and odd addresses: its secrets are nowhere."""
+"""Every connector with wrong hosts, wrong passwords, no TLS and odd addresses: its secrets are nowhere.
+
+`make soak` tries all settings; in CI there is one of each connector, and each fifth of the others.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,9 @@ def found_secrets(texts: Iterator[str] | list[str]) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(600)])])
 def test_no_connector_tells_its_secrets(
+    step: int,
     tmp_path: Path,
     postgres: PostgresServer,
     mariadb: MariaDbServer,
@@ -146,9 +151,13 @@ def test_no_connector_tells_its_secrets(
         with Producer(service.engine.log) as producer:
             producer.send("t", b'{"a":1}', b'{"a":1}')
         for at, (host, asked) in enumerate(hosts):
+            known: set[str] = set()
             for number, config in enumerate(configs(host, tmp_path)):
                 if at > 0 and not any(word in str(config) for word in asked):
                     continue
+                if number % step and config["connector.class"] in known:
+                    continue
+                known.add(config["connector.class"])
                 name = f"{config['connector.class']}-{at}-{number}"
                 seen.append(client.put(f"/connectors/{name}/config", json=config).text)
                 path = f"/connector-plugins/{config['connector.class']}/config/validate"
