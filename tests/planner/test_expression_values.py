@@ -317,3 +317,19 @@ def test_a_call_that_cannot_fail_is_tried_by_nobody() -> None:
     assert "TRY" not in to_sql(compiled("UUID() || T"), str).sql
     assert "TRY" in to_sql(compiled("RANDOM() + CAST(T AS INT)"), str).sql
     assert value("CAST(RANDOM() AS DOUBLE)") < 1
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{0} + 1", "-{0}", "({0})", "1 = {0}", "{0} IS NULL", "{0} IS DISTINCT FROM 1", "NOT {0} > 1", "1 IN (2, {0})",
+        "{0} IN (1)", "1 BETWEEN 0 AND {0}", "1 BETWEEN {0} AND 2", "{0} > 1 OR D > 1", "D > 1 AND {0} > 1",
+        "ARRAY[1, {0}]", "ARRAY[1][{0}]", "MAP(1 := 2)[{0}]", "MAP(1 := {0})[1]", "STRUCT(a := {0})->a", "ABS({0})",
+        "CASE WHEN {0} > 1 THEN 1 END", "CASE WHEN D > 1 THEN {0} ELSE 1 END", "CASE {0} WHEN 1 THEN 2 END",
+        "T LIKE CAST({0} AS STRING)", "CAST({0} AS STRING) LIKE T ESCAPE '!'", "T + CAST({0} AS STRING)",
+        "T || CAST({0} AS STRING)", "CAST({0} AS BIGINT)", "{0} * D", "L > {0}", "TRANSFORM(ARRAY[1], x => x + {0})",
+    ],
+)  # fmt: skip
+def test_what_has_a_part_that_can_fail_can_fail(form: str) -> None:
+    assert compiled(form.format("1")) is not None
+    assert not compiled(form.format("CAST(T AS INT)")).total
