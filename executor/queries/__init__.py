@@ -1,1 +1,1 @@
-"""The life of a persistent query: batch by batch, each exactly once, and back after a crash."""
+"""The lifecycle of a persistent query: batch by batch, each exactly once, with recovery after a crash."""

@@ -26,7 +26,7 @@ from .query_log import changelog_topic, forget_query, safe_name, settle_start
 from .query_worker import QueryWorker
 from .turns import Turns
 
-# A server without queries needs none of it.
+# A server without queries does not need this module.
 if TYPE_CHECKING:
     from ..spark import alignment
 else:
@@ -94,7 +94,7 @@ class DuckDBExecutor:
     def close(self) -> None:
         with self._guard:
             workers, self._workers = list(self._workers.values()), {}
-        for worker in workers:  # they end side by side: it takes as long as the slowest one
+        for worker in workers:  # they stop in parallel, so this takes only as long as the slowest one
             worker.ask_to_stop()
         for worker in workers:
             worker.stop()

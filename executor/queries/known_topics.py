@@ -1,9 +1,9 @@
-"""Which topics a query reads and writes, beyond their names: others may delete one and create it again.
+"""Identifies the topics that a query reads and writes by id, since a topic can be deleted and created again.
 
-The log forgets the committed offsets of a topic that is deleted, so a query that comes back would take a new topic of
-the name for one that it has never read, and go on with the state of the old one. So the ids of its topics are committed
-offsets too, of a group of their own. A query whose topic is gone or is another one stops, whether it runs or comes back
-after a restart, and says so. RESUME goes on with the topics that there are, RESET begins anew.
+The log deletes the committed offsets of a deleted topic. A restarted query would therefore take a new topic of the same
+name for one that it has never read, and continue with the state of the old one. To prevent this, the ids of the query's
+topics are also stored as committed offsets, in a separate group. If a topic was deleted or replaced, the query stops
+with an error, while it runs or after a restart. RESUME continues with the existing topics; RESET starts from scratch.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class KnownTopics:
     plan: PhysicalPlan
 
     def check(self) -> None:
-        """Notes the topics of a query that has none noted. Raises `PositionLost` where one that was there is gone or
-        is another one, `UnknownTopic` where it may be that a broker does not know yet of a topic that is new."""
+        """Stores the topic ids if the query has none stored. Raises `PositionLost` if a stored topic was deleted or
+        replaced, and `UnknownTopic` if a topic is missing that may be so new that a broker does not know it yet."""
         noted, found = self._noted(), self._found()
         for topic, id in found.items():
             if id is None:
@@ -46,11 +46,11 @@ class KnownTopics:
             self._note(found)
 
     def ids(self) -> Mapping[str, int]:
-        """What is noted of the topics that are there. Out: by topic, what its id comes to."""
+        """The digest of the id of each existing topic, by topic (see `digest_of`)."""
         return {topic: id for topic, id in self._found().items() if id is not None}
 
     def check_sink(self, topic_id: uuid.UUID | None) -> None:
-        """While the query runs. In: the id that the topic had. Raises `PositionLost`."""
+        """Checks the sink's topic while the query runs. In: the id that the topic had. Raises `PositionLost`."""
         topic = self._sink
         found = self.log.topic_id(topic)
         if found == topic_id:
@@ -59,7 +59,8 @@ class KnownTopics:
 
     @contextlib.contextmanager
     def said(self) -> Generator[None]:
-        """Who finds another topic in here knows neither whether it is gone nor what the query does with it."""
+        """Replaces a `PositionLost` raised inside by one that says whether the topic was deleted or replaced, and
+        whether the query reads or writes it: the code inside does not know that."""
         try:
             yield
         except PositionLost:
@@ -67,8 +68,8 @@ class KnownTopics:
             raise
 
     def accept(self) -> None:
-        """Takes the topics that there are for the query's. It reads from the first record what it has not read yet:
-        all of that is later than the query. What is gone stays wanted."""
+        """Accepts the existing topics as the query's. Replaced topics are read from their first record: all of their
+        records are newer than the query. Missing topics are still required."""
         noted, found = self._noted(), self._found()
         if not noted:
             return
@@ -83,7 +84,7 @@ class KnownTopics:
         self._note({topic: id for topic, id in found.items() if id is not None})
 
     def accept_sink(self) -> None:
-        """Takes the topic that it writes to for its own, whichever was."""
+        """Accepts the current sink topic as the query's, whichever topic was stored."""
         noted = self._noted()
         if noted:
             self._note({**noted, self._sink: digest_of(self.log, self._sink)})
@@ -93,18 +94,18 @@ class KnownTopics:
         return {at.topic: offset for at, offset in committed.items() if offset != FORGOTTEN}
 
     def _note(self, found: Mapping[str, int | None]) -> None:
-        """Only whole: a topic that is not noted is another one to the next look."""
+        """Stores all ids or none: the next check would take a topic without a stored id for a replaced one."""
         if all(id is not None for id in found.values()):
             ids = {TopicPartition(topic, 0): id for topic, id in found.items() if id is not None}
             self.log.commit_offsets(topics_group(self.plan.query_id), ids)
 
     def _found(self) -> dict[str, int | None]:
-        """None of a topic that is not there."""
+        """The digests of all topics; None for a topic that does not exist."""
         return {topic: digest_of(self.log, topic) for topic in self.names}
 
     @property
     def names(self) -> Sequence[str]:
-        """What it reads, and then what it writes."""
+        """The source topics, then the sink topic."""
         return *self._sources, self._sink
 
     @property
@@ -120,7 +121,7 @@ class KnownTopics:
     def _sink(self) -> str:
         return self._root.topic
 
-    # What to say
+    # Error messages
 
     def _gone(self, topic: str) -> PositionLost:
         return PositionLost(
@@ -155,7 +156,7 @@ class KnownTopics:
 
 
 def digest_of(log: LogClient, topic: str) -> int | None:
-    """What the topic's id comes to, as a number that a committed offset may be; None of a topic that is not there."""
+    """The topic's id, reduced to a number that is valid as a committed offset; None if the topic does not exist."""
     id = log.topic_id(topic)
     if id is None:
         return _WITHOUT_ID if topic in log.topics() else None

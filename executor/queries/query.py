@@ -1,29 +1,29 @@
 """QueryRuntime: a persistent query that processes its input batch by batch, each exactly once.
 
 One transaction of the log holds a batch's output, its state changes, the records it left out and its offsets. The local
-state file follows the log (`state_commits.py`); if it cannot, it is replayed from the changelog (`recovery.py`). While
-there is much to read, four batches are under way at once: one is read and decoded, one computed, one encoded, one
-written; they are written in order, and whatever fails makes all of them begin again. Pausing and retries are
-`query_worker.py`'s business.
+state file follows the log (`state_commits.py`); if it cannot, it is replayed from the changelog (`recovery.py`). Under
+load, four batches are in progress at once: one is read and decoded, one computed, one encoded, one written. They are
+written in order, and a failure in one of them restarts all of them. `query_worker.py` handles pausing and retries.
 
-Reading, decoding and encoding are divided among threads (`work_pool.py`). Two stages stay on one thread each and bound
-what more cores give. Shares are of the processor time over eight partitions, every change, by profile on one core:
+Several threads share reading, decoding and encoding (`work_pool.py`). Two stages run on one thread each and limit what
+more cores gain. The table shows their share of the processor time (eight partitions, every change emitted, profiled on
+one core):
 
 | stage       | why                                                    | filter | aggregate | stream-table join |
 | ----------- | ------------------------------------------------------ | ------ | --------- | ----------------- |
 | transaction | a producer numbers its records; commits have an order  | 17 %   | 20 %      | 17 %              |
-| operators   | rows meet one state in order (what can be is divided:  | 1 %    | 12 %      | 12 %              |
-|             | hashes, statements, finding new tasks)                 |        |           |                   |
+| operators   | rows update one state in order (parallel: hashes,      | 1 %    | 12 %      | 12 %              |
+|             | statements, finding new tasks)                         |        |           |                   |
 
-So eight cores give at most five to six times the rate of one. The state file's commits go on beside all that
-(`state_commits.py`). Shards of state by key would take the operators' share, at a price: dividing 125,000 rows and
-bringing their results into order again takes 9 ms of processor time, where all of the aggregate's operators take 16.
+So eight cores reach at most five to six times the rate of one. Commits of the state file run in parallel to all this
+(`state_commits.py`). Sharding the state by key would parallelize the operators, at a cost: splitting 125,000 rows and
+putting their results back in order takes 9 ms of processor time; all operators of the aggregate take 16 ms.
 
-Of a batch of one record the price is calls: 2,000 of Python's through a filter, 3,000 through an aggregate, of which
-none takes 3 %. Of a filter's processor time the transaction takes half (commit a third, in which the syncs themselves
-are a tenth; markers, offsets and the decision are small steps of coordinators and replicas), reading a third (fetch and
-decoding a tenth each), encoding a twelfth. The operators take little since a few rows meet no statement of DuckDB's,
-which was a fifth of all (`row_conditions.py`).
+For a batch of one record, the cost is the number of Python calls: 2,000 for a filter, 3,000 for an aggregate; no single
+call takes 3 %. In a filter, the transaction takes half of the processor time (commit a third, of which the syncs are a
+tenth; markers, offsets and the decision are small steps of coordinators and replicas), reading a third (fetching and
+decoding a tenth each), encoding a twelfth. The operators take little, because a few rows are filtered without a DuckDB
+statement, which took a fifth of the total (`row_conditions.py`).
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ log = structlog.get_logger()
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 ALONE_BATCH_BYTES = 2 * MAX_BATCH_BYTES  # with half the calls per row: a sixth less CPU, a third less time with the GIL
-READ_AHEAD_RECORDS = 2_000  # smaller batches are done sooner than another thread is woken
-OFFSETS_S = 2.0  # how long offsets wait for others where batches give nothing: reading them again gives nothing again
-WRITES = 2  # batches at most that are left to other threads: one to encode, one to write
+READ_AHEAD_RECORDS = 2_000  # a smaller batch takes less time than waking another thread
+OFFSETS_S = 2.0  # commit delay of offsets after batches without output: reading these again has no output either
+WRITES = 2  # the most batches handed to other threads: one to encode, one to write
 
 DATA_ERRORS = (duckdb.DataError, duckdb.InvalidInputException, ArithmeticError, ValueError, CallTooLarge)
-"""What a single record can cause; pyarrow's `ArrowInvalid` is a ValueError."""
+"""Errors that a single record can cause; pyarrow's `ArrowInvalid` is a ValueError."""
 
 SIZE_ERRORS = (MemoryError, duckdb.OutOfMemoryException, pa.ArrowCapacityError)
-"""What a smaller batch may not cause. pyarrow's `ArrowMemoryError` is a MemoryError."""
+"""Errors that a smaller batch may avoid. pyarrow's `ArrowMemoryError` is a MemoryError."""
 
 
 class _BadBatch(Exception):
-    """Something in the batch's rows, or their number, made it fail, before anything was written."""
+    """The batch failed because of its rows or their number, before anything was written."""
 
     def __init__(self, batch: ReadBatch, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -96,7 +96,7 @@ class _BadBatch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Changelog:
-    """What a batch changed in the state, as records for the partitions of the changelog; and how many rows."""
+    """A batch's state changes, as records for the partitions of the changelog, and the number of rows."""
 
     records: Sequence[tuple[int, ColumnarRecords | RowRecords]] = ()
     row_count: int = 0
@@ -104,8 +104,8 @@ class _Changelog:
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """What the operators made of a batch: the rows for the sink, what failed, and what changed in the state.
-    `settlements`: what the state file gets once the batch is written, where a commit is due."""
+    """The operators' result for a batch: the rows for the sink, the failures, and the state changes. `settlements`: if
+    a commit of the state file is due, the changes to apply to it once the batch is written."""
 
     batch: ReadBatch
     changes: ChangeBatch
@@ -115,11 +115,12 @@ class _Computed:
 
 
 class QueryRuntime:
-    """Runs one plan whose root is a Sink. Not for several threads at once.
+    """Runs one plan whose root is a Sink. Not thread-safe.
 
     In: `state_directory`: the query's own directory; None keeps its state in memory. `properties`: the session's
-    settings over those of the server; the plan's own go first. `take_over`: where it may have run on another executor.
-    `open_database`: what its state lies in, where it need not be alone. `shared`: what other queries read.
+    settings over the server's; the plan's own properties override both. `take_over`: acquires the transactional id of a
+    query that may have run on another executor. `open_database`: opens the database for the state, unless the query
+    needs its own. `shared`: reading shared with other queries.
     """
 
     def __init__(
@@ -151,21 +152,21 @@ class QueryRuntime:
         self._writer = SinkWriter(plan.root)
         self._ahead: Work[ReadBatch | None] | None = None
         self._writing: list[Work[None]] = []  # oldest first
-        self._encoding = threading.Lock()  # the writer is for one thread at a time
-        self._max_records: int | None = None  # set while a record is searched that makes a batch fail
+        self._encoding = threading.Lock()  # only one thread may use the writer at a time
+        self._max_records: int | None = None  # set while searching for the record that makes a batch fail
         self._recovered: RecoveredQuery | None = None
         self._topics = KnownTopics(client, plan)
         self._sink_id: uuid.UUID | None = None
         self._moved: dict[str, int] = {}
         self._partitions_due_s = 0.0
-        self._passed: dict[TopicPartition, int] = {}  # behind the committed offsets, up to here nothing is to be done
-        self._gave_nothing_since_s = math.inf  # that there are batches whose offsets are not committed
+        self._passed: dict[TopicPartition, int] = {}  # from the committed offsets up to here, nothing is left to do
+        self._gave_nothing_since_s = math.inf  # time of the first batch whose offsets are not yet committed
         self._changelog_count: int | None = None
         self._recover()
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """Where the next batch begins: the committed offsets, or further where what follows them gave nothing."""
+        """Where the next batch begins: the committed offsets, or later if the records after them had no output."""
         return {**self._positions, **self._passed}
 
     def lag(self) -> dict[TopicPartition, int]:
@@ -175,8 +176,8 @@ class QueryRuntime:
         }
 
     def figures(self, *, with_state: bool) -> QueryFigures:
-        """What the query measures. `with_state`: also what lies in its state; for its own thread, or while that has
-        nothing under way."""
+        """The query's measurements. `with_state`: also measure its state; only on the query's own thread, or while that
+        thread has no batch in progress."""
         if with_state and self._recovered is not None:
             self.rest()
         run = self._recovered if with_state else None
@@ -185,24 +186,24 @@ class QueryRuntime:
 
     @property
     def fetch_positions(self) -> dict[TopicPartition, int]:
-        """What to wait for where `step` has found nothing to read."""
+        """The positions to wait for after `step` found nothing to read."""
         return self._reader.fetch_positions
 
     @property
     def moves_by_itself(self) -> bool:
-        """Whether `step` may have something to do though nothing came: time passes."""
+        """Whether `step` may have work without new records, because time passes."""
         return self._settings.idle_ms > 0
 
     @property
     def has_more(self) -> bool:
-        """Whether `step` is known to have something to do, by what the last one has seen."""
+        """Whether the last `step` saw that there is more to do."""
         under_way = self._ahead is not None or bool(self._writing) or self._recovered is None
         return under_way or self._reader.has_more
 
     @property
     def has_news(self) -> bool:
-        """Whether the log has more than what was fetched. To ask is much cheaper than a fetch that brings nothing.
-        Raises `PositionLost` where a topic was created again."""
+        """Whether the log has more than was fetched. This check is much cheaper than a fetch that returns nothing.
+        Raises `PositionLost` if a topic was created again."""
         with self._topics.said():
             self._reader.check_topics()
         if self._has_new_partitions():
@@ -210,16 +211,16 @@ class QueryRuntime:
         try:
             fetched = self.fetch_positions.items()
             return any(self._client.offsets(*at).last_stable_offset > position for at, position in fetched)
-        except LogError:  # `step` finds out why
+        except LogError:  # `step` will raise the cause
             return True
 
     def step(self, max_bytes: int | None = None) -> bool:
-        """Processes one batch; False if there was nothing to read. Where more is waiting, the batch may not be written
-        yet: what then goes wrong, the next call raises.
+        """Processes one batch; False if there was nothing to read. If more records are waiting, the batch may not be
+        written yet on return; the next call then raises its errors.
 
-        After an exception the next call begins by recovering from the log. Raises `ProducerFenced` when another
-        runtime has taken the query over: this one must not go on. In: `max_bytes`: None leaves it to the query, which
-        takes less where other queries wait for their turn.
+        After an exception the next call first recovers from the log. Raises `ProducerFenced` when another runtime has
+        taken over the query: this one must not continue. In: `max_bytes`: with None the query chooses, and takes less
+        while other queries wait for their turn.
         """
         if max_bytes is None:
             max_bytes = MAX_BATCH_BYTES if work_pool().others_wait else ALONE_BATCH_BYTES
@@ -238,7 +239,7 @@ class QueryRuntime:
             return True
 
     def _has_new_partitions(self) -> bool:
-        """Nobody announces them, and to ask a log elsewhere each time would cost as much as a fetch."""
+        """New partitions are not announced. Asking a remote log each time would cost as much as a fetch."""
         if time.monotonic() < self._partitions_due_s:
             return False
         found = self._reader.has_grown
@@ -247,13 +248,13 @@ class QueryRuntime:
         return found
 
     def _begin_anew(self) -> None:
-        """As after a stop: with all partitions that there are now."""
+        """Restarts as after a stop, with all partitions that exist now."""
         self.rest()
         self._give_up()
         self._recover()
 
     def _process_idle(self) -> bool:
-        """Moves stream time on where nothing has come for long, and windows wait for it."""
+        """Advances stream time if no record has come for a long time and windows wait for it."""
         assert self._recovered is not None
         elapsed_ms = self._idle.take()
         if not elapsed_ms or not self._recovered.pipeline.waits_for_time:
@@ -262,22 +263,22 @@ class QueryRuntime:
         return True
 
     def _pass_over(self) -> None:
-        """Notes how far nothing is to be read: markers and aborted transactions hold no records. They make no batch of
-        their own; else each transaction of what the query reads might bring two of the query's own."""
+        """Skips offsets without records to read: markers and aborted transactions. They are not a batch of their own;
+        otherwise each transaction in a source could cause two transactions of the query."""
         reached = self._reader.positions
         self._passed = {at: offset for at, offset in reached.items() if offset > self._positions.get(at, offset)}
 
     @property
     def rest_due_s(self) -> float:
-        """Before then (`time.monotonic`) a query that is quiet need not come to rest: it has little to write."""
+        """An idle query need not call `rest` before this time (`time.monotonic`): it has little to write."""
         if self._recovered is None:
             return 0.0
         waits = not math.isinf(self._gave_nothing_since_s)
         return max(self._recovered.commits.due_s, self._gave_nothing_since_s + OFFSETS_S if waits else 0.0)
 
     def rest(self) -> None:
-        """Returns once everything is written that was computed, the committed offsets are where the next batch begins,
-        and the local state has caught up with the log."""
+        """Returns once all computed batches are written, the committed offsets are where the next batch begins, and the
+        local state has caught up with the log."""
         with self._recovery_on_failure():
             self._all_written()
             if self._recovered is not None:
@@ -296,10 +297,10 @@ class QueryRuntime:
             return True
 
     def close(self) -> None:
-        """Lets go of the state file; nothing is lost, and a later `step` goes on."""
+        """Releases the state file. Nothing is lost, and a later `step` continues."""
         try:
             self.rest()
-        except Exception as error:  # what counts is in the log, and is found there
+        except Exception as error:  # the log has everything that is needed to recover
             log.warning("state not settled", query_id=self.plan.query_id, error=str(error))
         self._give_up()
 
@@ -322,7 +323,7 @@ class QueryRuntime:
         )
         try:
             self._reader = self._reader_from(recovered.positions)
-        except BaseException as error:  # nobody else would close it, and a state file that is open is not opened again
+        except BaseException as error:  # nothing else would close it, and an open state file cannot be opened again
             recovered.state.close(error)
             raise
         self._positions, self._passed = dict(recovered.positions), {}
@@ -332,7 +333,7 @@ class QueryRuntime:
         self._recovered = recovered
 
     def _warn_of_moved_keys(self) -> None:
-        """Once: a topic that has got partitions does not lose them."""
+        """Warns once: a topic that has gained partitions does not lose them again."""
         moved, self._moved = self._moved, moved_keys(self.plan, self._positions)
         if self._moved and self._moved != moved:
             why = "keys with records from before and after have wrong results: write the records to a new topic"
@@ -355,7 +356,7 @@ class QueryRuntime:
         """Drops everything that is not in the log. Closing DuckDB rolls back what it has not committed."""
         if self._ahead is not None:
             self._ahead.drop()
-        for writing in reversed(self._writing):  # the last one first: it must not find the one before it dropped
+        for writing in reversed(self._writing):  # the last one first: it must not see its predecessor dropped
             writing.drop()
         self._ahead, self._writing = None, []
         if self._recovered is not None:
@@ -385,7 +386,7 @@ class QueryRuntime:
             self._isolate(failure.batch, failure.cause)
 
     def _advance(self, batch: ReadBatch, *, may_go_on: bool) -> None:
-        """Raises `_BadBatch`, of this batch or of one before it; then all before that one are written."""
+        """Raises `_BadBatch` for this batch or an earlier one; all batches before the bad one are then written."""
         assert self._recovered is not None
         run = self._recovered
         run.commits.begin()
@@ -406,12 +407,12 @@ class QueryRuntime:
             self._finish()
 
     def _finish(self, but: int = 0) -> None:
-        """Waits until all batches before are written, but so many. Raises what made one fail."""
+        """Waits until at most `but` batches are still being written. Raises the error of a batch that failed."""
         while len(self._writing) > but:
             self._writing.pop(0).result()
 
     def _all_written(self) -> bool:
-        """Waits for that; False where one of them was bad: what follows it is read again."""
+        """Waits until all batches are written; False if one was bad: the records after it are then read again."""
         try:
             self._finish()
         except _BadBatch as failure:
@@ -420,7 +421,7 @@ class QueryRuntime:
         return True
 
     def _write(self, run: RecoveredQuery, computed: _Computed, before: Work[None] | None, *, may_go_on: bool) -> None:
-        """Encodes the batch, and writes it once that `before` is written. Raises `_BadBatch` once that is so, too."""
+        """Encodes the batch, waits until `before` is written, then writes it or raises `_BadBatch`."""
         failure: _BadBatch | None = None
         output, changelog = Output(), _Changelog()
         try:
@@ -447,7 +448,7 @@ class QueryRuntime:
     def _changelog(self, state_changes: Sequence[StoreChanges]) -> _Changelog:
         if not state_changes:
             return _Changelog()
-        if self._changelog_count is None:  # asked once: keys would have to move if it changed
+        if self._changelog_count is None:  # asked once: if the count changed, keys would have to move
             self._changelog_count = self._client.partition_count(changelog_topic(self.plan.query_id))
         columnar = self._client.capabilities.columnar
         return _Changelog(
@@ -458,7 +459,7 @@ class QueryRuntime:
     def _commit(
         self, run: RecoveredQuery, batch: ReadBatch, output: Output, changelog: _Changelog
     ) -> Mapping[int, int]:
-        """As `_commit_to_log`."""
+        """Commits the batch if it has output or its offsets are due. Out: as for `_commit_to_log`."""
         errors = [*batch.errors, *output.errors]
         applied: Mapping[int, int] = {}
         if output.records or changelog.records or errors or self._offsets_are_due():
@@ -472,14 +473,14 @@ class QueryRuntime:
         return applied
 
     def _offsets_are_due(self) -> bool:
-        """A transaction costs more than all else that a small batch does, and a hundred queries that each want a few
-        records of a topic would write one each for every record."""
+        """A transaction costs more than the rest of a small batch. If a hundred queries each select a few records of a
+        topic, each of them would write one transaction for every record."""
         now = time.monotonic()
         self._gave_nothing_since_s = min(self._gave_nothing_since_s, now)
         return now >= self._gave_nothing_since_s + OFFSETS_S
 
     def _compute(self, run: RecoveredQuery, batch: ReadBatch) -> _Computed:
-        self._meters.of((self._sink.id,))  # made here: `_encode` may be on another thread
+        self._meters.of((self._sink.id,))  # created here: `_encode` may run on another thread
         self._meters.sample()
         try:
             if batch.elapsed_ms:
@@ -500,7 +501,7 @@ class QueryRuntime:
         changelog: _Changelog,
         errors: Sequence[RecordError],
     ) -> dict[int, int]:
-        """Returns the offset in each changelog partition up to which the state is contained now."""
+        """Out: for each changelog partition written, the offset up to which it now contains the state."""
         self._topics.check_sink(self._sink_id)
         producer = run.producer
         producer.begin()
@@ -521,8 +522,8 @@ class QueryRuntime:
         return applied
 
     def _append_changes(self, run: RecoveredQuery, changelog: _Changelog) -> dict[int, int]:
-        """The offsets are exact: a partition's end, read before the append, belongs to this producer alone, or the
-        append is refused because another one has fenced it."""
+        """The offsets are exact: only this producer can append at the partition's end that was read before the append;
+        if another producer has fenced it, the append is refused."""
         topic = changelog_topic(self.plan.query_id)
         applied: dict[int, int] = {}
         for partition, records in changelog.records:
@@ -534,10 +535,10 @@ class QueryRuntime:
         return applied
 
     def _isolate(self, batch: ReadBatch, error: Exception) -> None:
-        """A record made the batch fail. Batches get smaller until it is alone; then it goes to the processing log,
-        unless memory is what it lacks: that may be there later.
+        """Handles a record that makes the batch fail. Batches get smaller until the record is alone; then it goes to
+        the processing log. An error for lack of memory is raised instead: there may be enough memory later.
 
-        Nothing was committed, so everything since the last commit is forgotten and read again.
+        Nothing was committed, so everything since the last commit is dropped and read again.
         """
         self._give_up()
         count = batch.record_count
@@ -557,7 +558,7 @@ class QueryRuntime:
     def _failed_record(self, batch: ReadBatch, error: Exception) -> RecordError:
         """In: a batch of one record."""
         rows = next((changes.rows for changes in batch.inputs.values() if changes.rows.num_rows), None)
-        if rows is None:  # it could not be decoded either, and what fails is what it set off
+        if rows is None:  # the record itself could not be decoded; what failed is a computation that it triggered
             return RecordError(kind="compute", message=str(error), topic="", partition=-1, offset=-1)
         row = rows.slice(0, 1).to_pylist()[0]
         topic, partition, offset = batch.origin(row["_seq"])

@@ -1,4 +1,4 @@
-"""What a query keeps in the log beside its output: names, committed offsets and where reading begins."""
+"""What a query keeps in the log besides its output: its internal topics, committed offsets and start positions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .start_offsets import StartSettings, first_offset
 _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 FORGOTTEN = -1
-"""As a committed offset: the query has none here."""
+"""The committed offset of a partition for which the query has none."""
 
 
 def changelog_topic(query_id: str) -> str:
@@ -36,17 +36,17 @@ STATE_CONFIG: Mapping[str, str] = {
     "segment.bytes": str(16 * 1024 * 1024),
     "min.cleanable.dirty.ratio": "0.5",
 }
-"""Of the topics that hold a query's state: the latest row of each key is enough to come back."""
+"""Configuration of the topics that hold a query's state: recovery needs only the latest row of each key."""
 
 
 def marker_topic(query_id: str) -> str:
-    """The topic in which the Spark executor notes what each bucket of the query has done; partition n is bucket n."""
+    """The topic in which the Spark executor records each bucket's progress; partition n is bucket n."""
     return f"_millstream-{safe_name(query_id)}-markers"
 
 
 def repartition_topic(query_id: str) -> str:
-    """The topic through which rows of the query go on Spark where their task changes behind state; partition n is
-    written by bucket n."""
+    """The topic that carries rows on Spark when their task changes after a stateful step; bucket n writes
+    partition n."""
     return f"_millstream-{safe_name(query_id)}-repartition"
 
 
@@ -56,11 +56,11 @@ REPARTITION_CONFIG: Mapping[str, str] = {
     "retention.bytes": "-1",
     "segment.bytes": str(16 * 1024 * 1024),
 }
-"""What was read is removed by who reads it, and nothing else."""
+"""The reader removes the records that it has read; nothing else is removed."""
 
 
 def safe_name(query_id: str) -> str:
-    """The id as part of a topic's or a folder's name: a quoted SQL name in it may hold anything."""
+    """The id as part of a topic or folder name. An id may contain any characters, from a quoted SQL name."""
     if _SAFE.fullmatch(query_id):
         return query_id
     digest = hashlib.sha256(query_id.encode()).hexdigest()[:12]
@@ -73,16 +73,16 @@ def offset_group(query_id: str) -> str:
 
 
 def topics_group(query_id: str) -> str:
-    """The group whose committed offsets, of partition 0 of each topic that the query reads or writes, are what the
-    topics' ids come to (`known_topics.py`)."""
+    """The group that stores the digests of topic ids as committed offsets, in partition 0 of each topic that the query
+    reads or writes (`known_topics.py`)."""
     return f"{NOTES}topics-of-{query_id}"
 
 
 def take_id(log: LogClient, plan: PhysicalPlan, transactional_id: str) -> TransactionalProducer:
-    """Shuts out whoever wrote for the query under this id, whose last transaction is decided then.
+    """Acquires the transactional id: fences its previous holder and decides the holder's last transaction.
 
-    Raises `CorruptLog` where that cannot end because a partition of its is damaged: the log only says that it waits for
-    the end.
+    Raises `CorruptLog` if that transaction cannot end because one of its partitions is damaged: the log itself only
+    reports that it waits for the end.
     """
     try:
         return log.transactional_producer(transactional_id)
@@ -101,11 +101,12 @@ def _topics_written(plan: PhysicalPlan) -> tuple[str, ...]:
 
 
 def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) -> dict[TopicPartition, int]:
-    """Where the query goes on. Topics that it has never read begin where `start` says, and that is committed at once:
-    after a restart "latest" must not mean a later place. A partition that such a topic got later begins with its first
-    record: all of them are new. A position that retention has passed moves to the log's start.
+    """The positions at which the query continues. For topics that it has never read, `start` decides, and the position
+    is committed at once: after a restart "latest" must not mean a later offset. A partition added later to a topic
+    that it reads begins at its first record: all of its records are new. If retention has removed the records at a
+    position, the position moves to the log start offset.
 
-    Raises `InvalidProperty`, `UnknownTopic`; `PositionLost` where a source ends before the position.
+    Raises `InvalidProperty`, `UnknownTopic`; `PositionLost` if a source ends before the position.
     """
     group = offset_group(plan.query_id)
     committed = log.committed_offsets(group)
@@ -130,15 +131,16 @@ def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) ->
 
 
 def settle_start(log: LogClient, plan: PhysicalPlan, properties: Mapping[str, str]) -> None:
-    """Commits where the query begins: "latest" means the moment at which it was started, not the later one at which it
-    gets its first turn. In: `properties`: the plan's own go first. What is wrong with a topic or a property, the query
-    finds out again then, and says it in its status."""
+    """Commits the start positions: "latest" means the moment when the query was started, not the later moment of its
+    first turn. In: `properties`: the plan's own override them. Errors in a topic or property are ignored here: the
+    query's first turn meets them again and reports them in its status."""
     with contextlib.suppress(MillstreamError):
         start_positions(log, plan, StartSettings.of({**properties, **plan.properties}))
 
 
 def check_position(query_id: str, at: TopicPartition, position: int, bounds: Offsets) -> None:
-    """Raises `PositionLost`. Committed offsets go with their topic, so this is no new topic of the same name."""
+    """Raises `PositionLost` if the partition ends before the position. The topic cannot be a new one of the same name,
+    because committed offsets are deleted with their topic."""
     if position > bounds.log_end_offset:
         raise PositionLost(
             f'query {query_id} has read partition {at.partition} of topic "{at.topic}" up to offset {position}, and it'
@@ -148,7 +150,7 @@ def check_position(query_id: str, at: TopicPartition, position: int, bounds: Off
 
 
 def begin_anew(log: LogClient, plan: PhysicalPlan) -> None:
-    """The query reads its sources from their first records, whatever its properties say. Raises `UnknownTopic`."""
+    """Makes the query read its sources from their first records, whatever its properties say. Raises `UnknownTopic`."""
     topics = log.topics()
     positions = {
         at: log.offsets(*at).log_start_offset
@@ -160,14 +162,14 @@ def begin_anew(log: LogClient, plan: PhysicalPlan) -> None:
 
 
 def empty_topic(log: LogClient, topic: str) -> None:
-    """Removes all records; of a topic that is gone, too."""
+    """Removes all records. Does nothing if the topic does not exist."""
     known = log.topics().get(topic)
     for partition in range(known.partition_count if known is not None else 0):
         log.delete_records(topic, partition, log.offsets(topic, partition).high_watermark)
 
 
 def forget_query(log: LogClient, query_id: str) -> None:
-    """Nothing of a dropped query is left in the log's own topics, and a query of this id begins anew."""
+    """Removes a dropped query from the log's own topics, so that a new query with this id starts from scratch."""
     log.forget_producer(query_id)
     log.forget_group(offset_group(query_id))
     log.forget_group(topics_group(query_id))

@@ -1,4 +1,4 @@
-"""What a running query takes from its properties: the plan's own over the session's over the server's."""
+"""The settings of a running query. The plan's properties override the session's, which override the server's."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from .start_offsets import StartSettings
 class QuerySettings:
     """Read once when a query is opened.
 
-    `emit`: without a cache every change is emitted; with one, the last of each key and batch. `idle_ms`: after how long
-    without input stream time moves on; 0 is never. `stops_on_bad_record`: in a Sandbox. `cache`: of Spark's tasks.
+    `emit`: without a cache every change is emitted; with one, the last change per key and batch. `idle_ms`: time
+    without input after which stream time advances; 0 means never. `stops_on_bad_record`: in a Sandbox. `cache`: of
+    Spark's tasks.
     """
 
     emit: Emit
@@ -28,7 +29,7 @@ class QuerySettings:
 
     @staticmethod
     def of(properties: Mapping[str, str], threads: int | None = None) -> QuerySettings:
-        """In: `threads`: of its DuckDB, where nobody sets them. Raises `InvalidProperty`."""
+        """In: `threads`: DuckDB's thread count unless the properties set it. Raises `InvalidProperty`."""
         return QuerySettings(
             emit="every" if CACHE_BYTES.of(properties) == 0 else "last",
             idle_ms=FINAL_IDLE_MS.of(properties),

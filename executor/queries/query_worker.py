@@ -1,4 +1,4 @@
-"""Drives one QueryRuntime in turns, a batch in each (`turns.py`): as fast as there is input, and not at all without."""
+"""Drives one QueryRuntime in turns of one batch (`turns.py`): as fast as input arrives, and idle without input."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .worker_states import OVER, UNDER_WAY, WorkerEvent, WorkerState, WorkerStat
 
 log = structlog.get_logger()
 
-QUIET_S = 0.2  # without input, after which the state is brought to rest
-LOOK_S = 2.0  # how long somebody waits who wants to look into the state
-FAILURES_MAX = 6  # in a row, of those that may be the query's own fault
+QUIET_S = 0.2  # time without input after which the state is brought to rest
+LOOK_S = 2.0  # how long a caller of `figures` waits for access to the state
+FAILURES_MAX = 6  # consecutive failures before the query stops; failures in `OUTAGES` never stop it
 BACKOFF_S = 0.1  # after the first failure; doubles with each
 BACKOFF_MAX_S = 5.0
 
@@ -35,16 +35,16 @@ OUTAGES = (
     *(LogFull, LogWriteFailed, LogUnavailable, SpillFailed),
     *(duckdb.IOException, MemoryError, duckdb.OutOfMemoryException),
 )
-"""Of the machine, not of the query: it waits for as long as they last."""
+"""Failures of the machine, not of the query: the query retries for as long as they last."""
 
 _ENDED = (WorkerState.FAILED, WorkerState.STOPPED)
 
 
 class QueryWorker:
-    """Runs a query in the turns that it gets. Its states are those of `worker_states.py`.
+    """Runs a query in the turns that it gets. `worker_states.py` describes its states.
 
-    In: `open_runtime` may raise; it is tried again like a failed batch. `before_retry`: what RESUME after an error does
-    first.
+    In: `open_runtime` may raise; it is retried like a failed batch. `before_retry`: called first when RESUME follows an
+    error.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class QueryWorker:
         self._failures = 0  # in a row
         self._retries_at_s = 0.0
         self._quiet_since_s = math.inf  # nothing to read since then
-        self._changed = threading.Condition()  # guards the state, and whose the runtime is
+        self._changed = threading.Condition()  # guards the state and the access to the runtime
         self._states = WorkerStates(self._changed, paused=paused)
         self._access = _Access(self._changed)
 
@@ -84,7 +84,7 @@ class QueryWorker:
         self._states.wait(lambda state: state not in UNDER_WAY)
 
     def resume(self) -> None:
-        """Also after an error: the query tries again."""
+        """Resumes a paused query; after an error, the query tries again."""
         self._states.wait(lambda state: state is not WorkerState.FAILING)
         if self._states.state is WorkerState.FAILED:
             self._before_retry()
@@ -95,7 +95,7 @@ class QueryWorker:
         self._wake()
 
     def ask_to_stop(self) -> None:
-        """Waits for nothing: who ends several queries asks all of them before it waits for the first one."""
+        """Returns at once. To stop several queries, ask all of them before waiting for the first one."""
         with self._changed:
             self._states.move(WorkerEvent.STOP)
             if not self._started and self._states.state is WorkerState.STOPPING:
@@ -114,33 +114,33 @@ class QueryWorker:
         positions: dict[TopicPartition, int] = runtime.positions if runtime is not None else {}
         lag: dict[TopicPartition, int] = {}
         if runtime is not None:
-            with contextlib.suppress(LogError):  # a topic was deleted, or the log is closed: the error says so
+            with contextlib.suppress(LogError):  # a topic was deleted or the log is closed; `error` reports it
                 lag = runtime.lag()
         return QueryStatus(self.query_id, state, metrics, positions, lag, error, "duckdb")
 
     def figures(self) -> QueryFigures | None:
-        """What the query measures; its state too, unless it is busy for long. None before it has begun."""
+        """The query's measurements, including its state unless the query stays busy. None before it has started."""
         with self._access.guest(LOOK_S) as free:
             runtime = self._runtime
             if runtime is None:
                 return None
             try:
                 return runtime.figures(with_state=free and self._states.state not in OVER)
-            except Exception as error:  # it is the query's own turn that must say what is wrong
+            except Exception as error:  # the query's own turn must report what is wrong
                 log.info("no look into the state", query_id=self.query_id, error=str(error))
                 return runtime.figures(with_state=False)
 
     # -------------------------------------------------------------- its turns
 
     def _wake(self) -> None:
-        """After a caller moved the state: the turn that follows it is due."""
+        """Makes a turn due after a caller has changed the state."""
         with self._changed:
             idle = not self._started or self._states.state in _ENDED
         if not idle:
             self._turns.wake(self)
 
     def turn(self) -> Due:
-        """See `TakesTurns`: what the state asks for."""
+        """Does what the state requires; see `TakesTurns`."""
         match self._states.state:
             case WorkerState.WORKING:
                 return self._work()
@@ -158,13 +158,13 @@ class QueryWorker:
                 return NEVER
 
     def _work(self) -> Due:
-        """A batch."""
+        """Processes a batch; handles its failure."""
         try:
             due = self._step()
         except (ProducerFenced, LogClosed, *LOST) as error:
             self._give_up(error)
             return AT_ONCE
-        except Exception as error:  # whatever it is: what counts is in the log, so try again from there
+        except Exception as error:  # any error: the log has everything needed, so recover from it and retry
             self._failures += 1
             log.warning(
                 "query failed", query_id=self.query_id, failures=self._failures, error=str(error), exc_info=True
@@ -190,12 +190,12 @@ class QueryWorker:
             return self._wait(self._runtime)
 
     def _has_come_to_rest(self, runtime: QueryRuntime) -> bool:
-        """Whether nothing has come since it began to wait, and its turn is there for what `_wait` does."""
+        """Whether no record has arrived since the query began to wait, so that this turn only has to call `_wait`."""
         waits = self._quiet_since_s < math.inf and not runtime.has_more and not runtime.moves_by_itself
         return waits and not runtime.has_news
 
     def _wait(self, runtime: QueryRuntime) -> Due:
-        """For records. Once it is quiet, the state comes to rest."""
+        """Waits for records. Brings the state to rest once the query has been idle long enough."""
         now = time.monotonic()
         self._quiet_since_s = min(self._quiet_since_s, now)
         at_s = max(self._quiet_since_s + QUIET_S, runtime.rest_due_s)
@@ -215,12 +215,12 @@ class QueryWorker:
             try:
                 with self._access.owner():
                     self._runtime.rest()
-            except Exception as error:  # the next step begins from the log
+            except Exception as error:  # the next step recovers from the log
                 log.warning("query failed", query_id=self.query_id, error=str(error))
         self._states.move(WorkerEvent.RESTED, only_from=WorkerState.PAUSING)
 
     def _close(self) -> None:
-        """The last act: from here on RESUME may start it again."""
+        """The query's last action. Afterwards RESUME may start it again."""
         try:
             if self._runtime is not None:
                 with self._access.owner():
@@ -235,23 +235,23 @@ class QueryWorker:
         log.error("query stopped", query_id=self.query_id, error=self._error)
 
     def _move_with_error(self, event: WorkerEvent, error: Exception) -> None:
-        with self._changed:  # whoever sees the state sees the reason
+        with self._changed:  # a reader that sees the new state also sees its error
             self._error = what_to_do(error)
             self._states.move(event)
 
 
 class _Access:
-    """Who may use the runtime: the query's turn, or somebody who looks into it. Locks are not fair, and a busy query
-    has its next turn at once: it waits while there are guests."""
+    """Access to the runtime, for the query's turn (the owner) or a caller that inspects it (a guest). Locks are not
+    fair and a busy query takes its next turn at once, so the owner waits while there are guests."""
 
     def __init__(self, changed: threading.Condition) -> None:
         self._changed = changed
         self._taken = False
-        self._guests = 0  # who wait for their turn
+        self._guests = 0  # guests that are waiting
 
     @contextlib.contextmanager
     def owner(self, lets_guests_first_s: float = 0.0) -> Generator[None]:
-        """For the query's turn."""
+        """Access for the query's turn."""
         with self._changed:
             self._changed.wait_for(lambda: not self._guests, lets_guests_first_s)
             self._changed.wait_for(lambda: not self._taken)
@@ -263,7 +263,7 @@ class _Access:
 
     @contextlib.contextmanager
     def guest(self, timeout_s: float) -> Generator[bool]:
-        """For another; False where the query's turn was not over in time."""
+        """Access for another caller; yields False if the query's turn did not end in time."""
         with self._changed:
             self._guests += 1
             free = self._changed.wait_for(lambda: not self._taken, timeout_s)

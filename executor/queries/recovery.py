@@ -1,8 +1,8 @@
-"""How a query comes back: the log is asked first, and the local state follows it.
+"""How a query recovers: the log comes first, and the local state follows it.
 
-The order matters. A new producer decides the transaction that the last run left open, before anything is read; then
-the state file is brought to the end of the changelog; then reading goes on at the committed offsets. Whatever happened
-to the local file, the result is the state right after the last committed batch.
+The order matters. First a new producer decides the transaction that the last run left open, before anything is read.
+Then the state file is brought to the end of the changelog. Then reading continues at the committed offsets. Whatever
+happened to the local file, the result is the state right after the last committed batch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 
 TakeOver = Callable[[], TransactionalProducer]
-"""Takes the query's transactional id, and shuts out whoever ran the query on another executor."""
+"""Acquires the query's transactional id, which fences the query's previous run on another executor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ def recover(
     take_over: TakeOver | None = None,
     open_database: OpenDatabase = alone,
 ) -> RecoveredQuery:
-    """Brings the query to the state after its last committed batch. Fences whoever ran it until now.
+    """Brings the query to the state after its last committed batch. Fences the previous runtime.
 
-    In: `state_directory`: the query's own; None keeps its state in memory. `open_database`: for its state, unless it
-    must be alone.
+    In: `state_directory`: the query's own; None keeps its state in memory. `open_database`: opens the database for its
+    state, unless the query needs its own.
     """
     producer = take_id(client, plan, plan.query_id) if take_over is None else take_over()
     fp("query.fenced")
@@ -117,7 +117,7 @@ def replay_changelog(
     ends: Mapping[int, int],
     noted: Mapping[int, int],
 ) -> None:
-    """Brings the stores to the end of the changelog; one transaction per fetched batch, so that it can be cut short.
+    """Brings the stores to the end of the changelog. Each fetched batch is one transaction, so it can be interrupted.
 
     In: `noted`: the ends that belong to the query's position. Raises `StateLost`.
     """
@@ -140,7 +140,7 @@ def _replay(
     for partition in ends:
         for change, offset in replay(client, topic, partition, state.applied.get(partition, 0), pipeline.stores):
             if change.store not in pipeline.stores:
-                continue  # of a plan that was replaced, or of another subplan on Spark, which notes its own ends
+                continue  # of a replaced plan, or of another subplan on Spark, which records its own ends
             check_not_ahead(plan.query_id, noted, partition, offset)
             state.connection.execute("BEGIN")
             try:

@@ -1,9 +1,9 @@
-"""In what pieces a script's rows are shown to the queries of a Sandbox, so that these give what live queries give.
+"""Divides a script's rows into pieces for the queries of a Sandbox, so that they give the results of live queries.
 
-Queries run one after the other, each until nothing is left, so what one of them writes comes after all that the script
-has inserted. Where a query reads what another writes and something else of the script besides, that would tell: a table
-that a query fills would be empty for the stream that it is joined with. There the script's rows go through all queries
-one by one; else together.
+The queries run one after another, each until it has read everything, so the output of a query comes after all rows that
+the script has inserted. This affects the result when a query reads both another query's output and other rows of the
+script: in a join of a stream with a table that a query fills, the table would be empty. In this case the script's rows
+go through all queries one by one; otherwise together.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ ROUNDS_MAX = 100  # of queries that feed each other
 
 
 class ScriptRounds:
-    """State: up to which entry of the journal the script has gone through the queries."""
+    """State: the journal entry up to which the queries have processed the script."""
 
     def __init__(self, log: JournaledLog) -> None:
         self._log = log
         self._done = 0
 
     def run(self, queries: Sequence[tuple[PhysicalPlan, Callable[[int], bool]]]) -> None:
-        """Shows what is new to the queries until they come to rest.
+        """Runs the queries on the new entries until they have nothing more to read.
 
-        In: the queries in their order, each with what lets it read what is there, of the script what comes before that
-        entry of the journal; it gives False where nothing was. Raises `QueryError`.
+        In: the queries in their order, each with a function that lets it read what is available. The function takes a
+        number of a journal entry: the query sees only the script's entries before it. It returns False if there was
+        nothing to read. Raises `QueryError`.
         """
         with self._log.queries_run():
             for end in rounds(self._log.entries, self._done, [plan for plan, _ in queries]):
@@ -44,7 +45,7 @@ class ScriptRounds:
 
 
 def rounds(entries: Sequence[JournalEntry], begin: int, plans: Sequence[PhysicalPlan]) -> Iterator[int]:
-    """Where each piece of the script ends, as numbers of entries; at least one, which is behind all entries."""
+    """The end of each piece of the script, as an entry number (exclusive). The last one is the number of entries."""
     meetings = _Meetings(plans)
     end = len(entries)
     topics: set[str] = set()
@@ -60,7 +61,7 @@ def rounds(entries: Sequence[JournalEntry], begin: int, plans: Sequence[Physical
 
 
 class _Meetings:
-    """Where rows that the script has inserted meet what comes of them, or of others."""
+    """Finds the queries in which rows inserted by the script meet the output of other queries."""
 
     def __init__(self, plans: Sequence[PhysicalPlan]) -> None:
         self._read = [list(dict.fromkeys(source.topic for source in plan.sources())) for plan in plans]
@@ -70,8 +71,8 @@ class _Meetings:
                 self._feeding.setdefault(plan.root.topic, set()).update(topics)
 
     def tell(self, topics: set[str]) -> bool:
-        """Whether a query could tell how rows of these topics were inserted: it reads two topics that they get to, one
-        of them through another query."""
+        """Whether the order in which rows of these topics were inserted affects a query: the query reads two topics
+        that the rows reach, one of them through another query."""
         for read in self._read:
             reached = [topic for topic in read if self._origins(topic) & topics]
             if len(reached) > 1 and any(topic in self._feeding for topic in reached):

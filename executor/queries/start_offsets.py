@@ -23,7 +23,7 @@ _MAX_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StartSettings:
-    """`reset`: None where nobody says it. `offsets`: by topic and partition; they go first."""
+    """`reset`: None if it is not set. `offsets`: by topic and partition; they override `reset`."""
 
     reset: Reset | None = None
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
@@ -42,9 +42,9 @@ class StartSettings:
 def first_offset(log: LogClient, at: TopicPartition, source: Source, start: StartSettings) -> int:
     """Where a query that has never read the partition begins.
 
-    Without settings streams begin with what is new and tables are read whole, as ksqlDB does it. A time is that of
-    the first record with this timestamp or a later one; where there is none yet, it is the end. Raises
-    `InvalidProperty` for an offset that the log does not have.
+    Without settings, a stream begins at its end and a table at its first record, as in ksqlDB. A time means the first
+    record with this timestamp or a later one, or the end if there is none yet. Raises `InvalidProperty` for an offset
+    that the log does not have.
     """
     bounds = log.offsets(*at)
     named = start.offsets.get(at.topic, {}).get(at.partition)
@@ -88,7 +88,8 @@ def _checked(offset: int, at: TopicPartition, bounds: Offsets) -> int:
 
 
 def _offset_of_time(log: LogClient, at: TopicPartition, time_ms: int, bounds: Offsets) -> int:
-    """The log knows the record batch; which row of it, the rows say: a columnar batch is one record to the log."""
+    """The log finds only the record batch, because a columnar batch is one record to the log. The rows of the batch
+    decide the offset within it."""
     batch_offset = log.offset_at(*at, time_ms)
     position = bounds.last_stable_offset if batch_offset is None else batch_offset
     while position < bounds.last_stable_offset:

@@ -1,19 +1,19 @@
-"""Whose turn it is: queries take turns on the threads that they share, and one that has nothing to do has none.
+"""Schedules queries: they take turns on shared threads, and an idle query uses no thread.
 
-A turn is a batch. A query that has more to do queues behind the others, so none starves while another catches up. One
-that has nothing to read waits here, and costs nothing, until a partition that it reads has a record for it, its time
-has come, or somebody wakes it. A log in this process says when a partition advanced; any other is asked, by a few
-threads for all queries. One that begins to wait is asked for at once, by a thread that does not ask yet: so queries
-that have had nothing to read for a while share long questions, and those with news have short ones.
+A turn is one batch. A query with more to do queues behind the others, so none starves while another catches up. A
+query with nothing to read waits here at no cost, until one of its partitions has a new record, its time has come, or a
+caller wakes it. A log in this process announces when a partition advances; any other log is polled, by a few threads
+for all queries. When a query begins to wait, an idle thread polls for it at once. So queries that have been idle for
+a while share long polls, and busy queries have short ones.
 
 | state   | what happens to the query       | next                                                     |
 | ------- | ------------------------------- | -------------------------------------------------------- |
 | QUEUED  | it is in the pool's queue, once | RUNNING, when a thread takes it                          |
-| RUNNING | a thread is in its `turn`       | as `turn` says: QUEUED, WAITING, or forgotten            |
-| WAITING | nothing                         | QUEUED, by whoever finds that it is due, and claims it   |
+| RUNNING | a thread is in its `turn`       | the result of `turn` decides: QUEUED, WAITING or removed |
+| WAITING | nothing                         | QUEUED, by the thread that finds it due and claims it    |
 
-A wake is never lost: one that comes while the query is RUNNING is noted, and who begins to wait looks once more at the
-log, after it can be seen waiting.
+A wake is never lost: a wake of a RUNNING query is recorded, and a query that begins to wait checks the log once more
+after other threads can see that it waits.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from ..work_pool import WorkPool
 log = structlog.get_logger()
 
 LOOK_EVERY_S = 0.2
-"""For what nobody announces: a topic that was deleted, a partition of which this node of a cluster has no replica."""
+"""Interval of checks for what is not announced: a deleted topic, a partition without a replica on this cluster node."""
 
-PATIENCE_S = 0.1  # a turn that waits for a thread for so long gets one more
-ASK_S = 0.5  # how long a log elsewhere is asked at once
+PATIENCE_S = 0.1  # if a turn waits this long for a thread, the pool gets one more thread
+ASK_S = 0.5  # length of one poll of a remote log
 _ASKERS_MAX = 4
-_LAST_ASK_S = 0.02  # by the last asker that was free: who begins to wait meanwhile waits for it
-_LOOK_SHARE = 2  # a look at the log is followed by so many times its own length without one
+_LAST_ASK_S = 0.02  # poll length of the last free asker: queries that begin to wait meanwhile must wait for it
+_LOOK_SHARE = 2  # after a look at the log, the pause before the next one is this many times the length of the look
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """When a query's next turn is due: once one of the partitions has a record at its position or after it, at the
-    latest at `at_s` (of `time.monotonic`). `over`: it takes no more turns."""
+    """When a query's next turn is due: once one of the partitions has a record at or after its position, or at `at_s`
+    (`time.monotonic`), whichever comes first. `over`: the query takes no more turns."""
 
     positions: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     at_s: float = math.inf
@@ -65,13 +65,13 @@ NEVER = Due(over=True)
 
 class TakesTurns(Protocol):
     def turn(self) -> Due:
-        """Does what there is to do, about a batch; on one thread at a time. Raises nothing."""
+        """Does about one batch of work. Runs on one thread at a time. Raises nothing."""
         ...
 
 
 @runtime_checkable
 class Announcing(Protocol):
-    """A log that says of which partition there is news."""
+    """A log that announces which partitions have advanced."""
 
     def listen(self, listener: Callable[[TopicPartition], None]) -> Callable[[], None]: ...
 
@@ -87,31 +87,31 @@ class _Entry:
     query: TakesTurns
     state: _State = _State.WAITING
     due: Due = WHEN_WOKEN
-    woken: bool = False  # while it was running
+    woken: bool = False  # `wake` was called while it was running
 
 
 class Turns:
-    """In: `pool`: its threads take the turns. Until `close`, which is for when all queries are over."""
+    """In: `pool`: its threads run the turns. Call `close` once all queries are over."""
 
     def __init__(self, client: LogClient, pool: WorkPool) -> None:
         self._client = client
         self._pool = pool
-        self._changed = threading.Condition()  # guards all below; whoever holds it calls neither the log nor a query
+        self._changed = threading.Condition()  # guards all below; its holder must not call the log or a query
         self._entries: dict[TakesTurns, _Entry] = {}
-        self._awaited: Counter[TopicPartition] = Counter()  # by how many that wait for its records; never 0
-        self._looking = False  # a look is on its way
-        self._late = False  # there was news since it began, or before the time for the next one
-        self._look_from_s = 0.0
-        self._wakes_at_s = 0.0  # the watcher, by itself
+        self._awaited: Counter[TopicPartition] = Counter()  # number of queries that wait for its records; never 0
+        self._looking = False  # a look is in progress
+        self._late = False  # a partition advanced since that look began, or before the next look is allowed
+        self._look_from_s = 0.0  # no look before this time
+        self._wakes_at_s = 0.0  # when the watcher wakes unless it is notified earlier
         self._watcher: threading.Thread | None = None
         self._closed = False
-        self._unasked: dict[_Entry, None] = {}  # wait for records, and nobody asks for these yet
+        self._unasked: dict[_Entry, None] = {}  # queries that wait for records and are not yet polled for
         self._askers = self._idle_askers = 0
-        self._last_asks = False  # briefly, again and again; who has come back meanwhile leaves it to take all
+        self._last_asks = False  # the last free asker polls, briefly; askers that return meanwhile leave entries to it
         self._unlisten = client.listen(self._advanced) if isinstance(client, Announcing) else None
 
     def wake(self, query: TakesTurns) -> None:
-        """Its turn is due now. The first call for a query makes it take turns."""
+        """Makes the query's turn due now. The first call for a query registers it."""
         with self._changed:
             entry = self._entries.get(query)
             if entry is None:
@@ -125,7 +125,7 @@ class Turns:
         self._queue(entry)
 
     def close(self) -> None:
-        """Ends the threads that watch."""
+        """Ends the watcher and the askers."""
         if self._unlisten is not None:
             self._unlisten()
         with self._changed:
@@ -141,7 +141,7 @@ class Turns:
                 self._watch_at(time.monotonic() + PATIENCE_S)
 
     def _take_turns(self, entry: _Entry) -> None:
-        """As long as it has something to do, and no other query waits for the thread."""
+        """Runs turns until the query has nothing to do or another query waits for the thread."""
         while True:
             with self._changed:
                 entry.state, entry.woken = _State.RUNNING, False
@@ -160,7 +160,7 @@ class Turns:
             return NEVER
 
     def _goes_on(self, entry: _Entry, due: Due) -> bool:
-        """Whether its next turn is due already; else it waits."""
+        """Whether its next turn is already due; if not, the query waits or, when over, is removed."""
         with self._changed:
             if entry.woken or due.at_s <= time.monotonic():
                 entry.state = _State.QUEUED
@@ -177,7 +177,7 @@ class Turns:
         return self._unlisten is not None and self._is_due(due, {}) and self._claim(entry, due)
 
     def _claim(self, entry: _Entry, due: Due) -> bool:
-        """Whether it still waits for that: then who asks has to see to its turn."""
+        """Whether the query still waits for `due`. If so, it is now QUEUED: the caller must run or queue its turn."""
         with self._changed:
             if entry.state is not _State.WAITING or entry.due is not due:
                 return False
@@ -185,7 +185,7 @@ class Turns:
             return True
 
     def _leave(self, entry: _Entry) -> None:
-        """It waits no more. With the lock."""
+        """Moves a waiting query to QUEUED. The caller holds the lock."""
         for at in entry.due.positions:
             self._awaited[at] -= 1
             if not self._awaited[at]:
@@ -194,7 +194,7 @@ class Turns:
         entry.state, entry.due = _State.QUEUED, WHEN_WOKEN
 
     def _look(self) -> None:
-        """Whose turn is due by what is in the log. The first one is taken at once, on this thread."""
+        """Finds the queries whose turn is due because of new records. Runs the first one on this thread."""
         with self._changed:
             self._late = False
             waiting = [(each, each.due) for each in self._entries.values() if each.state is _State.WAITING]
@@ -213,9 +213,9 @@ class Turns:
             self._take_turns(claimed[0])
 
     def _is_due(self, due: Due, ends: dict[TopicPartition, int | None], *, or_shorter: bool = False) -> bool:
-        """`ends`: those that were asked for already; None where the log has no answer: the query finds out why.
-        `or_shorter`: also where a partition ends before the position, as one of a topic that was created again. The
-        query finds out, too; where it may wait again, this is for who looks now and then only."""
+        """In: `ends`: a cache of partition ends; None where the log has no answer: the query's turn then finds out why.
+        `or_shorter`: a query is also due if a partition ends before the position, as after its topic was created again;
+        its turn finds out. Only occasional looks use this, since the query may wait for the same position again."""
         for at, position in due.positions.items():
             if at not in ends:
                 try:
@@ -228,7 +228,8 @@ class Turns:
         return False
 
     def _look_for_partitions(self) -> None:
-        """Whose turn is due because a topic got partitions, which no log announces: asked once for all queries."""
+        """Finds the queries whose turn is due because a topic gained partitions, which no log announces. Asks once per
+        topic for all queries."""
         with self._changed:
             waiting = [(each, each.due) for each in self._entries.values() if each.state is _State.WAITING]
         last: dict[str, TopicPartition | None] = {}  # None where the log has no answer
@@ -242,14 +243,14 @@ class Turns:
     def _last_partition(self, topic: str) -> TopicPartition | None:
         try:
             return TopicPartition(topic, self._client.partition_count(topic) - 1)
-        except LogError:  # of a topic that is gone the query hears by its offsets
+        except LogError:  # the query notices a deleted topic by its offsets
             return None
 
     # -------------------------------------------------------------- news
 
     def _advanced(self, where: TopicPartition) -> None:
-        """Called by the log, with locks of its own held. A batch of one record advances five partitions or so, and most
-        of them nobody reads: to look each time cost more than to compute the batch."""
+        """Called by the log while it holds its own locks. A batch of one record advances about five partitions, most of
+        which no query reads: looking each time cost more than computing the batch."""
         if self._late or where not in self._awaited:
             return
         with self._changed:
@@ -262,18 +263,18 @@ class Turns:
         self._pool.begin(self._look)
 
     def _watch_at(self, at_s: float) -> None:
-        """The watcher wakes then at the latest. With the lock."""
+        """Makes the watcher wake at this time at the latest. The caller holds the lock."""
         if at_s < self._wakes_at_s:
             self._changed.notify_all()
 
     def _begin_watching(self) -> None:
-        """With the lock."""
+        """The caller holds the lock."""
         if self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, name="millstream-turns", daemon=True)
             self._watcher.start()
 
     def _watch(self) -> None:
-        """For times that come, and turns that wait too long for a thread."""
+        """Queues queries whose time has come, starts looks, and adds threads if turns wait too long for one."""
         look_at_s = 0.0
         partitions_at_s = time.monotonic() + PARTITIONS_S
         while True:
@@ -281,7 +282,7 @@ class Turns:
                 now = time.monotonic()
                 if now >= look_at_s:
                     look_at_s = now + LOOK_EVERY_S
-                self._late = self._late and bool(self._awaited)  # who begins to wait looks for himself
+                self._late = self._late and bool(self._awaited)  # a query that begins to wait checks the log itself
                 self._wakes_at_s = self._next_s(now, look_at_s)
                 if not self._closed:
                     self._changed.wait(self._wakes_at_s - now)
@@ -304,14 +305,14 @@ class Turns:
             self._pool.relieve(PATIENCE_S)
 
     def _next_s(self, now: float, look_at_s: float) -> float:
-        """When something is to be done. With the lock."""
+        """The time of the watcher's next work. The caller holds the lock."""
         times = [each.due.at_s for each in self._entries.values() if each.state is _State.WAITING]
         times += [look_at_s, *([self._look_from_s] if self._late and not self._looking else [])]
         times += [now + PATIENCE_S] if self._pool.others_wait else []
         return max(now, min(times))
 
     def _begin_asking(self) -> None:
-        """With the lock."""
+        """The caller holds the lock."""
         if self._idle_askers == 0 and self._askers < _ASKERS_MAX:
             self._askers += 1
             self._idle_askers += 1
@@ -319,7 +320,7 @@ class Turns:
         self._changed.notify_all()
 
     def _ask(self) -> None:
-        """Waits for records where the log announces none."""
+        """Polls for records when the log announces none."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or bool(self._unasked and not self._last_asks))
@@ -339,7 +340,8 @@ class Turns:
                 self._unasked.update({entry: None for entry, due in asked if entry.due is due})
 
     def _asked_for(self, dues: Sequence[Due], wait_s: float) -> Mapping[TopicPartition, int | None]:
-        """Where the partitions end that have what one of these waits for; None: the query finds out why."""
+        """The ends of the partitions with records that one of these waits for; None after an error: the query's turn
+        then finds out why."""
         positions: dict[TopicPartition, int] = {}
         for due in dues:
             for at, position in due.positions.items():
@@ -354,5 +356,5 @@ class Turns:
 
 
 def _has_come(due: Due, ends: Mapping[TopicPartition, int | None]) -> bool:
-    """Whether a partition has what it waits for."""
+    """Whether a partition has a record that the query waits for."""
     return any(at in ends and ((end := ends[at]) is None or end > position) for at, position in due.positions.items())

@@ -1,4 +1,4 @@
-"""The states of a query that runs in turns: who moves it from which to which, and who waits for what.
+"""The states of a query that runs in turns: what causes each transition, and what callers wait for.
 
 | state    | shown   | its turns                                | callers who wait, and for what                       |
 | -------- | ------- | ---------------------------------------- | ---------------------------------------------------- |
@@ -11,11 +11,11 @@
 | STOPPING | STOPPED | ends its batch, closes what it has open  | `stop` and `pause`, until it has ended               |
 | STOPPED  | STOPPED | has ended, and does not begin again      |                                                      |
 
-Callers cause PAUSE, RESUME and STOP, in any state: where the table below has no line, nothing changes. A turn
-causes the others, and only where there is a line. STOP wins over all that is under way, and a failure over PAUSE: a
-query that cannot go on must not look as if RESUME were all it needs. PAUSE during a failure's wait ends that wait, and
-a batch that fails while the query is PAUSING is left for RESUME. What keeps a query from being open twice: FAILED is
-entered by the last act of its turns, and only from there RESUME begins anew.
+Callers cause PAUSE, RESUME and STOP, in any state; if `TRANSITIONS` has no entry, nothing changes. A turn causes the
+other events, and only where there is an entry. STOP overrides everything in progress, and a failure overrides PAUSE: a
+query that cannot continue must not look as if RESUME were enough. PAUSE during the wait after a failure ends that wait,
+and a batch that fails while the query is PAUSING is retried after RESUME. A query is never open twice, because FAILED
+is entered by the last action of its turns, and RESUME starts a failed query only from that state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..executor import QueryState
 
 
 class WorkerState(Enum):
-    """The value is what people are shown."""
+    """The value's second part is the state that users see."""
 
     WORKING = ("WORKING", "RUNNING")
     RETRYING = ("RETRYING", "RUNNING")
@@ -42,7 +42,7 @@ class WorkerState(Enum):
 
     @property
     def shown(self) -> QueryState:
-        """The state as the query's status has it."""
+        """The state in the query's status."""
         shown: QueryState = self.value[1]
         return shown
 
@@ -88,14 +88,14 @@ TRANSITIONS: Final[Mapping[tuple[WorkerState, WorkerEvent], WorkerState]] = {
 }
 
 UNDER_WAY: Final = frozenset({_S.PAUSING, _S.FAILING, _S.STOPPING})
-"""Between what a caller asked for, or a failure, and the moment when a turn has followed."""
+"""A caller's request or a failure is pending: a turn has not carried it out yet."""
 
 OVER: Final = frozenset({_S.FAILING, _S.STOPPING, _S.FAILED, _S.STOPPED})
-"""There are no more batches."""
+"""The query processes no more batches."""
 
 
 class WorkerStates:
-    """One query's state. Any thread. In: `changed`: the lock under which it changes, and what wakes those who wait."""
+    """One query's state; thread-safe. In: `changed`: the condition that guards it and is notified of each change."""
 
     def __init__(self, changed: threading.Condition, *, paused: bool) -> None:
         self._changed = changed
@@ -106,8 +106,8 @@ class WorkerStates:
         return self._state
 
     def move(self, event: WorkerEvent, only_from: WorkerState | None = None) -> bool:
-        """Makes the transition; False where the event changes nothing. In: `only_from`: for a turn, when a caller
-        may have moved the state since it looked."""
+        """Makes the transition; False if the event changes nothing. In: `only_from`: the state that a turn has seen;
+        a caller may have changed the state since then."""
         with self._changed:
             if only_from not in (None, self._state):
                 return False
@@ -120,6 +120,6 @@ class WorkerStates:
             return True
 
     def wait(self, until: Callable[[WorkerState], bool], timeout_s: float | None = None) -> None:
-        """Returns once the state is such a one, or after the time."""
+        """Returns once `until` is true of the state, or after the timeout."""
         with self._changed:
             self._changed.wait_for(lambda: until(self._state), timeout_s)
