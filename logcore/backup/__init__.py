@@ -1,1 +1,1 @@
-"""Backups of a log: consistent snapshots of running nodes, the store that keeps them, and how to restore them."""
+"""Backups of a log: consistent snapshots of running nodes, the store that keeps them, and their restoration."""

@@ -1,7 +1,7 @@
-"""Backups: written from snapshots of all nodes of a log, listed, checked, thinned out, and restored.
+"""Backups: they are written from snapshots of all nodes of a log, listed, verified, pruned and restored.
 
-A backup has all files of each node. What the backup before it has already, with the same token, is not read again, and
-a chunk that the store has is not sent again: a backup costs what was written since the last one.
+A backup has all files of each node. Files that the previous backup has with the same token are not read again, and
+chunks that the store has are not sent again. So the cost of a backup depends on what was written since the last one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORMAT: Final = 1
 
 
 class NodeSnapshot(Protocol):
-    """A snapshot of one node, wherever that runs. All raise `MillstreamError`."""
+    """A snapshot of one node, which may run anywhere. All methods raise `MillstreamError`."""
 
     def files(self) -> Sequence[SnapshotFile]: ...
 
@@ -44,7 +44,7 @@ class KeptFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """`id` begins with the time, so that ids are in order; `taken_ms`: since 1970; `nodes`: the files of each."""
+    """`id`: begins with the time, so ids can be sorted. `taken_ms`: since 1970. `nodes`: the files of each node."""
 
     id: str
     taken_ms: int
@@ -52,7 +52,7 @@ class Backup:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """The bytes of all files."""
         return sum(file.size for files in self.nodes.values() for file in files)
 
     @property
@@ -61,7 +61,7 @@ class Backup:
 
 
 class CopyProgress(NamedTuple):
-    """Bytes: of all files, of those that are in the backup by now, and what was sent for them, compressed."""
+    """In bytes: all files, those that are already in the backup, and what was sent for these, compressed."""
 
     size: int
     done: int
@@ -74,8 +74,8 @@ def write_backup(
     now_ms: int,
     progress: Callable[[CopyProgress], None] = lambda progress: None,
 ) -> Backup:
-    """In: a snapshot per node, all of one moment. The backup is complete on return. Raises `BackupFailed`; as
-    `NodeSnapshot` does; then there is no backup."""
+    """Writes a backup, which is complete on return. In: a snapshot per node, all from one moment. Raises `BackupFailed`
+    and the errors of `NodeSnapshot`; then there is no backup."""
     try:
         with store.alone():
             writer = _Writer(store, _newest(store), progress)
@@ -90,7 +90,7 @@ def write_backup(
 
 
 class _Writer:
-    """State: how far it is."""
+    """Writes the files of one backup. State: the progress."""
 
     def __init__(self, store: BackupStore, before: Backup | None, progress: Callable[[CopyProgress], None]) -> None:
         self._store = store
@@ -128,7 +128,7 @@ def _received(snapshot: NodeSnapshot, path: str, number: int, chunk: str) -> byt
 
 
 def _newest(store: BackupStore) -> Backup | None:
-    """None where it cannot be read, either: then all is read from the nodes."""
+    """The newest backup; None if there is none, or if it cannot be read. Then all files are read from the nodes."""
     ids = store.ids()
     try:
         return read_backup(store, ids[-1]) if ids else None
@@ -142,7 +142,7 @@ def _new_id(now_ms: int) -> str:
 
 
 def read_backup(store: BackupStore, id: str | None = None) -> Backup:
-    """In: `id`; None: the newest. Raises `BackupFailed`."""
+    """The backup with this id; with None the newest one. Raises `BackupFailed`."""
     try:
         if id is None:
             ids = store.ids()
@@ -160,7 +160,7 @@ def read_backup(store: BackupStore, id: str | None = None) -> Backup:
 
 
 def list_backups(store: BackupStore) -> list[Backup]:
-    """The oldest first. Raises `BackupFailed`."""
+    """All backups, oldest first. Raises `BackupFailed`."""
     try:
         return [read_backup(store, id) for id in store.ids()]
     except OSError as error:
@@ -168,8 +168,8 @@ def list_backups(store: BackupStore) -> list[Backup]:
 
 
 def verify_backup(store: BackupStore, backup: Backup) -> Iterator[str]:
-    """Reads everything. Gives a sentence for each file that cannot be restored. Raises `BackupFailed` where the place
-    cannot be read at all."""
+    """Reads the whole backup, and yields a message for each file that cannot be restored. Raises `BackupFailed` if the
+    place cannot be read at all."""
     for node, files in sorted(backup.nodes.items()):
         for file in files:
             try:
@@ -180,7 +180,7 @@ def verify_backup(store: BackupStore, backup: Backup) -> Iterator[str]:
 
 
 def prune_backups(store: BackupStore, keep: int) -> tuple[int, int]:
-    """Removes all but the newest `keep` backups (at least 1), and chunks that no backup names. Returns how many of
+    """Removes all but the newest `keep` backups (at least 1), and chunks that no backup uses. Returns the number of
     both. Raises `BackupFailed`."""
     try:
         with store.alone():
@@ -200,8 +200,8 @@ def restore_backup(
     folder: Path,
     progress: Callable[[CopyProgress], None] = lambda progress: None,
 ) -> None:
-    """Writes the files of a node into `folder`, of a log, which must be empty or missing; durable on return. What it
-    has written is no log before the end. Raises `BackupFailed`."""
+    """Writes the files of a node into the log folder `folder`, which must be empty or missing. They are durable on
+    return. An unfinished restoration cannot be opened as a log. Raises `BackupFailed`."""
     files = backup.nodes.get(node)
     if files is None:
         raise BackupFailed(
@@ -212,7 +212,7 @@ def restore_backup(
     aside = folder.with_name(f"{folder.name}.restoring-{secrets.token_hex(4)}")
     try:
         size, done = sum(file.size for file in files), 0
-        make_folder(aside / REPLICAS, durable=False)  # also where nothing was ever written
+        make_folder(aside / REPLICAS, durable=False)  # even if nothing was ever written
         for file in files:
             done += _write(store, file, aside / file.path)
             progress(CopyProgress(size, done, 0))

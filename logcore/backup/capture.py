@@ -1,9 +1,9 @@
-"""The files of a node as they are at one moment, while the node is held: names and sizes, and links to the bytes.
+"""The files of a node at one moment, while the node is held: names and sizes, and links to the bytes.
 
-A log is the only source of truth, so its files are all that a backup needs. What a held node's files say is what a
-crash at that moment would have left, and a start after a crash is what recovery does. Segments are linked, not copied:
-they only grow, so the bytes below the size noted here stay as they are, also when retention or compaction removes the
-name. Small files are written in place or replaced, so they are copied.
+A log is the only source of truth, so a backup needs only its files. The files of a held node are the same as after a
+crash at that moment, and recovery can start from them. Segments are linked, not copied: they only grow, so the bytes up
+to the size noted here do not change, even if retention or compaction removes the name. Small files are overwritten or
+replaced, so they are copied.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..replication.disk.disk_logs import DiskLogs
 
 REPLICAS: Final = "replicas"
 SNAPSHOTS: Final = "snapshots"
-_NEVER: Final = frozenset({"lock", SNAPSHOTS})  # who holds the directory; other snapshots
-_UNFINISHED: Final = (".new", ".cleaned", "-delete")  # a start would remove it
+_NEVER: Final = frozenset({"lock", SNAPSHOTS})  # the lock of the process that uses the directory; other snapshots
+_UNFINISHED: Final = (".new", ".cleaned", "-delete")  # removed at the next start
 _LINKED: Final = (".log", ".index")
 
 
 class SnapshotFile(NamedTuple):
-    """`path`: below the log's folder, with slashes; `token`: two files of one node with the same one have the same
-    bytes, so that only one of them has to be read."""
+    """`path`: below the log's folder, with slashes. `token`: files of one node with the same token have the same bytes,
+    so only one of them has to be read."""
 
     path: str
     size: int
@@ -35,7 +35,7 @@ class SnapshotFile(NamedTuple):
 
 
 def capture(folder: Path, into: Path, logs: DiskLogs) -> list[SnapshotFile]:
-    """Takes all files of the log in `folder` into the empty folder `into`, on the same file system. In: the node is
+    """Captures all files of the log in `folder` in the empty folder `into`, on the same file system. The node must be
     held. Raises OSError."""
     found: list[SnapshotFile] = []
     for path in sorted(folder.iterdir()):
@@ -57,14 +57,14 @@ def _partition(log: DiskLog, folder: Path, into: Path, name: str) -> list[Snapsh
 
 
 def _taken(path: Path, into: Path, name: str, sizes: Mapping[str, int] | None = None) -> Iterator[SnapshotFile]:
-    """The file, or all files below the folder. In: `sizes`: of the segments of a log that is open; others are whole."""
+    """The file, or all files below the folder. In: `sizes`: those of the segments of an open log; others are whole."""
     if path.is_dir():
         (into / name).mkdir(parents=True, exist_ok=True)
         for each in sorted(path.iterdir()):
             if not each.name.endswith(_UNFINISHED):
                 yield from _taken(each, into, f"{name}/{each.name}", sizes)
         return
-    with contextlib.suppress(FileNotFoundError):  # retention removes what the checkpoint does not need any more
+    with contextlib.suppress(FileNotFoundError):  # retention removes files that the checkpoint no longer needs
         yield _file(path, into / name, name, None if sizes is None else sizes.get(path.name))
 
 

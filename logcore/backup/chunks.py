@@ -1,5 +1,5 @@
-"""Files in pieces of equal size, each named by its SHA-256: a file that grew shares all but its last piece with what it
-was before, and whoever reads a piece knows whether it is whole."""
+"""Files in chunks of equal size, each named by its SHA-256. A file that grew shares all chunks but the last with its
+earlier state, and readers of a chunk can check whether it is intact."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def chunk_count(size: int) -> int:
 
 
 def chunk_size(size: int, number: int) -> int:
-    """Of the chunk with this number, from 0, in a file of `size` bytes.
+    """The size of the chunk with this number (from 0) in a file of `size` bytes.
 
     >>> chunk_size(CHUNK_BYTES + 1, 0) == CHUNK_BYTES, chunk_size(CHUNK_BYTES + 1, 1)
     (True, 1)
@@ -28,7 +28,8 @@ def chunk_size(size: int, number: int) -> int:
 
 
 def read_chunk(path: Path, size: int, number: int) -> bytes:
-    """In: `size` of the file, which may be longer by now. Raises OSError; ValueError where it is shorter."""
+    """Reads a chunk. In: `size`: that of the file, which may have grown since. Raises OSError; ValueError if it is
+    shorter."""
     wanted = chunk_size(size, number)
     with path.open("rb") as file:
         file.seek(number * CHUNK_BYTES)

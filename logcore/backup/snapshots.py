@@ -1,8 +1,8 @@
-"""The snapshots of a node that somebody copies at the moment: taken, read piece by piece, and removed.
+"""The snapshots of a node that are being copied: they are taken, read chunk by chunk, and removed.
 
-Nodes of a cluster write each other's records, so their snapshots belong to one moment only if there was one at which
-all of them were held. Each node therefore stays held, once its files are captured, until it is released, and says
-whether it was held until then.
+Nodes of a cluster write each other's records, so their snapshots are from one moment only if all of them were held at
+the same time. So each node stays held after its files are captured until it is released, and then reports whether it
+was held until then.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _Content = TypeVar("_Content")
 
 
 class SnapshotRefused(LogError):
-    """There is no such snapshot, no such file in it, or no room for another one."""
+    """There is no such snapshot or no such file in it, or there are too many snapshots for another one."""
 
     code = "SNAPSHOT_REFUSED"
 
 
 class SnapshotOutdated(LogError):
-    """The files of a snapshot are not what they were: a replica was cut meanwhile, because another node leads it."""
+    """The files of a snapshot have changed: a replica was truncated meanwhile, because another node leads it."""
 
     code = "SNAPSHOT_OUTDATED"
 
@@ -45,17 +45,17 @@ class SnapshotOutdated(LogError):
 class _Taken:
     folder: Path
     files: dict[str, SnapshotFile]
-    cuts: int  # of all logs, before it was taken
+    cuts: int  # the truncations of all logs before it was taken
     held_ms: int = 0
     release: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
-    held_on: bool = False  # until it was released
+    held_on: bool = False  # whether the node was held until its release
     used_s: float = field(default_factory=time.monotonic)
 
 
 class Snapshots:
-    """State: the snapshots by id, each a folder in the log's folder. One that nobody has asked about for ten minutes is
-    removed, and so is what an earlier process left. Any thread may call any method."""
+    """State: the snapshots by id, each a folder in the log's folder. A snapshot that was not used for ten minutes is
+    removed, and so are those of an earlier process. Any thread may call any method."""
 
     def __init__(self, node: ClusterNode, idle_s: float = _IDLE_S) -> None:
         self.node = node
@@ -67,8 +67,8 @@ class Snapshots:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def take(self, hold_s: float = 0.0) -> str:
-        """Returns the id of a new snapshot. In: `hold_s`: the node stays held until `release`, at most so long (0 to
-        10). Raises `SnapshotRefused`; `LogFull`, `LogWriteFailed`; as `ClusterNode.hold` does."""
+        """Returns the id of a new snapshot. In: `hold_s`: the node stays held until `release`, at most for this time
+        (0 to 10). Raises `SnapshotRefused`, `LogFull`, `LogWriteFailed`, and the errors of `ClusterNode.hold`."""
         self._remove_idle()
         id = secrets.token_hex(8)
         with self._guard:
@@ -117,7 +117,7 @@ class Snapshots:
             raise failure
 
     def release(self, id: str) -> bool:
-        """Lets the node go on. False where it did so before, because it was asked too late. Raises
+        """Lets the node continue. False if it already did, because the call came too late. Raises
         `SnapshotRefused`."""
         taken = self._find(id)
         taken.release.set()
@@ -125,21 +125,21 @@ class Snapshots:
         return taken.held_on
 
     def files(self, id: str) -> list[SnapshotFile]:
-        """Raises `SnapshotRefused`."""
+        """The files of a snapshot. Raises `SnapshotRefused`."""
         return list(self._find(id).files.values())
 
     def held_ms(self, id: str) -> int:
-        """So long nobody could write, in milliseconds. Raises `SnapshotRefused`."""
+        """How long writes were blocked, in milliseconds. Raises `SnapshotRefused`."""
         return self._find(id).held_ms
 
     def hashes(self, id: str, path: str) -> list[str]:
-        """Of the chunks of a file. Raises `SnapshotRefused`, `SnapshotOutdated`, OSError."""
+        """The hashes of the chunks of a file. Raises `SnapshotRefused`, `SnapshotOutdated` and OSError."""
         return self._read(id, path, lambda at, size: [
             hash_of(read_chunk(at, size, number)) for number in range(chunk_count(size))
         ])  # fmt: skip
 
     def chunk(self, id: str, path: str, number: int) -> bytes:
-        """Raises as `hashes` does."""
+        """A chunk of a file. Raises the same errors as `hashes`."""
         file = self._file(id, path)
         if not 0 <= number < chunk_count(file.size):
             raise SnapshotRefused(f"{path} has no chunk {number}")
@@ -156,7 +156,7 @@ class Snapshots:
         return content
 
     def remove(self, id: str) -> None:
-        """Its files go; twice is fine."""
+        """Removes the snapshot and its files. It may be called again."""
         with self._guard:
             taken = self._taken.pop(id, None)
         if taken is not None:
@@ -164,7 +164,7 @@ class Snapshots:
             shutil.rmtree(taken.folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Removes all of them."""
+        """Removes all snapshots."""
         with self._guard:
             ids, timer = list(self._taken), self._timer
         if timer is not None:

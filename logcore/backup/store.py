@@ -1,9 +1,9 @@
-"""Where backups are kept: a folder, or a bucket (`s3://bucket/prefix`, or whatever else pyarrow has a file system for).
+"""Where backups are kept: a folder, or a bucket (`s3://bucket/prefix`, or another file system that pyarrow supports).
 
-chunks/<first two digits>/<SHA-256>   pieces of files, compressed; those of all backups, each once
-backups/<id>.json                     a backup: the files of each node and their chunks, behind a checksum
+chunks/<first two digits>/<SHA-256>   compressed chunks of files; each one once for all backups
+backups/<id>.json                     a backup: a checksum, then the files of each node and their chunks
 
-A backup is there once its file in backups/ is: chunks that no backup names are left over from one that was cut off.
+A backup exists once its file in backups/ does. Chunks that no backup uses are left over from an interrupted one.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ class BackupFailed(LogError):
 
 
 class Place(Protocol):
-    """Objects by name. All raise OSError."""
+    """Objects by name. All methods raise OSError."""
 
     def put(self, name: str, content: bytes) -> None: ...
 
     def get(self, name: str) -> bytes:
-        """Raises FileNotFoundError, too."""
+        """The object's content. Also raises FileNotFoundError."""
         ...
 
     def names(self, below: str) -> set[str]:
-        """Of all objects in the folder `below` and in those in it."""
+        """The names of all objects in the folder `below` and its subfolders."""
         ...
 
     def remove(self, name: str) -> None: ...
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
-        """Nobody else writes while it is entered, as far as the place can tell. Raises `BackupFailed`."""
+        """No other process writes while it is entered, if the place can ensure that. Raises `BackupFailed`."""
         ...
 
 
 def place_at(where: str) -> Place:
-    """In: a folder, or a URL. Raises `BackupFailed` where it says nothing."""
+    """The place at a folder or URL. Raises `BackupFailed` if the URL is not valid."""
     if "://" not in where:
         return _Folder(Path(where))
     try:
@@ -111,7 +111,7 @@ class _Bucket:
         self._path = path
 
     def put(self, name: str, content: bytes) -> None:
-        if self._system.type_name == "local":  # a bucket has no folders, and may not let us make what stands for one
+        if self._system.type_name == "local":  # a bucket has no folders, and may not allow objects that represent one
             self._system.create_dir(f"{self._path}/{name}".rpartition("/")[0], recursive=True)
         with self._system.open_output_stream(f"{self._path}/{name}") as file:
             file.write(content)
@@ -130,12 +130,12 @@ class _Bucket:
 
     @contextlib.contextmanager
     def alone(self) -> Generator[None]:
-        """A bucket has no locks."""
+        """Does nothing, since a bucket has no locks."""
         yield
 
 
 class BackupStore:
-    """State: the chunks that are there, as far as is known."""
+    """State: the chunks that are known to be stored."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -143,13 +143,13 @@ class BackupStore:
         self.alone = place.alone
 
     def has(self, chunk: str) -> bool:
-        """Raises OSError."""
+        """Whether the chunk is stored. Raises OSError."""
         if self._chunks is None:
             self._chunks = {name.rpartition("/")[2] for name in self._place.names(_CHUNKS)}
         return chunk in self._chunks
 
     def put(self, chunk: str, content: bytes) -> int:
-        """Returns how many bytes it takes. In: what `chunk` is the hash of. Raises OSError."""
+        """Stores a chunk, and returns its compressed size. In: `chunk`: the hash of `content`. Raises OSError."""
         packed = pa.Codec(_CODEC, compression_level=_LEVEL).compress(content, asbytes=True)
         self._place.put(_chunk_name(chunk), packed)
         if self._chunks is not None:
@@ -157,30 +157,30 @@ class BackupStore:
         return len(packed)
 
     def get(self, chunk: str, size: int) -> bytes:
-        """Raises OSError, `BackupFailed` where it is missing or damaged. In: its size in bytes."""
+        """The content of a chunk. In: its size in bytes. Raises OSError; `BackupFailed` if it is missing or damaged."""
         try:
             packed = self._place.get(_chunk_name(chunk))
         except FileNotFoundError as error:
             raise BackupFailed(f"chunk {chunk} is missing", hint="Restore an older backup.") from error
         try:
             content = pa.Codec(_CODEC).decompress(packed, decompressed_size=size, asbytes=True)
-        except (pa.ArrowException, OSError) as error:  # what the codec cannot read, pyarrow calls an OSError
+        except (pa.ArrowException, OSError) as error:  # pyarrow raises OSError for bytes that the codec cannot read
             raise _damaged(chunk) from error
         if hash_of(content) != chunk:
             raise _damaged(chunk)
         return content
 
     def ids(self) -> list[str]:
-        """Of all backups, the oldest first. Raises OSError."""
+        """The ids of all backups, oldest first. Raises OSError."""
         names = (name.removeprefix(f"{_BACKUPS}/") for name in self._place.names(_BACKUPS))
         return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def write(self, id: str, content: Any) -> None:
-        """Makes a backup of what has been put. Raises OSError."""
+        """Writes a backup whose chunks were stored before. Raises OSError."""
         self._place.put(f"{_BACKUPS}/{id}.json", checked_json(content))
 
     def read(self, id: str) -> Any:
-        """What `write` was given. Raises `BackupFailed`, OSError."""
+        """The content that `write` was given. Raises `BackupFailed` and OSError."""
         try:
             content = self._place.get(f"{_BACKUPS}/{id}.json")
         except FileNotFoundError as error:
@@ -193,11 +193,11 @@ class BackupStore:
         return json.loads(body)
 
     def remove(self, id: str) -> None:
-        """Its chunks stay until `sweep`. Raises OSError."""
+        """Removes a backup. Its chunks stay until `sweep`. Raises OSError."""
         self._place.remove(f"{_BACKUPS}/{id}.json")
 
     def sweep(self, used: Iterable[str]) -> int:
-        """Removes all other chunks, and returns how many. Raises OSError."""
+        """Removes all chunks that are not `used`, and returns their number. Raises OSError."""
         kept = {_chunk_name(chunk) for chunk in used}
         unused = self._place.names(_CHUNKS) - kept
         for name in unused:
@@ -217,6 +217,6 @@ def _damaged(chunk: str) -> BackupFailed:
 
 
 def told(error: OSError, what: str) -> BackupFailed:
-    """In: `what` was done, as `the backup cannot be written`."""
+    """The error as `BackupFailed`. In: `what`: what failed, such as `the backup cannot be written`."""
     hint = "Make room, or give another place." if error.errno == errno.ENOSPC else None
     return BackupFailed(f"{what}: {error.strerror or error}", hint=hint)

@@ -1,1 +1,1 @@
-"""Compaction: keeps the last record of each key, at its offset."""
+"""Compaction: keeps only the last record of each key, at its offset."""

@@ -1,4 +1,4 @@
-"""What is left of record batches when the last record of each key is known."""
+"""What remains of record batches once the last record of each key is known."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Flags = npt.NDArray[np.bool_]
 
 
 class WholeBatch(NamedTuple):
-    """A whole batch as it lies in a segment."""
+    """A whole batch, as it is stored in a segment."""
 
     header: BatchHeader
     batch: memoryview
 
 
 class KeyedRecords(NamedTuple):
-    """The records of one batch, or of several in a row: what decides whether they stay."""
+    """The properties that decide whether records are kept, for one batch or several adjacent ones."""
 
     family: bytes
     keys: pa.BinaryArray
@@ -41,18 +41,18 @@ class KeyedRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CleaningRules:
-    """What is kept. `removable_below`: of tombstones and markers only those from this offset on."""
+    """What is kept. `removable_below`: tombstones and markers are kept only from this offset on."""
 
     snapshot: PartitionSnapshot
     removable_below: int
 
     def is_data(self, header: BatchHeader) -> bool:
-        """False for what no reader is ever given: markers, what was aborted, and batches without records."""
+        """False for batches that no reader gets: markers, aborted batches, and batches without records."""
         return not header.control and header.record_count > 0 and not self.snapshot.aborted.covers(header)
 
 
 def add_keys(live: LiveKeys, window: Sequence[WholeBatch], rules: CleaningRules) -> None:
-    """Of batches that were not cleaned yet. Raises ValueError for what is no batch."""
+    """Adds the keys of batches that were not cleaned yet. Raises ValueError for invalid batches."""
     for rows, columns in _keyed_parts(window, rules):
         expiry = None if columns is None else expiry_of(columns)
         if expiry is not None:
@@ -61,7 +61,7 @@ def add_keys(live: LiveKeys, window: Sequence[WholeBatch], rules: CleaningRules)
 
 
 def add_earlier_keys(live: LiveKeys, window: Sequence[WholeBatch], rules: CleaningRules) -> None:
-    """Of batches that were cleaned before. Raises ValueError for what is no batch."""
+    """Adds the keys of batches that were cleaned before. Raises ValueError for invalid batches."""
     for rows, _ in _keyed_parts(window, rules):
         live.add_earlier(rows.family, rows.keys, rows.offsets)
 
@@ -69,7 +69,7 @@ def add_earlier_keys(live: LiveKeys, window: Sequence[WholeBatch], rules: Cleani
 def _keyed_parts(
     window: Sequence[WholeBatch], rules: CleaningRules
 ) -> Iterator[tuple[KeyedRecords, pa.RecordBatch | None]]:
-    """The records that readers are given, those of a columnar batch with its columns."""
+    """The records that readers get; those of a columnar batch with its columns."""
     data = [stored for stored in window if rules.is_data(stored.header)]
     for part in _parts(data):
         if not part[0].header.columnar:
@@ -81,9 +81,9 @@ def _keyed_parts(
 
 
 def clean(live: LiveKeys, window: Sequence[WholeBatch], rules: CleaningRules) -> Iterator[EncodedBatch]:
-    """The batches to write, in order. Those of which nothing was taken out keep their bytes.
+    """The batches to write, in order. Batches from which nothing was removed keep their bytes.
 
-    Raises ValueError for what is no batch.
+    Raises ValueError for invalid batches.
     """
     for part in _parts(window, rules):
         first = part[0]
@@ -96,7 +96,7 @@ def clean(live: LiveKeys, window: Sequence[WholeBatch], rules: CleaningRules) ->
 
 
 def _parts(window: Sequence[WholeBatch], rules: CleaningRules | None = None) -> Iterator[list[WholeBatch]]:
-    """Neighbouring batches of rows, which are decoded together, and every other batch alone."""
+    """Groups of adjacent batches of rows, which are decoded together, and every other batch alone."""
     rows: list[WholeBatch] = []
     for stored in window:
         if stored.header.columnar or (rules is not None and not rules.is_data(stored.header)):
@@ -144,7 +144,8 @@ def _clean_columns(live: LiveKeys, stored: WholeBatch, rules: CleaningRules) -> 
 
 
 def _nothing_left(stored: WholeBatch, rules: CleaningRules) -> Iterable[EncodedBatch]:
-    """The last batch of a producer says which numbers it has used."""
+    """What remains of a batch without records: an empty batch if it is the last one of its producer, because it holds
+    the producer's last sequence number."""
     return [emptied(stored.header)] if stored.header.base_offset in rules.snapshot.last_batches else []
 
 
@@ -163,7 +164,7 @@ def _keyed_rows(part: Sequence[WholeBatch]) -> KeyedRecords:
 
 
 def _keyed_columns(stored: WholeBatch) -> tuple[KeyedRecords | None, pa.RecordBatch, Longs]:
-    """Keys (None where the batch does not name them), the columns, and the offset delta of each row."""
+    """The keys (None if the batch does not name them), the columns, and the offset delta of each row."""
     header, batch = stored
     records = stored_batch(header, batch).buffer if header.attributes & COMPRESSION else batch[HEADER_SIZE:]
     columns, deltas = split_deltas(decode_columns(records), header.last_offset_delta + 1)

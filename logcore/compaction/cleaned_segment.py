@@ -1,4 +1,4 @@
-"""The file that compaction writes: batches in order, and none missing."""
+"""The file that compaction writes: batches in order, without gaps in their offsets."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _BUFFERED_BYTES: Final = 4 * 1024 * 1024
 
 
 class CleanedSegment:
-    """State: what was written, and the offset after it. Where batches were dropped, one without records says so."""
+    """State: what was written, and the offset after it. A batch without records takes the place of removed batches."""
 
     def __init__(self, folder: Path, base_offset: int, epochs: EpochCache) -> None:
-        """`epochs`: of the whole log: what stands for removed batches is of the epoch that they had."""
+        """`epochs`: those of the whole log. Batches that replace removed ones have the same epoch as these."""
         self.base_offset = base_offset
         self._epochs = epochs
         self.size = 0
@@ -36,13 +36,13 @@ class CleanedSegment:
         first_offset = batch.header.base_offset
         self._fill(first_offset)
         epoch = self._epochs.at(first_offset)
-        # Before the log's start all counts to its first epoch: also what is left there of a producer's last batch.
+        # Everything before the log's start counts as its first epoch, including the remains of a producer's last batch.
         self._put(place(batch, first_offset, epoch) if epoch > batch.header.leader_epoch else batch)
         if self.size - self._written > _BUFFERED_BYTES:
             self._write()
 
     def finish(self, end_offset: int, written_ms: int, *, durable: bool) -> None:
-        """The file is whole. In: `written_ms`: when the youngest of its records was written. Raises OSError."""
+        """Completes the file. In: `written_ms`: when the latest of its records was written. Raises OSError."""
         self._fill(end_offset)
         self._write()
         os.utime(self._path, ns=(written_ms * 1_000_000, written_ms * 1_000_000))

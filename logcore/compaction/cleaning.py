@@ -1,9 +1,9 @@
-"""Compaction of one partition: the latest record of each key stays, and every record its offset.
+"""Compaction of one partition: the latest record of each key stays, and all records keep their offsets.
 
-Three passes over the segments that are not written to any more. The first finds the last record of each key in those
-that were not cleaned yet, the second what these outdate in the others; the third writes all of them anew, as few as
-they fill. Only what is decided is looked at: nothing from the last stable offset on. `segment_swap.py` puts the new
-files in the place of the old ones.
+It reads the segments that are no longer written to three times. The first time it finds the last record of each key in
+segments that were not cleaned yet, the second time the records in the other segments that these supersede. The third
+time it rewrites all of them, into as few segments as possible. It reads nothing from the last stable offset on, where
+transactions may be undecided. `segment_swap.py` replaces the old files by the new ones.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .live_keys import LiveKeys
 
 KEY_BYTES_MAX: Final = 64 * 1024 * 1024
 _WINDOW_BYTES: Final = 512 * 1024
-"""Of batches that are looked at together. A batch of one record takes more as an object than as bytes: windows of 4 MB
-took 48 MB more at once, and a tenth more CPU, over 60,000 of them."""
+"""The size of batches that are processed together. A batch of one record takes more memory as an object than as bytes:
+for 60,000 of them, windows of 4 MB took 48 MB more memory and a tenth more CPU."""
 _Result = TypeVar("_Result")
 
 
 class _Sealed(NamedTuple):
-    """A segment that nobody writes to any more."""
+    """A segment that is no longer written to."""
 
     segment: Segment
     end_offset: int
@@ -39,14 +39,14 @@ class _Sealed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a pass has done: bytes of the segments before and after it."""
+    """The result of a pass: the bytes of the segments before and after it."""
 
     bytes_before: int
     bytes_after: int
 
 
 def is_due(partition: KeptPartition, now_ms: int) -> bool:
-    """Whether there is enough to clean, by the settings of the topic."""
+    """Whether there is enough to clean, according to the topic's settings."""
     settings, snapshot = partition.settings, partition.snapshot()
     sealed = _cleanable(snapshot, settings, now_ms)
     dirty = [each for each in sealed if each.end_offset > snapshot.cleaning.cleaned_to]
@@ -66,17 +66,17 @@ def compact(
     pause: Callable[[], None] = lambda: None,
     key_bytes_max: int = KEY_BYTES_MAX,
 ) -> Compacted | None:
-    """One pass; None where nothing is there to clean, or segments were deleted meanwhile, as retention does.
+    """One pass; None if there is nothing to clean, or if segments were deleted meanwhile, for example by retention.
 
-    In: `pause`: called now and then, between pieces of work. Raises `LogError` (`CorruptLog` where a segment is
-    damaged) and OSError: then the segments are as they were, but for those already replaced.
+    In: `pause`: called from time to time, between pieces of work. Raises `LogError` (`CorruptLog` if a segment is
+    damaged) and OSError: then the segments are unchanged, except for those already replaced.
     """
     snapshot = partition.snapshot()
     try:
         return _pass(partition, snapshot, now_ms, pause, key_bytes_max)
     except (LogError, OSError):
         if partition.segments()[0].base_offset > snapshot.segments[0].base_offset:
-            return None  # what could not be read may be what was deleted
+            return None  # the segments that could not be read may have been deleted
         raise
 
 
@@ -113,7 +113,7 @@ def _pass(
 
 
 def _cleanable(snapshot: PartitionSnapshot, settings: TopicSettings, now_ms: int) -> list[_Sealed]:
-    """The segments from the start on that are decided, and old enough."""
+    """The segments from the log's start that are before the last stable offset, and old enough."""
     found: list[_Sealed] = []
     for segment, following in pairwise(snapshot.segments):
         if following.base_offset > snapshot.last_stable_offset:
@@ -146,7 +146,7 @@ class _Rewriting:
         self._unchanged_bytes = 0
 
     def take(self, source: _Sealed) -> bool:
-        """False where a segment was deleted meanwhile."""
+        """Cleans one segment. False if a segment was deleted meanwhile."""
         cleaned = self._cleaned
         if cleaned is not None and cleaned.size + source.segment.size > self._settings.segment_bytes:
             if not self.finish():
@@ -170,7 +170,7 @@ class _Rewriting:
         return True
 
     def finish(self) -> bool:
-        """Puts what was written in its place, where it differs from what is there. False where that is gone."""
+        """Replaces the source segments by the cleaned one, if it differs. False if they were deleted meanwhile."""
         cleaned, sources, unchanged_bytes = self._cleaned, self._sources, self._unchanged_bytes
         if cleaned is None:
             return True
@@ -179,7 +179,7 @@ class _Rewriting:
         cleaned.finish(sources[-1].end_offset, written_ms, durable=self._partition.waits_for_disk)
         self.bytes_after += cleaned.size
         if len(sources) == 1 and unchanged_bytes == cleaned.size == sources[0].segment.size:
-            cleaned.discard()  # nothing was taken out
+            cleaned.discard()  # nothing was removed
             return True
         replaced = self._partition.replace([source.segment for source in sources])
         if not replaced:
@@ -188,7 +188,7 @@ class _Rewriting:
 
 
 def _windows(source: _Sealed) -> Iterator[Sequence[WholeBatch]]:
-    """All batches of a segment, some megabytes at once. Raises `CorruptLog`."""
+    """All batches of a segment, in windows of about `_WINDOW_BYTES`. Raises `CorruptLog`."""
     segment, expected = source.segment, source.segment.base_offset
     window: list[WholeBatch] = []
     size = position = 0
@@ -216,7 +216,7 @@ def _checked(source: _Sealed, act: Callable[[], _Result]) -> _Result:
 
 
 def dirty_bytes(partition: KeptPartition) -> int:
-    """What the next pass would look at for the first time."""
+    """The bytes of the segments that the next pass would clean for the first time."""
     snapshot = partition.snapshot()
     ends = [segment.base_offset for segment in snapshot.segments[1:]]
     return sum(

@@ -1,4 +1,4 @@
-"""What compaction remembers of a partition from one pass to the next."""
+"""What compaction remembers about a partition from one pass to the next."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PASSES_PER_RETENTION: Final = 64
 
 
 class Pass(NamedTuple):
-    """At `at_ms` everything below `end_offset` had been cleaned."""
+    """A pass: at `at_ms` everything below `end_offset` had been cleaned."""
 
     end_offset: int
     at_ms: int
@@ -17,10 +17,10 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CleaningState:
-    """Below `cleaned_to` each key was there once, but for what has to be kept for a while.
+    """Below `cleaned_to` each key occurred once, except for records that must be kept for some time.
 
-    Invariant: `passes` go up in both offset and time. A tombstone was cleaned first in the first pass that ends behind
-    it; from then on its time runs. Below `removed_below` those are gone whose time had come.
+    Invariant: `passes` ascend in both offset and time. A tombstone was first cleaned in the first pass that ends after
+    it; its retention begins then. Below `removed_below` the tombstones with expired retention have been removed.
     """
 
     cleaned_to: int = 0
@@ -28,7 +28,8 @@ class CleaningState:
     removed_below: int = 0
 
     def after(self, end_offset: int, now_ms: int, retention_ms: int, removed_below: int) -> CleaningState:
-        """With one more pass. Few passes are remembered: what several of them cleaned waits for the last."""
+        """The state after one more pass. Only a few passes are remembered. Others are merged, and their tombstones are
+        kept until the time of the last one of them."""
         passes = list(self.passes)
         floor = self.removable_below(now_ms, retention_ms)
         while len(passes) > 1 and passes[1].end_offset <= floor:
@@ -41,7 +42,7 @@ class CleaningState:
         return CleaningState(new.end_offset, tuple(passes), removed_below)
 
     def removable_below(self, now_ms: int, retention_ms: int) -> int:
-        """Tombstones and markers below this offset have been there for long enough."""
+        """Tombstones and markers below this offset have been kept for long enough."""
         return max((old.end_offset for old in self.passes if old.at_ms + retention_ms <= now_ms), default=0)
 
     def to_json(self) -> Any:

@@ -1,9 +1,9 @@
-"""Which record of a key is the last: compaction keeps that one. Keys are compared as they are, never by a hash.
+"""Finds the last record of each key, which compaction keeps. Keys are compared themselves, never by a hash.
 
-To look up some keys among many, Arrow makes a table of the many each time. A profile of a changelog of ten million keys
-in small batches showed little else: a table was made for each batch. So what is compared by key is compared in few
-large pieces, before anything is written: the records that are cleaned with their like among themselves, those before
-them a large piece at a time. What comes out is offsets, by which a batch asks.
+To look up some keys among many, Arrow makes a hash table of the many keys each time. A profile of a changelog with ten
+million keys in small batches showed almost only this: a table was made for each batch. So keys are compared in few
+large pieces, before anything is written: all records that are cleaned for the first time among themselves, and earlier
+records in large pieces with these. The results are offsets, which are then looked up for each batch.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ Flags = npt.NDArray[np.bool_]
 _Records = tuple[pa.BinaryArray, Longs]
 
 ROWS: bytes = b""
-"""The family of records in row form; columnar batches name theirs."""
+"""The family of records in row form; columnar batches name their own."""
 
 PIECE_BYTES: Final = 1024 * 1024
-PIECES: Final = 8  # so many tables at most are made for as many earlier keys as there are later ones
+PIECES: Final = 8  # at most this many tables are made for as many earlier keys as there are later ones
 
 
 class LiveKeys:
     """State: the keys of the records that were added, by family; earlier records that were not looked up yet; and the
-    offsets of all records that a later one of their key follows."""
+    offsets of all superseded records, which have a later one with the same key."""
 
     def __init__(self) -> None:
-        self.bytes = 0  # that the keys take
+        self.bytes = 0  # the size of the keys
         self._added: dict[bytes, list[_Records]] = {}
         self._later: dict[bytes, pa.BinaryArray] = {}
         self._earlier: dict[bytes, list[_Records]] = {}
         self._earlier_bytes = 0
         self._outdated: list[Longs] = []
-        self._sorted = np.empty(0, np.int64)  # all of them, once they are known
-        self._expired: dict[tuple[bytes, str, str], dict[int, tuple[int, int]]] = {}  # by group: below, until offset
+        self._sorted = np.empty(0, np.int64)  # all of them, once settled
+        self._expired: dict[tuple[bytes, str, str], dict[int, tuple[int, int]]] = {}  # by group: below, offset
 
     def add(self, family: bytes, keys: pa.BinaryArray, offsets: Longs) -> None:
-        """Records in order; those without a key do not count."""
+        """Adds records, in order. Those without a key are ignored."""
         keys, offsets = _with_keys(keys, offsets)
         if len(keys):
             self._added.setdefault(family, []).append((keys, offsets))
             self.bytes += keys.nbytes
 
     def add_expiry(self, expiry: ColumnExpiry, offsets: Longs) -> None:
-        """In order, as `add`; of each group the last one counts."""
+        """Adds expiries, in order like `add`. For each group the last one counts."""
         by_group = self._expired.setdefault((expiry.family, expiry.group, expiry.column), {})
         for group, below, offset in zip(expiry.groups, expiry.below, offsets.tolist(), strict=True):
             by_group[group] = (below, offset)
 
     def expired(self, columns: pa.RecordBatch, offsets: Longs) -> Flags:
-        """Per row of a columnar batch whether a later expiry ends it."""
+        """For each row of a columnar batch whether a later expiry removes it."""
         ended = np.zeros(columns.num_rows, np.bool_)
         names = columns.schema.names
         for (family, group, column), by_group in self._expired.items():
@@ -69,7 +69,7 @@ class LiveKeys:
         return ended
 
     def settle(self) -> None:
-        """Finds the last of each key. Nothing is added any more, but for earlier records."""
+        """Finds the last record of each key. After this only earlier records may be added."""
         for family, added in self._added.items():
             offsets = np.concatenate([offsets for _, offsets in added])
             keys = pa.chunked_array([keys for keys, _ in added], pa.binary())
@@ -80,7 +80,7 @@ class LiveKeys:
         self._added = {}
 
     def add_earlier(self, family: bytes, keys: pa.BinaryArray, offsets: Longs) -> None:
-        """Records of which none follows one of those that were added before `settle`."""
+        """Adds records that are all earlier than those added before `settle`."""
         if family not in self._later:
             return
         keys, offsets = _with_keys(keys, offsets)
@@ -92,7 +92,7 @@ class LiveKeys:
             self._look_up_earlier()
 
     def settle_earlier(self) -> None:
-        """Now it is known of all records whether they are the last ones of their keys."""
+        """Finds which of the earlier records are superseded. After this nothing may be added."""
         self._look_up_earlier()
         self._sorted = np.sort(np.concatenate([self._sorted, *self._outdated]))
         self._outdated = []
@@ -105,7 +105,7 @@ class LiveKeys:
         self._earlier, self._earlier_bytes = {}, 0
 
     def superseded(self, offsets: Longs) -> Flags:
-        """Per record whether a later one has its key. In: after `settle_earlier`."""
+        """For each record whether a later one has its key. To be called after `settle_earlier`."""
         return _is_among(offsets, self._sorted)
 
 
@@ -117,7 +117,7 @@ def _with_keys(keys: pa.BinaryArray, offsets: Longs) -> _Records:
 
 
 def _is_among(offsets: Longs, others: Longs) -> Flags:
-    """In: `others`: sorted."""
+    """For each offset whether it is among the `others`, which are sorted."""
     if not len(others):
         return np.zeros(len(offsets), np.bool_)
     places = np.searchsorted(others, offsets)

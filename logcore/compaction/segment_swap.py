@@ -1,8 +1,8 @@
-"""Putting a cleaned segment in the place of those that it was made from: all of them or none, whatever happens.
+"""Replaces segments by the cleaned segment that was made from them: all of them or none, even after a crash.
 
-The cleaned segment is written to a file beside the log and made durable. Then `swap.json` says what replaces what: from
-there on the swap is finished, at once or when the partition is opened next; but not with a cleaned segment that was
-damaged meanwhile, as long as those that it was made from are there.
+The cleaned segment is written to a file beside the log and made durable. Then `swap.json` records which segments it
+replaces. From then on the swap is completed, at once or when the partition is next opened. An exception is a cleaned
+segment that was damaged meanwhile: it is not used while its source segments still exist.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _log = structlog.get_logger("millstream.logcore")
 
 
 def cleaned_path(folder: Path, base_offset: int) -> Path:
-    """Where the segment that begins at this offset is written before it counts."""
+    """The file that a cleaned segment with this base offset is written to before the swap."""
     return folder / (file_name(base_offset) + _CLEANED)
 
 
 def swap(folder: Path, replaced: Sequence[int], *, durable: bool) -> None:
-    """Puts the cleaned file of the first base offset in the place of all these segments.
+    """Replaces all these segments by the cleaned file of the first base offset.
 
-    Raises OSError; then the swap may have happened or not, and `finish_swap` decides it.
+    Raises OSError; then the swap may have happened or not, and `finish_swap` completes or cancels it.
     """
     fp("clean.before_swap")
     size = cleaned_path(folder, replaced[0]).stat().st_size
@@ -42,9 +42,9 @@ def swap(folder: Path, replaced: Sequence[int], *, durable: bool) -> None:
 
 
 def finish_swap(folder: Path, names: Sequence[str], *, durable: bool) -> bool:
-    """Carries out a swap that is decided, and removes what is left of one that is not. True where there was one.
+    """Completes a swap that was decided, and removes the files of one that was not. True if there was one.
 
-    In: `names`: of the files in the folder. Raises OSError.
+    In: `names`: those of the files in the folder. Raises OSError.
     """
     if SWAP not in names and not any(name.endswith(_CLEANED) for name in names):
         return False
@@ -60,7 +60,7 @@ def _decided(folder: Path) -> list[int] | None:
     path = folder / SWAP
     try:
         content: Any = read_checked_json(path)
-    except ValueError:  # damaged: written whole or not at all, it was right once
+    except ValueError:  # damaged later, since it is written as a whole or not at all
         path.unlink()
         return None
     if content is None:
@@ -75,7 +75,7 @@ def _decided(folder: Path) -> list[int] | None:
 
 
 def _is_whole(cleaned: Path, offset: int, size: int | None) -> bool:
-    """In: `offset`: where it begins; `size`: what it had, where that is known."""
+    """Whether the cleaned file is intact. In: `offset`: where it begins; `size`: its size when written, if known."""
     file, position = LogFile(cleaned), 0
     end = file.size()
     for found in scan(file, 0, end):
@@ -86,7 +86,7 @@ def _is_whole(cleaned: Path, offset: int, size: int | None) -> bool:
 
 
 def _carry_out(folder: Path, replaced: Sequence[int], *, durable: bool) -> None:
-    """Any part of it may have been done before. Older records go first: what deletes them stays until they are gone."""
+    """Parts of it may already be done. Older records are removed first, so that tombstones outlive what they delete."""
     cleaned = cleaned_path(folder, replaced[0])
     for base_offset in replaced:
         (folder / file_name(base_offset)).with_suffix(".index").unlink(missing_ok=True)
