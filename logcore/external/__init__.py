@@ -1,1 +1,1 @@
-"""A log that others operate (Apache Kafka, another Millstream): how to connect, and which names on it are ours."""
+"""A log that others operate (Apache Kafka, another Millstream): how to connect to it, and our names on it."""

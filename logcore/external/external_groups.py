@@ -1,5 +1,5 @@
-"""Consumer groups of programs, on an external log: groups have the names that the brokers know, but what Millstream's
-own queries commit is left alone."""
+"""Consumer groups of programs on an external log. They have the same names as at the brokers. The groups of
+Millstream's own queries are not listed and not changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ExternalGroups:
         self._groups, self._names = groups, names
 
     def is_own(self, group: str) -> bool:
-        """Whether it is of this Millstream's queries."""
+        """Whether the group belongs to this Millstream's queries."""
         return group.startswith(self._names.prefix)
 
     def ask(self, message: Message) -> Future[Reply]:
@@ -50,7 +50,7 @@ class ExternalGroups:
         return self._groups.describe(group)
 
     def names(self) -> list[str]:
-        """Without those of this Millstream."""
+        """All groups except those of this Millstream."""
         return [name for name in self._groups.names() if not self.is_own(name)]
 
     def delete(self, group: str) -> GroupFault:

@@ -1,4 +1,4 @@
-"""`ExternalLog`: a `LogClient` on brokers that somebody else runs, and on which other things live beside Millstream."""
+"""`ExternalLog`: a `LogClient` for brokers that others operate, and that Millstream shares with other programs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DAY_MS: Final = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class ExternalLogSettings:
-    """How to reach the brokers, and under which names. Raises `InvalidKafkaProperty`."""
+    """How to connect to the brokers, and the names to use there. Raises `InvalidKafkaProperty`."""
 
     properties: KafkaProperties
     names: ServiceNames
@@ -49,13 +49,13 @@ class ExternalLogSettings:
 
     @property
     def address(self) -> str:
-        """As text for other processes of ours; it may hold a password."""
+        """The settings as text, for other processes of ours. It may contain a password."""
         text = {"properties": dict(self.properties.values), "service_id": self.names.service_id}
         return _SCHEME + json.dumps(text, sort_keys=True)
 
     @classmethod
     def at(cls, address: str) -> Self | None:
-        """None where the address is that of something else."""
+        """The settings in an address; None if it is the address of something else."""
         if not address.startswith(_SCHEME):
             return None
         text = json.loads(address.removeprefix(_SCHEME))
@@ -63,11 +63,11 @@ class ExternalLogSettings:
 
 
 class ExternalLog:
-    """Any thread may call any method. Topics that are not Millstream's keep their names; its own topics, groups and
-    transactional ids have names that begin with one prefix on the brokers (`names.py`), and their usual ones here.
+    """Any thread may call any method. Topics that are not Millstream's keep their names. Its own topics, groups and
+    transactional ids have names with a common prefix on the brokers (`names.py`), and their usual names here.
 
-    Errors and retries are those of `RemoteLog`: fail-overs of brokers and coordinators are waited out for a minute.
-    Pickled, only the settings travel.
+    Errors and retries are those of `RemoteLog`: it waits up to a minute for fail-overs of brokers and coordinators.
+    Pickling copies only the settings.
     """
 
     def __init__(self, settings: ExternalLogSettings, *, patience_s: float = _PATIENCE_S) -> None:
@@ -91,12 +91,12 @@ class ExternalLog:
 
     @property
     def bootstrap(self) -> str:
-        """Where other processes of ours find the log: see `log_at`."""
+        """The address for other processes of ours: see `log_at`."""
         return self.settings.address
 
     @property
     def capabilities(self) -> LogCapabilities:
-        """Of the brokers; but names are never protected here."""
+        """The capabilities of the brokers, but names are never protected here."""
         if self._capabilities is None:
             self._capabilities = replace(capabilities_of(self._router), protects_names=False, shared=True, copies=False)
         return self._capabilities
@@ -108,7 +108,8 @@ class ExternalLog:
         self._log.create_topic(self._names.topic(name), partition_count, told, replicas)
 
     def _config(self, name: str, config: Mapping[str, str]) -> dict[str, str]:
-        """What brokers are told: of topics of our own also what they are not to take from their defaults."""
+        """The configuration to send to the brokers. For our own topics it also has the settings whose defaults at the
+        brokers must not apply."""
         kept = dict(config) if self.capabilities.own_settings else _without_own(config)
         if self._names.topic(name) == name:
             return kept
@@ -118,21 +119,21 @@ class ExternalLog:
         if name == _PROCESSING_LOG:
             kept.setdefault("retention.ms", str(properties.number(PROCESSING_LOG_RETENTION_MS, _WEEK_MS, -1)))
         if "compact" in kept.get("cleanup.policy", ""):
-            kept.setdefault("delete.retention.ms", str(_DAY_MS))  # `state_file.py` counts on it
+            kept.setdefault("delete.retention.ms", str(_DAY_MS))  # `state_file.py` relies on it
         elif kept.get("retention.ms") == "-1":
             kept.setdefault("retention.bytes", "-1")
         return {"cleanup.policy": "delete", "compression.type": "producer", **kept}
 
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
-        """In: `topic_id`: of the topic that is meant; another one of this name stays."""
+        """Deletes a topic. In: `topic_id`: its id; a topic with another id is not deleted."""
         self._log.delete_topic(self._names.topic(name), topic_id)
 
     def topic_id(self, name: str) -> uuid.UUID | None:
         return self._log.topic_id(self._names.topic(name))
 
     def topics(self) -> Mapping[str, Topic]:
-        """Without those that Millstream must not touch: of other Millstreams, registries, ksqlDB's processing log.
-        Configurations are not read: brokers may have 20,000 topics."""
+        """All topics except those that Millstream must not touch: those of other Millstreams and registries, and
+        ksqlDB's processing log. Configurations are not read, since brokers may have 20,000 topics."""
         found: dict[str, Topic] = {}
         for topic in self._log.topics_without_configs():
             name = self._names.local_topic(topic.name)
@@ -183,8 +184,8 @@ class ExternalLog:
         return self._log.offset_at(self._names.topic(topic), partition, timestamp_ms)
 
     def wait(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:
-        """Also ends where a partition became shorter than its position: it is another one then, or has lost records,
-        and whoever reads finds out."""
+        """Also returns if a partition became shorter than its position. It was then created anew, or has lost records;
+        the next fetch reports that."""
         return self._log.wait(self._there(positions), timeout_s)
 
     def advanced(
@@ -227,7 +228,7 @@ class ExternalLog:
 
 
 class ExternalProducer:
-    """A `TransactionalProducer` that knows Millstream's names."""
+    """A `TransactionalProducer` that translates Millstream's names."""
 
     def __init__(self, producer: RemoteTransactionalProducer, names: ServiceNames) -> None:
         self._producer, self._names = producer, names
@@ -263,7 +264,7 @@ class ExternalProducer:
 
 
 def external_log(address: str) -> ExternalLog:
-    """In: `ExternalLog.bootstrap` of another process."""
+    """The log at an address. In: `ExternalLog.bootstrap` of another process."""
     settings = ExternalLogSettings.at(address)
     assert settings is not None, "not the address of an external log"
     return ExternalLog(settings)

@@ -1,4 +1,4 @@
-"""How to connect to brokers, in the properties of Kafka's clients under their own names."""
+"""How to connect to brokers, in the properties of Kafka's clients."""
 
 from __future__ import annotations
 
@@ -62,19 +62,19 @@ _OPTION: Final = re.compile(r"([A-Za-z_.]\w*)\s*=\s*\"((?:[^\"\\]|\\.)*)\"")
 
 
 class InvalidKafkaProperty(LogError):
-    """A property that there is not, or a value that it cannot have."""
+    """An unknown property, or an invalid value."""
 
     code = "INVALID_KAFKA_PROPERTY"
 
 
 def documented() -> Mapping[str, str]:
-    """All properties that are taken, and what each means."""
+    """All supported properties, and what each one means."""
     return _DOCS
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaProperties:
-    """Checked. Raises `InvalidKafkaProperty`, also from methods, where a file or a value cannot be used."""
+    """Properties that were checked. It raises `InvalidKafkaProperty`, as do methods if a file or value is invalid."""
 
     values: Mapping[str, str]
 
@@ -115,7 +115,7 @@ class KafkaProperties:
         return int(text)
 
     def login(self) -> Login | None:
-        """None where the brokers ask nobody who he is, or go by his certificate."""
+        """None if the brokers do not authenticate clients, or do so by their certificates."""
         if not self._protocol.startswith("SASL_"):
             return None
         options = self._jaas_options()
@@ -135,7 +135,7 @@ class KafkaProperties:
         return Credentials(name, password) if mechanism == PLAIN else ScramLogin(mechanism, name, password)
 
     def tls(self) -> ssl.SSLContext | None:
-        """None where the connection is not encrypted."""
+        """None if the connection is not encrypted."""
         if not self._protocol.endswith("SSL"):
             return None
         context = ssl.create_default_context()
@@ -157,13 +157,13 @@ class KafkaProperties:
             context.load_verify_locations(cafile=file or None, cadata=text or None)
 
     def _show_certificate(self, context: ssl.SSLContext) -> None:
-        # Never None: OpenSSL would ask for a password at the terminal.
+        # Never None, or OpenSSL would ask for a password at the terminal.
         password = self.values.get("ssl.key.password", self.values.get("ssl.keystore.password", ""))
         file, chain = self.values.get("ssl.keystore.location"), self.values.get("ssl.keystore.certificate.chain")
         if file:
             context.load_cert_chain(file, password=lambda: password)
         elif chain:
-            with tempfile.TemporaryDirectory() as folder:  # OpenSSL reads files only; the folder is this user's alone
+            with tempfile.TemporaryDirectory() as folder:  # OpenSSL reads only files; others cannot read this folder
                 pem = Path(folder, "client.pem")
                 pem.touch(mode=0o600)
                 pem.write_text(f"{chain}\n{self.values.get('ssl.keystore.key', '')}\n")

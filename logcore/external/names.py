@@ -1,8 +1,8 @@
-"""What Millstream's own topics, groups and transactional ids are called on a log that it shares with others.
+"""The names of Millstream's own topics, groups and transactional ids on a log that it shares with others.
 
-Everywhere else they have the names that they have on a log of our own, and the external log translates: every name
-begins with one prefix, so that one rule of an ACL covers them, and several Millstreams can share the brokers. The
-prefix is not `_millstream`: on the Kafka port of another Millstream, names that begin so are reserved for itself.
+Elsewhere they have the same names as on a log of our own, and the external log translates. On the brokers all names
+begin with one prefix, so that one rule of an ACL covers them, and several Millstreams can share the brokers. The prefix
+is not `_millstream`, because another Millstream reserves names that begin like this for itself on its Kafka port.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 
 _OWN: Final = "_millstream-"
 _OTHERS: Final = ("_schemas", "default_ksql_processing_log")
-"""Ours too, under names that on shared brokers are taken by a schema registry and by ksqlDB."""
+"""Topics that are also ours, but whose names on shared brokers belong to a schema registry and ksqlDB."""
 _RESERVED: Final = "_millstream"
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceNames:
-    """`service_id`: of this Millstream, as in `ksql.service.id`.
+    """`service_id`: that of this Millstream, as in `ksql.service.id`.
 
     >>> names = ServiceNames("prod_")
     >>> names.topic("_millstream-command"), names.topic("orders"), names.topic("_schemas")
@@ -33,24 +33,24 @@ class ServiceNames:
 
     @property
     def prefix(self) -> str:
-        """Ends in something that ends a word: `prod` has nothing in common with `prod2`."""
+        """Always ends with a separator, so that the names of `prod2` do not begin with the prefix of `prod`."""
         return f"millstream-{self.service_id}" + ("-" if self.service_id[-1:].isalnum() else "")
 
     def topic(self, name: str) -> str:
-        """On the brokers."""
+        """The name of a topic on the brokers."""
         if name.startswith(_OWN):
             return self.prefix + name.removeprefix(_OWN)
         return self.prefix + name.lstrip("_").removeprefix("default_") if name in _OTHERS else name
 
     def local_topic(self, name: str) -> str | None:
-        """Of a topic of the brokers; None where we cannot reach it, or should not."""
+        """The name here for a topic on the brokers; None if we cannot or should not use it."""
         if name.startswith(self.prefix):
             own = name.removeprefix(self.prefix)
             return next((other for other in _OTHERS if self.topic(other) == name), _OWN + own)
         return None if name in _OTHERS or name.startswith(_RESERVED) else name
 
     def group(self, name: str) -> str:
-        """Of a consumer group, or a transactional id, all of which are ours."""
+        """The name on the brokers for a consumer group or transactional id of ours."""
         if name.startswith(_OWN):
             return self.prefix + name.removeprefix(_OWN)
         return f"{self.prefix}query-{name}"

@@ -1,4 +1,4 @@
-"""Where bearer tokens come from: a token endpoint (OAuth 2, client credentials), or tokens that nobody has signed."""
+"""Sources of bearer tokens: a token endpoint (OAuth 2, client credentials), or tokens without a signature."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from ..errors import LogUnavailable
 
 _ANSWERS_WITHIN_S: Final = 30.0
 _ANSWER_BYTES_MAX: Final = 1 << 20
-_OF_ITS_LIFE: Final = 0.8  # a token is used for this share of the time for which it is good
+_OF_ITS_LIFE: Final = 0.8  # a token is used for this share of its lifetime
 _LIVES_S: Final = 3600
 _UNSECURED: Final = "unsecuredLoginStringClaim_"
 
 
 def token_source(options: Mapping[str, str], endpoint: str | None) -> Callable[[], str]:
-    """In: `options` of sasl.jaas.config. Raises ValueError where something is missing."""
+    """Returns a function that gives a token. In: `options`: those of sasl.jaas.config. Raises ValueError if one is
+    missing."""
     if endpoint:
         if not endpoint.startswith(("https://", "http://")):
             raise ValueError("sasl.oauthbearer.token.endpoint.url is not an https:// URL")
@@ -36,15 +37,15 @@ def token_source(options: Mapping[str, str], endpoint: str | None) -> Callable[[
 
 
 def unsecured_token(subject: str) -> str:
-    """A token without a signature, as brokers take it that are set up for tests."""
+    """A token without a signature, which brokers accept if they are set up for tests."""
     now = int(time.time())
     parts = {"alg": "none"}, {"sub": subject, "iat": now, "exp": now + _LIVES_S}
     return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts) + "."
 
 
 class EndpointTokens:
-    """Gives a token that is good for a while yet. Any thread may call it. State: the last token, and until when it is
-    used."""
+    """Returns a token that will be valid for some time. Any thread may call it. State: the last token, and until when
+    it is used."""
 
     def __init__(self, endpoint: str, client_id: str, client_secret: str, scope: str | None) -> None:
         self._endpoint = endpoint

@@ -1,5 +1,5 @@
-"""Work on many partitions at a time: in order within a partition, side by side between them, so that they share syncs
-and none waits for the disk while another one could write."""
+"""Work on many partitions at a time: in order within a partition, but in parallel for different ones. So they share
+syncs, and none waits for the disk while another one could write."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ class _Piece(NamedTuple):
 
 
 class AppendLanes:
-    """State: per partition the pieces of work that wait, and the size of all that was given and is not done. One thread
-    uses it.
+    """State: for each partition the waiting pieces of work, and the size of all unfinished pieces. One thread uses it.
 
-    Pieces that raise end everything: nothing else begins, and who gives the next one gets the exception.
+    If a piece raises an exception, no other pieces begin, and `has_room` raises the same exception.
     """
 
     def __init__(self, name: str, bytes_max: int = _BYTES_MAX) -> None:
@@ -39,7 +38,8 @@ class AppendLanes:
         self._failure: BaseException | None = None
 
     def has_room(self, timeout_s: float) -> bool:
-        """Whether more may be given, by then. Raises what a piece has raised."""
+        """Waits up to `timeout_s` for room; returns whether more may be given. Raises an exception that a piece
+        raised."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while self._failure is None and self._size >= self._bytes_max:
@@ -52,7 +52,7 @@ class AppendLanes:
             return True
 
     def give(self, where: TopicPartition, size: int, work: Work) -> None:
-        """One that is larger than the room is taken, too, if nothing else is there."""
+        """Adds a piece of work. It may be larger than `bytes_max`, if no other pieces are unfinished."""
         with self._changed:
             self._size += size
             self._waiting.setdefault(where, deque()).append(_Piece(size, work))
@@ -61,13 +61,13 @@ class AppendLanes:
                 self._pool.submit(self._run, where)
 
     def close(self) -> None:
-        """What waits is dropped; what has begun is waited for."""
+        """Drops waiting pieces, and waits for those that have begun."""
         with self._changed:
             self._waiting.clear()
         self._pool.shutdown()
 
     def _run(self, where: TopicPartition) -> None:
-        """One piece: partitions take turns where there are more of them than threads."""
+        """Runs only one piece, so that partitions take turns if there are more of them than threads."""
         with self._changed:
             piece = self._waiting[where].popleft() if self._has_next(where) else None
         if piece is not None:

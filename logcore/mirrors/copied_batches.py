@@ -1,4 +1,4 @@
-"""What a source has sent, as batches to append: committed records only, at their offsets, without their producers."""
+"""Records from a source as batches to append: only committed ones, at the same offsets, without their producers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _MAGIC_POSITION: Final = 16
 
 
 class CopiedBatches(NamedTuple):
-    """`batches` follow each other from the asked offset to `end_offset`. `epoch`: of the leader that wrote the last
-    records; None where there are none. `records`: how many of them."""
+    """`batches`: without gaps, up to `end_offset`. `epoch`: that of the leader that wrote the last records; None if
+    there are none. `records`: the number of records."""
 
     batches: Sequence[EncodedBatch]
     end_offset: int
@@ -34,11 +34,11 @@ class CopiedBatches(NamedTuple):
 
 
 def copied_batches(fetched: FetchedPartition, end_offset: int, asked_offset: int) -> CopiedBatches:
-    """In: `end_offset`: where the copy ends; `asked_offset`: from which the source was asked, later where the source
-    has removed what is before it. Where offsets have no records (of aborted transactions, of markers, or because they
-    were compacted), batches without records stand for them.
+    """In: `end_offset`: the end of the copy. `asked_offset`: the offset that was requested from the source; it is later
+    than the copy's end if the source has removed the records between them. Batches without records fill offsets that
+    have none (aborted transactions, markers, compacted records).
 
-    Raises `DivergedMirror` where the records of the source do not fit behind the copy; ValueError for damaged ones.
+    Raises `DivergedMirror` if the source's records do not continue the copy; ValueError for damaged ones.
     """
     batches: list[EncodedBatch] = []
     placed = position = end_offset
@@ -66,14 +66,14 @@ def copied_batches(fetched: FetchedPartition, end_offset: int, asked_offset: int
 
 
 class _Aborted:
-    """State: the transactions that begin later, and the producers whose records do not count now."""
+    """State: the aborted transactions that begin later, and the producers with an aborted transaction now."""
 
     def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
         self._later = sorted(transactions, key=lambda transaction: transaction.first_offset, reverse=True)
         self._now: set[int] = set()
 
     def drops(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether the batch is a marker, or of an aborted transaction. Batches come in the order of their offsets."""
+        """Whether the batch is a marker or belongs to an aborted transaction. Must be called in order of offsets."""
         while self._later and self._later[-1].first_offset <= header.last_offset:
             self._now.add(self._later.pop().producer_id)
         if header.control:
@@ -84,7 +84,7 @@ class _Aborted:
 
 
 def _whole(records: Sequence[bytes | bytearray | memoryview]) -> Iterable[tuple[BatchHeader, memoryview]]:
-    """Servers may cut the last batch off. Raises ValueError where no batch begins."""
+    """The complete batches; servers may truncate the last one. Raises ValueError for bytes that are not a batch."""
     data = memoryview(records[0]) if len(records) == 1 else memoryview(b"".join(records))
     position = 0
     while position + HEADER_SIZE <= len(data):
@@ -100,8 +100,8 @@ def _whole(records: Sequence[bytes | bytearray | memoryview]) -> Iterable[tuple[
 
 
 def _of_nobody(header: BatchHeader, batch: memoryview) -> EncodedBatch:
-    """Producer ids of the source mean nothing here; its transactions are decided. Records stay as they are encoded, and
-    where they are: only the header is copied."""
+    """The batch without its producer: the source's producer ids have no meaning here, and its transactions are decided.
+    Only the header is copied; the encoded records are used as they are."""
     copied = EncodedBatch([bytearray(batch[:HEADER_SIZE]), batch[HEADER_SIZE:]], header)
     if header.producer_id == NO_PRODUCER and not header.transactional:
         return copied

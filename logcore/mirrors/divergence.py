@@ -1,4 +1,4 @@
-"""Whether what was copied is still what the source has: the last records are compared, not remembered epochs."""
+"""Whether the copy still equals the source. The last records are compared, rather than remembered epochs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _ANEW: Final = "DROP MIRROR, delete the topic here, and copy it anew."
 def check_same(
     log: LogClient, source: MirrorSource, where: TopicPartition, end_offset: int, ends: PartitionEnds
 ) -> None:
-    """In: `end_offset`: of the copy; `ends`: of the source. Records that one of the two has compacted are passed over.
-    Raises `DivergedMirror`."""
+    """Checks that the last records are equal. In: `end_offset`: that of the copy; `ends`: those of the source. Records
+    that are compacted in one of the two are ignored. Raises `DivergedMirror`."""
     if end_offset > ends.high_watermark:
         raise DivergedMirror(
             f"the source ends at offset {ends.high_watermark}, but the copy at {end_offset}: it has lost records",
@@ -31,7 +31,7 @@ def check_same(
     here = _rows(log.fetch(*where, first, max_bytes=_BYTES), end_offset)
     try:
         there = _rows(source.rows(where, first, _BYTES), end_offset)
-    except OffsetOutOfRange:  # retention has overtaken us: nothing is left to compare
+    except OffsetOutOfRange:  # retention has removed the records: there is nothing left to compare
         return
     for offset in sorted(here.keys() & there.keys(), reverse=True):
         if here[offset] != there[offset]:
@@ -43,7 +43,7 @@ def check_same(
 
 
 def _rows(fetched: Fetched, end_offset: int) -> Mapping[int, Any]:
-    """By offset; of columnar batches one entry, at their first row."""
+    """The rows by offset; a columnar batch has one entry, at its first row."""
     found: dict[int, Any] = {}
     for run in fetched.runs:
         if isinstance(run, FetchedRows):

@@ -1,11 +1,12 @@
-"""Exact mode: topics under the same names, with the same partitions and offsets, that nobody else writes.
+"""Exact mode: topics with the same names, partitions and offsets, which only the mirror writes.
 
     fetch from the end of the copy → append where the copy ends → fetch …
 
-Partitions do not wait for each other: each has its own order of appends, and the next records are fetched meanwhile.
+Partitions do not wait for each other: appends are ordered only within a partition, and the next records are fetched
 
-The position of the mirror is the end of the copy itself, and an append says at which offset it belongs: so a batch is
-there once, whoever dies, and an older copier that still runs can only append the same records at the same offsets.
+meanwhile. The position of the mirror is the end of the copy itself, and each append names its offset. So each batch is
+appended once, even after a crash, and an older copier that still runs can only append the same records at the same
+offsets.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ _AGAIN_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ExactMirrorSettings:
-    """`name`: of the mirror, which its topics carry. `adopts`: topics that are here already are taken over where they
-    are a beginning of the source's. `groups`: whose offsets are copied. `look_ms`: how often topics and groups of the
-    source are looked at."""
+    """`name`: that of the mirror, which its topics have as a setting. `adopts`: existing topics are taken over if their
+    records are the first ones of the source's topics. `groups`: those whose offsets are copied. `look_ms`: the interval
+    for checking the topics and groups of the source."""
 
     name: str
     topics: TopicFilter
@@ -59,8 +60,8 @@ class ExactMirrorSettings:
 
 @dataclass(slots=True)
 class _Copy:
-    """One partition. `end_offset`: of the copy. `epoch`: of the leader that wrote the last records that were copied;
-    None where that is not known. `suspect_since`: when the source ended before the copy for the first time."""
+    """One partition. `end_offset`: that of the copy. `epoch`: that of the leader that wrote the last copied records;
+    None if unknown. `suspect_since`: when the source was first found to end before the copy."""
 
     end_offset: int
     log_start_offset: int
@@ -69,10 +70,10 @@ class _Copy:
 
 
 class ExactMirror:
-    """One life of a mirror: after any exception, `close` it and open another one. One thread uses it. Raises
-    `MirrorOfItself`, `LogUnavailable` where the source does not answer.
+    """One run of a mirror: after any exception, `close` it and open another one. One thread uses it. Raises
+    `MirrorOfItself`; `LogUnavailable` if the source does not answer.
 
-    State: the end of each copy, as far as the log has confirmed it.
+    State: the end of each copy that the log has confirmed.
     """
 
     def __init__(
@@ -99,8 +100,8 @@ class ExactMirror:
         return 0.0
 
     def step(self, timeout_s: float) -> bool:
-        """Takes what one broker has answered, to be appended while the next step goes on. True where records were
-        appended since the last step. Raises why one could not be."""
+        """Takes the answer of one broker; it is appended in the background. True if records were appended since the
+        last step. Raises the error of a failed append."""
         before, self._seen = self._seen, self.board.records
         if time.monotonic() >= self._next_look:
             self.look()
@@ -111,7 +112,7 @@ class ExactMirror:
         return self._seen > before
 
     def look(self) -> None:
-        """Topics, partitions, settings and groups follow the source."""
+        """Copies changes of the source's topics, partitions, settings and groups."""
         found = self._topics.follow(self.board)
         self._fetcher.name(found.ids)
         for where in found.partitions - self._copies.keys():
@@ -123,8 +124,8 @@ class ExactMirror:
         self._next_look = time.monotonic() + self._settings.look_ms / 1000
 
     def _translate(self, where: TopicPartition, offset: int) -> Translated | None:
-        """Offsets mean the same at both logs. Nobody is sent beyond the end of the copy: what comes there later would
-        be skipped."""
+        """Offsets are the same in both logs, but limited to the end of the copy, since later records would else be
+        skipped."""
         copy = self._copies.get(where)
         return None if copy is None else Translated(where, min(offset, copy.end_offset))
 
@@ -132,7 +133,7 @@ class ExactMirror:
         return self.board.lag
 
     def is_level(self) -> bool:
-        """Whether every partition that is copied has come to the end that the source has now."""
+        """Whether every copied partition has reached the current end of the source."""
         self.look()
         for where, copy in self._copies.items():
             if self._fetcher.reads(where) and self._source.ends(where).high_watermark > copy.end_offset:
@@ -153,7 +154,7 @@ class ExactMirror:
         self._go_on(where, copy)
 
     def _go_on(self, where: TopicPartition, copy: _Copy) -> None:
-        """After a look at both ends: from the end of the copy, or from where the source begins."""
+        """Compares both ends, and then continues from the end of the copy or from the start of the source."""
         try:
             ends = self._source.ends(where)
             if copy.end_offset > ends.high_watermark and self._may_pass(copy):
@@ -185,25 +186,26 @@ class ExactMirror:
         self._fetcher.seek(where, max(copy.end_offset, ends.log_start_offset))
 
     def _may_pass(self, copy: _Copy) -> bool:
-        """A new leader does not know its own end at once."""
+        """Whether the source's end may soon be right: a new leader does not know its own end immediately."""
         now = time.monotonic()
         copy.suspect_since = copy.suspect_since or now
         return now - copy.suspect_since < _SUSPECT_S
 
     def _wait(self, where: TopicPartition, copy: _Copy, why: str) -> None:
-        """Asked again: the fetch from the end of the copy says whether it is still so."""
+        """Tries again later: the fetch from the end of the copy shows whether the problem remains."""
         self.board.note(where, phase="WAITING", error=why)
         self._fetcher.seek(where, copy.end_offset, after_s=_AGAIN_S)
 
     def _stop(self, where: TopicPartition, why: str) -> None:
-        """For this life: the others go on."""
+        """Stops this partition until the mirror is opened again. Others continue."""
         self._fetcher.leave(where)
         self.board.note(where, phase="STOPPED", error=f"{where.topic}-{where.partition}: {why}")
 
     # What came
 
     def _take(self, answer: SourceAnswer) -> None:
-        """One after the other for each partition. An answer that was asked for before the last `seek` is dropped."""
+        """Appends an answer; for each partition one after the other. Answers to requests before the last `seek` are
+        dropped."""
         where, copy = answer.where, self._copies[answer.where]
         if not self._fetcher.is_current(answer):
             return
@@ -211,7 +213,7 @@ class ExactMirror:
             if isinstance(answer.error, OffsetOutOfRange):
                 self._go_on(where, copy)
             elif isinstance(answer.error, UnknownTopic):
-                self._next_look = 0.0  # which finds out what became of it
+                self._next_look = 0.0  # `look` finds what happened to it
             else:
                 self.board.note(where, phase="WAITING", error=None if answer.error is None else answer.error.message)
             return
@@ -228,7 +230,7 @@ class ExactMirror:
             self.board.note(where, phase="WAITING", error=f"{where.topic}-{where.partition}: {error}")
             self._fetcher.seek(where, answer.offset, after_s=_AGAIN_S)
             return
-        except OffsetOutOfRange:  # somebody else has appended the same, or an answer was lost
+        except OffsetOutOfRange:  # another copier has appended the same records, or an answer was lost
             self._begin(where)
             return
         copy.epoch = came.epoch if came.epoch is not None else copy.epoch
@@ -251,11 +253,11 @@ class ExactMirror:
                 begin, size = place, 0
 
     def _fill(self, where: TopicPartition, copy: _Copy, ends: PartitionEnds) -> None:
-        """The source has removed everything up to its end: nothing is left to copy, but the offsets are taken."""
+        """Fills the offsets up to the end of the source, which has removed all records there."""
         self._append(where, copy, list(fillers(copy.end_offset, ends.high_watermark, 0)))
 
     def _cut(self, where: TopicPartition, copy: _Copy, log_start_offset: int) -> None:
-        """What the source has dropped is dropped here, too."""
+        """Deletes the records here that the source has deleted."""
         start = min(log_start_offset, copy.end_offset)
         if start > copy.log_start_offset:
             copy.log_start_offset = self._log.delete_records(*where, start)

@@ -1,4 +1,4 @@
-"""What a mirror shows of itself: the state of each partition, lag and throughput."""
+"""The status of a mirror: the state of each partition, the lag and the throughput."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PartitionPhase = Literal["COPYING", "WAITING", "STOPPED"]
 
 @dataclass(frozen=True, slots=True)
 class MirroredPartition:
-    """`phase`: WAITING has an error that passes, STOPPED one that does not. `lag`: offsets of the source that are not
-    here; None where nobody knows."""
+    """`phase`: WAITING after a temporary error, STOPPED after a permanent one. `lag`: the number of the source's
+    offsets that are not copied yet; None if unknown."""
 
     end_offset: int = 0
     lag: int | None = None
@@ -28,8 +28,8 @@ class MirroredPartition:
 
 @dataclass(slots=True)
 class MirrorBoard:
-    """Any thread may call any method. State: partitions, topics that are not copied and why, and what was copied in the
-    last seconds."""
+    """Any thread may call any method. State: the partitions, the topics that are not copied and why, and what was
+    copied in the last seconds."""
 
     _partitions: dict[TopicPartition, MirroredPartition] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class MirrorBoard:
             self._partitions[where] = replace(known, **changes)  # pyright: ignore[reportArgumentType]
 
     def begin(self) -> None:
-        """A new life knows nothing of the partitions yet."""
+        """Forgets the partitions, for a mirror that is opened again."""
         with self._guard:
             self._partitions, self.refused = {}, {}
 
@@ -68,7 +68,7 @@ class MirrorBoard:
 
     @property
     def bytes_per_s(self) -> float:
-        """Of the last ten seconds."""
+        """The throughput of the last ten seconds."""
         now = time.monotonic()
         with self._guard:
             recent = [moment for moment in self._moments if moment[0] > now - _WINDOW_S]
@@ -83,7 +83,7 @@ class MirrorBoard:
 
     @property
     def error(self) -> str | None:
-        """The first that somebody should know."""
+        """The most important error; None if there is none."""
         stopped = [each.error for each in self.partitions.values() if each.phase == "STOPPED" and each.error]
         waiting = [each.error for each in self.partitions.values() if each.phase == "WAITING" and each.error]
         return next(iter((*self.refused.values(), *stopped, *waiting)), None)

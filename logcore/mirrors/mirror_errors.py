@@ -1,4 +1,4 @@
-"""Why a mirror, or one partition of it, does not go on."""
+"""Why a mirror, or one partition of it, cannot continue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from millstream.errors import LogError
 
 
 class InvalidMirror(LogError):
-    """Settings of a mirror that cannot be used."""
+    """The settings of a mirror are invalid."""
 
     code = "INVALID_MIRROR"
 
@@ -18,6 +18,6 @@ class MirrorOfItself(InvalidMirror):
 
 
 class DivergedMirror(LogError):
-    """The source is not what was copied any more, or what is here did not come from it. Waiting does not help."""
+    """The source no longer has the records that were copied, or the copy is not from it. Waiting does not help."""
 
     code = "DIVERGED_MIRROR"

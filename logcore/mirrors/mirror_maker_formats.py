@@ -1,4 +1,4 @@
-"""The names and records of MirrorMaker 2 (KIP-382, KIP-690), which its clients read."""
+"""MirrorMaker 2's names and records (KIP-382, KIP-690), which its clients read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def remote_topic(alias: str, topic: str) -> str:
 
 
 def offset_syncs_topic(source: str) -> str:
-    """At the target, which is where a mirror keeps it."""
+    """The topic of offset syncs. A mirror keeps it at the target."""
     return f"mm2-offset-syncs.{source}.internal"
 
 
@@ -40,7 +40,8 @@ def heartbeats_topic(source: str) -> str:
 
 
 def sources_of(topic: str) -> Iterator[str]:
-    """The aliases of the logs through which the topic has come, the nearest first; perhaps a topic's own dots.
+    """The aliases of the logs that the topic came through, nearest first. If the topic's own name has dots, its parts
+    are included, too.
 
     >>> list(sources_of("b.a.orders"))
     ['b', 'a']
@@ -50,7 +51,7 @@ def sources_of(topic: str) -> Iterator[str]:
 
 
 def is_copied(topic: str, source: str, target: str) -> bool:
-    """Not what came from here, what has come back to the source, or what is of MirrorMaker's or Connect's own.
+    """False for topics that came through the source or the target, and for internal ones of MirrorMaker or Connect.
 
     >>> [is_copied(topic, "a", "here") for topic in ("orders", "b.orders", "here.orders", "b.a.orders")]
     [True, True, False, False]
@@ -65,7 +66,7 @@ def is_copied(topic: str, source: str, target: str) -> bool:
 
 
 class OffsetSync(NamedTuple):
-    """The record at `upstream` of a partition of the source is the one at `downstream` here."""
+    """The record at offset `upstream` of a partition of the source is at offset `downstream` here."""
 
     topic: str
     partition: int
@@ -82,7 +83,7 @@ class OffsetSync(NamedTuple):
 
     @classmethod
     def read(cls, key: bytes, value: bytes) -> OffsetSync:
-        """Raises ValueError for other bytes."""
+        """Decodes an offset sync. Raises ValueError for other bytes."""
         try:
             (length,) = _LENGTH.unpack_from(key)
             (partition,) = _INT32.unpack_from(key, 2 + length)
@@ -92,7 +93,7 @@ class OffsetSync(NamedTuple):
 
 
 class GroupCheckpoint(NamedTuple):
-    """`topic`: as it is called here; `upstream`: committed at the source, `downstream`: the same here."""
+    """`topic`: its name here. `upstream`: the offset committed at the source. `downstream`: the same position here."""
 
     group: str
     topic: str

@@ -1,4 +1,4 @@
-"""The log that a mirror copies from: which topics it has, and fetches of many partitions at a time."""
+"""The log that a mirror copies from: its topics, and fetches of many partitions at a time."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _EARLIEST: Final = -2
 _LATEST: Final = -1
 _PATIENCE_S: Final = 5.0
 _TOPIC_RESOURCE: Final = 2
-_SET: Final = (1, 4)  # on the topic, or in the configuration of the brokers
+_SET: Final = (1, 4)  # set for the topic, or in the brokers' configuration
 _SET_ON_TOPIC: Final = 1
 _OF_THE_PLACE: Final = frozenset({
     *OF_MIRRORS, "min.insync.replicas", "follower.replication.throttled.replicas",
     "leader.replication.throttled.replicas", "unclean.leader.election.enable", "remote.storage.enable",
     "local.retention.bytes", "local.retention.ms", "message.format.version",
 })  # fmt: skip
-"""Settings that say something about the source's brokers."""
+"""Settings that are about the source's brokers."""
 _FOLLOWED_FROM_BROKERS: Final = ("retention.ms", "retention.bytes", "max.message.bytes")
-"""What differs between logs although nobody has set it on the topic, and would lose records."""
+"""Settings that may differ between logs without being set for the topic, so that records would be lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFilter:
-    """`chosen`, `excluded`: names, in which * stands for any characters and ? for one."""
+    """`chosen`, `excluded`: names, in which * matches any characters and ? one character."""
 
     chosen: tuple[str, ...]
     excluded: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class TopicFilter:
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """`id`: None where the brokers give topics none."""
+    """`id`: None if the brokers do not give ids to topics."""
 
     name: str
     id: str | None
@@ -57,8 +57,8 @@ class SourceTopic:
 
 
 class SourceSettings(NamedTuple):
-    """`followed`: what our log knows of it, and what says nothing about brokers. `origins`: the topics that the topic
-    is a copy of, the nearest first, as `origin_of` names them."""
+    """`followed`: the settings that our log supports and that are not about brokers. `origins`: the topics that the
+    topic is a copy of, nearest first, as named by `origin_of`."""
 
     followed: dict[str, str]
     origins: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class MirrorSource:
     """Any thread may call any method. Methods raise `LogUnavailable` after some seconds without an answer."""
 
     def __init__(self, properties: KafkaProperties, *, patience_s: float = _PATIENCE_S) -> None:
-        """Connects to nobody yet. Raises `InvalidKafkaProperty`."""
+        """Does not connect yet. Raises `InvalidKafkaProperty`."""
         self.address = ", ".join(map(str, properties.addresses()))
         self.router = Router(properties.addresses(), properties.login(), properties.tls(), patience_s, clustered=True)
         self._log = RoutedLog(self.router, "", shrinks=True, wait_bytes=1)
@@ -96,7 +96,7 @@ class MirrorSource:
         return found
 
     def settings(self, names: list[str]) -> dict[str, SourceSettings]:
-        """Of these topics, as far as they exist."""
+        """The settings of those of these topics that exist."""
         asked = [
             {"resource_type": _TOPIC_RESOURCE, "resource_name": name, "configuration_keys": None} for name in names
         ]
@@ -113,7 +113,7 @@ class MirrorSource:
         return found
 
     def ends(self, where: TopicPartition) -> PartitionEnds:
-        """Raises `UnknownTopic`."""
+        """The first and last offsets of a partition. Raises `UnknownTopic`."""
         return PartitionEnds(self._offset(where, _EARLIEST), self._offset(where, _LATEST))
 
     def _offset(self, where: TopicPartition, time: int) -> int:
@@ -140,7 +140,8 @@ def _follows(entry: object) -> bool:
 
 
 def origin_of(cluster_id: str | None, topic_id: str | None) -> str:
-    """Names a topic among those of all logs. Servers of earlier versions gave topics the same ids."""
+    """A name for the topic that is unique among all logs. It contains the cluster's id, because earlier versions gave
+    the same ids to topics of different servers."""
     return f"{cluster_id or ''}/{topic_id or ''}"
 
 

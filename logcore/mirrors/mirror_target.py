@@ -20,7 +20,7 @@ class MirrorLog(GroupLog, Protocol):
     def topic_id(self, name: str) -> uuid.UUID | None: ...
 
     def append_copies(self, topic: str, partition: int, batches: Sequence[EncodedBatch], mirror: str) -> None:
-        """Appends batches at the offsets in their headers, once they are durable. Raises `OffsetOutOfRange` where the
-        partition ends elsewhere, also where they are there already; `ReadOnlyTopic` where `mirror` is not the one that
-        writes the topic."""
+        """Appends batches at the offsets in their headers; they are durable on return. Raises `OffsetOutOfRange` if the
+        partition ends at another offset, also if it already has them; `ReadOnlyTopic` if the topic does not belong to
+        `mirror`."""
         ...

@@ -1,4 +1,4 @@
-"""Committed offsets of consumer groups, as they are in the copies."""
+"""The committed offsets of consumer groups, translated for the copies."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _IDLE: Final = (GroupState.EMPTY, GroupState.DEAD)
 
 
 class Translated(NamedTuple):
-    """An offset of the source, as it is here."""
+    """The position here that corresponds to an offset of the source."""
 
     where: TopicPartition
     offset: int
 
 
 class GroupOffset(NamedTuple):
-    """`offset`: here; `upstream`: at the source."""
+    """`offset`: the one here; `upstream`: the one at the source."""
 
     offset: int
     upstream: int
@@ -33,26 +33,26 @@ class GroupOffset(NamedTuple):
 
 GroupOffsets = dict[TopicPartition, GroupOffset]
 Translate = Callable[[TopicPartition, int], Translated | None]
-"""None where a partition is not copied, or what stands there is not known."""
+"""None if a partition is not copied, or if its offset here is unknown."""
 
 
 class MirroredGroups:
-    """State: what was committed here last, so that a commit of somebody else is seen and stays."""
+    """State: the offsets that this mirror last committed here, to detect the commits of others and to keep those."""
 
     def __init__(self, log: MirrorLog, source: MirrorSource, wanted: TopicFilter) -> None:
         self._log, self._source, self._wanted = log, source, wanted
         self._written: dict[tuple[str, TopicPartition], int] = {}
 
     def copy(self, translate: Translate) -> int:
-        """Returns how many offsets were committed. A group that reads here is left alone."""
+        """Commits the translated offsets, and returns their number. Groups with members here are not changed."""
         return sum(self._commit(group, there) for group, there in self.translated(translate))
 
     def translated(self, translate: Translate) -> Iterator[tuple[str, GroupOffsets]]:
-        """The groups at the source that have committed something, and what that is here."""
+        """The groups with committed offsets at the source, and these offsets translated."""
         for group in self._source.groups.names():
             if not self._is_wanted(group):
                 continue
-            with suppress(LogError):  # one that is deleted, or is of a kind that commits nothing
+            with suppress(LogError):  # the group was deleted, or is of a kind that does not commit
                 found: GroupOffsets = {}
                 for at, committed in self._source.groups.committed(group).items():
                     place = translate(at, committed.offset)
@@ -78,7 +78,7 @@ class MirroredGroups:
     def _is_news(
         self, group: str, at: TopicPartition, offset: int, here: Mapping[TopicPartition, CommittedOffset]
     ) -> bool:
-        """Forward always; back only what this mirror has committed itself."""
+        """Whether to commit the offset: always forward, but back only if this mirror made the last commit."""
         known = here.get(at)
         if known is None or offset > known.offset:
             return True

@@ -1,4 +1,5 @@
-"""Topics of a mirror in exact mode: made, grown and set as at the source, and held for the mirror by a setting."""
+"""Topics of a mirror in exact mode: they get the partitions and settings of the source. A setting reserves them for the
+mirror."""
 
 from __future__ import annotations
 
@@ -20,8 +21,7 @@ _NOT_NOW: Final = (LogClosed, LogUnavailable, NotNow, ProducerFenced)
 
 @dataclass(frozen=True, slots=True)
 class FollowedTopics:
-    """`partitions`: that are to be copied, of topics with these `ids`. `stopped`: topics that are not copied any more,
-    and why."""
+    """`partitions`: those to copy, of topics with these `ids`. `stopped`: topics that are no longer copied, and why."""
 
     partitions: Set[TopicPartition]
     ids: Mapping[str, str]
@@ -29,10 +29,10 @@ class FollowedTopics:
 
 
 class MirroredTopics:
-    """State: the settings of the source's topics, as they were seen last."""
+    """State: the last known settings of the source's topics."""
 
     def __init__(self, log: MirrorLog, source: MirrorSource, mirror: str, wanted: TopicFilter, *, adopts: bool) -> None:
-        """In: `adopts`: topics that are here already are taken over."""
+        """In: `adopts`: existing topics are taken over."""
         self._log, self._source, self._mirror = log, source, mirror
         self._wanted, self._adopts = wanted, adopts
 
@@ -43,7 +43,7 @@ class MirroredTopics:
         partitions: set[TopicPartition] = set()
         stopped: dict[str, str] = {}
         for name, topic in there.items():
-            if name not in settings:  # deleted meanwhile
+            if name not in settings:  # it was deleted meanwhile
                 continue
             try:
                 why = self._follow(topic, here.get(name), settings[name])
@@ -63,7 +63,7 @@ class MirroredTopics:
         return FollowedTopics(partitions, ids, stopped)
 
     def _follow(self, there: SourceTopic, here: Topic | None, source: SourceSettings) -> str | None:
-        """Why the topic is not copied; None where it is. Raises `LogError`."""
+        """Why the topic is not copied; None if it is. Raises `LogError`."""
         settings, held = source.followed, self._held(there, source)
         if here is None:
             try:
@@ -94,8 +94,8 @@ class MirroredTopics:
         return None
 
     def _held(self, there: SourceTopic, source: SourceSettings) -> dict[str, str]:
-        """What says whose the topic is. Each copy knows all topics that it comes from, so a loop of any length is
-        noticed where it would be closed."""
+        """The settings that assign the topic to the mirror. Each copy lists all topics that it comes from, so a loop of
+        any length is detected where it would close."""
         if there.id is None:
             return {MIRROR: self._mirror}
         origins = (origin_of(self._source.cluster_id(), there.id), *source.origins)
@@ -107,7 +107,7 @@ class MirroredTopics:
 
 
 def release_topics(log: MirrorLog, mirror: str) -> list[str]:
-    """Everybody may write the topics that the mirror holds from now on, and the mirror no more."""
+    """Releases the topics of the mirror: from now on all clients may write them, but no longer the mirror."""
     released = {name: topic for name, topic in log.topics().items() if topic.config.get(MIRROR) == mirror}
     for name, topic in released.items():
         kept = {key: value for key, value in topic.config.items() if key not in OF_MIRRORS}

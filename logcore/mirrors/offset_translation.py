@@ -1,4 +1,4 @@
-"""Which offset here an offset of the source is, from the offset syncs that were written with the records."""
+"""Translates offsets of the source to offsets here, with the offset syncs that were written with the records."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final
 from ..client import FetchedRows, LogClient, TopicPartition
 from .mirror_maker_formats import OffsetSync
 
-_KEPT: Final = 100_000  # of a partition
+_KEPT: Final = 100_000  # syncs of a partition
 
 
 class OffsetTranslation:
-    """State: the syncs of each partition of the source, in order; the last one says where to read on."""
+    """State: the syncs of each partition of the source, in order; the last one tells where to continue reading."""
 
     def __init__(self) -> None:
         self._upstream: dict[TopicPartition, list[int]] = {}
         self._downstream: dict[TopicPartition, list[int]] = {}
 
     def read(self, log: LogClient, topic: str) -> None:
-        """All that is in the topic of syncs."""
+        """Reads the whole topic of syncs."""
         offset = log.offsets(topic, 0).log_start_offset
         while True:
             fetched = log.fetch(topic, 0, offset)
@@ -36,7 +36,7 @@ class OffsetTranslation:
         where = TopicPartition(sync.topic, sync.partition)
         upstream = self._upstream.setdefault(where, [])
         downstream = self._downstream.setdefault(where, [])
-        while upstream and upstream[-1] >= sync.upstream:  # the end that was noted before is where this one begins
+        while upstream and upstream[-1] >= sync.upstream:  # the end noted before is the start of this one
             upstream.pop()
             downstream.pop()
         upstream.append(sync.upstream)
@@ -44,13 +44,13 @@ class OffsetTranslation:
         del upstream[: max(0, len(upstream) - _KEPT)], downstream[: max(0, len(downstream) - _KEPT)]
 
     def next_offset(self, where: TopicPartition) -> int | None:
-        """Of the source, that was not copied yet; None where nothing was."""
+        """The next offset of the source to copy; None if nothing was copied yet."""
         found = self._upstream.get(where)
         return found[-1] if found else None
 
     def translated(self, where: TopicPartition, offset: int) -> int | None:
-        """None for what is older than the syncs. Between two syncs records follow each other as at the source, and
-        behind them are only markers: so no record is skipped, and none comes again."""
+        """The offset here; None if it is older than the syncs. Between two syncs records have the same distances as at
+        the source, followed only by markers. So no record is skipped, and none is read twice."""
         upstream, downstream = self._upstream.get(where, []), self._downstream.get(where, [])
         place = bisect_right(upstream, offset) - 1
         if place < 0:

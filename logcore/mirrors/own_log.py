@@ -1,6 +1,6 @@
-"""Whether the source of a mirror is the log that it copies to. Two clusters may have the same name, and a restored
-backup has the id of the log that it is of; so equal ids only raise the question, and a mark answers it: what is written
-here is read at the source."""
+"""Whether the source of a mirror is the log that it copies to. Equal ids are no proof, since two clusters may have the
+same name, and a restored backup has the id of its original log. So if the ids are equal, a mark is written here; it is
+the same log if the source shows it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _HINT: Final = "FROM names the brokers of another log. Their addresses lead here
 
 
 def check_is_another(log: MirrorLog, source: MirrorSource, topics: TopicFilter) -> None:
-    """In: `topics`: that are to be copied. Raises `MirrorOfItself`, also where the ids are equal and the source does
-    not let us look for the mark; `LogUnavailable`."""
+    """In: `topics`: those to copy. Raises `MirrorOfItself`, also if the ids are equal and the source does not allow us
+    to look for the mark; `LogUnavailable`."""
     id = source.cluster_id()
     if id is None or id != log.cluster.brokers().cluster_id:
         return
@@ -33,7 +33,7 @@ def check_is_another(log: MirrorLog, source: MirrorSource, topics: TopicFilter) 
 
 
 def _shows_mark(log: MirrorLog, source: MirrorSource, topic: str) -> bool:
-    """The mark is an offset of the topic that is committed for a group whose name nobody else has."""
+    """Whether the source shows the mark: an offset of the topic, committed for a group with a unique name."""
     group, where = _GROUP + secrets.token_hex(8), TopicPartition(topic, 0)
     if log.groups.commit(CheckCommit(group), {where: 0}, {where: CommitNote()}) is not GroupFault.NONE:
         return True

@@ -1,9 +1,9 @@
-"""Renamed mode: topics become `<alias>.topic`, with MirrorMaker 2's internal topics beside them.
+"""Renamed mode: topics become `<alias>.topic`, with MirrorMaker 2's internal topics in addition.
 
     fetch → begin → records → offset syncs → commit
 
-The last offset sync of a partition is the position: it is committed with the records, so each record is there once. The
-transactional id fences an older copier of the mirror.
+The last offset sync of a partition is its position. It is committed together with the records, so each record is copied
+once. The transactional id fences older copiers of the mirror.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _SCHEMA: Final = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("v
 
 @dataclass(frozen=True, slots=True)
 class RenamedMirrorSettings:
-    """`alias`: of the source, which its topics have before their names; `target`: of this log: what has come from it
-    is not copied back. `commits`: offsets of groups are committed here, too, and not only told in checkpoints."""
+    """`alias`: that of the source, the prefix of its topics' names. `target`: that of this log; topics that came from
+    it are not copied back. `commits`: offsets of groups are also committed here, not only written to checkpoints."""
 
     name: str
     alias: str
@@ -60,8 +60,8 @@ class RenamedMirrorSettings:
 
 
 class RenamedMirror:
-    """One life of a mirror: after any exception, `close` it and open another one. One thread uses it. Raises
-    `MirrorOfItself`, `LogUnavailable` where the source does not answer.
+    """One run of a mirror: after any exception, `close` it and open another one. One thread uses it. Raises
+    `MirrorOfItself`; `LogUnavailable` if the source does not answer.
 
     State: the syncs, with the position of each partition; and the checkpoints that were written last.
     """
@@ -100,7 +100,7 @@ class RenamedMirror:
         return self.board.lag
 
     def step(self, timeout_s: float) -> bool:
-        """Takes what one broker has answered, and commits it. True where records came."""
+        """Takes the answer of one broker, and commits its records. True if it had any."""
         if time.monotonic() >= self._next_look:
             self.look()
         answers = [answer for answer in self._fetcher.take(timeout_s) if self._is_usable(answer)]
@@ -123,7 +123,7 @@ class RenamedMirror:
         return bool(syncs)
 
     def look(self) -> None:
-        """Topics, partitions, settings and groups follow the source."""
+        """Copies changes of the source's topics, partitions, settings and groups."""
         there = {
             name: topic
             for name, topic in self._source.topics(self._settings.topics).items()
@@ -140,12 +140,12 @@ class RenamedMirror:
         self._next_look = time.monotonic() + self._settings.look_ms / 1000
 
     def is_level(self) -> bool:
-        """Whether every partition has come to the end that the source has now."""
+        """Whether every partition has reached the current end of the source."""
         self.look()
         return all(self._source.ends(where).high_watermark <= offset for where, offset in self._positions.items())
 
     def close(self) -> None:
-        """Drops what is not committed. Never fails: the next life decides what this one cannot."""
+        """Drops uncommitted records. It never fails: the next run of the mirror decides an open transaction."""
         self._fetcher.close()
         self._source.close()
         if self._open:
@@ -176,7 +176,7 @@ class RenamedMirror:
                 self._log.create_topic(name, partitions, settings)
 
     def _begin(self, where: TopicPartition) -> None:
-        """From the position; where the source has removed what follows it, from its start."""
+        """Reads from the position, or from the source's start if the records after the position were removed."""
         ends = self._source.ends(where)
         position = self._translation.next_offset(where)
         if position is not None and position > ends.high_watermark:
@@ -204,7 +204,7 @@ class RenamedMirror:
         return False
 
     def _append(self, answer: SourceAnswer, syncs: list[OffsetSync]) -> tuple[int, int]:
-        """In the transaction that is open: bytes and records."""
+        """Appends an answer in the open transaction. Returns the number of bytes and of records."""
         where, fetched = answer.where, answer.fetched
         assert fetched is not None
         position = self._positions[where]

@@ -1,4 +1,4 @@
-"""Fetches of many partitions: one question at each broker at a time, asked again while what came is still appended."""
+"""Fetches of many partitions: one request at a time to each broker, the next one while the last answer is appended."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _STOP_S: Final = 5.0
 
 
 class SourceAnswer(NamedTuple):
-    """What the source says of one partition: records from `offset` on, or an error. `number`: of the seek that it
-    follows from."""
+    """The source's answer for one partition: records from `offset` on, or an error. `number`: that of the seek that it
+    results from."""
 
     where: TopicPartition
     offset: int
@@ -42,7 +42,7 @@ class SourceAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class _Place:
-    """`offset`: what is asked for next. `number`: of the seek that it follows from."""
+    """`offset`: the next one to request. `number`: that of the seek that it results from."""
 
     offset: int
     number: int
@@ -56,9 +56,9 @@ class _Asked(NamedTuple):
 
 
 class SourceFetcher:
-    """A thread of its own. State: where each partition is to be read from next, and the questions under way.
+    """Has its own thread. State: the next offset to read of each partition, and the pending requests.
 
-    Answers to what was asked before a `seek` are dropped. Any thread may call `seek`, `leave` and `take`.
+    Answers to requests before a `seek` are dropped. Any thread may call `seek`, `leave` and `take`.
     """
 
     def __init__(self, router: Router) -> None:
@@ -77,11 +77,11 @@ class SourceFetcher:
         self._thread.start()
 
     def name(self, ids: Mapping[str, str]) -> None:
-        """Only the topics with these ids are read under their names; the others by name alone."""
+        """Sets the ids of topics. Those with an id are read only if the source's topic has it, others by name alone."""
         self._ids = {name: bytes.fromhex(id) for name, id in ids.items()}
 
     def seek(self, where: TopicPartition, offset: int, *, after_s: float = 0.0) -> None:
-        """Reads on from here, in the place of everything that was not taken yet."""
+        """Continues reading from this offset, and drops answers that were not taken yet."""
         with self._guard:
             self._number += 1
             self._places[where] = _Place(offset, self._number, time.monotonic() + after_s)
@@ -95,7 +95,7 @@ class SourceFetcher:
         return where in self._places
 
     def take(self, timeout_s: float) -> list[SourceAnswer]:
-        """What one broker has answered; empty where none has within `timeout_s`."""
+        """The answer of one broker; empty if none answers within `timeout_s`."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -106,7 +106,7 @@ class SourceFetcher:
         return [answer for answer in found if self.is_current(answer)]
 
     def is_current(self, answer: SourceAnswer) -> bool:
-        """Whether nobody has sought another place of the partition since it was asked for."""
+        """Whether there was no `seek` in the partition since the answer was requested."""
         with self._guard:
             place = self._places.get(answer.where)
             return place is not None and place.number == answer.number
@@ -138,7 +138,7 @@ class SourceFetcher:
             os.close(self._waking)
 
     def _ask(self) -> None:
-        """Each broker that owes no answer, for its partitions."""
+        """Sends a request to each broker without a pending one, for its partitions."""
         by_leader: dict[Address, dict[TopicPartition, tuple[int, int]]] = {}
         now = time.monotonic()
         with self._guard:
@@ -195,7 +195,7 @@ class SourceFetcher:
                     continue
                 if fetched.size and not fetched.error_code:
                     place.offset = _end_of(fetched, offset)
-                    del self._places[fetched.partition]  # the others come first the next time
+                    del self._places[fetched.partition]  # so that the others come first next time
                     self._places[fetched.partition] = place
                 elif fetched.error_code:
                     place.not_before = time.monotonic() + _AGAIN_S
@@ -220,14 +220,14 @@ class SourceFetcher:
         self._put(found)
 
     def _put(self, found: list[SourceAnswer]) -> None:
-        """Waits while enough is there that nobody has taken."""
+        """Adds answers. It waits while too many have not been taken yet."""
         if found:
             self._room.acquire()
             self._answers.put(found)
 
 
 def _end_of(fetched: FetchedPartition, offset: int) -> int:
-    """Behind the last whole batch. What is no batch, whoever appends it finds out."""
+    """The offset after the last complete batch. Invalid bytes are ignored here; appending them reports an error."""
     end = offset
     data = memoryview(fetched.records[0]) if len(fetched.records) == 1 else memoryview(b"".join(fetched.records))
     position = 0
