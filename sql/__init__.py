@@ -1,1 +1,2 @@
-"""What is written: the grammar, statements as trees, types, windows, and the catalog of functions. Knows no sources."""
+"""The written language: the grammar, statements as trees, types, windows, and the catalog of functions. Knows no
+sources."""

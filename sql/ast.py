@@ -1,8 +1,8 @@
 """The statements of the language as records. Expressions inside them are sqlglot nodes (see below).
 
 Names are already normalised: unquoted ones in upper case, quoted ones as written. A sqlglot node belongs to the
-statement that holds it; who wants to change one copies it first. Every node the parser makes has its place in the
-text under `node.meta["span"]` (read it with `span_of`).
+statement that contains it: copy it before changing it. Every node that the parser makes has its position in the text in
+`node.meta["span"]` (read it with `span_of`).
 
 How expressions are written as sqlglot nodes:
 
@@ -50,7 +50,7 @@ Value = str | int | float | bool | None
 
 
 def span_of(node: exp.Expression) -> Span | None:
-    """Where in the statement's text the expression stands."""
+    """The position of the expression in the statement's text."""
     return node.meta.get("span")
 
 
@@ -62,7 +62,7 @@ def unwrapped(node: exp.Expression) -> exp.Expression:
 
 
 def conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
-    """The conditions that AND puts together."""
+    """The conditions that AND combines."""
     inner = unwrapped(node)
     if isinstance(inner, exp.And):
         yield from conjuncts(inner.this)
@@ -73,7 +73,7 @@ def conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Base of every record here; `span` is its place in the text of the whole request."""
+    """Base of every record here; `span` is its position in the text of the whole request."""
 
     span: Span | None = field(default=None, compare=False)
 
@@ -113,7 +113,7 @@ SelectItem = SelectColumn | SelectStar | SelectStructStar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceName(Node):
-    """A stream or table in FROM; `alias` is its own name where none was given."""
+    """A stream or table in FROM; without an alias, `alias` is its name."""
 
     name: str
     alias: str
@@ -121,7 +121,7 @@ class SourceName(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Within(Node):
-    """How far the right side may lie `before` and `after` the left side, in ms; `unbounded`: as far as it likes."""
+    """How far the right side may be `before` and `after` the left side, in ms; `unbounded`: without a limit."""
 
     before_ms: int
     after_ms: int
@@ -140,7 +140,7 @@ class Join(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subquery(Node):
-    """(SELECT …) in FROM; several queries are those of UNION ALL."""
+    """(SELECT …) in FROM; several queries if it is a UNION ALL."""
 
     queries: tuple[Query, ...]
     alias: str
@@ -150,8 +150,9 @@ class Subquery(Node):
 class TableFunctionCall(Node):
     """A function of SQL:2016 over the rows of `source`, in FROM: name(TABLE source PARTITION BY …, DESCRIPTOR(…), …).
 
-    `shape`: the order of its arguments, a letter for each: k a column of PARTITION BY, d one of DESCRIPTOR, i a length
-    of time. What a name takes and means, the planner knows. `as_clause`: it only says what WINDOW would say.
+    `shape`: the order of its arguments, one letter each: k a column of PARTITION BY, d one of DESCRIPTOR, i a duration.
+    The planner knows which functions exist and what they mean. `as_clause`: it only expresses what WINDOW would
+    express.
     """
 
     name: str
@@ -179,19 +180,19 @@ class Cte(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowExpression(Node):
-    """WINDOW …, times in ms. `kind` names a type of `sql/windows/`, which says what sizes mean to it."""
+    """WINDOW …, times in ms. `kind` names a type of `sql/windows/`, which defines the meaning of the sizes."""
 
     kind: str
     size_ms: int
     advance_ms: int | None = None
     grace_ms: int | None = None
     retention_ms: int | None = None
-    timezone: str | None = None  # whose days the windows are
+    timezone: str | None = None  # the zone whose days the windows are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(Statement):
-    """SELECT …; a pull query where `emit` is None (inside CREATE … AS that means CHANGES)."""
+    """SELECT …; a pull query if `emit` is None (inside CREATE … AS, None means CHANGES)."""
 
     items: tuple[SelectItem, ...]
     source: Relation
@@ -204,7 +205,7 @@ class Query(Statement):
     distinct: bool = False  # SELECT DISTINCT
     emit: Literal["CHANGES", "FINAL"] | None = None
     limit: int | None = None
-    ctes: tuple[Cte, ...] = ()  # of the WITH before it
+    ctes: tuple[Cte, ...] = ()  # from the WITH before it
     order_by: tuple[exp.Ordered, ...] = ()
     offset: int | None = None
 
@@ -227,7 +228,7 @@ Properties = dict[str, Value]  # WITH (…): names in upper case; strings, numbe
 
 
 class PlacedProperties(dict[str, Value]):
-    """Properties as the parser makes them: `spans` says where each stands."""
+    """Properties from the parser: `spans` contains the position of each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -270,7 +271,7 @@ class InsertInto(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertValues(Statement):
-    """INSERT INTO name [(columns)] VALUES (…), (…); `columns` is empty where none were named."""
+    """INSERT INTO name [(columns)] VALUES (…), (…); `columns` is empty if none are named."""
 
     target: str
     columns: tuple[str, ...] = ()
@@ -311,7 +312,7 @@ class RenameSource(Node):
 
 
 Alteration = ColumnDefinition | DropColumn | RenameColumn | RenameSource
-"""A part of ALTER; a column definition is a column to add."""
+"""A part of ALTER; a column definition adds a column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +337,7 @@ class DropType(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionParameter(Node):
-    """`name` as it was written, for Python tells cases apart."""
+    """`name` as it was written, because Python distinguishes cases."""
 
     name: str
     type: SqlType
@@ -344,8 +345,8 @@ class FunctionParameter(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateFunction(Statement):
-    """CREATE FUNCTION. `body_start`: where the text of the function begins in the text of the request, for errors in
-    it; None where it is not there as it is (a string with doubled quotes). `state`: of an aggregate."""
+    """CREATE FUNCTION. `body_start`: where the body begins in the request's text, for positions of errors; None if it
+    is not there unchanged (a string with doubled quotes). `state`: of an aggregate."""
 
     kind: Literal["scalar", "aggregate", "table"]
     name: str
@@ -369,7 +370,7 @@ class DropFunction(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateFromConnector(Statement):
-    """CREATE STREAM|TABLE name FROM CONNECTOR connector TABLE 'table'. `table`: as the other system calls it."""
+    """CREATE STREAM|TABLE name FROM CONNECTOR connector TABLE 'table'. `table`: its name in the other system."""
 
     kind: Literal["STREAM", "TABLE"]
     name: str
@@ -397,7 +398,7 @@ class DropConnector(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConnector(Statement):
-    """ALTER CONNECTOR name WITH (…): these settings; the others stay, or, with `replaces`, are no more."""
+    """ALTER CONNECTOR name WITH (…): sets these settings; other settings stay, or, with `replaces`, are removed."""
 
     name: str
     properties: Properties = field(default_factory=dict)
@@ -406,7 +407,7 @@ class AlterConnector(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlConnector(Statement):
-    """`task`: RESTART of one task. STOP and `task` are what only the REST API asks for."""
+    """`task`: RESTART of one task. Only the REST API can ask for STOP or name a task."""
 
     action: Literal["PAUSE", "RESUME", "RESTART", "STOP"]
     name: str
@@ -415,7 +416,7 @@ class ControlConnector(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resnapshot(Statement):
-    """RESNAPSHOT CONNECTOR name [TABLE 'table']; `table`: as the other system calls it, None: all."""
+    """RESNAPSHOT CONNECTOR name [TABLE 'table']; `table`: its name in the other system, None: all."""
 
     name: str
     table: str | None = None
@@ -423,7 +424,7 @@ class Resnapshot(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateMirror(Statement):
-    """CREATE MIRROR name FROM 'brokers' TOPICS 'names' WITH (…). `topics`: names, in which * stands for anything."""
+    """CREATE MIRROR name FROM 'brokers' TOPICS 'names' WITH (…). `topics`: names, in which * matches any text."""
 
     name: str
     brokers: str
@@ -441,7 +442,7 @@ class ControlMirror(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateSecret(Statement):
-    """CREATE SECRET. `values`: in clear, so neither they nor `text` may be kept, shown or logged."""
+    """CREATE SECRET. `values` are in clear text, so neither they nor `text` may be stored, shown or logged."""
 
     name: str
     values: Properties = field(default_factory=dict, repr=False)
@@ -489,7 +490,7 @@ class ShowGraph(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Describe(Statement):
-    """DESCRIBE what [name] [EXTENDED]; `what` STREAMS or TABLES means all of them and has no name."""
+    """DESCRIBE what [name] [EXTENDED]; with `what` STREAMS or TABLES it describes all of them, without a name."""
 
     what: Literal["SOURCE", "FUNCTION", "CONNECTOR", "MIRROR", "STREAMS", "TABLES"]
     name: str | None = None
@@ -498,7 +499,7 @@ class Describe(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain(Statement):
-    """Exactly one is set but for `stall`: EXPLAIN STALL, why nothing comes out of the query, connector or mirror."""
+    """Exactly one is set, besides `stall`: EXPLAIN STALL, why the query, connector or mirror produces no output."""
 
     statement: Statement | None = None
     query_id: str | None = None
@@ -582,7 +583,7 @@ class AssertSchema(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssertValues(Statement):
-    """ASSERT VALUES source (…) VALUES (…); a tombstone (ASSERT NULL VALUES … KEY (…)) where `tombstone` is true."""
+    """ASSERT VALUES source (…) VALUES (…); with `tombstone`: ASSERT NULL VALUES … KEY (…)."""
 
     source: str
     columns: tuple[str, ...] = ()

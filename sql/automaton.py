@@ -1,7 +1,8 @@
-"""lark's parse table as an automaton over token types: which token may come next, and contextual keywords.
+"""lark's parse table as an automaton over token types: finds the possible next tokens, and contextual keywords.
 
-A word such as KEY or EMIT is a keyword where the grammar takes one and a name everywhere else. The table alone cannot
-say where (a state of an LALR parser mixes contexts), so the parser's stack is tried out.
+A word such as KEY or EMIT is a keyword where the grammar accepts the keyword, and a name everywhere else. The table
+alone cannot decide this, because a state of an LALR parser combines several contexts. So the automaton tries the word
+on a copy of the parser's stack.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _STATEMENTS = frozenset(
     "RESTART RESUME RUN SELECT SET SHOW TERMINATE UNDEFINE UNSET".split()
 )
 
-# Where the parser takes both the keyword and a name: it is the keyword only before one of these.
+# If the parser accepts both the keyword and a name, the word is the keyword only before one of these.
 KEYWORD_BEFORE: dict[str, frozenset[str]] = {
     **windows.KEYWORD_BEFORE,
     "EMIT": frozenset({"CHANGES", "FINAL"}),
@@ -56,10 +57,10 @@ KEYWORD_BEFORE: dict[str, frozenset[str]] = {
     "SUBSTRING": frozenset({"LPAR"}),
     "ORDER": frozenset({"BY"}),
     "OFFSET": frozenset({"INTEGER_LITERAL"}),
-    "STALL": _NAMES | {"STRING_LITERAL"},  # EXPLAIN stall is that of a query of this name
+    "STALL": _NAMES | {"STRING_LITERAL"},  # EXPLAIN stall explains a query with this name
 }
 
-# And here it is a name only before one of these: an alias, as its clause would have an expression next.
+# These words are a name only before one of these: an alias, because their clause would have an expression next.
 _NAME_BEFORE: dict[str, frozenset[str]] = {
     "QUALIFY": frozenset({"EMIT", "PARTITION", "SEMICOLON", "RPAR", "COMMA"}),
 }
@@ -84,7 +85,7 @@ class Automaton:
         return Automaton(self.table, self.stack[:])
 
     def advance(self, token_type: str) -> bool:
-        """Take a token; False where the grammar does not allow it (the stack is of no use then)."""
+        """Takes a token; False if the grammar does not allow it (then the stack is unusable)."""
         stack, states = self.stack, self.table.states
         while True:
             step = states[stack[-1]].get(token_type)
@@ -111,7 +112,7 @@ class Automaton:
 
 
 def resolve(tokens: Sequence[Token], position: int, automaton: Automaton) -> str:
-    """The type of a token as the parser should see it: NAME may turn into a keyword."""
+    """The type of a token for the parser: a NAME may become a keyword."""
     token = tokens[position]
     if token.type != "NAME":
         return token.type
@@ -128,14 +129,14 @@ def resolve(tokens: Sequence[Token], position: int, automaton: Automaton) -> str
         seen = {following.type, following.upper()} if following is not None else {"SEMICOLON"}
         return "NAME" if seen & (_NAME_BEFORE[word] | RESERVED) else word
     if word in _STATEMENTS and following is None:
-        return "NAME"  # EXPLAIN show
+        return "NAME"  # EXPLAIN show: a name
     return word
 
 
 def token_for(tokens: Sequence[Token], position: int, automaton: Automaton) -> Token:
-    """The token as the parser takes it: of a NAME that is a keyword at its place, the keyword.
+    """The token for the parser: a NAME that is a keyword at its position becomes that keyword.
 
-    Raises `SqlSyntaxError` for what is no token, and where `automaton` is too deep in the text.
+    Raises `SqlSyntaxError` for a BAD token, and if the text is nested too deeply.
     """
     token = tokens[position]
     if len(automaton.stack) > STACK_MAX:
@@ -150,7 +151,7 @@ def token_for(tokens: Sequence[Token], position: int, automaton: Automaton) -> T
 
 
 class ContextualLexer(Lexer):
-    """Hands tokens to lark's parser; NAMEs that are keywords at their place change their type."""
+    """Passes tokens to lark's parser; a NAME that is a keyword at its position gets the keyword's type."""
 
     __future_interface__ = 2
 

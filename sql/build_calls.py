@@ -1,4 +1,5 @@
-"""The grammar's rules for calls: arguments, the forms of standard SQL with words between them, FILTER and OVER."""
+"""The grammar's rules for calls: arguments, the forms of standard SQL with keywords between arguments, FILTER and
+OVER."""
 
 from __future__ import annotations
 
@@ -33,17 +34,17 @@ class CallRules:
         return _call(children, name.name, arguments, condition, over, distinct=True)
 
     def plain_call(self, children: list[Any]) -> exp.Expression:
-        """A function whose name is a keyword, since words may stand between its arguments."""
+        """A function whose name is a keyword, because keywords may be between its arguments."""
         function, arguments = children[0].type, items(children)
         if function == "POSITION" and len(arguments) == 1 and isinstance(arguments[0], exp.In):
-            within = arguments[0]  # POSITION('x' IN (text)) reads like a list of one
+            within = arguments[0]  # POSITION('x' IN (text)) parses as a list of one item
             arguments = [within.this, *within.expressions]
         return _call(children, function, arguments, None, None)
 
     def extract(self, children: list[Any]) -> exp.Expression:
         field, value = items(children)
         unit = at(exp.Column(this=field), field.meta["span"])
-        unit.meta["unit"] = True  # even if there is no such unit, it is no column
+        unit.meta["unit"] = True  # it is never a column, even if the unit does not exist
         return _call(children, "EXTRACT", [unit, value], None, None)
 
     def filter_clause(self, children: list[Any]) -> Part | None:
@@ -65,12 +66,12 @@ class CallRules:
     over_order = over_partition
 
     def sort_item(self, children: list[Any]) -> exp.Expression:
-        """NULLs come last, in both directions, unless NULLS FIRST is written."""
+        """NULLs come last, in both directions, unless NULLS FIRST is given."""
         descending, nulls_first = has(children, "DESC"), has(children, "FIRST")
         return at(exp.Ordered(this=children[0], desc=descending, nulls_first=nulls_first), span_of_all(children))
 
     def over_frame(self, children: list[Any]) -> exp.Expression | None:
-        """The clause GRACE PERIOD stands in the frame as a literal, in ms."""
+        """A GRACE PERIOD is stored in the frame as a literal, in ms."""
         if not children:
             return None
         kind, *bounds, grace = children[0], *items(children[1:-1]), children[-1]
@@ -97,7 +98,7 @@ class CallRules:
         return Part(("UNBOUNDED" if isinstance(distance, Token) else distance, side.type), span)
 
     def frame_distance(self, children: list[Any]) -> exp.Expression:
-        """A length of time is an `Interval` in ms."""
+        """A duration becomes an `Interval` in ms."""
         written, span = children[-1], span_of_all(children)
         if isinstance(written, exp.Expression):
             return written
@@ -111,7 +112,7 @@ class CallRules:
 
 
 def _check_counts(bounds: Sequence[Part], grace: Part | None) -> None:
-    """What a frame of ROWS must be. Raises `SqlSyntaxError`."""
+    """Checks the bounds of a ROWS frame. Raises `SqlSyntaxError`."""
     for bound in bounds:
         distance, side = bound.value
         if side is None or isinstance(distance, str):
@@ -154,7 +155,7 @@ def _call(
 
 
 def _place(bound: tuple[Any, str | None]) -> Decimal:
-    """Where a bound lies, counted from the current row."""
+    """The position of a bound relative to the current row."""
     distance, side = bound
     if side is None:
         return Decimal(0)

@@ -1,4 +1,4 @@
-"""The grammar's rules for expressions: sqlglot nodes as the table in `ast.py` says. Each method has its rule's name."""
+"""The grammar's rules for expressions: sqlglot nodes as in the table of `ast.py`. Each method has its rule's name."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class ExpressionRules(CallRules, TypeRules):
         if sign.type == "PLUS":
             return operand
         if isinstance(operand, exp.Literal) and operand.this.lstrip("0") == str(BIGINT_MAX + 1):
-            operand.meta.pop("fault", None)  # a BIGINT with its minus only
+            operand.meta.pop("fault", None)  # only with its minus it is a BIGINT
         return _node(exp.Neg, children, this=operand)
 
     def at_time_zone(self, children: list[Any]) -> exp.Expression:
@@ -123,7 +123,7 @@ class ExpressionRules(CallRules, TypeRules):
         return _node(exp.Column, children, this=children[2], table=children[0])
 
     def typed_literal(self, children: list[Any]) -> exp.Expression:
-        """DATE '2024-01-31' is a cast of the string."""
+        """DATE '2024-01-31' becomes a cast of the string."""
         name, text = children
         to = _TYPED_LITERALS.get(name.name)
         if to is None:
@@ -201,7 +201,7 @@ def _perhaps_not(children: list[Any], node: exp.Expression) -> exp.Expression:
 
 
 def _balanced(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp.Expression:
-    """A chain of an associative operator as a tree of little depth, so that nobody recurses a thousand levels."""
+    """A chain of an associative operator as a shallow tree, so that no code recurses a thousand levels."""
     while len(operands) > 1:
         pairs = [
             _node(kind, operands[i : i + 2], this=operands[i], expression=operands[i + 1])
@@ -219,9 +219,10 @@ def _cast(children: list[Any], expression: exp.Expression, to: Part) -> exp.Expr
 
 
 def _number(token: Token) -> exp.Expression:
-    """A number; `meta["fault"]` says what `nesting.check_number` refuses, once it is known whether a minus precedes.
+    """A number. `meta["fault"]` is the message with which `nesting.check_number` refuses it later, when it is known
+    whether a minus precedes it.
 
-    Digits are counted before anything converts them: a million are no number.
+    Digits are counted before they are converted: a million digits are not a number.
     """
     text, span = str(token), token_span(token)
     node = at(exp.Literal.number(text), span)

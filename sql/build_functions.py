@@ -70,7 +70,7 @@ class FunctionRules(QueryRules):
         return ast.FunctionParameter(name=plain, type=type_.value, span=span_of_all(children))
 
     def function_option(self, children: list[Any]) -> Part:
-        """What follows the signature, in any order: which clause it is, and its value."""
+        """A clause after the signature, in any order: its name and its value."""
         span = span_of_all(children)
         first = children[0]
         if isinstance(first, Part):
@@ -121,7 +121,7 @@ def _named(part: Part | None) -> ast.Properties:
 
 
 def _body(token: Token) -> dict[str, Any]:
-    """The text between $$ and $$, $tag$ and $tag$, or quotes; and where it begins."""
+    """The text between $$ and $$, $tag$ and $tag$, or quotes; and its start position."""
     start = token_span(token).start
     if token.type == "STRING_LITERAL":
         return {"body": string_value(token), "body_start": None if "''" in token[1:-1] else start + 1}

@@ -111,7 +111,7 @@ class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
             return None
         parts = [
             part for part in items(children) if isinstance(part, Part)
-        ]  # else the window's name, which nobody uses
+        ]  # else it is the window's name, which has no effect
         (kind,) = (part.value for part in parts if isinstance(part.value, WindowType))
         options: dict[Option, Any] = {}
         for part in parts:
@@ -131,7 +131,7 @@ class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
         return Part((option, value.value if isinstance(value, Part) else string_value(value)), span_of_all(children))
 
     def duration(self, children: list[Any]) -> Part:
-        """In ms."""
+        """A duration in ms."""
         count, unit = children
         name: str = unit.name
         factor = UNIT_MS.get(name) or UNIT_MS.get(name.removesuffix("S"))
@@ -174,7 +174,7 @@ class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
         return Part(children[1].type, span_of_all(children)) if children else None
 
     def limit_clause(self, children: list[Any]) -> Part | None:
-        """LIMIT and OFFSET; what is no count is refused here, with ksqlDB's words."""
+        """LIMIT and OFFSET; an invalid count is refused here, with ksqlDB's message."""
         if not children:
             return None
         what, *sign, count = children
@@ -201,7 +201,7 @@ class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
     def whole_number(self, token: Token) -> int:
         """A count in a clause.
 
-        Raises: SqlSyntaxError where it does not fit a BIGINT.
+        Raises: SqlSyntaxError if it does not fit a BIGINT.
         """
         if len(token) > 40 or int(token) > BIGINT_MAX:
             raise SqlSyntaxError("the number is too large", span=token_span(token))

@@ -1,4 +1,4 @@
-"""The grammar's rules for what stands in FROM and around SELECT: WITH, UNION ALL, subqueries, table functions."""
+"""The grammar's rules for FROM and for the clauses around SELECT: WITH, UNION ALL, subqueries, table functions."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class RelationRules:
         )
 
     def descriptor(self, children: list[Any]) -> list[exp.Column]:
-        """DESCRIPTOR(a, b): of each column as if it stood alone."""
+        """DESCRIPTOR(a, b) becomes a column each for a and b."""
         word, *columns = items(children)
         if word.name.upper() != "DESCRIPTOR":
             hint = "The column that holds the time stands in DESCRIPTOR(…)."
@@ -98,7 +98,7 @@ class RelationRules:
         return [at(exp.Column(this=column), column.meta["span"]) for column in columns]
 
     def interval(self, children: list[Any]) -> Part:
-        """In ms: INTERVAL '10' SECOND."""
+        """INTERVAL '10' SECOND, in ms."""
         _, text, unit = children
         factor = UNIT_MS.get(unit.name) or UNIT_MS.get(unit.name.removesuffix("S"))
         if factor is None:
@@ -121,7 +121,7 @@ class RelationRules:
 
 
 def _union(selects: list[ast.Query]) -> ast.Query:
-    """`a UNION ALL b` is SELECT * FROM (a UNION ALL b); what stands at its end belongs to the whole."""
+    """`a UNION ALL b` becomes SELECT * FROM (a UNION ALL b); clauses at its end apply to the whole."""
     last = selects[-1]
     for select in selects[:-1]:
         _refuse_ending(select, "a query before UNION ALL")
@@ -138,7 +138,7 @@ def _union(selects: list[ast.Query]) -> ast.Query:
 
 
 def _refuse_ending(query: ast.Query, what: str) -> None:
-    """EMIT CHANGES and LIMIT are about what leaves a query, and stand at its end."""
+    """Refuses EMIT CHANGES and LIMIT in an inner query: they apply to the output of the whole query, at its end."""
     ending = "EMIT CHANGES" if query.emit == "CHANGES" else "LIMIT" if query.limit is not None else None
     if ending is not None:
         raise SqlSyntaxError(

@@ -208,7 +208,7 @@ class StatementRules(FunctionRules):
         return Part((written, value.value), span_of_all(children))
 
     def constant(self, children: list[Any]) -> Part:
-        """A value of WITH: a string, number, boolean or NULL as Python value."""
+        """A value in WITH: a string, number, boolean or NULL as a Python value."""
         literal = self.literal([children[-1]])
         check_number(literal)
         token: Token = children[-1]
@@ -340,7 +340,7 @@ class StatementRules(FunctionRules):
         return ast.AlterSystem(name=string_value(children[2]), value=string_value(children[4]), **_place(children))
 
     def define_variable(self, children: list[Any]) -> ast.DefineVariable:
-        """The variable keeps its case; `substitute_variables` does not look at it."""
+        """The variable keeps its case; `substitute_variables` ignores case."""
         return ast.DefineVariable(name=str(children[1]), value=string_value(children[3]), **_place(children))
 
     def undefine_variable(self, children: list[Any]) -> ast.UndefineVariable:
@@ -433,12 +433,12 @@ def _properties(clause: Part | None, *, upper: bool = False) -> ast.Properties:
 
 
 def _source_properties(clause: Part | None) -> ast.Properties:
-    """The names in upper case however they are quoted; a connector's properties keep theirs."""
+    """Names in upper case, even if they are quoted; a connector's properties keep their case."""
     return _properties(clause, upper=True)
 
 
 def _check_counts(columns: Part | None, values: Part) -> None:
-    """Refuse VALUES that do not match the columns that were named."""
+    """Refuses VALUES whose count differs from the named columns."""
     if columns is not None and len(columns.value) != len(values.value):
         message = f"Expected number columns and values to match: {len(columns.value)}, {len(values.value)}"
         raise InvalidStatement(
@@ -447,7 +447,7 @@ def _check_counts(columns: Part | None, values: Part) -> None:
 
 
 def _check_key_words(columns: tuple[ast.ColumnDefinition, ...], kind: Literal["STREAM", "TABLE"]) -> None:
-    """A stream's key is KEY, a table's is PRIMARY KEY: a table has one row per key, a stream has not."""
+    """A stream's key is KEY, a table's is PRIMARY KEY: a table has one row per key, a stream any number."""
     for column in columns:
         if column.role == "KEY" and column.primary != (kind == "TABLE"):
             wrong, right = ("KEY", "PRIMARY KEY") if kind == "TABLE" else ("PRIMARY KEY", "KEY")

@@ -55,7 +55,7 @@ class TypeRules:
         return at(exp.Identifier(this=checked_name(token), quoted=True), token_span(token))
 
     def resource(self, children: list[Any]) -> Part:
-        """A topic, subject or query id, as written: these are no names of the language, and keep their case."""
+        """A topic, subject or query id, as written: these are not names of the language, so they keep their case."""
         token: Token = children[0]
         quote = token[0]
         written = token[1:-1].replace(quote * 2, quote) if quote in "'\"`" else str(token)
@@ -102,7 +102,7 @@ class TypeRules:
         return Part(Decimal(precision, scale), span)
 
     def named_type(self, children: list[Any]) -> Part:
-        """A primitive type or a custom one. Parameters as in VARCHAR(20) mean nothing, as in ksqlDB."""
+        """A primitive type or a custom one. Parameters as in VARCHAR(20) have no effect, as in ksqlDB."""
         name: str = children[0].name
         found = TYPE_NAMES.get(name) or SOURCE.get().types.get(name) or NamedType(name)
         return Part(found, span_of_all(children))

@@ -1,6 +1,6 @@
-"""How types convert into each other: which do, what several have in common, and what arithmetic gives.
+"""Conversions between types: which are possible, the common type of several types, and result types of arithmetic.
 
-What a conversion is in DuckDB's SQL stands in `functions/casts/cast_trees.py`.
+`functions/casts/cast_trees.py` renders conversions as DuckDB SQL.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _TIME_FORMS: Mapping[SqlType, str] = {
     TIMESTAMP: "A TIMESTAMP is written as '2020-12-31T23:59:59.999'; it may end earlier, and behind the time an offset "
     "as +02:00 may stand.",
 }
-_DIVISION_NODES_MAX = 100  # a side may itself divide: each level has three times as many
-_SMALL_MAX = 18  # digits that DuckDB holds in 64 bits
-_SCALE_KEPT = 6  # digits after the point that a result keeps even where its precision had to be cut
+_DIVISION_NODES_MAX = 100  # a side may itself be a division: each level triples the number of nodes
+_SMALL_MAX = 18  # digits that fit DuckDB's 64 bits
+_SCALE_KEPT = 6  # digits after the point that a result keeps even if its precision has to be reduced
 
 
 def is_numeric(type_: SqlType) -> bool:
@@ -61,9 +61,9 @@ def is_numeric(type_: SqlType) -> bool:
 
 
 def can_coerce(source: SqlType, target: SqlType, *, literal: bool = False) -> bool:
-    """Whether a value of `source` becomes one of `target` without CAST.
+    """Whether a value of `source` converts to `target` without CAST.
 
-    `literal`: the value is written in the statement; then numbers, booleans and times also read and write as text.
+    `literal`: the value is written in the statement. Then numbers, booleans and times also convert from and to text.
     """
     match source, target:
         case _ if source == target or source == NULL:
@@ -103,11 +103,11 @@ def _converts_plainly(source: SqlType, target: SqlType, *, literal: bool) -> boo
 
 
 def common_type(types: Sequence[SqlType], expressions: Sequence[exp.Expression] = ()) -> SqlType:
-    """The type that all of `types` become: of an ARRAY's elements, of COALESCE's arguments, of IN's items.
+    """The common type of all `types`: of an ARRAY's elements, of COALESCE's arguments, of IN's items.
 
-    The first that is not NULL leads: numbers widen to the widest, structs get the fields of all. With the
-    `expressions` as written, texts among numbers or booleans are read as such, as in ARRAY[1, '2.5'], and messages
-    quote them. NULL where all are NULL. Raises `TypeMismatch`.
+    The first type that is not NULL determines the kind: numbers widen to the widest, structs get the fields of all.
+    With the `expressions` as written, texts among numbers or booleans are parsed as such, as in ARRAY[1, '2.5'], and
+    messages quote them. NULL if all are NULL. Raises `TypeMismatch`.
     """
     common: SqlType = NULL
     for position, type_ in enumerate(types):
@@ -124,7 +124,7 @@ def common_type(types: Sequence[SqlType], expressions: Sequence[exp.Expression] 
 
 
 def _common_of_two(common: SqlType, type_: SqlType, written: exp.Expression | None) -> SqlType | None:
-    """None where there is no common type. Raises `TypeMismatch` for a text that is not what the others are."""
+    """None if there is no common type. Raises `TypeMismatch` for a text that is not a valid value of the other type."""
     if common == NULL or type_ == NULL:
         return type_ if common == NULL else common
     if written is not None and isinstance(written, exp.Literal) and written.is_string:
@@ -141,7 +141,7 @@ def _common_of_two(common: SqlType, type_: SqlType, written: exp.Expression | No
 
 
 def _common_with_constructor(common: SqlType, type_: SqlType, written: exp.Expression) -> SqlType | None:
-    """The common type where `written` is an ARRAY[…], MAP(…) or STRUCT(…): texts in it are read as in a list."""
+    """The common type if `written` is an ARRAY[…], MAP(…) or STRUCT(…): texts inside are parsed as in a list."""
     match common, type_, written:
         case Array(), Array(), exp.Array():
             element = _common_of_items(common.element, type_.element, written.expressions)
@@ -166,7 +166,7 @@ def _common_of_items(common: SqlType, type_: SqlType, items: Sequence[exp.Expres
 
 
 def _common_of_fields(common: Struct, type_: Struct, items: Mapping[str, exp.Expression]) -> SqlType | None:
-    """The fields of both, those of `common` first."""
+    """A struct with the fields of both, those of `common` first."""
     fields = {field.name: field.type for field in common.fields}
     for field in type_.fields:
         known = fields.get(field.name)
@@ -178,7 +178,7 @@ def _common_of_fields(common: Struct, type_: Struct, items: Mapping[str, exp.Exp
 
 
 def _wider(source: SqlType, target: SqlType, *, literal: bool) -> SqlType | None:
-    """`target`, made wide enough for `source` too; None where `source` does not become one."""
+    """`target`, wide enough for `source`, too; None if `source` does not convert to it."""
     match source, target:
         case _ if NULL in (source, target):
             return target if source == NULL else source
@@ -235,7 +235,7 @@ def _common_with_number_text(common: SqlType, written: exp.Literal) -> SqlType:
 
 
 def decimal_of(number: PythonDecimal) -> Decimal:
-    """The smallest DECIMAL that holds the number, with one digit before the point."""
+    """The smallest DECIMAL for the number, with at least one digit before the point."""
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int), "the number is finite"
     scale = min(max(-exponent, 0), PRECISION_MAX)
@@ -251,7 +251,7 @@ def _bad_literal(type_: SqlType, written: exp.Literal) -> TypeMismatch:
 
 
 def check_time_text(written: exp.Expression, target: SqlType) -> None:
-    """Raises `TypeMismatch` for a text that is written where a DATE, TIME or TIMESTAMP stands, and is none."""
+    """Raises `TypeMismatch` if a text in the place of a DATE, TIME or TIMESTAMP is not a valid one."""
     inner = unwrapped(written)
     if target in _TIME_FORMS and isinstance(inner, exp.Literal) and inner.is_string:
         if not reads_as(inner.this, target):
@@ -262,7 +262,7 @@ def check_time_text(written: exp.Expression, target: SqlType) -> None:
 
 
 def as_decimal(type_: SqlType) -> Decimal:
-    """The DECIMAL that holds every value of an INTEGER, a BIGINT or a DECIMAL."""
+    """The DECIMAL that can represent every value of an INTEGER, a BIGINT or a DECIMAL."""
     if isinstance(type_, Decimal):
         return type_
     assert type_ in (INTEGER, BIGINT), f"{type_} is no decimal"
@@ -270,14 +270,14 @@ def as_decimal(type_: SqlType) -> Decimal:
 
 
 def widen_decimals(a: SqlType, b: SqlType) -> Decimal:
-    """The DECIMAL that holds every value of both."""
+    """The DECIMAL that can represent every value of both."""
     left, right = as_decimal(a), as_decimal(b)
     scale = max(left.scale, right.scale)
     return _cut(max(left.precision - left.scale, right.precision - right.scale) + scale, scale)
 
 
 def _cut(precision: int, scale: int) -> Decimal:
-    """At most 38 digits: digits after the point go first, down to six of them."""
+    """A DECIMAL of at most 38 digits: digits after the point are dropped first, down to six of them."""
     if precision <= PRECISION_MAX:
         return Decimal(precision, scale)
     whole = precision - scale
@@ -285,7 +285,7 @@ def _cut(precision: int, scale: int) -> Decimal:
 
 
 def arithmetic_type(operator: Operator, left: SqlType, right: SqlType) -> SqlType:
-    """What `left operator right` gives. Raises `TypeMismatch` where there is no such arithmetic."""
+    """The type of `left operator right`. Raises `TypeMismatch` if these types have no such arithmetic."""
     if NULL in (left, right):
         names = ["null" if side == NULL else str(side) for side in (left, right)]
         raise TypeMismatch(f"Arithmetic on types {names[0]} and {names[1]} are not supported.")
@@ -333,16 +333,16 @@ _EXACT_IN_DUCKDB = {"decimal_add": exp.Add, "decimal_subtract": exp.Sub, "decima
 
 
 def divisor(tree: exp.Expression, type_: SqlType, dividend: exp.Expression) -> exp.Expression:
-    """What a number of this type is divided by. As in Java, an integer divided by 0 fails; DuckDB makes it NULL and
-    says nothing. NULL divided by 0 is NULL. A divisor of so many nodes that it had better not stand there three times
-    stays DuckDB's."""
+    """The divisor as DuckDB SQL. As in Java, division of an integer by 0 fails, where DuckDB silently returns NULL;
+    NULL divided by 0 is NULL. A divisor of more than `_DIVISION_NODES_MAX` nodes is left to DuckDB, because the check
+    needs it three times."""
     is_plain = type_ not in (INTEGER, BIGINT) or _is_one_or_more(tree)
     if is_plain or _is_large(tree):
         return owned(tree)
     is_whole = isinstance(tree, exp.Column | exp.Paren | exp.Cast)
     parts = [tree.copy() if is_whole else exp.Paren(this=tree.copy()) for _ in range(3)]
     of_both = parts[0] if _is_large(dividend) else exp.Paren(this=_text_of_both(parts[0], dividend))
-    text = exp.DPipe(this=exp.Literal.string(DIVISION_BY_ZERO), expression=of_both)  # for a column no constant
+    text = exp.DPipe(this=exp.Literal.string(DIVISION_BY_ZERO), expression=of_both)  # not constant for a column
     is_zero = exp.EQ(this=parts[1], expression=exp.Literal.number(0))
     return exp.Paren(this=exp.Case(ifs=[exp.If(this=is_zero, true=plain_cast(text, type_))], default=parts[2]))
 
@@ -357,7 +357,7 @@ def _is_large(tree: exp.Expression) -> bool:
 
 
 def _is_one_or_more(tree: exp.Expression) -> bool:
-    """Whether it is a number that is written there, and as an integer is not 0; whatever its sign."""
+    """Whether it is a literal number that is not 0 as an integer, of any sign."""
     while isinstance(tree, exp.Paren | exp.Cast | exp.Neg):
         tree = tree.this
     return isinstance(tree, exp.Literal) and not tree.is_string and float(tree.this) >= 1
@@ -368,14 +368,14 @@ def decimal_operation(
 ) -> tuple[exp.Expression, tuple[str, ...]]:
     """Exact arithmetic of decimals (`decimal_add`, …), and the Python functions it needs.
 
-    A quotient is rounded half up. Where a result cannot hold the value, or a divisor is 0, the row gives NULL.
+    A quotient is rounded half up. If the result type cannot represent the value, or a divisor is 0, the result is NULL.
     """
     sides = [(tree, type_, as_decimal(type_)) for tree, type_ in (left, right)]
     trees = [cast_sql(tree, type_, decimal, explicit=True) for tree, type_, decimal in sides]
     a, b = sides[0][2], sides[1][2]
     if name in _EXACT_IN_DUCKDB and _exact_in_duckdb(name, a, b):
         if name == "decimal_multiply" and max(a.precision, b.precision) <= _SMALL_MAX < a.precision + b.precision:
-            trees[0] = plain_cast(trees[0], Decimal(_SMALL_MAX + 1, a.scale))  # else DuckDB multiplies in 64 bits
+            trees[0] = plain_cast(trees[0], Decimal(_SMALL_MAX + 1, a.scale))  # otherwise DuckDB multiplies in 64 bits
         operation = _EXACT_IN_DUCKDB[name](
             this=exp.paren(trees[0], copy=False), expression=exp.paren(trees[1], copy=False)
         )
@@ -385,7 +385,7 @@ def decimal_operation(
 
 
 def _exact_in_duckdb(name: str, left: Decimal, right: Decimal) -> bool:
-    """Whether DuckDB computes it with all its digits."""
+    """Whether DuckDB computes the result with all its digits."""
     if name == "decimal_multiply":
         return left.precision + right.precision <= PRECISION_MAX
     whole = max(left.precision - left.scale, right.precision - right.scale)
@@ -396,9 +396,10 @@ def _exact_in_duckdb(name: str, left: Decimal, right: Decimal) -> bool:
 
 
 def cast_sql(expression: exp.Expression, source: SqlType, target: SqlType, *, explicit: bool) -> exp.Expression:
-    """`expression` of type `source` as `target`, in DuckDB SQL; a value that has no counterpart fails the row.
+    """`expression` of type `source` as `target`, in DuckDB SQL; a value without an equivalent fails the row.
 
-    `explicit` for CAST; otherwise only what becomes the target by itself. `udfs_in(tree)` says which Python
+    `explicit` for CAST; otherwise only implicit conversions. `udfs_in(tree)` returns the Python functions that the
+    result calls. Raises `TypeMismatch`.
     functions the result calls. Raises `TypeMismatch`.
     """
     if source == target:
@@ -421,5 +422,5 @@ def _becomes(source: SqlType, target: SqlType) -> bool:
 
 
 def can_cast(source: SqlType, target: SqlType) -> bool:
-    """Whether CAST takes a `source` to a `target` at all."""
+    """Whether CAST can convert a `source` to a `target`."""
     return source in (target, NULL) or cast_tree(exp.Null(), source, target) is not None

@@ -1,9 +1,9 @@
-"""Python's cyclic garbage collector, paused while much is made of which nothing is garbage.
+"""Pauses Python's cyclic garbage collector while many objects are created of which none is garbage.
 
 A statement of 100 KB is half a million objects, and none of them is garbage before it is planned. Scanning them
 repeatedly takes longer than creating them (parsing a COALESCE of 9,900 columns: 0.58 s of CPU time, 0.16 s without the
-collector). The modules of a server are 300,000 objects, which live as long as the process: importing them takes 2.4 s,
-with the collector 3.0 s, and 2.65 s where it comes only once per 20,000 objects.
+collector). The modules of a server are 300,000 objects, which live as long as the process. Importing them takes 2.4 s;
+with the collector 3.0 s, and 2.65 s if it runs only once per 20,000 objects.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LONG = 20_000  # characters
 
 
 class _Pauses:
-    """How many statements want the collector to rest: there is one, for all threads."""
+    """How many statements have paused the collector: there is one collector for all threads."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -44,7 +44,7 @@ _pauses = _Pauses()
 
 @contextlib.contextmanager
 def collector_paused(length: int) -> Generator[None]:
-    """While a statement of so many characters is read or planned, which takes a second at most."""
+    """Pauses it while a statement of `length` characters is parsed or planned, which takes a second at most."""
     if length < _LONG:
         yield
         return
@@ -57,13 +57,13 @@ def collector_paused(length: int) -> Generator[None]:
 
 @contextlib.contextmanager
 def importing(*, forever: bool = False) -> Generator[None]:
-    """While many modules are imported. In: `forever`: no collection ever looks through what there is at the end. That
-    is for a process that is ours: the garbage of somebody else's program would stay, too."""
+    """Pauses it while many modules are imported. In: `forever`: no later collection scans the objects that exist at the
+    end. Use it only in our own processes, because the garbage of another program would stay, too."""
     _pauses.begin()
     try:
         yield
         if forever:
             gc.freeze()
-            atexit.register(gc.unfreeze)  # else DuckDB's binding prints that they leaked
+            atexit.register(gc.unfreeze)  # otherwise DuckDB's binding reports leaks
     finally:
         _pauses.end()

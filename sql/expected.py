@@ -14,7 +14,7 @@ from .tokens import tokenize
 
 
 def expected_keywords(text: str) -> frozenset[str] | None:
-    """The keywords that may follow the text, whose last statement is unfinished; None where it is none so far.
+    """The keywords that may follow the text, whose last statement is unfinished; None if the text is already invalid.
 
     >>> sorted(expected_keywords("SELECT a FROM s EMIT ")), expected_keywords("SELECT FROM FROM ")
     (['CHANGES', 'FINAL'], None)
@@ -25,7 +25,7 @@ def expected_keywords(text: str) -> frozenset[str] | None:
     automaton = Automaton(_table())
     for position, token in enumerate(tokens):
         if position == len(tokens) - 1 and token.upper() in KEYWORD_BEFORE and automaton.accepts(token.upper()):
-            as_keyword = automaton.copy()  # which it would be before one of these words
+            as_keyword = automaton.copy()  # it would be a keyword before one of these words
             as_keyword.advance(token.upper())
             found = as_keyword.expected() & KEYWORD_BEFORE[token.upper()]
             if found:
@@ -37,7 +37,7 @@ def expected_keywords(text: str) -> frozenset[str] | None:
 
 @cache
 def all_keywords() -> frozenset[str]:
-    """Every word that is a keyword somewhere."""
+    """Every word that is a keyword in some context."""
     names = {str(name) for row in _table().parse_table.states.values() for name in row}
     return frozenset(name for name in names if name.isupper() and is_keyword_type(name))
 

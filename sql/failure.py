@@ -1,4 +1,5 @@
-"""Where a text stops being a valid statement, found by running its tokens through the parse table alone."""
+"""Finds the position where a text stops being a valid statement, by running its tokens through the parse table
+alone."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from .automaton import Automaton, resolve
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The first token that the grammar refuses; `position` is `len(tokens)` where the statement ends too soon.
+    """The first token that the grammar refuses; `position` is `len(tokens)` if the statement ends too early.
 
-    `kinds` are the resolved types of the tokens before it; `before` is the parser in front of it, `earlier` the parser
-    in front of the token before.
+    `kinds` are the resolved types of the tokens before it. `before` is the parser's state before this token, `earlier`
+    its state before the previous token.
     """
 
     tokens: Sequence[Token]
@@ -35,7 +36,7 @@ class Failure:
 
 
 def find_failure(table: ParseConf[int], tokens: Sequence[Token]) -> Failure | None:
-    """Run the tokens through the parse table, without building anything; None where all is well."""
+    """Runs the tokens through the parse table, without building anything; None if the statement is valid."""
     kinds: list[str] = []
     automaton = Automaton(table)
     for position in range(len(tokens) + 1):

@@ -1,4 +1,4 @@
-"""Signs, types and functions of other systems, and their equivalents here. Syntax words are in `foreign_words.py`."""
+"""Signs, types and functions of other systems, and their equivalents here. Keywords are in `foreign_words.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOREIGN_SIGNS: dict[str, str] = {
     "\\": "A quote inside a string is written twice: 'it''s'.",
     ":": "A type is changed with CAST(column AS STRING); a field of a struct is read with ->, as in person->name.",
 }
-"""Signs that no statement has, and what is meant by them."""
+"""Signs that no statement has, and hints for what users mean by them."""
 
 TYPES_ELSEWHERE: dict[str, str] = {
     "BOOL": "BOOLEAN", "FLOAT": "DOUBLE", "FLOAT4": "DOUBLE", "FLOAT8": "DOUBLE", "REAL": "DOUBLE", "TEXT": "STRING",
@@ -28,7 +28,7 @@ TYPES_ELSEWHERE: dict[str, str] = {
     "BINARY": "BYTES", "VARBINARY": "BYTES", "BYTEA": "BYTES", "OBJECT": "STRUCT<…>", "RECORD": "STRUCT<…>",
     "ROW": "STRUCT<…>",
 }  # fmt: skip
-"""Types of other systems, and the type that is meant."""
+"""Types of other systems, and their equivalents here."""
 
 FUNCTIONS_ELSEWHERE: dict[str, str] = {
     "IF": "CASE WHEN condition THEN a ELSE b END", "IIF": "CASE WHEN condition THEN a ELSE b END",
@@ -51,16 +51,16 @@ FUNCTIONS_ELSEWHERE: dict[str, str] = {
     "JSON_EXTRACT": "EXTRACTJSONFIELD(text, '$.path')", "JSON_VALUE": "EXTRACTJSONFIELD(text, '$.path')",
     "GET_JSON_OBJECT": "EXTRACTJSONFIELD(text, '$.path')", "RAND": "RANDOM()", "POW": "POWER(base, exponent)",
 }  # fmt: skip
-"""Functions of other systems, and what to write here."""
+"""Functions of other systems, and their equivalents here."""
 
 
 def type_hint(name: str) -> str | None:
-    """What to write instead of a type that only others have."""
+    """The hint for a type that only other systems have."""
     found = TYPES_ELSEWHERE.get(name.upper())
     return None if found is None else f"Write {found}."
 
 
 def function_hint(name: str) -> str | None:
-    """What to write instead of a function that only others have."""
+    """The hint for a function that only other systems have."""
     found = FUNCTIONS_ELSEWHERE.get(name.upper())
     return None if found is None else f"Write {found}."

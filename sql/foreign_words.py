@@ -14,7 +14,7 @@ from .identifiers import RESERVED
 
 @dataclass(frozen=True, slots=True)
 class _Foreign:
-    """`before`: one of these words stands before it. `first`: the statement begins with one of these."""
+    """`before`: the previous word is one of these. `first`: the statement begins with one of these."""
 
     words: tuple[str, ...]
     hint: str
@@ -69,7 +69,7 @@ _FOREIGN = (
 
 
 def hint_for_foreign_word(failure: Failure) -> str | None:
-    """What to write instead of the unexpected word, if it is one of another dialect."""
+    """The hint for the unexpected word, if it belongs to another dialect."""
     if failure.token is None:
         return None
     word = failure.token.upper()
@@ -86,11 +86,11 @@ def hint_for_foreign_word(failure: Failure) -> str | None:
 
 
 _PLAIN_WORDS = frozenset({"USE", "TRUNCATE", "BEGIN", "COMMIT", "ROLLBACK", "START", "GRANT", "REVOKE"})
-"""They mean something at the start of a statement only."""
+"""Words that have this meaning only at the start of a statement."""
 
 
 def _hint_for_word_before(failure: Failure, before: str, first: str) -> str | None:
-    """Words that a parser takes for a name, and stumbles over what follows."""
+    """Hints for words that the parser accepted as a name before it failed at the next token."""
     if before == "TOP" and failure.kind == "INTEGER_LITERAL" and failure.position == 2:
         return f"The first rows are written LIMIT {failure.token}, at the end."
     if before == "INSERT" and first == "INSERT" and failure.position == 1:

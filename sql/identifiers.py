@@ -1,4 +1,4 @@
-"""Names as users write them: which words are reserved, what a written name stands for, how a name is quoted."""
+"""Names as users write them: reserved words, the name that a written identifier means, and quoting."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ RESERVED_BY_KSQLDB = frozenset(
     STREAMS TO TOPIC TOPICS VIEW YEARS
     """.split()
 )
-"""Further words that ksqlDB reserves and we do not; quoted on output, so that ksqlDB could read it back."""
+"""Words that ksqlDB reserves and we do not; they are quoted in output, so that ksqlDB can parse it."""
 
 _PLAIN = re.compile(r"[A-Z_][A-Z0-9_@]*")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
 
 def quote_identifier(name: str) -> str:
-    """The name as SQL text: in backticks, unless it reads back as itself without them.
+    """The name as SQL text: in backticks, unless it parses to itself without them.
 
     >>> quote_identifier("USER_ID"), quote_identifier("userId"), quote_identifier("GROUP")
     ('USER_ID', '`userId`', '`GROUP`')
@@ -39,9 +39,9 @@ def quote_identifier(name: str) -> str:
 
 
 def normalise_identifier(written: str) -> str:
-    """The name that a written identifier stands for: upper case, or what stands between its quotes.
+    """The name that a written identifier means: upper case, or the text between its quotes.
 
-    Text between quotes is brought to Unicode's form NFC, so that names that look the same are the same.
+    Text between quotes is normalised to Unicode's form NFC, so that names that look the same are the same.
     """
     quote = written[0]
     if quote not in '`"':
@@ -51,6 +51,7 @@ def normalise_identifier(written: str) -> str:
 
 
 def hidden_character(name: str) -> str | None:
-    """The first control, zero-width or direction-changing character of the name: such names lie about themselves."""
+    """The first control, zero-width or direction-changing character of the name: with them, names can look like
+    others."""
     match = _CONTROL.search(name)
     return match.group() if match else None

@@ -1,4 +1,4 @@
-"""Points in time written as text, as ROWTIME comparisons and INSERT VALUES take them.
+"""Points in time as text, for ROWTIME comparisons and INSERT VALUES.
 
 Forms: `2020`, `2020-12`, `2020-12-31`, `2020-12-31T23`, `…T23:59`, `…T23:59:59`, `…T23:59:59.999`, each with an
 optional zone (`Z`, `+0100`, `+01:00`); a missing part is the smallest, a missing zone is UTC.
@@ -17,7 +17,7 @@ _FORM = re.compile(
 
 
 class InvalidTime(ValueError):
-    """The text is no point in time."""
+    """The text is not a point in time."""
 
 
 def epoch_ms(text: str) -> int:

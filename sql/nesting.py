@@ -1,4 +1,4 @@
-"""Refuses statements that are nested too deeply for code that recurses over them. Does not recurse itself."""
+"""Refuses statements that are nested too deeply for recursive code. It does not recurse itself."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DEPTH_MAX = 200
 CHAIN_MAX = 1_000
 
 STACK_MAX = DEPTH_MAX * 25
-"""States on the parser's stack: one level of nesting takes fewer than 25. Above it nobody needs to read on."""
+"""States on the parser's stack: one level of nesting takes fewer than 25. Beyond this limit, parsing stops."""
 
 _SHOWN_MAX = 400
 _CHAINS = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 
 
 def check_nesting(root: Any) -> None:
-    """Refuse what is deeper than DEPTH_MAX levels. A chain of + or * is one level, of at most CHAIN_MAX operands.
+    """Refuses more than DEPTH_MAX levels. A chain of + or * is one level, of at most CHAIN_MAX operands.
 
     Raises: SqlSyntaxError.
     """
@@ -52,12 +52,12 @@ def check_nesting(root: Any) -> None:
 
 
 def _continues_chain(node: exp.Expression) -> bool:
-    """Moving a time by an INTERVAL is a call around what it moves."""
+    """Adding an INTERVAL to a time becomes a call around the time, so it is a level of its own."""
     return isinstance(node, _CHAINS) and not isinstance(node.expression, exp.Interval)
 
 
 def check_number(node: exp.Expression) -> None:
-    """Raises `InvalidNumber` for a literal that no type holds, with its minus."""
+    """Raises `InvalidNumber` for a literal that no type can represent, together with its minus."""
     literal = node.this if isinstance(node, exp.Neg) else node
     fault = literal.meta.get("fault") if isinstance(literal, exp.Literal) else None
     if fault is not None:

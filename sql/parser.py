@@ -1,4 +1,5 @@
-"""Text into statements: the door of the parser. The grammar is `grammar.lark`; `syntax_errors.py` makes the errors."""
+"""Parses text to statements: the entry point of the parser. The grammar is `grammar.lark`; `syntax_errors.py` makes the
+errors."""
 
 from __future__ import annotations
 
@@ -34,14 +35,14 @@ __all__ = [
     "substitute_variables",
 ]  # fmt: skip
 
-_BIGINT_DIGITS = 19  # of 9223372036854775807
+_BIGINT_DIGITS = 19  # as in 9223372036854775807
 
 
 def parse(text: str, types: Mapping[str, SqlType] | None = None) -> list[Statement]:
-    """The statements of the text, separated by `;`; the last one may go without.
+    """The statements of the text, separated by `;`; the last one may have none.
 
-    In: `types` are the custom types by name; a name that is not among them becomes a NamedType.
-    Raises: StatementError (SqlSyntaxError for most mistakes), with span and `text`.
+    In: `types` are the custom types by name; an unknown type name becomes a NamedType. Raises: StatementError
+    (SqlSyntaxError for most errors), with span and `text`.
     """
     return _run(text, "statement", types)
 
@@ -49,7 +50,7 @@ def parse(text: str, types: Mapping[str, SqlType] | None = None) -> list[Stateme
 def parse_one(text: str, types: Mapping[str, SqlType] | None = None) -> Statement:
     """The one statement of the text.
 
-    Raises: SqlSyntaxError, also where there is none or more than one.
+    Raises: SqlSyntaxError, also if there is none or more than one.
     """
     statements = parse(text, types)
     if not statements:
@@ -75,15 +76,15 @@ def parse_type(text: str, types: Mapping[str, SqlType] | None = None) -> SqlType
 
 
 def grammar() -> str:
-    """The whole grammar: what `grammar.lark` leaves to the types of windows is filled in."""
+    """The whole grammar: `grammar.lark`, with the rules of the window types added."""
     return with_window_rules(Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8"))
 
 
 @cache
 def lark() -> Lark:
-    """The grammar's table and the rules' functions, made on first use: 0.3 s of computing, or 0.02 s where this
-    grammar's table is kept."""
-    rules: Any = StatementRules()  # lark only looks methods up by name
+    """The grammar's table and the rules' functions, created at first use: in 0.3 s of CPU time, or in 0.02 s if the
+    table of this grammar is cached."""
+    rules: Any = StatementRules()  # lark looks up methods by name only
     return Lark(
         grammar(),
         parser="lalr",
@@ -96,8 +97,9 @@ def lark() -> Lark:
 
 
 def _table_file() -> str | None:
-    """Where the table is kept, beside Python's compiled modules: who may write there could change the code as well.
-    lark computes it anew where the file is missing, damaged, or of another grammar; None where Python keeps nothing.
+    """The file of the cached table, next to Python's compiled modules: anybody who can write there can change the code,
+    too. lark creates the table again if the file is missing, damaged, or of another grammar. None if Python writes no
+    bytecode.
     """
     if sys.dont_write_bytecode:
         return None
@@ -143,7 +145,7 @@ def _results(text: str, start: str, types: Mapping[str, SqlType] | None) -> list
 
 
 def _check_length(tokens: list[Token]) -> None:
-    """A statement that would take seconds to plan is refused before it is read; the rows of INSERT are data."""
+    """Refuses a statement that would take seconds to plan before it is parsed; the rows of INSERT are data."""
     if len(tokens) > STATEMENT_TOKENS_MAX and tokens[0].type != "INSERT":
         raise SqlSyntaxError(
             f"a statement of more than {STATEMENT_TOKENS_MAX} words and signs",

@@ -1,4 +1,4 @@
-"""What the rules of the grammar share: pieces with their place in the text, and the text they stand in."""
+"""Shared by the rules of the grammar: pieces with their position in the text, and the text that contains them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ E = TypeVar("E", bound=exp.Expression)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a statement that is no node of the AST: a list, a duration, a type."""
+    """A piece of a statement that is not a node of the AST: a list, a duration, a type."""
 
     value: Any
     span: Span
@@ -39,7 +39,7 @@ class ParsedText:
 
 
 SOURCE: ContextVar[ParsedText] = ContextVar("millstream_sql_source")
-"""Set while a statement is parsed: lark calls the rules' functions without any argument of ours."""
+"""Set while a statement is parsed, because lark calls the rules' functions without arguments of ours."""
 
 
 def statement_text(span: Span) -> str:
@@ -56,20 +56,20 @@ def span_of_piece(piece: Token | Part | Node | exp.Expression) -> Span:
 
 
 def span_of_all(children: Sequence[Any]) -> Span:
-    """From the start of the first child to the end of the last one; children that are absent are None."""
+    """From the start of the first child to the end of the last one; missing children are None."""
     first = next(child for child in children if child is not None)
     last = next(child for child in reversed(children) if child is not None)
     return Span(span_of_piece(first).start, span_of_piece(last).end)
 
 
 def at(node: E, span: Span) -> E:
-    """The node, with its place in the text."""
+    """Sets the node's position in the text, and returns the node."""
     node.meta["span"] = span
     return node
 
 
 def items(children: Sequence[Any]) -> list[Any]:
-    """The children that are no tokens and not absent: the members of a list."""
+    """The children that are neither tokens nor missing: the members of a list."""
     found = [child for child in children if child is not None and not isinstance(child, Token)]
     if len(found) > ITEMS_MAX:
         raise SqlSyntaxError(f"a list of more than {ITEMS_MAX} items", span=span_of_piece(found[ITEMS_MAX]))
@@ -86,7 +86,7 @@ def has(children: Sequence[Any], token_type: str) -> bool:
 
 
 def string_value(token: Token) -> str:
-    """What a string literal stands for."""
+    """The text that a string literal means."""
     return token[1:-1].replace("''", "'")
 
 

@@ -1,4 +1,4 @@
-"""Expressions and values as SQL text, the way messages and generated statements show them."""
+"""Expressions and values as SQL text, for messages and generated statements."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _BINARY: dict[type[exp.Expression], str] = {
 
 
 def print_expression(node: exp.Expression) -> str:
-    """One line of SQL; every operator stands in parentheses, so that precedence is plain.
+    """One line of SQL; every operator is in parentheses, so that precedence is clear.
 
-    A column that stands for something else has in `meta["written"]` what the user wrote.
+    A column that replaces another expression has the user's text in `meta["written"]`.
 
     >>> from millstream.sql.parser import parse_expression
     >>> print_expression(parse_expression("a + b * 2"))
@@ -134,7 +134,7 @@ def _bound(distance: exp.Expression | str, side: str | None) -> str:
 
 
 def literal(value: Any) -> str:
-    """A value in our dialect: it is a literal, whatever it holds. Raises `ValueError` for what has no literal.
+    """A value as a literal of our dialect, whatever it contains. Raises `ValueError` for a value without a literal.
 
     >>> literal("it's"), literal(-3), literal(0.5), literal([True, None])
     ("'it''s'", '(-3)', '0.5E0', 'ARRAY[TRUE, NULL]')
@@ -175,12 +175,12 @@ def literal(value: Any) -> str:
 
 
 def _signed(number: str) -> str:
-    """In brackets, since a minus behind another one begins a comment."""
+    """In parentheses if negative, because a second minus would begin a comment."""
     return f"({number})" if number.startswith("-") else number
 
 
 def _text_literal(value: str) -> str:
-    """`${name}` would be a variable of the session: what comes as data is parted there."""
+    """A string literal. Data that contains `${name}` is split there, so that it is not read as a session variable."""
     if "\0" in value:
         raise ValueError("it holds a NUL")
     quoted = ["'" + part.replace("'", "''") + "'" for part in value.replace("${", "$\0{").split("\0")]

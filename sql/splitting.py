@@ -1,4 +1,4 @@
-"""Text into statements, without parsing them: for the shell, which reads a line at a time."""
+"""Splits text into statements, without parsing them: for the shell, which reads a line at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ASSERT = "ASSERT"
 
 
 def split_statements(text: str) -> list[str]:
-    """The statements of the text, as written and without `;`. An unfinished one at the end counts.
+    """The statements of the text, as written and without `;`. An unfinished one at the end is included.
 
     >>> split_statements("SHOW STREAMS; SELECT ';' FROM s -- the last; one")
     ['SHOW STREAMS', "SELECT ';' FROM s"]
@@ -21,7 +21,7 @@ def split_statements(text: str) -> list[str]:
 
 
 def statement_spans(text: str) -> list[Span]:
-    """Where the statements of the text are, each without its `;`.
+    """The positions of the statements in the text, each without its `;`.
 
     >>> statement_spans("SHOW STREAMS; SHOW TABLES;")
     [Span(start=0, end=12), Span(start=14, end=25)]
@@ -51,7 +51,7 @@ def split_tokens(tokens: list[Token]) -> list[list[Token]]:
 
 
 def waits_for_others(text: str) -> bool:
-    """Whether a statement of the text may wait, as long as it likes, for what others do.
+    """Whether a statement of the text may wait for the actions of others, without a limit.
 
     >>> waits_for_others("SHOW TOPICS; assert TOPIC t TIMEOUT 9 DAYS;"), waits_for_others("SELECT 'ASSERT' FROM s;")
     (True, False)

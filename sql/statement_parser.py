@@ -18,15 +18,15 @@ from lark.parsers.lalr_parser_state import ParseConf
 from .automaton import Automaton, token_for
 
 Reduction = tuple[int, str, Callable[[list[Any]], Any], bool]
-"""How many symbols a rule takes from the stack, what it makes of them, by which function, and whether that gives its
-one child as it is."""
+"""The number of symbols that a rule takes from the stack, the symbol that it produces, its function, and whether that
+returns its single child unchanged."""
 
 Step = tuple[int, Reduction | None]
 """The next state, or the rule to reduce by."""
 
 
 class UnexpectedHere(Exception):
-    """The grammar allows no such token here. `table`: that of the start symbol."""
+    """The grammar does not allow the token here. `table`: that of the start symbol."""
 
     def __init__(self, table: ParseConf[Any]) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class UnexpectedHere(Exception):
 
 
 class StatementParser:
-    """Parses tokens by the tables of `lark`; threads may share one."""
+    """Parses tokens with the tables of `lark`; threads may share one."""
 
     def __init__(self, lark: Lark) -> None:
         machine: Any = lark.parser  # type: ignore[attr-defined]
@@ -47,7 +47,7 @@ class StatementParser:
         self._chains: dict[tuple[int, int, str], int] = {}
 
     def parse(self, tokens: Sequence[Token], start: str) -> Any:
-        """What the rules make of the tokens. Raises `UnexpectedHere`, and what the rules and the tokens raise."""
+        """The result of the rules for the tokens. Raises `UnexpectedHere`, and the errors of rules and tokens."""
         conf = self._starts[start]
         automaton = Automaton(conf)
         states, values = automaton.stack, list[Any]()
@@ -82,8 +82,8 @@ class StatementParser:
         states.append(self._steps[states[-1]][origin][0])
 
     def _chain(self, chain: tuple[int, int, str]) -> int:
-        """The state that replaces the one on top when rules only hand on what is there. (No such state is 0: that is
-        where a text starts.)"""
+        """The state that replaces the top one after rules that only pass on their child. (It is never 0, which is the
+        start state.)"""
         below, top, kind = chain
         while (step := self._steps[top].get(kind)) is not None and step[1] is not None and step[1][3]:
             top = self._steps[below][step[1][1]][0]

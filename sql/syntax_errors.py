@@ -1,4 +1,4 @@
-"""The error for a token that the grammar does not allow: where it is, what was expected, and what was probably meant.
+"""The error for a token that the grammar does not allow: its position, what was expected, and what was probably meant.
 
 Hints come from examples first (`syntax_hints.py`). Otherwise small repairs are tried on the parser's own table: a
 keyword for a misspelled word, quotes, a comma. A repair counts if the statement can continue with it.
@@ -55,7 +55,7 @@ _NEVER_MEANT_AS_NAME = frozenset("AS FALSE FROM HAVING NULL TRUE WHERE".split())
 def explain_unexpected(table: ParseConf[int], tokens: Sequence[Token], end: Span) -> SqlSyntaxError:
     """The error for a statement that the parser refused.
 
-    In: `end` is where an error at the end of the statement is shown.
+    In: `end`: the span of an error at the end of the statement.
     """
     failure = find_failure(table, tokens)
     assert failure is not None
@@ -80,7 +80,7 @@ def _shown(token: Token) -> str:
 
 
 def _expected(kinds: set[str]) -> str:
-    """The token types as a list for people: an expression and a statement are one thing each."""
+    """The token types as a list for people: an expression and a statement are one item each."""
     parts: list[str] = []
     if {"SELECT", "CREATE", "INSERT"} <= kinds:
         parts.append("a statement")
@@ -101,7 +101,8 @@ def _expected(kinds: set[str]) -> str:
 
 
 def _as_ksqldb(failure: Failure) -> str | None:
-    """The line under `Syntax Error` in ksqlDB: the sign that is missing, or what could stand here, if little could."""
+    """The line under `Syntax Error` in ksqlDB: the missing sign, or the tokens that are possible here, if there are
+    few."""
     if failure.token is None:
         return None
     if _goes_on(failure, ["RPAR"], skip=0):
@@ -142,7 +143,7 @@ def _hint_by_repair(failure: Failure) -> str | None:
 
 
 def _misspelled(failure: Failure) -> tuple[Token, str] | None:
-    """A word that is nearly a keyword which would fit in its place: the unexpected one, or the one before it."""
+    """A word that is similar to a keyword that fits at its position: the unexpected word, or the one before it."""
     if failure.position and failure.kinds[-1] == "NAME" and failure.earlier is not None:
         keyword = _near_keyword(failure, failure.position - 1, failure.earlier)
         if keyword is not None:
@@ -164,7 +165,7 @@ def _near_keyword(failure: Failure, position: int, automaton: Automaton) -> str 
 
 
 def _goes_on(failure: Failure, inserted: list[str], skip: int) -> bool:
-    """Whether the statement goes on if these stand in place of the next `skip` tokens."""
+    """Whether the statement can continue if `inserted` replaces the next `skip` tokens."""
     return _follows(failure.tokens, failure.position + skip, failure.before, inserted)
 
 

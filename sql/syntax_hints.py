@@ -179,12 +179,13 @@ Signature = tuple[str, str, str]
 
 
 def hint_by_example(failure: Failure) -> str | None:
-    """The hint of the example that fails in the same way."""
+    """The hint of an example that fails in the same way."""
     return _hints(failure.before.table.parse_table).get(signature(failure))
 
 
 def signature(failure: Failure) -> Signature:
-    """How a statement fails: the clause, the kind of the token before, the unexpected token (a name by its word)."""
+    """How a statement fails: the clause, the kind of the previous token, the unexpected token (the word if it is a
+    name)."""
     last = failure.kinds[-1] if failure.kinds else ""
     if last == "LPAR" and failure.position > 1 and failure.tokens[failure.position - 2].upper() in _FOREIGN_WORDS:
         last = f"{failure.tokens[failure.position - 2].upper()} LPAR"
@@ -196,7 +197,7 @@ def signature(failure: Failure) -> Signature:
 
 
 def _clause(kinds: Sequence[str]) -> str:
-    """The clause that the statement stops in; with a "(" in front if it stops inside parentheses of that clause."""
+    """The clause in which the statement fails; with a "(" before it if it fails inside parentheses of that clause."""
     depth, inside = 0, ""
     for kind in reversed(kinds):
         if kind == "RPAR":
@@ -210,7 +211,7 @@ def _clause(kinds: Sequence[str]) -> str:
 
 
 _FOREIGN_WORDS = frozenset({"ORDER", "UPDATE", "MERGE", "USING", "EMIT", "KEY", "ARRAY", "MAP", "STRUCT"})
-"""Words that are only names to us, but that examples tell from other names."""
+"""Words that are ordinary names here, but that examples distinguish from other names."""
 
 
 @cache
@@ -220,6 +221,6 @@ def _hints(parse_table: ParseTableBase[int]) -> dict[Signature, str]:
     for hint, snippets in EXAMPLES.items():
         for snippet in snippets:
             failure = find_failure(table, tokenize(snippet))
-            if failure is not None:  # one that is correct by now is found by a test, not by a user with another mistake
+            if failure is not None:  # a snippet that has become valid is found by a test, not by a user
                 hints.setdefault(signature(failure), hint)
     return hints

@@ -1,7 +1,8 @@
-"""Text into tokens. Knows quotes, comments and reserved words; the parser's contextual keywords are in `automaton.py`.
+"""Splits text into tokens. Knows quotes, comments and reserved words; the parser's contextual keywords are in
+`automaton.py`.
 
-Reading never fails: what cannot be a token becomes one of type BAD, so that the shell can split unfinished text;
-`error_of` says what is wrong with it.
+It never fails: text that is not a token becomes a token of type BAD, so that the shell can split unfinished text;
+`error_of` returns its error.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from .foreign_names import FOREIGN_SIGNS
 from .identifiers import RESERVED
 
 TEXT_BYTES_MAX = 1 << 20
-TOKENS_MAX = 100_000  # of a request
-STATEMENT_TOKENS_MAX = 25_000  # of a statement other than INSERT; room for the longest list
+TOKENS_MAX = 100_000  # in a request
+STATEMENT_TOKENS_MAX = 25_000  # in a statement other than INSERT; enough for the longest list
 
 ROWS_STATEMENTS = frozenset({"SELECT", "WITH", "PRINT"})
-"""The words with which statements begin that answer with rows."""
+"""The first words of statements that return rows."""
 
 PUNCTUATION = {
     "(": "LPAR", ")": "RPAR", "[": "LBRACKET", "]": "RBRACKET", ",": "COMMA", ".": "DOT", "*": "STAR", "+": "PLUS",
@@ -55,13 +56,13 @@ _LOOKALIKES = str.maketrans("‘’‛′“”„″–—−；，（）\u00a0
 
 
 def tokenize(text: str, limit: int | None = None) -> list[Token]:
-    """The tokens of the text with their offsets; comments and spaces are left out. Stops after `limit` tokens.
+    """The tokens of the text with their offsets, without comments and spaces. Stops after `limit` tokens.
 
     A reserved word has its own type, every other word is a NAME. The `(` of a lambda's parameters is LAMBDA_LPAR.
     """
     tokens: list[Token] = []
     limit = len(text) if limit is None else limit
-    for match in TOKEN.finditer(text, 1 if text.startswith("\ufeff") else 0):  # a byte order mark is no token
+    for match in TOKEN.finditer(text, 1 if text.startswith("\ufeff") else 0):  # skips a byte order mark
         kind = match.lastgroup
         assert kind is not None
         value = match.group()
@@ -85,7 +86,7 @@ def tokenize(text: str, limit: int | None = None) -> list[Token]:
 
 
 def _mark_lambda_parameters(tokens: list[Token]) -> None:
-    """Turn the `(` of `(x, y) =>` into LAMBDA_LPAR: an LALR parser cannot look that far ahead."""
+    """Turns the `(` of `(x, y) =>` into LAMBDA_LPAR, because an LALR parser cannot look that far ahead."""
     position = len(tokens) - 1
     if position < 0 or tokens[position].type != "RPAR":
         return
@@ -103,7 +104,7 @@ def token_span(token: Token) -> Span:
 
 
 def check_text(text: str) -> None:
-    """Refuse text that no parser should see: too long, with NUL or halves of surrogate pairs.
+    """Refuses text that the parser must not get: too long, with NUL or unpaired surrogates.
 
     Raises: SqlSyntaxError.
     """
@@ -122,12 +123,13 @@ def check_text(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """The text with what cannot be sent or shown replaced, at the same offsets: for errors about it."""
+    """The text with replacements for characters that cannot be sent or shown, at the same offsets: for errors about
+    it."""
     return _UNSENDABLE.sub("\ufffd", text)
 
 
 def error_of(token: Token) -> SqlSyntaxError:
-    """What is wrong with a BAD token."""
+    """The error for a BAD token."""
     value, span = str(token), token_span(token)
     if value.startswith("${"):
         name = value[2:-1]

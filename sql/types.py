@@ -1,7 +1,7 @@
-"""The SQL types and what they are in Arrow and DuckDB. How types convert into each other lives in `coercion.py`.
+"""The SQL types, and their types in Arrow and DuckDB. Conversions between types are in `coercion.py`.
 
-ksqlDB's types: https://docs.ksqldb.io/en/latest/reference/sql/data-types/ . All times have millisecond resolution
-and no zone; DuckDB and Arrow hold them in microseconds.
+ksqlDB's types: https://docs.ksqldb.io/en/latest/reference/sql/data-types/ . All times have millisecond resolution and
+no zone; DuckDB and Arrow store them in microseconds.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ BYTES = Primitive("BYTES")
 TIME = Primitive("TIME")
 DATE = Primitive("DATE")
 TIMESTAMP = Primitive("TIMESTAMP")
-NULL = Primitive("NULL")  # the type of the literal NULL; fits every type
-INTERVAL_UNIT = Primitive("INTERVALUNIT")  # the first argument of TIMESTAMPADD and its kin; never a column's type
+NULL = Primitive("NULL")  # the type of the literal NULL; compatible with every type
+INTERVAL_UNIT = Primitive("INTERVALUNIT")  # the first argument of TIMESTAMPADD and the like; never a column's
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal(SqlType):
-    """`precision` digits in all (1 to 38), `scale` of them after the point."""
+    """`precision` digits in total (1 to 38), `scale` of them after the point."""
 
     precision: int
     scale: int
@@ -149,7 +149,8 @@ class Struct(SqlType):
 
     @property
     def stored(self) -> tuple[tuple[str, SqlType], ...]:
-        """The fields in Arrow and DuckDB. DuckDB has no struct without fields: there it has one, which is always NULL.
+        """The fields in Arrow and DuckDB. DuckDB has no struct without fields, so an empty one has a field that is
+        always NULL.
 
         >>> Struct(()).duckdb
         'STRUCT("#" BOOLEAN)'
@@ -159,8 +160,8 @@ class Struct(SqlType):
 
     @property
     def engine_names(self) -> tuple[str, ...]:
-        """What the fields are called in Arrow and DuckDB. There case does not tell names apart, so a field whose name
-        differs from an earlier one's in case only gets a number.
+        """The names of the fields in Arrow and DuckDB. Names there are not case-sensitive, so a field whose name
+        differs from an earlier one's only in case gets a number.
 
         >>> Struct((Field("A", INTEGER), Field("a", INTEGER))).engine_names
         ('A', 'a#1')
@@ -177,17 +178,17 @@ class Struct(SqlType):
         return tuple(names)
 
     def engine_name(self, name: str) -> str:
-        """What the field of exactly this name is called in Arrow and DuckDB."""
+        """The name in Arrow and DuckDB of the field with exactly this name."""
         return self.engine_names[next(i for i, field in enumerate(self.fields) if field.name == name)]
 
     def field(self, name: str) -> Field | None:
-        """The field of exactly this name."""
+        """The field with exactly this name."""
         return next((field for field in self.fields if field.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedType(SqlType):
-    """A custom type (CREATE TYPE) that the planner has not looked up yet; appears in ASTs only."""
+    """A custom type (CREATE TYPE) that the planner has not resolved yet; only in ASTs."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""`${name}` in statements. A value is inserted as data: it can neither leave a string nor add words to a statement."""
+"""`${name}` in statements. A value is inserted as data: it can neither end a string nor add words to a statement."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _NUMBERS = frozenset({"INTEGER_LITERAL", "DECIMAL_LITERAL", "FLOAT_LITERAL"})
 
 
 def substitute_variables(text: str, variables: Mapping[str, str]) -> str:
-    """The text with each `${name}` replaced by its value; `$${name}` gives `${name}` as it is. Case does not matter.
+    """The text with each `${name}` replaced by its value; `$${name}` becomes a literal `${name}`. Case does not matter.
 
-    Inside quotes the value's own quotes are doubled. Outside it must be a single value: a name (also `a.b`, `a->b`), a
-    number, a string in its quotes, TRUE, FALSE or NULL. Values are not searched for variables again; comments are left
-    alone.
+    Inside quotes, quotes in the value are doubled. Outside, it must be a single value: a name (also `a.b`, `a->b`), a
+    number, a string in its quotes, TRUE, FALSE or NULL. Values are not searched for variables again; comments stay
+    unchanged.
 
     >>> substitute_variables("SELECT * FROM ${s} WHERE name = '${n}';", {"s": "users", "n": "O'Neil"})
     "SELECT * FROM users WHERE name = 'O''Neil';"
 
-    Raises: SqlSyntaxError for a variable without value, or a value that is no single one; its span is in `text`.
+    Raises: SqlSyntaxError for a variable without a value, or a value that is not a single one; its span is in `text`.
     """
     by_name = {name.upper(): value for name, value in variables.items()}
     pieces: list[str] = []
@@ -40,13 +40,13 @@ def substitute_variables(text: str, variables: Mapping[str, str]) -> str:
 
 
 def define(variables: dict[str, str], name: str, value: str) -> None:
-    """The name is kept as it is written; what has it in another case is replaced."""
+    """Sets a variable. Its name is kept as written, and replaces the same name in another case."""
     undefine(variables, name)
     variables[name] = value
 
 
 def undefine(variables: dict[str, str], name: str) -> bool:
-    """In whatever case; False where there is no such variable."""
+    """Ignores case; False if there is no such variable."""
     known = [each for each in variables if each.upper() == name.upper()]
     for each in known:
         del variables[each]
@@ -54,7 +54,7 @@ def undefine(variables: dict[str, str], name: str) -> bool:
 
 
 def _places(text: str) -> list[tuple[int, int, str]]:
-    """Where variables stand: start, end, and the quote around them, or no text."""
+    """The positions of variables: start, end, and the quote around them, or an empty text."""
     found: list[tuple[int, int, str]] = []
     for match in TOKEN.finditer(text):
         if match.lastgroup in ("STRING_LITERAL", "QUOTED_NAME", "UNTERMINATED") and match.group()[0] not in "/$":
@@ -91,7 +91,7 @@ def _substitute(text: str, span: Span, quote: str, by_name: Mapping[str, str]) -
 def _is_single_value(value: str) -> bool:
     tokens = tokenize(value)
     if "".join(tokens) != value:
-        return False  # spaces and comments do not belong to a value
+        return False  # spaces and comments are not part of a value
     if len(tokens) == 1:
         return tokens[0].type in _NAMES | _NUMBERS | _CONSTANTS | {"STRING_LITERAL"}
     if len(tokens) == 2:

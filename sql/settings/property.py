@@ -1,7 +1,7 @@
-"""A property: the only place with its name, its default, and the conversion of its text to a value.
+"""A property: its name, its default, and the conversion of its text to a value are defined only here.
 
-Properties are passed as texts by canonical name: in sessions, requests and stored plans. Each component reads the ones
-that it needs once, into its own frozen record (`PullLimits.of(properties)`); nothing reads the texts again.
+Properties are passed as texts by canonical name: in sessions, requests and stored plans. Each component reads the
+properties that it needs once, into its own frozen record (`PullLimits.of(properties)`); nothing reads the texts again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Word = TypeVar("Word", bound=str)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property(Generic[T_co]):
-    """`default`: as text. `read`: makes the value of a text in its one spelling. `scope`: SESSION ones can be SET;
-    SERVER ones are read once at start. `choices`: the values it may have, in lower case. `minimum`: of a number.
-    `parse`: raises `ValueError` for other values, saying what is expected; a text that it gives is the one spelling,
-    and `choices` are what somebody may have meant. `effective`: False for names of Kafka's and ksqlDB's that are
-    accepted, so that scripts run, and do nothing."""
+    """`default`: as text. `read`: converts a normalised text to the value. `scope`: SESSION properties can be SET;
+    SERVER properties are read once at start. `choices`: the allowed values, in lower case. `minimum`: of a number.
+    `parse`: raises `ValueError` for other values, with a text that says what is expected; if it returns a text, that is
+    the normalised form, and `choices` are used for suggestions. `effective`: False for properties of Kafka and ksqlDB
+    that are accepted, so that scripts run, but have no effect."""
 
     name: str
     type: PropertyType
@@ -40,23 +40,23 @@ class Property(Generic[T_co]):
     parse: Callable[[str], object] | None = None
 
     def __str__(self) -> str:
-        """Its name: messages tell users which property to set."""
+        """Its name, because messages tell users which property to set."""
         return self.name
 
     def of(self, properties: Mapping[str, str]) -> T_co:
-        """The value that holds there. Raises `InvalidProperty`."""
+        """The value in these properties, or the default. Raises `InvalidProperty`."""
         written = self._written(properties)
         return self.usual if written is None else self.read(self.check(written))
 
     def given(self, properties: Mapping[str, str]) -> T_co | None:
-        """The value, None where nobody set it: for those whose default depends on what asks. Raises
+        """The value, None if it is not set: for properties whose default depends on the caller. Raises
         `InvalidProperty`."""
         written = self._written(properties)
         return None if written is None else self.read(self.check(written))
 
     @property
     def usual(self) -> T_co:
-        """The value where nobody sets it."""
+        """The default value."""
         return self.read(self.default)
 
     def _written(self, properties: Mapping[str, str]) -> str | None:
@@ -65,7 +65,7 @@ class Property(Generic[T_co]):
         return next((properties[alias] for alias in self.aliases if alias in properties), None)
 
     def check(self, value: str, span: Span | None = None) -> str:
-        """The value in its one spelling. Raises `InvalidProperty`."""
+        """The normalised text of the value. Raises `InvalidProperty`."""
         text = value.strip()
         if self.parse is not None:
             return self._parsed(text, value, span)
@@ -104,14 +104,14 @@ class Property(Generic[T_co]):
                                hint=hint or "SHOW PROPERTIES; says what it has now, and what it does.")  # fmt: skip
 
 
-# ------------------------------------------------------------------ kinds of them
+# ------------------------------------------------------------------ kinds of properties
 
 
 def switch(
     name: str, default: bool, doc: str, *, scope: Scope = "SESSION", aliases: tuple[str, ...] = (),
     choices: tuple[str, ...] = (), effective: bool = True,
 ) -> Property[bool]:  # fmt: skip
-    """True or false. In: `choices`: where only one of them is built."""
+    """True or false. In: `choices`: if only one of them is implemented."""
     return Property(name=name, type="BOOLEAN", default=text_of(default), doc=doc, read=says_true, scope=scope,
                     aliases=aliases, choices=choices, effective=effective)  # fmt: skip
 
@@ -128,7 +128,7 @@ def whole(
 def whole_or_none(
     name: str, doc: str, *, minimum: int | None = None, scope: Scope = "SESSION"
 ) -> Property[int | None]:  # fmt: skip
-    """A whole number; None where nobody sets it."""
+    """A whole number; None if it is not set."""
     return Property(name=name, type="INTEGER", default="", doc=doc, read=_int_or_none, scope=scope, minimum=minimum)
 
 
@@ -147,7 +147,7 @@ def text(
 
 
 def choice(name: str, default: Word, doc: str, *, choices: Mapping[str, Word]) -> Property[Word]:
-    """One of several words. In: `choices`: by how they are written, in lower case."""
+    """One of several words. In: `choices`: by their texts in lower case."""
     return Property(name=name, type="STRING", default=default, doc=doc, read=choices.__getitem__,
                     choices=tuple(choices))  # fmt: skip
 
@@ -156,13 +156,13 @@ def form(
     name: str, default: str, doc: str, parse: Callable[[str], T], *, aliases: tuple[str, ...] = (),
     choices: tuple[str, ...] = (),
 ) -> Property[T]:  # fmt: skip
-    """A text with a form of its own. In: `parse`: raises `ValueError`, whose text says what is expected."""
+    """A text in a special form. In: `parse`: raises `ValueError`, whose text says what is expected."""
     return Property(name=name, type="STRING", default=default, doc=doc, read=parse, parse=parse, aliases=aliases,
                     choices=choices)  # fmt: skip
 
 
 def says_true(value: object) -> bool:
-    """Whether a value that a user wrote is true: TOML's and JSON's `true`, and the word in any case.
+    """Whether a value from a user is true: TOML's and JSON's `true`, and the word in any case.
 
     >>> says_true(True), says_true("True"), says_true("false"), says_true("")
     (True, True, False, False)

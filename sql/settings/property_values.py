@@ -1,4 +1,4 @@
-"""Values of properties that are more than a word or a number. What they do lives where they are used."""
+"""Values of properties that are more than a word or a number. Their effects are implemented where they are used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 from ..iso_time import InvalidTime, epoch_ms
 
 Reset = Literal["earliest", "latest"] | int
-"""Where to begin without an offset; a number is a time in ms."""
+"""Where to begin without a committed offset; a number is a time in ms."""
 
 _FORMS = "earliest, latest, a time (2026-01-01T00:00:00Z), or milliseconds since 1970"
 _SHAPE = '{"topic": {"0": 42}}: offsets by topic and partition'
@@ -38,7 +38,7 @@ def parse_reset(text: str) -> Reset:
 
 
 def parse_start_offsets(text: str) -> dict[str, dict[int, int]]:
-    """A value of `millstream.start.offsets`; an empty one names nothing.
+    """A value of `millstream.start.offsets`; an empty text names no topics.
 
     >>> parse_start_offsets('{"clicks": {"0": 42}}')
     {'clicks': {0: 42}}
@@ -55,7 +55,7 @@ def parse_start_offsets(text: str) -> dict[str, dict[int, int]]:
 
 
 def parse_memory(text: str) -> str:
-    """A size in DuckDB's notation, or nothing. Raises `ValueError`, whose text says what is expected."""
+    """A size in DuckDB's notation, or an empty text. Raises `ValueError`, whose text says what is expected."""
     if text and not _SIZE.fullmatch(text):
         raise ValueError("a size, for example 512MB or 2GB")
     return text

@@ -1,4 +1,4 @@
-"""Values that are secret by the name of what they are assigned to, as in `'password'='x'`: where they are in a text."""
+"""Finds values that are secret because of the name that they are assigned to, as in `'password'='x'`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Final
 
 HIDDEN: Final = "********"
 REFERENCE: Final = re.compile(r"\$\{(file|env|secret|sealed):([^}]*)\}")
-"""To a secret that is kept elsewhere, or that is encrypted in its place."""
+"""A reference to a secret that is stored elsewhere, or an encrypted secret."""
 _SECRET_NAME: Final = re.compile(
     r"pass?w(?:or)?[dt]|passphrase|pwd|secret|token|credential|private[._-]?key|api[._-]?key|access[._-]?key|jaas"
     r"|authorization|headers?$|keystore\.key$",
     re.IGNORECASE,
 )
 _ASSIGNED: Final = re.compile(r"(?:(?P<quote>['\"`])(?P<name>[\w.-]+)(?P=quote)\s*=?|\b(?P<bare>\w+)\s*=)\s*'")
-"""What comes before a value, also where somebody forgot the `=`."""
+"""The text before a value, also if the user forgot the `=`."""
 _END: Final = re.compile(r"'(?=\s*(?:,\s*(?:['\"`][\w.-]+['\"`]\s*=?|\w+\s*=)|\)|;|$))")
-"""Of a secret, which may have a quote in it that should have been doubled."""
+"""The end of a secret, which may contain a quote that should have been doubled."""
 _LITERAL_END: Final = re.compile(r"[^']*(?:''[^']*)*'")
 _MAY_HOLD: Final = re.compile(r"\b(?:CONNECTOR|MIRROR|SET|DEFINE|SYSTEM)\b", re.IGNORECASE)
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a setting of this name holds a secret, whatever it is for. Some misspelt names are among them.
+    """Whether settings of this name contain a secret in any context. Some misspelled names are included.
 
     >>> [is_secret_name(name) for name in ("database.password", "pasword", "topics")]
     [True, True, False]
@@ -32,7 +32,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def hidden_values(text: str, shown: Callable[[str, str], str]) -> Iterator[tuple[int, int, str]]:
-    """Start and end of each assigned value of which `shown(name, value)` gives another text, and that text."""
+    """Start and end of each assigned value for which `shown(name, value)` returns a different text, and that text."""
     position = 0
     while (assigned := _ASSIGNED.search(text, position)) is not None:
         start = assigned.end()
@@ -49,7 +49,7 @@ def hidden_values(text: str, shown: Callable[[str, str], str]) -> Iterator[tuple
 
 
 def replaced(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
-    """In: `spans`: start, end and what comes in its place, in order, none over another.
+    """Replaces parts of a text. In: `spans`: start, end and replacement, in order, without overlaps.
 
     >>> replaced("abcd", [(1, 2, "-"), (3, 4, "+")])
     'a-c+'
@@ -63,7 +63,7 @@ def replaced(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
 
 
 def without_assigned_secrets(text: str) -> str:
-    """Statements as they may be kept: connectors' settings, SET and DEFINE without what is secret by its name.
+    """Statements without values that are secret by their names: in connectors' settings, SET and DEFINE.
 
     >>> without_assigned_secrets("CREATE SINK CONNECTOR c WITH ('password'='hunter2', 'topics'='t');")
     "CREATE SINK CONNECTOR c WITH ('password'='********', 'topics'='t');"

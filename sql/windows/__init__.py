@@ -1,6 +1,6 @@
 """The window types of GROUP BY: syntax, meaning, description.
 
-A type is a module here, and one in `executor/windows/` if a row's time alone determines its windows. No other module
+Each type is a module here, and one in `executor/windows/` if a row's time alone determines its windows. No other module
 names a type: grammar, planner and server use `WINDOW_TYPES`.
 """
 
@@ -25,11 +25,11 @@ WINDOW_TYPES: Mapping[str, WindowType] = MappingProxyType(
 KEYWORD_BEFORE: Mapping[str, frozenset[str]] = MappingProxyType(
     {name: frozenset({"LPAR"}) for name in WINDOW_TYPES if name not in RESERVED}
 )
-"""The types' names are words of the grammar before a parenthesis, and names everywhere else; see `automaton.py`."""
+"""The types' names are keywords before a parenthesis, and names everywhere else; see `automaton.py`."""
 
 
 def with_window_rules(grammar: str) -> str:
-    """The grammar with the rules that depend on the types, and the words that only they have."""
+    """The grammar with the rules of the window types, and the keywords that only they have."""
     options = dict.fromkeys(option for each in WINDOW_TYPES.values() for option in each.options)
     words = dict.fromkeys([*WINDOW_TYPES, *(word for option in options for word in option.words.split())])
     known = {word for line in re.findall(r"^%declare (.*)$", grammar, re.MULTILINE) for word in line.split()}
@@ -44,5 +44,5 @@ def with_window_rules(grammar: str) -> str:
 
 
 def find_option(words: str) -> Option:
-    """The option that is written so, of whichever type; without words the one that is a duration alone."""
+    """The option with these words, of any type; without words, the option that is a bare duration."""
     return next(option for each in WINDOW_TYPES.values() for option in each.options if option.words == words)

@@ -1,6 +1,6 @@
-"""CUMULATE: windows with the same start and ends one step apart, up to the full size.
+"""CUMULATE: windows with the same start, and ends one step apart, up to the full size.
 
-With SIZE 1 DAY and STEP 1 HOUR a row at 10:30 counts in the windows of its day that end at 11:00, 12:00, … and 24:00:
+With SIZE 1 DAY and STEP 1 HOUR, a row at 10:30 counts in the windows of its day that end at 11:00, 12:00, … and 24:00:
 the running total of the day, for each hour.
 """
 
@@ -34,7 +34,7 @@ class Cumulate(WindowType):
                 hint=f"Every window ends at a step, the largest one too: write {self.example}.",
             )
         check_count(window)
-        check_days(replace(window, advance_ms=None))  # days of a zone may grow by hours
+        check_days(replace(window, advance_ms=None))  # days of a zone may be longer by hours
 
     def describe_sizes(self, window: Bounds) -> str:
         return f"{window.size_ms} ms in steps of {window.advance_ms} ms"

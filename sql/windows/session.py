@@ -1,4 +1,4 @@
-"""SESSION: the rows of a key that follow each other within a gap."""
+"""SESSION: rows of a key that follow each other within a gap."""
 
 from __future__ import annotations
 

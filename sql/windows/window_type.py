@@ -1,4 +1,4 @@
-"""What a type of window answers about itself, and the options that several types share."""
+"""The base of window types, and the options that several types share."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..ast import WindowExpression
 from ..functions.java.java_zones import Unparsable, zone_of
 
 DAY_MS = 86_400_000
-_WINDOWS_PER_ROW_MAX = 100_000  # a day by the second is fewer
+_WINDOWS_PER_ROW_MAX = 100_000  # enough for a day in steps of a second
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What may be written between the parentheses: its words, and what follows them in the grammar.
+    """An option between the parentheses: its words, and the grammar of its value.
 
-    `field`: of `ast.Window`, which holds it. `elsewhere`: the hint for who writes it for a type that does not have it;
-    `{example}` there is that type's.
+    `field`: of `ast.WindowExpression`, which stores it. `elsewhere`: the hint if a user writes it for a type without
+    this option; `{example}` in it is that type's example.
     """
 
     words: str
@@ -42,7 +42,7 @@ TIMEZONE = Option("TIMEZONE", "timezone", "STRING_LITERAL")
 
 
 class Bounds(Protocol):
-    """What of a window's definition says which windows there are; times in ms, see `ast.Window`."""
+    """The part of a window's definition that determines its windows; times in ms, see `ast.WindowExpression`."""
 
     @property
     def size_ms(self) -> int: ...
@@ -55,12 +55,12 @@ class Bounds(Protocol):
 
 
 class WindowType:
-    """A type of window. A module of `sql/windows/` defines each; `executor/windows/` has the one that finds a row's
-    windows, unless they grow with their rows.
+    """A type of window. A module of `sql/windows/` defines each; its module in `executor/windows/` finds a row's
+    windows, unless windows grow with their rows.
 
-    `required`: the options it cannot do without. `hints`: for options that it does not have. `holds_end`: the start
-    alone does not tell its windows apart, so keys hold the end too. `grows`: rows close to each other make a window, so
-    two windows may become one, and what they aggregate must be able to merge.
+    `required`: mandatory options. `hints`: for options that it does not have. `holds_end`: the start alone does not
+    identify a window, so keys contain the end, too. `grows`: rows close to each other form a window, so two windows may
+    become one, and their aggregates must support merging.
     """
 
     name: ClassVar[str]
@@ -76,20 +76,20 @@ class WindowType:
 
     @property
     def mark(self) -> str:
-        """The bound that tells the windows of a key apart, and grows with the time at which they close."""
+        """The bound that identifies the windows of a key, and grows with the time at which they close."""
         return "_we" if self.holds_end else "_ws"
 
     def check(self, window: WindowExpression) -> None:
-        """Raises `InvalidStatement` for windows that cannot be."""
+        """Raises `InvalidStatement` for impossible windows."""
         if window.size_ms <= 0:
             raise InvalidStatement("A window's SIZE must be above 0.", span=window.span)
 
     def default_grace_ms(self, size_ms: int) -> int:
-        """As in Kafka Streams, a window without a GRACE PERIOD takes records until a day after its start."""
+        """As in Kafka Streams, a window without a GRACE PERIOD accepts records until a day after its start."""
         return max(0, DAY_MS - size_ms)
 
     def describe(self, window: Bounds) -> str:
-        """The windows for EXPLAIN."""
+        """The text for EXPLAIN."""
         zone = "" if window.timezone is None else f" as days of {window.timezone}"
         return f"{self.name} {self.describe_sizes(window)}{zone}, grace {window.grace_ms} ms"
 
@@ -98,7 +98,7 @@ class WindowType:
 
 
 def check_count(window: WindowExpression) -> None:
-    """Raises `InvalidStatement` where a row would fall into too many windows."""
+    """Raises `InvalidStatement` if each row would belong to too many windows."""
     count = window.size_ms // (window.advance_ms or 1)
     if count > _WINDOWS_PER_ROW_MAX:
         raise InvalidStatement(
@@ -109,7 +109,7 @@ def check_count(window: WindowExpression) -> None:
 
 
 def check_days(window: WindowExpression) -> None:
-    """Raises `InvalidStatement` for an unknown time zone, and for windows of one that are no whole days."""
+    """Raises `InvalidStatement` for an unknown time zone, and for windows with a zone that are not whole days."""
     if window.timezone is None:
         return
     try:
