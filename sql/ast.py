@@ -151,8 +151,7 @@ class TableFunctionCall(Node):
     """A function of SQL:2016 over the rows of `source`, in FROM: name(TABLE source PARTITION BY …, DESCRIPTOR(…), …).
 
     `shape`: the order of its arguments, one letter each: k a column of PARTITION BY, d one of DESCRIPTOR, i a duration.
-    The planner knows which functions exist and what they mean. `as_clause`: it only expresses what WINDOW would
-    express.
+    The planner knows which functions exist and what they mean. `as_clause`: it only replaces WINDOW.
     """
 
     name: str
