@@ -1,1 +1,1 @@
-"""How the steps of a plan run: each operator takes a batch of changes and gives a batch of changes."""
+"""The operators that execute the steps of a plan. Each one takes a batch of changes and returns a batch of changes."""

@@ -1,8 +1,8 @@
-"""GROUP BY without windows, and with those that a row's time says; of streams and of tables.
+"""GROUP BY over streams and tables: without windows, or with windows that a row's time determines.
 
-SQL evaluates the arguments, a store keeps the groups' states (`state/store.py`), and loops in row
-order fold (`sql/functions/aggregation/aggregate_kernels.py` says why not window functions). Sessions are in
-`session.py`, what closes windows in `closing.py`.
+SQL evaluates the arguments, a store keeps the groups' states (`state/store.py`), and loops fold the rows in order
+(`sql/functions/aggregation/aggregate_kernels.py` explains why not window functions). Session windows are in
+`session.py`; `closing.py` closes windows.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from .stream_time import NEVER, StreamTime, merged, moved_on, running
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a batch does to the groups; `known`: those that had a state. Events refer to `rows`; `row` is the one that
-    gives an event its time and place, and `keys` are the key columns, as at the events. `every_row`: event i is about
-    row i, and there are no others."""
+    """The events of a batch. `known`: the groups that already had a state. Events refer to `rows`. Per event: `row` is
+    the row that determines its time and order, and `keys` has its key columns. `every_row`: there is one event per row,
+    in row order."""
 
     rows: pa.Table
     groups: Numbered
@@ -61,8 +61,8 @@ class _Work:
 
 class Aggregator(Operator):
     """In:    rows with the grouping key in k0…; a stream's +1 rows, or a table's changes.
-    Out:   the group's new result at +1 for each row (`every`) or for the last row of the batch (`last`), before it
-           the old one at -1 where the step emits it. FINAL: each window once, when it closes.
+    Out:   the group's new result at +1, for each row (`every`) or for the group's last row in the batch (`last`); if
+           the step emits old results, the old one at -1 before it. FINAL: each window once, when it closes.
     State: the folds' states and the largest rowtime of each group.
     """
 
@@ -80,7 +80,7 @@ class Aggregator(Operator):
         self._step = step
         self.late_rows = 0
         self._emit_every = emit == "every"
-        self._only_changes = self._emit_every and not step.repeats  # else it depended on where batches end
+        self._only_changes = self._emit_every and not step.repeats  # with `last` it would depend on batch boundaries
         self._keys = ["_part", *key_names(step.schema)]
         self._input_schema = batch_schema(schema, extra, columns)
         self._own_time = not step.asks_stream_time or "_st" not in extra
@@ -120,12 +120,12 @@ class Aggregator(Operator):
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether there are windows whose results are given once they close."""
+        """Whether there are open windows whose results are emitted when they close."""
         return self._step.emit == "FINAL" and not self._store.is_empty()
 
     def of_nothing(self) -> ChangeBatch:
-        """What it gives of no rows at all, under a key of NULLs: a COUNT of 0."""
-        blank = [pa.nulls(1, field.type) for field in self._input_schema]  # a row that no event is about
+        """The result over no rows at all, under a key of NULLs: for example a COUNT of 0."""
+        blank = [pa.nulls(1, field.type) for field in self._input_schema]  # no event refers to this row
         rows = self._calls.with_arguments(pa.table(blank, schema=self._input_schema))
         group = np.zeros(1, dtype=np.int64)
         events = GroupEvents(group, _nothing(1), _nothing(1))
@@ -138,15 +138,15 @@ class Aggregator(Operator):
         return ChangeBatch(conform(pa.table(columns), self._output_schema))
 
     def take_out(self, keys: pa.Table) -> pa.Table:
-        """Forgets these groups, which have no windows. Out: of those that there are `_index`, the key's position, and
-        the last results."""
+        """Removes these groups; for groups without windows. Out: for each group that exists, `_index` (the position of
+        its key) and its last results."""
         taken = self._store.read(keys)
         self._store.delete(taken.select(list(self._store.key)))
         self._calls.forget(keys)
         return pa.table({"_index": taken.column("_index"), **self._calls.results(taken)})
 
     def _relevant(self, rows: pa.Table) -> pa.Table:
-        """Rows with a value and all of a key; of a stream also no retractions, which it does not have."""
+        """The rows that have a value and in whose key no column is NULL."""
         drop = flat(rows, "_null").to_numpy(zero_copy_only=False)
         for name in self._keys[1:]:
             if rows.column(name).null_count:
@@ -156,7 +156,7 @@ class Aggregator(Operator):
     def _stream_times(
         self, rows: pa.Table, batch: ChangeBatch, before: Mapping[int, int]
     ) -> tuple[Ints, dict[int, int]]:
-        """The stream time at each row, and each task's after the batch."""
+        """The stream time at each row, and the stream time of each task after the batch."""
         if self._own_time:
             at_rows, after = running(flat(rows, "_part"), ints(rows, "_ts"), before)
             return at_rows, moved_on(after, batch.elapsed_ms)
@@ -174,7 +174,7 @@ class Aggregator(Operator):
             )
         retracted = ints(rows, "_weight") < 0
         sequence = ints(rows, "_seq")
-        # An update of a row that stays in its group is one event: the old row out, the new one in.
+        # An update that leaves a row in its group is one event: it removes the old row and adds the new one.
         pairs = np.zeros(len(rows), dtype=np.bool_)
         pairs[:-1] = retracted[:-1] & ~retracted[1:] & (sequence[:-1] == sequence[1:]) & (of_row[:-1] == of_row[1:])
         second = np.zeros(len(rows), dtype=np.bool_)
@@ -216,7 +216,7 @@ class Aggregator(Operator):
         event_times = running_max(work.events.group, row_times if work.every_row else row_times[work.row], times)
         last = last_of_group(work.events.group, len(groups))
         touched = np.full(len(groups), not self._step.retracts)
-        touched[work.events.group] = True  # the others have no event left, and no last one
+        touched[work.events.group] = True  # the other groups have no events left, so they have no last event
         if len(work.row):
             keys = take(work.keys, last)
             columns = [*keys.columns, *after.values(), pa.array(times)]
@@ -237,19 +237,19 @@ class Aggregator(Operator):
         | every | all                    | the group's previous event in the batch; for the first, the stored result  |
         | last  | the group's last one   | the stored result: events in between were not emitted                      |
 
-        A new group has nothing to retract. Without `repeats`, events whose result is the one that they retract are left
-        out. With `every`, batch boundaries make no difference, because the stored result is that of the last event of
-        the previous batch. A -1 immediately precedes its +1 and has the same `_seq`: the next operator treats such a
+        A new group has nothing to retract. Without `repeats`, events whose result equals the one that they retract are
+        left out. With `every`, batch boundaries make no difference, because the stored result is that of the last event
+        of the previous batch. A -1 immediately precedes its +1 and has the same `_seq`: the next operator treats such a
         pair as one update of one row; separated, they would be a deletion and an insertion. Events keep the order of
-        the rows that caused them, also with `last` (`np.sort`): in group order, a join below would see changes of two
-        keys in an order that never existed.
+        the rows that caused them, also with `last` (`np.sort`): in group order, a downstream join would see changes of
+        two keys in an order that never existed.
         """
         work, groups = folded.work, folded.work.events.group
         n = len(groups)
         events = np.arange(n, dtype=np.int64) if self._emit_every else np.sort(folded.last)
         if not self._step.emit_old:
             return self._output(folded, events, None)
-        # Results are looked up among those of the events, followed by the stored ones of the known groups.
+        # Positions of results: first those of the events, then the stored ones of the known groups.
         stored = np.where(work.known, np.cumsum(work.known) - 1 + n, -1)
         before = previous_in_group(groups) if self._emit_every else np.full(n, -1, dtype=np.int64)
         old = np.where(before >= 0, before, stored[groups])[events]
@@ -260,8 +260,8 @@ class Aggregator(Operator):
 
     @staticmethod
     def _differ(folded: _Folded, events: Ints, old: Ints) -> Bools:
-        """Whether the results of these events are others than the old ones, at these positions. It is asked before
-        rows are made of them (`columns.without_repeats` takes rows): of Nexmark's q4 most are left out."""
+        """Whether the results of these events differ from the old results at these positions. This is checked before
+        rows are built (`columns.without_repeats` takes rows): in Nexmark's q4, most events are left out."""
         differ = old < 0
         for name, column in folded.results.items():
             whole = column if folded.old is None else pa.concat_arrays([column, folded.old[name]])
@@ -269,7 +269,8 @@ class Aggregator(Operator):
         return differ
 
     def _output(self, folded: _Folded, events: Ints, old: Ints | None) -> pa.Table:
-        """A row at +1 per event, with `old` a row at -1 before it that has the result at that position."""
+        """One row at +1 per event. In: `old`: the position of the result that a row at -1 before it retracts; if it is
+        below 0, there is no such row."""
         work = folded.work
         lookup, weights = events, np.ones(len(events), dtype=np.int8)
         if old is not None:
@@ -303,8 +304,8 @@ class Aggregator(Operator):
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """`old`: the results that the known groups had, in order. Per event: the results, the group's time. `last`: of each
-    touched group the last event."""
+    """`old`: the previous results of the known groups, in order. `results`, `times`: per event, the results and the
+    group's time. `last`: the last event of each touched group."""
 
     work: _Work
     old: dict[str, pa.Array] | None
@@ -326,9 +327,9 @@ def _all_false(rows: int) -> pa.Array:
 
 
 def _without_undo_of_nothing(events: GroupEvents, row: Ints, known: Bools) -> tuple[GroupEvents, Ints]:
-    """A row cannot be taken back from a group that does not exist: such an event only adds, or is none at all.
+    """Removes retractions from groups that do not exist: such an event only adds, or is dropped.
 
-    It comes about where a table's row was not counted when it appeared, for its key was NULL or it was an error.
+    They occur when a table's row was not counted when it appeared, because its key was NULL or it was an error.
     """
     while True:
         first = previous_in_group(events.group) < 0

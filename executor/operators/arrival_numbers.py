@@ -1,4 +1,4 @@
-"""The numbers of rows by their arrival in a task."""
+"""Numbers rows in the order in which they arrive in their task."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ARRIVAL = "_n"
 
 
 class ArrivalNumbers:
-    """State: of each task the number of the next row."""
+    """State: per task, the number of the next row."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         self.store = StateStore(connection, f"{name}.arrivals", {"_part": INTEGER}, {ARRIVAL: BIGINT})
 
     def number(self, rows: pa.Table) -> pa.Table:
-        """With the number of each row's arrival in its task, from 0."""
+        """The rows with a column of their arrival numbers, which count from 0 in each task."""
         tasks, first = group(rows, ["_part"])
         parts = take(rows.select(["_part"]), first)
         found = self.store.read(parts)

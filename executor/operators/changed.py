@@ -1,7 +1,7 @@
 """CHANGED: the rows that differ from the previous row of their key.
 
-What a key's last row was is all that is remembered. A row that is left out is equal to the last one that was given, so
-state changes only with what is given, and where batches end makes no difference.
+The state is only the last row of each key. A row that is left out equals the last emitted one. So only emitted rows
+change the state, and batch boundaries make no difference.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class ChangeFilter(Operator):
         return replace(batch, rows=rows if len(given) == len(rows) else take(rows, given))
 
     def _changed(self, rows: pa.Table) -> Bools:
-        """Which rows differ from the one before; what each key had last is remembered."""
+        """Which rows differ from the previous row of their key. Stores the last row of each key."""
         if not len(rows):
             return np.empty(0, np.bool_)
         keys, first = group(rows, self._keys)
         found = self._last.read(take(rows.select(self._keys), first))
-        stored = np.full(len(first), -1, np.int64)  # where each key's stored row stands below the rows
+        stored = np.full(len(first), -1, np.int64)  # the position of each key's stored row, after the rows
         stored[ints(found, "_index")] = np.arange(len(rows), len(rows) + len(found))
         together = pa.concat_tables([rows.select(self._watched), found.select(self._watched)])
-        values, _ = group(together, self._watched)  # equal numbers: equal values, NULL being one
+        values, _ = group(together, self._watched)  # equal numbers mean equal values; NULL equals NULL
         before = previous_in_group(keys)
         before = np.where(before >= 0, before, stored[keys])
         changed = (before < 0) | (values[: len(rows)] != values[before])

@@ -1,4 +1,4 @@
-"""The end of windows that a row's time says: their final results, and the state that nobody needs any more."""
+"""Closes windows that a row's time determines: emits their final results and drops their state."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .stream_time import NEVER
 
 
 class Closing:
-    """A window closes at the first row of its task at which stream time reaches its end plus grace. Since no later row
-    can change it, its state at the end of that batch is its result, wherever the batch ends."""
+    """A window closes at the first row of its task at which stream time reaches its end plus grace. No later row can
+    change it. So its state at the end of that batch is its result, wherever the batch ends."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Closing:
         calls: Calls,
         others: Sequence[StateStore] = (),
     ) -> None:
-        """`others`: stores of the same windows, which are dropped with them."""
+        """In: `others`: further stores keyed by the same windows; their rows are dropped together with the windows."""
         self._placing, window = placing, placing.window
         self._keys = key_names(step.schema)
         self._store = store
@@ -38,19 +38,19 @@ class Closing:
         self._lossy = step.lossy
 
     def forget(self, stream_times: Mapping[int, int]) -> None:
-        """Drop closed windows, seldom enough to cost nothing."""
+        """Drops closed windows. It runs rarely enough to cost nothing."""
         for part, time in stream_times.items():
             if time - self._forgotten.get(part, NEVER) >= self._until_closed // 4:
                 self._forgotten[part] = time
                 self._expire(part, self._placing.latest_closed(time) + 1)
 
     def _expire(self, part: int, below: int) -> None:
-        """Drop the windows whose mark is below."""
+        """Drops the windows whose mark is less than `below`."""
         for store in (self._store, *self._others):
             store.expire(part, self._placing.mark, below)
 
     def emit(self, rows: pa.Table, at_rows: Ints, before: Mapping[int, int], after: Mapping[int, int]) -> pa.Table:
-        """The results of the windows that close between the two stream times, in the order in which they do."""
+        """The results of the windows that close between the two stream times, in the order in which they close."""
         sequence, parts = ints(rows, "_seq"), ints(rows, "_part")
         tables: list[pa.Table] = []
         for part, time in sorted(after.items()):
@@ -68,9 +68,10 @@ class Closing:
         return out.set_column(out.schema.get_field_index("_order"), "_sub", pa.array(number_within(ints(out, "_seq"))))
 
     def _results(self, closed: pa.Table, sequence: Ints, at_rows: Ints, last: int) -> pa.Table:
-        """`sequence`, `at_rows`: of the task's rows in this batch. What closes after them comes after `last`."""
+        """In: `sequence`, `at_rows`: of the task's rows in this batch. Windows that close after these rows come after
+        `last`."""
         marks, window = ints(closed, self._placing.mark), self._placing.window
-        order = np.argsort(marks, kind="stable")  # within one mark the store's order, by key
+        order = np.argsort(marks, kind="stable")  # at equal marks it keeps the store's order, which is by key
         starts, ends = self._placing.starts(marks), self._placing.ends(marks)
         trigger = np.searchsorted(at_rows, ends + window.grace_ms)
         if self._lossy:

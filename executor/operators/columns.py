@@ -27,7 +27,7 @@ def value_names(schema: Schema) -> tuple[str, ...]:
 
 
 def batch_schema(schema: Schema, extra: Sequence[str] = (), columns: Sequence[str] | None = None) -> pa.Schema:
-    """The Arrow schema of batches with these columns; `columns` are the ones that are left after pruning."""
+    """The Arrow schema of batches with these columns. In: `columns`: the columns that remain after pruning."""
     fields = [pa.field(name, type_) for name, type_ in META.items()]
     fields += [pa.field(name, OPTIONAL_META[name]) for name in OPTIONAL_META if name in extra]
     typed = [
@@ -39,7 +39,8 @@ def batch_schema(schema: Schema, extra: Sequence[str] = (), columns: Sequence[st
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with exactly these columns; a missing one is NULL (what META says nothing about is not needed)."""
+    """The table with exactly the columns of `schema`. A missing column is filled with NULLs (apart from `META`, only
+    columns are missing that are not needed)."""
     if table.schema.equals(schema):
         return table
     columns = []
@@ -55,7 +56,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def flat(table: pa.Table, name: str) -> pa.Array:
-    """The column in one piece."""
+    """The column as one chunk."""
     column = table.column(name)
     if column.num_chunks == 1:
         return column.chunk(0)
@@ -82,14 +83,15 @@ def with_values(rows: pa.Table) -> pa.Table:
 
 
 def without_null_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The rows without those whose key is NULL as a whole: in a join it is equal to nothing."""
+    """The rows without those whose key columns are all NULL: in a join, such a key is equal to nothing."""
     if not names or not all(rows.column(name).null_count for name in names):
         return rows
     return rows.filter(pa.array(~np.logical_and.reduce(is_null(rows, names))))
 
 
 def codes(column: pa.Array) -> tuple[Ints, int]:
-    """Equal values get equal numbers from 0, in the order in which they first come; NULL is a value. And how many."""
+    """Numbers the distinct values from 0, in order of first occurrence; NULL counts as a value. Out: the number of each
+    value, and how many numbers there are."""
     try:
         encoded = column.dictionary_encode(null_encoding="encode")
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # nested types
@@ -100,9 +102,9 @@ def codes(column: pa.Array) -> tuple[Ints, int]:
 
 
 def group(table: pa.Table, names: Sequence[str], more: Sequence[Ints] = ()) -> tuple[Ints, Ints]:
-    """Number the groups of rows with equal values. Out: each row's group, and each group's first row.
+    """Numbers the groups of rows with equal values. Out: each row's group, and each group's first row.
 
-    `more` are further columns that belong to the group.
+    In: `names`, `more`: the columns that define a group.
     """
     columns = [flat(table, name) for name in names] + [pa.array(values) for values in more]
     combined, size = codes(columns[0])
@@ -118,14 +120,14 @@ def group(table: pa.Table, names: Sequence[str], more: Sequence[Ints] = ()) -> t
 
 
 def last_of_group(groups: Ints, size: int) -> Ints:
-    """The last position of each group; each has one."""
+    """The last position of each group; 0 for a group without rows."""
     last = np.zeros(size, dtype=np.int64)
     last[groups] = np.arange(len(groups), dtype=np.int64)
     return last
 
 
 def previous_in_group(groups: Ints) -> Ints:
-    """For each position the one before it in its group, or -1."""
+    """For each position the previous one in its group, or -1."""
     order = np.argsort(groups, kind="stable")
     arranged = groups[order]
     before = np.full(len(groups), -1, dtype=np.int64)
@@ -135,7 +137,7 @@ def previous_in_group(groups: Ints) -> Ints:
 
 
 def latest_in_group(groups: Ints, chosen: Bools) -> Ints:
-    """For each position the latest chosen one before it in its group, or -1."""
+    """For each position the last chosen one before it in its group, or -1."""
     order = np.argsort(groups, kind="stable")
     position = np.arange(len(order), dtype=np.int64)
     arranged = groups[order]
@@ -151,7 +153,7 @@ def latest_in_group(groups: Ints, chosen: Bools) -> Ints:
 
 
 def number_within(sequence: Ints) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Count from 0 within each run of equal numbers: `_sub` for the rows of each `_seq`."""
+    """Counts from 0 within each run of equal numbers: `_sub` for the rows of each `_seq`."""
     n = len(sequence)
     starts = np.ones(n, dtype=np.bool_)
     starts[1:] = sequence[1:] != sequence[:-1]
@@ -162,7 +164,8 @@ def number_within(sequence: Ints) -> np.ndarray[Any, np.dtype[np.int32]]:
 
 
 def take(table: pa.Table, rows: Ints) -> pa.Table:
-    """The rows; -1 gives a row of NULLs. All of them in their order are the table itself, without a copy."""
+    """The rows at these positions; -1 gives a row of NULLs. If they are all rows in order, it returns the table itself,
+    without a copy."""
     if len(rows) == len(table) and _is_range(rows):
         return table
     if len(rows) and rows.min() < 0:
@@ -171,7 +174,7 @@ def take(table: pa.Table, rows: Ints) -> pa.Table:
 
 
 def _is_range(rows: Ints) -> bool:
-    """Whether it counts from 0."""
+    """Whether these are 0, 1, 2, …"""
     count = len(rows)
     if count and (rows[0] != 0 or rows[-1] != count - 1):
         return False
@@ -179,7 +182,7 @@ def _is_range(rows: Ints) -> bool:
 
 
 def with_columns(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
-    """Replace columns, or add them at the end."""
+    """Replaces columns, or appends them."""
     for name, column in columns.items():
         position = table.schema.get_field_index(name)
         table = table.append_column(name, column) if position < 0 else table.set_column(position, name, column)
@@ -187,7 +190,7 @@ def with_columns(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
 
 
 def orders(rows: pa.Table) -> list[Ints]:
-    """What sorts the rows by their columns, the last column first, as `np.lexsort` wants it."""
+    """Sort keys for the rows by their columns, last column first, as `np.lexsort` expects them."""
     ranks: list[Ints] = []
     for name in reversed(rows.column_names):
         try:
@@ -198,7 +201,7 @@ def orders(rows: pa.Table) -> list[Ints]:
 
 
 def without_repeats(rows: pa.Table) -> pa.Table:
-    """The changes without those that replace a row by an equal one."""
+    """The changes without the pairs of -1 and +1 that replace a row with an equal one."""
     weight, sequence = ints(rows, "_weight"), ints(rows, "_seq")
     minus = np.flatnonzero((weight[:-1] < 0) & (weight[1:] > 0) & (sequence[:-1] == sequence[1:]))
     if not len(minus):
@@ -213,8 +216,8 @@ def without_repeats(rows: pa.Table) -> pa.Table:
 
 
 def equal(left: pa.Array, right: pa.Array) -> Bools:
-    """Where the values are equal; NULL is a value. Doubles go by their bits: 0.0 and -0.0 are two, NaN is one. What
-    cannot be compared is not."""
+    """Where the values are equal; NULL equals NULL. Doubles are compared by their bits: 0.0 and -0.0 differ, NaN equals
+    itself. Values of a type that Arrow cannot compare count as different."""
     if pa.types.is_float64(left.type):
         left, right = left.view(pa.int64()), right.view(pa.int64())
     if pa.types.is_integer(left.type) and not left.null_count and not right.null_count:

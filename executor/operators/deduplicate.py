@@ -1,11 +1,11 @@
-"""DEDUPLICATE: the first row of each key within a time.
+"""DEDUPLICATE: the first row of each key within a period of time.
 
-Time is cut into slots as long as the time within which rows are the same. Rows of a key that were given are that far
-apart, so a slot has one of them at most, and the rows that a new one may repeat are in its slot and the two beside it:
-three looks by key, however many rows are remembered.
+Time is divided into slots as long as the period within which rows count as duplicates. Emitted rows of a key are at
+least that far apart, so a slot has at most one of them. The rows that a new row may duplicate are in its slot and the
+two adjacent ones: three lookups by key, however many rows are stored.
 
-A row that is given is remembered for as long as a row may come that repeats it, and none may come that is later than
-`late_ms`. Forgetting it any later changes nothing, so state is cleared away now and then.
+An emitted row is stored as long as a duplicate of it may arrive; rows that are more than `late_ms` late are dropped.
+Removing it later changes no result, so the state is cleared only now and then.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ..state.store import StateStore
 from .columns import Bools, Ints, batch_schema, conform, flat, group, ints, key_names, take
 from .expiry import TaskTime
 
-_FAR = 1 << 61  # beyond all times of records that can be counted with
+_FAR = 1 << 61  # times are clipped to this, so that sums with them do not overflow
 
 
 class Deduplicator(Operator):
     """In and out: see the step `Deduplicate`.
-    State: the time of each row that was given, by its key and slot.
+    State: the time of each emitted row, by its key and slot.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Deduplicator(Operator):
         self._keys = list(key)
         self._given = StateStore(connection, step.id, {**key, "_slot": BIGINT}, {"_ts": BIGINT})
         self._time = TaskTime(connection, f"{step.id}.stream_time", extra)
-        self._cleared: dict[int, int] = {}  # per task: the first slot that may be stored; absent while unknown
+        self._cleared: dict[int, int] = {}  # per task: the first slot that may be stored; absent if unknown
         self.stores = {step.id: self._given, **self._time.stores}
         self.schema, self.extra, self.columns = schema, tuple(extra), columns
         self._batch_schema = batch_schema(schema, extra, columns)
@@ -66,7 +66,7 @@ class Deduplicator(Operator):
         return replace(batch, rows=rows if len(given) == len(rows) else take(rows, given))
 
     def _first(self, keys: pa.Table, times: Ints) -> Bools:
-        """Which rows no row before them is close to; those are remembered."""
+        """Which rows have no earlier row close to them. These rows are stored."""
         count = len(times)
         if not count:
             return np.empty(0, np.bool_)
@@ -81,7 +81,7 @@ class Deduplicator(Operator):
         return first_of_key
 
     def _times_of(self, asked: pa.Table) -> list[int | None]:
-        """The time of the row that was given in each key's slot."""
+        """The time of the emitted row in each asked slot of a key; None: there is none."""
         found = self._given.read(asked)
         times: list[int | None] = [None] * len(asked)
         for place, time in zip(ints(found, "_index").tolist(), ints(found, "_ts").tolist(), strict=True):
@@ -89,7 +89,7 @@ class Deduplicator(Operator):
         return times
 
     def _among(self, places: Ints, times: Ints, remembered: list[int | None]) -> Bools:
-        """One row after the other, since what is given decides about those that follow."""
+        """Decides row by row, because each emitted row affects the decision about later ones."""
         chosen = np.zeros(len(times), np.bool_)
         for row, (here, *beside) in enumerate(places.T.tolist()):
             time = int(times[row])
@@ -101,7 +101,7 @@ class Deduplicator(Operator):
         return other is not None and abs(time - other) < self._within_ms
 
     def _clear(self, after: Mapping[int, int]) -> None:
-        """Forgets the slots of which no row that may still come can be close to any."""
+        """Removes the slots whose rows no row that may still arrive can be close to."""
         for task, time in after.items():
             below = (max(min(time, _FAR), -_FAR) - self._late_ms) // self._within_ms - 1
             spare = 1 + self._late_ms // self._within_ms // 4

@@ -1,4 +1,4 @@
-"""An aggregation whose groups are forgotten when nothing was added to them for long enough (TTL): they begin anew."""
+"""An aggregation with a TTL: a group expires when no row was added to it for that long. Its next row starts it anew."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .lifetimes import Lifetimes
 
 
 class ExpiringAggregator(Operator):
-    """In:    as of `Aggregator`, without windows.
-    Out:   the same, and each group that is forgotten at -1, its rowtime the moment at which its time was over.
-    State: that of the groups, and the largest rowtime of each.
+    """In:    as for `Aggregator`, without windows.
+    Out:   as for `Aggregator`, and a -1 for each group that expires; its rowtime is the time of expiry.
+    State: the state of the groups, and the largest rowtime of each.
 
-    A row that is too old when it comes adds to a group that is there, and makes none.
+    A row that is already too old when it arrives is added to an existing group but creates no group.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ExpiringAggregator(Operator):
         left = life.ends.append_column("_rank", pa.array(np.arange(len(life.ends), dtype=np.int64)))
         results: list[pa.Table] = []
         forgotten: list[pa.Table] = []
-        # Within a stretch no group begins anew: as if the batch ended where one does, which changes nothing.
+        # Split the batch so that no group restarts within a stretch. Batch boundaries do not change results.
         for begin, end in _stretches(life.restarts):
             due = ints(left, "_cause") < begin
             forgotten.append(self._forgotten(left.filter(pa.array(due)), rows))
@@ -74,7 +74,7 @@ class ExpiringAggregator(Operator):
         return replace(batch, rows=self._in_order(pa.concat_tables(forgotten), pa.concat_tables(results)))
 
     def _counted(self, rows: pa.Table) -> pa.Table:
-        """Rows with a value and all of a key: the others belong to no group."""
+        """The rows that have a value and in whose key no column is NULL: the others belong to no group."""
         drop = flat(rows, "_null").to_numpy(zero_copy_only=False)
         for name in self._keys[1:]:
             drop = drop | is_null(rows, [name])[0]
@@ -89,7 +89,7 @@ class ExpiringAggregator(Operator):
         return conform(shown, self._output_schema).append_column("_rank", take(ends, index).column("_rank"))
 
     def _in_order(self, forgotten: pa.Table, results: pa.Table) -> pa.Table:
-        """By `_seq`; where it is the same, what is forgotten goes before what comes new."""
+        """Both by `_seq`; at equal `_seq`, expired groups come before new results."""
         if not len(forgotten):
             return results
         rank = np.concatenate([ints(forgotten, "_rank"), len(forgotten) + np.arange(len(results), dtype=np.int64)])
@@ -98,7 +98,7 @@ class ExpiringAggregator(Operator):
 
 
 def _stretches(restarts: Ints) -> list[tuple[int, int]]:
-    """The batch in stretches in which no group begins anew that has rows in the same one; at least one stretch."""
+    """Splits the batch into stretches, at least one. No group that restarts in a stretch has earlier rows in it."""
     borders = [0]
     for row in np.flatnonzero(restarts >= 0).tolist():
         if restarts[row] >= borders[-1]:

@@ -1,4 +1,4 @@
-"""TTL of a table: rows that were not updated for long enough are deleted, by the stream time of their task."""
+"""TTL of a table: rows that were not updated for that long expire. The stream time of their task is the clock."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from .stream_time import StreamTime, merged, running
 
 
 class TaskTime:
-    """The stream time at each row of a batch: as the source says (`_st`), else of the rows that come here."""
+    """The stream time at each row of a batch: from the source (`_st`), or else from the rows that arrive here."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str, extra: Sequence[str]) -> None:
         self._own = None if "_st" in extra else StreamTime(connection, name)
         self.stores = {} if self._own is None else {name: self._own.store}
 
     def advance(self, batch: ChangeBatch, rows: pa.Table) -> tuple[Ints, dict[int, int]]:
-        """Per row, and per task after all of them. In: `rows`: those of the batch that count."""
+        """The stream time at each row, and the stream time of each task after the batch. In: `rows`: the rows of the
+        batch that count."""
         if self._own is None:
             return ints(rows, "_st"), batch.stream_time_ms
         before = self._own.read()
@@ -38,8 +39,8 @@ class TaskTime:
 
 class Expiry(Operator):
     """In:    a table's records, or its changes with or without old rows.
-    Out:   the same, and a deletion (-1, NULL values) of each row whose time is over, its rowtime the moment at which
-           that was so. A row that is too old when it comes deletes the one before it.
+    Out:   the same, and a deletion (-1, NULL values) for each row that expires; its rowtime is the time of expiry. A
+           row that is already too old when it arrives deletes the previous row of its key.
     State: the rowtime of each row.
     """
 
@@ -66,7 +67,7 @@ class Expiry(Operator):
         at_rows, after = self._time.advance(batch, rows)
         appears = (ints(rows, "_weight") > 0) & ~flat(rows, "_null").to_numpy(zero_copy_only=False)
         life = self._lifetimes.advance(rows, appears, at_rows, after)
-        kept = life.lives | life.was_there  # a deletion of nothing is none
+        kept = life.lives | life.was_there  # a deletion of a key without a row is dropped
         if len(life.ends) or not (life.lives | ~appears).all() or not kept.all():
             rows = self._with_ends(_without_values(rows, appears & ~life.lives), kept, life.ends)
         return replace(batch, rows=rows)
@@ -79,7 +80,7 @@ class Expiry(Operator):
 
 
 def ended_rows(ends: pa.Table, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Deletions, each at the row of the batch at which its time is over."""
+    """Deletions of expired rows. Each has the `_seq` of the row of the batch at which it expires."""
     sequence = ints(rows, "_seq")
     after_all = int(sequence.max(initial=-1)) + 1
     count = len(ends)
@@ -97,12 +98,12 @@ def ended_rows(ends: pa.Table, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def numbered(rows: pa.Table) -> pa.Table:
-    """The rows with `_sub` by their order."""
+    """The rows with `_sub` numbered in their order."""
     return with_columns(rows, {"_sub": pa.array(number_within(ints(rows, "_seq")))})
 
 
 def _without_values(rows: pa.Table, chosen: np.ndarray) -> pa.Table:
-    """The rows, the chosen ones as deletions."""
+    """The rows, with the chosen ones turned into deletions."""
     if not chosen.any():
         return rows
     weights = np.where(chosen, np.int8(-1), ints(rows, "_weight").astype(np.int8))

@@ -1,7 +1,8 @@
-"""A table's rows with the rows of another table that they name: a change there changes every row that names it.
+"""Joins a table's rows with the rows of another table that they reference. A change of a referenced row changes every
+row that references it.
 
-The left rows lie under their foreign key, where the row is that they name. One that changes its foreign key leaves one
-task (-1) and comes into another (+1).
+Left rows are stored under their foreign key, in the task of the row that they reference. A row whose foreign key
+changes leaves one task (-1) and enters another (+1).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class _Changes:
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """Rows to emit: by which change, from which left and right row, and whether taken back."""
+    """Rows to emit: the change that caused each, its left and right row, and whether it is a retraction."""
 
     change: Ints
     left: Ints
@@ -69,9 +70,9 @@ class _Output:
 class ForeignKeyJoiner(Joiner):
     """In: the left table's changes with their old rows and the foreign key as key; the right table's changes. One
     `_seq` over both, and equal keys in equal tasks.
-    Out: changes of the result, those that one change of the right table causes in the order of the left table's keys.
-    Without `emit_old`, a left row that goes gives -1 even if it had no partner, as in Kafka Streams; another result of
-    the same record then replaces it.
+    Out: changes of the result. Those that one change of the right table causes are in the order of the left table's
+    keys. Without `emit_old`, removing a left row gives a -1 even if the row had no partner, as in Kafka Streams;
+    another result of the same record then replaces it.
     State: the rows of both sides.
     """
 
@@ -132,7 +133,8 @@ class ForeignKeyJoiner(Joiner):
     def _versions(
         self, changes: _Changes, rows: pa.Table, left_rows: pa.Table, stored_group: Ints
     ) -> tuple[Ints, Ints, Ints, Ints]:
-        """The left rows that were there at some time of the batch: position, group, and between which changes."""
+        """The left rows that exist at some time during the batch: their positions and groups, and the changes at which
+        they begin and end."""
         place = np.full(len(left_rows), -1, dtype=np.int64)
         own = changes.side == 0
         place[changes.row[own]] = np.flatnonzero(own)
@@ -218,7 +220,7 @@ def _in_order(sides: tuple[pa.Table, pa.Table], groups: Ints, stored: pa.Table, 
 
 
 def _pairs(change: Ints, group_of_change: Ints, group_of_version: Ints) -> tuple[Ints, Ints]:
-    """Every change with every version of its group."""
+    """All pairs of a change and a version of the same group."""
     by_group = np.argsort(group_of_version, kind="stable")
     arranged = group_of_version[by_group]
     first = np.searchsorted(arranged, group_of_change[change], side="left")

@@ -1,4 +1,4 @@
-"""GROUP BY: which of the aggregating operators runs the step."""
+"""GROUP BY: chooses the operator that runs the step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node of a join: two inputs, and a joiner that knows which rows belong together."""
+"""The node of a join: two inputs, and a joiner that finds matching rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .columns import WINDOW, batch_schema, conform, ints, with_columns
 
 @dataclass(slots=True)
 class JoinNode:
-    """`window`: of the left side's keys, where it is one of time; right windows that begin with it count as equal."""
+    """`window`: of the left side's keys, if they are windowed. Right windows with the same start count as equal."""
 
     left: PipelineNode
     right: PipelineNode
@@ -30,7 +30,7 @@ class JoinNode:
     extra: tuple[str, ...]
     columns: Sequence[str] | None
     meter: OperatorMeter
-    _given: pa.Schema = field(init=False)  # of the pairs
+    _given: pa.Schema = field(init=False)  # the schema of the pairs
 
     def __post_init__(self) -> None:
         self._given = batch_schema(self.schema, self.extra, self.columns)
@@ -52,14 +52,14 @@ class JoinNode:
 
 
 def window_columns(left: PipelineNode, right: PipelineNode) -> tuple[str, ...]:
-    """The bounds of the window in the keys of both sides; none where a side has no window."""
+    """The bounds of the window, if the keys of both sides are windowed; else nothing."""
     return tuple(WINDOW) if "_ws" in left.extra and "_ws" in right.extra else ()
 
 
 def join_node(
     building: Building, step: Step, joiner: Joiner, left: PipelineNode, right: PipelineNode, *, extra: tuple[str, ...]
 ) -> JoinNode:
-    """`extra`: the columns besides key and values that a pair has."""
+    """In: `extra`: the columns of a pair other than key and values."""
     meter = building.meter(step)
     building.keep(joiner, meter)
     window = step.window_of_keys if window_columns(left, right) and set(WINDOW) <= set(extra) else None

@@ -1,7 +1,7 @@
-"""How long rows of a table live that are deleted when they were not updated for a while (TTL).
+"""Lifetimes of a table's rows that expire if they are not updated (TTL).
 
-A row is gone as soon as the stream time of its task reaches its rowtime plus the TTL. It goes at the first row of the
-input at which that is so, whatever key this row has; so where a batch ends changes nothing.
+A row expires when its task's stream time reaches its rowtime + TTL. It expires at the first input row, of any key, at
+which this is true, so batch boundaries change nothing.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ FAR = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What becomes of the rows of a batch.
+    """What happens to the rows of a batch.
 
-    `lives`: the rows that appear; others were too old when they came, or take a row away. `was_there`: whether the key
-    had a row right before. `restarts`: where an earlier row of the batch had gone when one appears, that row; else -1.
-    `ends`: what goes, a row each: the key columns, `_due` (when), `_row` (the row of the batch at which; their number
-    where it is at the end) and `_cause` (the row of the batch that is meant; -1 where it was there before).
+    `lives`: the rows that appear; the others were too old when they arrived, or are deletions. `was_there`: whether the
+    key had a row immediately before. `restarts`: if a row appears after an earlier row of its key in this batch has
+    expired, that earlier row; else -1. `ends`: one row for each row that expires, with the key columns, `_due` (time
+    of expiry), `_row` (the row of the batch at which it expires; the number of rows if it expires at the end) and
+    `_cause` (the row of the batch that expires; -1 if it is older than the batch).
     """
 
     lives: Bools
@@ -41,8 +42,8 @@ class Life:
 class Lifetimes:
     """The rowtimes of a table's rows, by key. State: one row per key.
 
-    In: `key`: the columns of a key, `_part` first. `cumulative`: a row is as young as the youngest of those that it
-    was made of, as groups are; else as its last version.
+    In: `key`: the columns of a key, `_part` first. `cumulative`: the time of a row is the largest rowtime of all its
+    input rows, as for groups; else it is the rowtime of its last version.
     """
 
     def __init__(
@@ -58,12 +59,13 @@ class Lifetimes:
         self._key = list(key)
         self._ttl_ms = ttl_ms
         self._cumulative = cumulative
-        self._oldest: dict[int, int] = {}  # of each task: no row in the store is older; absent while unknown
+        self._oldest: dict[int, int] = {}  # per task a lower bound of the rowtimes in the store; absent if unknown
 
     def advance(self, rows: pa.Table, appears: Bools, at_rows: Ints, after: Mapping[int, int]) -> Life:
-        """Takes in a batch.
+        """Applies a batch.
 
-        In: the rows in their order; which of them appear; the stream time at each and of each task after them all.
+        In: the rows in their order; which of them appear; `at_rows`: the stream time at each row; `after`: the stream
+        time of each task after the batch.
         """
         groups, first = group(rows, self._key) if len(rows) else (np.empty(0, np.int64), np.empty(0, np.int64))
         stored = self._stored(take(rows.select(self._key), first))
@@ -74,7 +76,7 @@ class Lifetimes:
         has_before = before >= 0
         kept_until = np.where(stored > NEVER, stored + self._ttl_ms, NEVER)
         until = np.where(has_before, np.where(lives[before], due[before], NEVER), kept_until[groups])
-        alive = latest_in_group(groups, lives)  # rows that were too old in between make no difference
+        alive = latest_in_group(groups, lives)  # rows in between that were too old make no difference
         restarts = np.where(lives & (alive >= 0) & (due[alive] <= at_rows), alive, -1)
         part = ints(rows, "_part")
         final = _of_tasks(part, after)
@@ -107,7 +109,7 @@ class Lifetimes:
                 self._oldest[task] = min(self._oldest[task], int(times[stays & (parts == task)].min()))
 
     def _due(self, task: int, time: int) -> pa.Table:
-        """The rows in the store whose time has come; they are taken out. None of them has a row in the batch."""
+        """Removes the expired rows from the store and returns them. The batch contains none of their keys."""
         if self._oldest.get(task, NEVER) + self._ttl_ms > time:
             return self._no_ends()
         rows = self.store.rows(task)
@@ -131,7 +133,7 @@ class Lifetimes:
         return self._ended(take(rows.select(self._key), causes), due[causes], causes)
 
     def _stored_ends(self, rows: pa.Table, first: Ints, kept_until: Ints, at_rows: Ints) -> pa.Table:
-        """Rows that were there before, gone when the batch has the first row of their key."""
+        """Stored rows that have expired when the first row of their key arrives in the batch."""
         gone = (kept_until > NEVER) & (kept_until <= at_rows[first])
         return self._ended(
             take(rows.select(self._key), first[gone]), kept_until[gone], np.full(int(gone.sum()), -1, np.int64)
@@ -145,7 +147,7 @@ class Lifetimes:
         return self._ended(self.store.key_schema.empty_table(), empty, empty)
 
     def _with_rows(self, ends: pa.Table, part: Ints, at_rows: Ints) -> pa.Table:
-        """Adds `_row`, and brings what goes into its order: by row, by time, by key."""
+        """Adds `_row`, and sorts the expired rows by row, time and key."""
         parts, due = ints(ends, "_part"), ints(ends, "_due")
         row = np.full(len(ends), len(part), dtype=np.int64)
         for task in np.unique(parts).tolist():

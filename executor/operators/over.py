@@ -1,11 +1,12 @@
-"""Functions OVER partitions, as ROW_NUMBER and RANK: what a batch touches is computed by DuckDB before and after.
+"""Functions OVER partitions, such as ROW_NUMBER and RANK. DuckDB computes the partitions that a batch touches twice:
+before and after the batch. The difference is the output.
 
-Only the rows are kept, no results: a row that comes in front changes the numbers of all that follow, and writing those
-would cost as much as computing them. The results before and after differ in exactly what goes out.
+The store has only rows, no results: a row that comes first changes the numbers of all later rows, and writing those
+numbers would cost as much as computing them.
 
-With a GRACE PERIOD a row that comes now is at most so much behind stream time, T. It changes results only in rows that
-are less than grace + after behind T (`Lateness`), and their frames begin before ms earlier. Rows older than that are
-forgotten; those in between are read, but what their own frames still hold is no result: it is not looked at.
+With a GRACE PERIOD, a new row is at most that much behind stream time T. It changes results only in rows that are less
+than grace + after behind T (`Lateness`). The frames of those rows begin `before` ms earlier. Rows older than that are
+dropped. Rows in between are read, but their own frames may be incomplete, so their results are not used.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from .ranks.partition_columns import PartitionColumns
 from .statement import BatchStatement
 
 _US_PER_DAY = 86_400_000_000
-_FAR = 1 << 61  # beyond all times of records that can be counted with
+_FAR = 1 << 61  # times are clipped to this, so that sums with them do not overflow
 
 
 class OverOperator(Operator):
@@ -53,7 +54,7 @@ class OverOperator(Operator):
     Out:   see the step `Over`; a row's time is its own.
     State: the rows of each partition with the number of their arrival in the task, and the largest such number.
 
-    A stream's rows go by these numbers. Of a table's rows those with one identity are one row.
+    This number identifies a stream's row. In a table, all rows with the same identity are versions of one row.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class OverOperator(Operator):
         key |= dict(zip(self._ids, (each.type for each in step.identity), strict=True)) or {ARRIVAL: BIGINT}
         kept = dict(partitioned.values)
         kept |= {ARRIVAL: BIGINT} if self._ids else {}
-        if self._late is not None:  # what rows expire by is a part of their key
+        if self._late is not None:  # rows expire by `_ts`, so it must be a part of their key
             key["_ts"] = BIGINT
         else:
             kept["_ts"] = BIGINT
@@ -109,8 +110,8 @@ class OverOperator(Operator):
         return replace(batch, rows=changes)
 
     def _changes(self, rows: pa.Table, open_from: Mapping[int, int] | None = None) -> pa.Table:
-        """What the rows, all with values, change in the results. In: `open_from`: per task, the time from which on
-        results may change."""
+        """The changes of results that these rows cause. In: rows that all have values; `open_from`: per task, the time
+        from which on results may change."""
         if not len(rows):
             return self._output_schema.empty_table()
         rows = self._arrivals.number(rows if self._identify is None else self._identify.run(input=rows))
@@ -122,7 +123,7 @@ class OverOperator(Operator):
         self._remember(pool, written, changed)
         sequence = np.zeros(len(first), dtype=np.int64)
         np.maximum.at(sequence, groups, ints(rows, "_seq"))
-        if self._ids:  # a row of a table may leave one partition for another: it goes before it comes
+        if self._ids:  # a table's row may move to another partition: with one `_seq`, its -1 comes before its +1
             sequence[:] = sequence.max()
         return self._output(pool, changed, sequence)
 
@@ -135,8 +136,8 @@ class OverOperator(Operator):
         return BatchStatement(connection, f"SELECT *, {', '.join(made)} FROM {{input}}", {"input": self._input_schema})
 
     def _pool(self, rows: pa.Table, groups: Ints, found: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """The stored rows of the partitions and the new ones, each with whether it was and is there; and the rows that
-        the batch leaves: those that it wrote, with `_deleted`."""
+        """The stored and the new rows of the partitions, each with `_was` and `_is`: whether it existed before the
+        batch, and exists after it. And the last version of each row that the batch wrote, with `_deleted`."""
         written = rows
         stays = np.ones(len(found), dtype=np.bool_)
         if self._ids:
@@ -166,21 +167,21 @@ class OverOperator(Operator):
         return pool, written
 
     def _remember(self, pool: pa.Table, written: pa.Table, changed: pa.Table) -> None:
-        """Write what the batch wrote; rows beyond the bound are not kept."""
+        """Stores the rows that the batch wrote, except those beyond the bound."""
         if self._step.bound is None:
             self._rows.change(written.select([*self._rows.key, *self._rows.value, "_deleted"]))
             return
         beyond = np.zeros(len(pool), dtype=np.bool_)
         beyond[ints(changed, "_i")] = flat(changed, "_beyond").to_numpy(zero_copy_only=False)
         was = flat(pool, "_was").to_numpy(zero_copy_only=False)
-        chosen = np.flatnonzero(was == beyond)  # stored ones that go, and new ones that stay
+        chosen = np.flatnonzero(was == beyond)  # stored rows that leave, and new rows that stay
         rows = take(pool, chosen).append_column("_deleted", pa.array(beyond[chosen]))
         self._rows.change(rows.select([*self._rows.key, *self._rows.value, "_deleted"]))
 
     # -------------------------------------------------------------- results
 
     def _output(self, pool: pa.Table, changed: pa.Table, sequence: Ints) -> pa.Table:
-        """Under each `_seq` all rows that go, then all that come."""
+        """For each `_seq`, first all rows at -1, then all rows at +1."""
         index = ints(changed, "_i")
         beyond = _bools(changed, "_beyond")
         sides = [(-1, "o", _bools(changed, "_was")), (1, "n", _bools(changed, "_is") & ~beyond)]
@@ -209,7 +210,7 @@ class OverOperator(Operator):
 
 
 class _Late:
-    """Which rows come too late, and which stored ones nobody reads any more. State: stream time."""
+    """Decides which rows are too late, and which stored rows are no longer read. State: stream time."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, name: str, lateness: Lateness, extra: Sequence[str]
@@ -222,7 +223,7 @@ class _Late:
         self.stores = self._time.stores
 
     def admit(self, batch: ChangeBatch, rows: pa.Table) -> tuple[pa.Table, dict[int, int]]:
-        """The rows with values that are not too late; and of each task the time from which on they change results."""
+        """The rows that have values and are not too late, and per task the time from which on they change results."""
         at_rows, self._now = self._time.advance(batch, rows)
         at_rows = np.clip(at_rows, -_FAR, _FAR)
         there = ~_bools(rows, "_null")
@@ -239,7 +240,7 @@ class _Late:
         return dropped
 
     def forget(self, rows: StateStore) -> None:
-        """Later makes no difference, so it is done now and then."""
+        """Drops rows that are no longer read. Doing it later changes no result, so it runs only now and then."""
         kept_ms = self._lateness.kept_ms
         spare = 1 + kept_ms // 4
         for task, time in self._now.items():
@@ -269,8 +270,8 @@ def _cast(expression: SqlExpression) -> str:
 
 
 def _difference_sql(step: Over) -> str:
-    """Of every row whose results the batch changes: the results before (`o…`) and after (`n…`), whether the row was and
-    is there, and whether it lies beyond the bound."""
+    """SQL that gives, for every row whose results the batch changes: the results before (`o…`) and after (`n…`),
+    whether the row existed before and exists after, and whether it is beyond the bound."""
     texts: dict[str, str] = {}  # expression → its column
     calls = ", ".join(f"{_call_sql(call, texts)} AS r{i}" for i, call in enumerate(step.calls))
     arguments = [f"{text} AS {name}" for text, name in texts.items()]
@@ -291,13 +292,13 @@ def _difference_sql(step: Over) -> str:
 
 
 def _call_sql(call: OverCall, texts: dict[str, str]) -> str:
-    """The call over the columns that `texts` gives its expressions."""
+    """The call as SQL over columns. `texts` maps each expression to its column; new expressions are added to it."""
 
     def column(text: str) -> str:
         return texts.setdefault(text, f"e{len(texts)}")
 
     names = [column(_cast(each)) for each in call.arguments]
-    if call.function == "NTILE":  # DuckDB's fails for no parts
+    if call.function == "NTILE":  # DuckDB's NTILE fails if the number of parts is not positive
         names = [f"CASE WHEN {name} > 0 THEN {name} END" for name in names]
     arguments = ", ".join(names) or ("*" if call.function == "COUNT" else "")
     condition = "" if call.filter is None else f" FILTER (WHERE {column(_cast(call.filter))})"
@@ -307,7 +308,7 @@ def _call_sql(call: OverCall, texts: dict[str, str]) -> str:
         for key in call.order
     ]
     ties = [f"{column(_cast(each))} ASC NULLS LAST" for each in call.ties] or [ARRIVAL]
-    if call.breaks_ties and call.ranged:  # the frame holds all that are equal: their order is that of its values
+    if call.breaks_ties and call.ranged:  # the frame has all equal rows, so the ties are ordered among its values
         arguments += f" ORDER BY {', '.join([*order, *ties])}"
     elif call.breaks_ties:
         order += ties
@@ -318,7 +319,7 @@ def _call_sql(call: OverCall, texts: dict[str, str]) -> str:
 
 
 def _in_units(expression: SqlExpression) -> str:
-    """In the units that the distances of a RANGE frame are counted in, as a number that no distance can overflow."""
+    """The expression in the unit of a RANGE frame's distances, as a number that no distance can overflow."""
     text = _cast(expression)
     match expression.type:
         case Decimal():

@@ -1,9 +1,9 @@
 # pyright: reportMissingParameterType=false
-"""The first rows of each group by their order, kept while rows come one by one: a compiled loop.
+"""Keeps the first rows of each group, in order, while rows arrive one by one: a compiled loop.
 
-A group's rows are a list in order. A row that comes is put behind those that are equal to it, which are older; from its
-place on ranks change, and rows whose rank is too large leave the list. A row that would be one of them is not put in.
-That depends on the rows before it only, so where a batch ends makes no difference.
+The rows of a group are an ordered list. A new row is inserted after the rows that are equal to it, which are older.
+From its place on, ranks change, and rows whose rank is too large leave the list. A new row whose own rank is too large
+is not inserted. This depends only on earlier rows, so batch boundaries make no difference.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .sort_words import Words
 Vector = np.ndarray[Any, Any]
 
 RANKS: Sequence[str] = ("ROW_NUMBER", "RANK", "DENSE_RANK")
-"""By function: a row's place, that of the first row equal to it, or how many different ones there are up to it."""
+"""The rank is the row's place, the place of the first row equal to it, or the number of distinct rows up to it."""
 
 _ROW_NUMBER, _RANK = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Rows are numbered: first the `known` ones, then those that came.
+    """Rows are numbered: first the `known` ones, then the new ones.
 
-    `before`, `after`: each row's rank, 0 where it has none. `last`: per group the last row that changed it, or -1. With
-    every change: `row` got or lost (`weight`) the `rank` when `cause` came.
+    `before`, `after`: the rank of each row; 0: none. `last`: per group the last row that changed it, or -1. If every
+    change is wanted, there are events: `row` got or lost (`weight`) the `rank` when `cause` arrived.
     """
 
     before: Ints
@@ -55,9 +55,9 @@ def rank_rows(
     every: bool,
     old: bool,
 ) -> Ranked | None:
-    """In: `groups`: of each row; the first `known` rows are ranked already, older ones first. `largest`: the last rank
-    that counts. `exact`: rows with equal words are equal; else there is no result where two are. `every`, `old`:
-    whether each change is wanted, and with it the ranks that rows lose."""
+    """In: `groups`: of each row; the first `known` rows are already ranked, older rows first. `largest`: the last rank
+    that counts. `exact`: rows with equal words are equal; if not `exact`, the result is None as soon as two rows have
+    equal words. `every`: whether each change is wanted; `old`: whether the ranks that rows lose are wanted, too."""
     rows = words.shape[1]
     mode = RANKS.index(function)
     room = np.bincount(groups, minlength=group_count)
@@ -73,10 +73,10 @@ def rank_rows(
 
 @loop
 def _rank(words, groups, known, mode, largest, exact, every, old, listed, starts, sizes, before, after, last):
-    """Out: whether the words decided; how many events there are, and these: row, rank, weight, cause.
+    """Out: whether the words decided; the number of events; the events: row, rank, weight, cause.
 
-    Elements are copied one by one: numba compiles all that an error of a copied slice could say, which took longer than
-    the rest of this.
+    Elements are copied one by one: for a copy of a slice, numba also compiles its error messages, which took longer
+    than the rest of this function.
     """
     count = 0
     events = np.empty((4, 2 * (len(groups) - known) if every else 0), np.int64)
@@ -130,8 +130,8 @@ def _rank(words, groups, known, mode, largest, exact, every, old, listed, starts
 
 @inlined_loop
 def _place(words, listed, start, size, row):
-    """Where the row comes, behind those that are equal to it, and whether one is. Most rows come last or not at all, so
-    the last one is looked at first."""
+    """The place of the row, after rows that are equal to it, and whether there is an equal one. Most rows come last or
+    are not inserted at all, so the search starts with the last one."""
     low, high = 0, size
     equal = False
     middle = size - 1
@@ -153,7 +153,7 @@ def _place(words, listed, start, size, row):
 
 @inlined_loop
 def _rank_behind(listed, start, place, size, mode, largest, after, now):
-    """Ranks the rows behind a new one: in `now`, while `after` has the ranks until now. Out: how many rows stay."""
+    """Ranks the rows after a new one, into `now`; `after` has the ranks so far. Out: how many rows stay."""
     kept = size
     for at in range(place + 1, size):
         row, previous = listed[start + at], listed[start + at - 1]

@@ -1,8 +1,8 @@
-"""Pairs of rows that agree in some columns, kept up to date under changes of both sides.
+"""Joins rows that have equal values in some columns, and updates the pairs when either side changes.
 
-Every row that was there at some time of a batch is a version with a life: from the change that brings it to the one
-that takes it away. A pair lives while both of its rows do, so its beginning and its end say when it goes out at +1
-and at -1. Pairs that were there before and still are, are never formed.
+Every row that exists at some time during a batch is a version with a lifetime: from the change that adds it to the
+change that removes it. A pair lives while both of its rows live: its begin is a +1 in the output, its end a -1. Pairs
+that exist before and after the batch are never formed.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ _BEFORE = -1  # born before the batch
 
 @dataclass(frozen=True, slots=True)
 class _Versions:
-    """The versions of a side's rows: where in `rows`, of which group of equal keys, and between which changes of the
-    batch they live; `died` is the number of changes for those that are still there."""
+    """The versions of a side's rows. Per version: its `position` in `rows`, its `group` of equal keys, and the changes
+    of the batch at which it is `born` and at which it `died`. If it still exists after the batch, `died` is the number
+    of changes."""
 
     rows: pa.Table
     position: Ints
@@ -66,12 +67,12 @@ class _Pairs:
 
 
 class RowJoiner(Joiner):
-    """In: changes of both sides under the columns that they are joined by, with one `_seq` over both, and equal keys in
-    equal tasks. Rows with a NULL among those columns join nothing.
-    Out: changes of the pairs, in the order of the changes that cause them; those of one change in that of the columns
-    that tell rows apart. Unless every change is wanted: what the batch changes in the end, under one `_seq`, so that
-    of each key only the last row goes out.
-    A left row that has no partner goes out alone, in a join that is `outer`.
+    """In: changes of both sides, keyed by the join columns, with one `_seq` over both, and equal keys in equal tasks.
+    Rows with a NULL among the join columns join nothing.
+    Out: changes of the pairs, in the order of the changes that cause them. Changes with one cause are ordered by the
+    columns that identify rows. With emit `last`: the net changes of the batch under one `_seq`, so that only the last
+    row of each key is emitted.
+    If the join is `outer`, a left row without a partner is emitted alone.
     State: the rows of both sides.
     """
 
@@ -128,7 +129,8 @@ class RowJoiner(Joiner):
         distinct: pa.Table,
         change_count: int,
     ) -> _Versions:
-        """The rows of the groups in which a change can meet them, and those that changes of this side end."""
+        """The versions of this side: its changes, the stored rows of the groups `met_groups`, and the stored rows that
+        this side's changes end."""
         store = self._stores[side]
         asked = np.unique(met_groups)
         met = store.read(take(distinct, asked), by=self._keys)
@@ -151,7 +153,7 @@ class RowJoiner(Joiner):
         return _Versions(pool, position, group_of[position], place[position], died[position])
 
     def _ended(self, side: int, rows: pa.Table, groups: Ints, chosen: Bools) -> tuple[pa.Table, Ints]:
-        """The stored rows that these changes take back, and their groups."""
+        """The stored rows that the chosen changes retract, and their groups."""
         store = self._stores[side]
         taken = np.flatnonzero(chosen)
         if not len(taken):
@@ -208,7 +210,7 @@ class RowJoiner(Joiner):
 
 
 def _with_absences(versions: _Versions, group_count: int, sequence: Ints) -> _Versions:
-    """Also, for each time in which a group has no row, a row of NULLs."""
+    """Adds a version of NULLs for each time during which a group has no row."""
     found = absences(Lives(versions.group, versions.born, versions.died), group_count, sequence)
     blank = conform(pa.table({"_ts": pa.array([NEVER], pa.int64())}), versions.rows.schema)
     return _Versions(
@@ -221,7 +223,7 @@ def _with_absences(versions: _Versions, group_count: int, sequence: Ints) -> _Ve
 
 
 def _without_what_comes_back(rows: pa.Table, is_old: Bools) -> Ints:
-    """The rows that go and then those that come, without those that do both."""
+    """The rows at -1, then the rows at +1, without the rows that occur in both."""
     values = [name for name in rows.column_names if name[0] in "kv"]
     row, _ = group(rows, ["_part", *values])
     both = np.intersect1d(row[is_old], row[~is_old])
@@ -238,7 +240,8 @@ def _store(
 
 
 def _in_order(sides: Sequence[pa.Table]) -> tuple[Ints, Ints, list[Ints]]:
-    """`_seq` and time of each change of both sides in one order, and the places of each side's rows there."""
+    """Brings the changes of both sides into one order. Out: their `_seq` and time in this order, and the places of each
+    side's rows in it."""
     side = np.repeat(np.arange(2), [len(rows) for rows in sides])
     sequence = np.concatenate([ints(rows, "_seq") for rows in sides])
     order = np.lexsort((side, sequence))  # stable: a row's -1 stays before its +1
@@ -249,7 +252,7 @@ def _in_order(sides: Sequence[pa.Table]) -> tuple[Ints, Ints, list[Ints]]:
 
 
 def _pairs(left: _Versions, right: _Versions, change_count: int) -> _Pairs:
-    """Versions of one group of which at least one is born or dies in the batch."""
+    """All pairs of versions in one group of which at least one is born or dies in the batch."""
     new_left, new_right = left.changed(change_count), right.changed(change_count)
     everything = np.ones(len(new_right), dtype=np.bool_)
     first = _matches(left.group, right.group, np.flatnonzero(new_left), np.flatnonzero(everything))
@@ -258,7 +261,7 @@ def _pairs(left: _Versions, right: _Versions, change_count: int) -> _Pairs:
 
 
 def _matches(left_group: Ints, right_group: Ints, left: Ints, right: Ints) -> tuple[Ints, Ints]:
-    """The chosen versions of both sides that are of one group."""
+    """All pairs of a chosen left and a chosen right version of the same group."""
     by_group = right[np.argsort(right_group[right], kind="stable")]
     arranged = right_group[by_group]
     begin = np.searchsorted(arranged, left_group[left], side="left")

@@ -1,7 +1,7 @@
-"""GROUP BY with session windows: a row joins the sessions of its key that lie within the gap, and makes them one.
+"""GROUP BY with session windows: a row joins the sessions of its key within the gap, and merges them.
 
-Sessions depend on each other's times, but not on values: a loop over times alone finds what becomes of each session
-(`groups/session_course.py`), and then a session is a group like any other, which the calls fold as theirs.
+Sessions depend on each other's times, but not on values. So a loop over the times alone finds what happens to each
+session (`groups/session_course.py`). After that, the calls fold a session like any other group.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NO_END = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What is emitted: `row` gives the place in the batch, `version` the session's window and result."""
+    """The rows to emit. `row` determines the place in the batch, `version` the session's window and result."""
 
     row: Ints
     version: Ints
@@ -54,8 +54,8 @@ class _Rows:
 
 class SessionAggregator(Operator):
     """In:    a stream's rows with the grouping key in k0….
-    Out:   per row the sessions that it merged at -1, and the one they became at +1 (`last`: the difference that the
-           batch makes). FINAL: each session once, when it closes. A row's time is the end of its session.
+    Out:   per row, the sessions that it merged at -1, and the new session at +1 (`last`: the net difference of the
+           batch). FINAL: each session once, when it closes. The time of an output row is the end of its session.
     State: a row per open session.
 
     A session is closed when stream time has passed its end by more than gap and grace.
@@ -109,11 +109,11 @@ class SessionAggregator(Operator):
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether there are sessions whose results are given once they close."""
+        """Whether there are open sessions whose results are emitted when they close."""
         return self._step.emit == "FINAL" and not self._store.is_empty()
 
     def _relevant(self, rows: pa.Table) -> pa.Table:
-        """Rows with a value and all of a key."""
+        """The rows that have a value and in whose key no column is NULL."""
         drop = flat(rows, "_null").to_numpy(zero_copy_only=False)
         for missing in is_null(rows, self._keys[1:]):
             drop = drop | missing
@@ -152,8 +152,8 @@ class SessionAggregator(Operator):
         )
 
     def _open(self, keys: pa.Table, groups: Ints, times: Ints) -> tuple[OpenSessions, pa.Table]:
-        """The stored sessions that end late enough for a row of the batch, or where rows are numbered all of its keys,
-        and their states."""
+        """The stored sessions that a row of the batch may join, and their states. If rows are numbered: all stored
+        sessions of the keys."""
         earliest = np.full(len(keys), _NO_END, dtype=np.int64)
         np.minimum.at(earliest, groups, times)
         low = np.full(len(keys), -_NO_END) if self._calls.last_numbers else earliest - self._gap
@@ -166,31 +166,31 @@ class SessionAggregator(Operator):
         return OpenSessions(index[order], ints(found, "_ws"), ints(found, "_we")), found
 
     def _numbers(self, keys: int, groups: Ints, sessions: OpenSessions, stored: pa.Table) -> Ints:
-        """For each row a number above those of its key's earlier rows, as far as open sessions know them."""
+        """A number for each row that is larger than those of the key's earlier rows in open sessions."""
         last = np.full(keys, -1, dtype=np.int64)
         np.maximum.at(last, sessions.group, self._calls.last_number(stored))
         return last[groups] + 1 + np.arange(len(groups), dtype=np.int64)
 
     def _save(self, keys: pa.Table, course: SessionCourse, values: SessionValues) -> None:
-        """Windows that are no more go, and each session that got a row is written."""
+        """Deletes windows that are gone, and writes each session that got a row."""
         changed = np.flatnonzero(course.is_open & (course.version >= course.known))
         gone = np.flatnonzero(course.is_gone)
         sessions = np.concatenate([gone, changed])
-        windows = np.concatenate([gone, course.version[changed]])  # the versions that have them
+        windows = np.concatenate([gone, course.version[changed]])  # the versions that have these windows
         columns = dict(zip(self._keys, take(keys, course.group[sessions]).columns, strict=True))
         columns |= {"_ws": pa.array(course.start[windows]), "_we": pa.array(course.end[windows])}
-        columns |= values.states_of(sessions)  # what stands in a row that is deleted does not count
+        columns |= values.states_of(sessions)  # in rows to delete, the values are ignored
         columns["_deleted"] = pa.array(np.arange(len(sessions)) < len(gone))
         self._store.change(pa.table(columns))
 
     # -------------------------------------------------------------- output
 
     def _each(self, course: SessionCourse) -> _Rows:
-        """What each row changed: the sessions that it joined, at -1, and the one that they are now."""
+        """The changes of each row: the sessions that it joined at -1, and the resulting session at +1."""
         made = np.flatnonzero(course.session >= 0)
         joined_row, joined_version = course.joined_row, course.joined_version
         if not self._step.emit_old:
-            # A row at the very time of a session that is a single moment changes its result, not its window.
+            # If start and end of a session are equal, a row at this time changes its result but not its window.
             grown = course.known + joined_row
             longer = course.start[grown] < course.end[grown]
             joined_row, joined_version = joined_row[longer], joined_version[longer]
@@ -203,8 +203,8 @@ class SessionAggregator(Operator):
         )
 
     def _net(self, course: SessionCourse, last_row: Ints) -> _Rows:
-        """What the batch changed in all, per key in the order of their last rows: sessions that went, then those that
-        are new or have a new result."""
+        """The net changes of the batch, per key in the order of the keys' last rows: first sessions that are gone, then
+        sessions that are new or have a new result."""
         old = np.flatnonzero(course.is_touched if self._step.emit_old else course.is_gone)
         new = np.flatnonzero(course.is_open & (course.version >= course.known))
         version = np.concatenate([old, course.version[new]])
@@ -237,7 +237,7 @@ class SessionAggregator(Operator):
         return conform(pa.table(columns), self._output_schema)
 
     def _closed(self, rows: pa.Table, at_rows: Ints, before: Mapping[int, int], after: Mapping[int, int]) -> pa.Table:
-        """The sessions that close between the two stream times, in the order in which they do."""
+        """The sessions that close between the two stream times, in the order in which they close."""
         sequence, parts = ints(rows, "_seq"), ints(rows, "_part")
         last = int(sequence.max(initial=-1)) + 1
         found: list[pa.Table] = []

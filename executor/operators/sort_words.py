@@ -1,7 +1,8 @@
-"""ORDER BY as numbers: rows compare as the words of their sort keys do, one after the other.
+"""ORDER BY as numbers: rows are compared by the words of their sort keys, one word after the other.
 
-Numbers and times are words as they are. A text has the word that is its rank among the texts of the batch, which costs
-a sort and the reading of all texts: so keys after the first text are only looked at where rows are equal before it.
+Numbers and times become words directly. The word of a text is its rank among the texts of the batch, which costs a sort
+and the reading of all texts. So the first text and the keys after it are only compared if the keys before do not
+decide.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _SIGN = np.uint64(1 << 63)
 
 
 def is_plain(type_: pa.DataType) -> bool:
-    """Whether values are words without a look at the others."""
+    """Whether a value of this type can become a word without knowing the other values."""
     whole = pa.types.is_integer(type_) or pa.types.is_temporal(type_) or pa.types.is_boolean(type_)
     return whole or pa.types.is_floating(type_)
 
 
 def sort_words(columns: Sequence[pa.Array], keys: Sequence[SortKey], rows: int) -> Words:
-    """In: the values of each key. Rows that are equal in all keys have equal words: NULL is equal to NULL, NaN to NaN
-    and greater than all numbers, 0.0 to -0.0."""
+    """In: the values of each key. Rows that are equal in all keys have equal words: NULL equals NULL, 0.0 equals -0.0,
+    and NaN equals NaN and is greater than all numbers."""
     words: list[Words] = []
     for column, key in zip(columns, keys, strict=True):
         if column.null_count:
@@ -42,7 +43,7 @@ def sort_words(columns: Sequence[pa.Array], keys: Sequence[SortKey], rows: int) 
 
 
 def _value_words(column: pa.Array) -> Words:
-    """Those of NULLs are all the same."""
+    """All NULLs have the same word."""
     if not is_plain(column.type):
         ranks = pc.rank(column, sort_keys="ascending", tiebreaker="dense")
         return ranks.to_numpy(zero_copy_only=False).astype(np.uint64)
@@ -50,7 +51,7 @@ def _value_words(column: pa.Array) -> Words:
 
 
 def plain_words(column: pa.Array) -> Words:
-    """Of values that are words without a look at the others (`is_plain`)."""
+    """The words of values of a plain type (`is_plain`)."""
     kept = as_physical(column)
     if kept.null_count:
         kept = kept.fill_null(False if pa.types.is_boolean(kept.type) else 0)
@@ -63,7 +64,7 @@ def plain_words(column: pa.Array) -> Words:
 
 
 def plain_values(words: Words, type_: pa.DataType) -> pa.Array:
-    """The values that have these words; of 0.0 and -0.0 it is 0.0."""
+    """The values that have these words; for the word of 0.0 and -0.0 it is 0.0."""
     if pa.types.is_floating(type_):
         bits = np.where(words & _SIGN, words ^ _SIGN, ~words)
         return pa.array(bits.view(np.float64)).cast(type_)

@@ -1,4 +1,4 @@
-"""The leaves of a pipeline: batches of a source, made what its readers expect."""
+"""The leaves of a pipeline: they bring batches of a source into the form that their readers expect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .table_source import TableSource
 
 @dataclass(slots=True)
 class SourceNode:
-    """`operators`: what a source's rows go through, one after the other."""
+    """`operators`: the operators that process the source's rows, in this order."""
 
     source: Source
     schema: Schema
@@ -30,7 +30,7 @@ class SourceNode:
     columns: Sequence[str] | None
     operators: Sequence[Operator]
     meter: OperatorMeter
-    _given: pa.Schema = field(init=False)  # of the batches that the operators begin with
+    _given: pa.Schema = field(init=False)  # of the batches that the first operator gets
 
     def __post_init__(self) -> None:
         extra = [name for name in self.extra if name != "_st"]
@@ -74,7 +74,7 @@ def build(step: Source, building: Building) -> SourceNode:
 
 
 def _as_changes(rows: pa.Table) -> pa.Table:
-    """A tombstone of a table takes the row away: weight -1."""
+    """A tombstone of a table removes the row: weight -1."""
     gone = rows.column("_null")
     if not gone.to_numpy().any():
         return rows

@@ -39,15 +39,16 @@ from .joining import JoinNode, join_node, window_columns
 from .stream_time import NEVER, running
 from .unmatched_rows import UnmatchedRows
 
-_DEFAULT_GRACE_MS = 24 * 60 * 60 * 1000  # how long rows are kept where no GRACE PERIOD is given
+_DEFAULT_GRACE_MS = 24 * 60 * 60 * 1000  # how long rows are kept without a GRACE PERIOD
 
 
 @dataclass(slots=True)
 class Arrivals:
     """The rows of one side in a batch.
 
-    `rank`: their places among the rows of both sides. `number`: as `rank`, but over all batches. `stream_time`: of both
-    sides, at each row. `own_time`, `other_time`: the latest rowtime of each side's rows up to there.
+    Per row: `rank`: its position among the rows of both sides. `number`: like `rank`, but over all batches.
+    `stream_time`: the stream time at the row, over both sides. `own_time`, `other_time`: the latest rowtime of this
+    side's and of the other side's rows up to this row.
     """
 
     rows: pa.Table
@@ -61,7 +62,8 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Pairs of an arrived row (its position) with rows of the other side's buffer: their slots, times and numbers."""
+    """Pairs of an arrived row and a row of the other side's buffer: the position of the first, and the slot, time and
+    number of the second."""
 
     row: Ints
     slot: Ints
@@ -71,7 +73,7 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The stream time at each row of the batch, by task: the ranks of the task's rows, and the times there."""
+    """Stream time by task: before and after the batch, and at each of the task's rows (`ranks` and `times`)."""
 
     before: dict[int, int]
     after: dict[int, int]
@@ -87,8 +89,8 @@ class Timeline:
 
 class StreamStreamJoiner(Joiner):
     """In: rows of two streams, with one `_seq` over both, and equal keys in equal tasks.
-    Out: joined rows; those that one row gives have its `_seq`.
-    State: the rows of each side that a row to come can meet, those that wait for a partner, and the times.
+    Out: joined rows; each has the `_seq` of the row that caused it.
+    State: the rows of each side that a later row can still join, the rows that wait for a partner, and the times.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, step: StreamStreamJoin, windowed: bool) -> None:
@@ -160,7 +162,7 @@ class StreamStreamJoiner(Joiner):
     # -------------------------------------------------------------- arriving
 
     def _joinable(self, rows: pa.Table, schema: Schema) -> pa.Table:
-        """Rows without a value or without a key have nothing to join."""
+        """Drops rows without a value and rows with a NULL in the key: they join nothing."""
         drop: Bools = flat(rows, "_null").to_numpy(zero_copy_only=False)
         for missing in is_null(rows, key_names(schema)):
             drop = drop | missing
@@ -226,7 +228,7 @@ class StreamStreamJoiner(Joiner):
         self._known_at = self._times.version
 
     def _keep(self, side: int, arrived: Arrivals) -> None:
-        """Into the side's buffer, unless the row comes too late for it."""
+        """Stores the rows in the side's buffer, except those that are too late for it."""
         if not len(arrived.rows):
             return
         kept = np.flatnonzero(arrived.time > arrived.own_time - self._retention)
@@ -235,7 +237,7 @@ class StreamStreamJoiner(Joiner):
         self._buffers[side].write(take(with_columns(arrived.rows, columns), kept))
 
     def _forget(self, timeline: Timeline) -> None:
-        """Drop what no row can meet any more, seldom enough to cost nothing."""
+        """Drops rows that no later row can join. It runs rarely enough to cost nothing."""
         for part, time in timeline.after.items():
             for side, name in enumerate(("left_ms", "right_ms")):
                 if time - self._forgotten.get((part, side), NEVER) >= max(1, self._retention // 4):
@@ -258,7 +260,7 @@ class StreamStreamJoiner(Joiner):
         return Matches(row, slot, time, number)
 
     def _joined(self, sides: list[Arrivals], matches: list[Matches]) -> pa.Table:
-        """The pairs, in order. Each value is taken once: a stored row that has many partners is read once only."""
+        """The pairs, in order. A stored row that has many partners is read only once."""
         rank = np.concatenate([arrived.rank[own.row] for arrived, own in zip(sides, matches, strict=True)])
         other = np.concatenate([own.time for own in matches])
         number = np.concatenate([own.number for own in matches])
@@ -286,7 +288,8 @@ class StreamStreamJoiner(Joiner):
         return self._with_order(columns, len(order), ordering)
 
     def _padded(self, side: int, sides: list[Arrivals], matches: list[Matches], timeline: Timeline) -> list[pa.Table]:
-        """The rows of an outer side that have no partner: at once, or when none can come any more."""
+        """The rows of an outer side that have no partner. Without a GRACE PERIOD they are emitted at once; with one,
+        they are emitted when no partner can come any more."""
         arrived, waiting = sides[side], self._unmatched[side]
         alone = np.ones(len(arrived.rows), dtype=np.bool_)
         alone[matches[side].row] = False
@@ -308,7 +311,7 @@ class StreamStreamJoiner(Joiner):
         return self._rows(side, mine, arrived.time[rows], {"_rank": arrived.rank[rows], "_phase": 1})
 
     def _rows(self, side: int, mine: pa.Table, times: Ints, ordering: Mapping[str, Ints | int]) -> pa.Table:
-        """Rows of a side without a partner, with the columns that order them; the other side's values are NULL."""
+        """Rows of a side without a partner, with the columns that order them. The other side's values are NULL."""
         columns: dict[str, pa.Array | pa.ChunkedArray] = {name: mine.column(name) for name in self._keys}
         offset = len(self._schemas[0].value)
         for of_side, start in ((0, 0), (1, offset)):
@@ -336,7 +339,7 @@ _ORDER = ("_rank", "_phase", "_rts", "_side", "_order", "_id")
 
 
 def _distinct(slots: Ints) -> tuple[Ints, Ints]:
-    """Each slot once, and the position there of each of `slots`."""
+    """The distinct slots, and for each of `slots` its position among them."""
     if int(slots.max(initial=0)) > 8 * len(slots):  # an array of all slots would cost more than the batch
         return np.unique(slots, return_inverse=True)
     place = np.full(int(slots.max(initial=-1)) + 1, -1, np.int64)

@@ -1,8 +1,8 @@
 """Stream time: the largest rowtime that a task has seen, per task and, where needed, at every row.
 
-For whoever asks (`Step.asks_stream_time`) every record of the source counts, also those that a filter drops later: the
-source stage writes the running maximum into `_st`, so that a late row is told the same way wherever a batch ends. For
-windows with EMIT CHANGES, and behind a repartition, only the rows that arrive there count, as in Kafka Streams.
+For steps with `Step.asks_stream_time`, every record of the source counts, even if a filter drops it later: the source
+stage writes the running maximum into `_st`, so whether a row is late does not depend on batch boundaries. For windows
+with EMIT CHANGES, and after a repartition, only the rows that arrive there count, as in Kafka Streams.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEVER = -(1 << 62)
 
 
 class StreamTime:
-    """The stream time of each task, from batch to batch. State: one row per task."""
+    """Keeps the stream time of each task between batches. State: one row per task."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         self.store = StateStore(connection, name, {"_part": INTEGER}, {"stream_time_ms": BIGINT})
@@ -49,7 +49,7 @@ class StreamTime:
 
 
 def running(parts: pa.Array, times: Ints, before: Mapping[int, int]) -> tuple[Ints, dict[int, int]]:
-    """The stream time at each row, itself included, and each task's after the last."""
+    """The stream time at each row, including this row, and the stream time of each task after the last row."""
     after = dict(before)
     if not len(times):
         return times, after
@@ -71,7 +71,7 @@ def merged(times: Mapping[int, int], more: Mapping[int, int]) -> dict[int, int]:
 
 
 def moved_on(times: Mapping[int, int], elapsed_ms: int) -> dict[int, int]:
-    """The stream times after sources were idle for so long."""
+    """The stream times after the sources were idle for `elapsed_ms`."""
     return {part: time + elapsed_ms for part, time in times.items()}
 
 

@@ -31,10 +31,10 @@ from .columns import (
 
 
 class TableSource(Operator):
-    """In: a record per row, +1 or a tombstone (`_null`). Out: changes that carry the old rows.
+    """In: one record per row: a +1 or a tombstone (`_null`). Out: changes that include the old rows.
     State: the row of each key.
 
-    A tombstone for a key that has no row gives nothing.
+    A tombstone for a key without a row gives no change.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class TableSource(Operator):
         changed = rows.select([*keys, *self._values, "_ts"]).append_column("_deleted", pa.array(gone))
         self._store.change(take(changed, last))
 
-        # Each record may give two rows; those that exist stand in the order -1, +1.
+        # Each record may give two rows, in the order -1, +1.
         sides = np.stack([old >= 0, ~gone], axis=1).reshape(-1)
         record = np.repeat(np.arange(len(rows)), 2)[sides]
         is_old = np.tile(np.array([True, False]), len(rows))[sides]

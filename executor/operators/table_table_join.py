@@ -1,6 +1,6 @@
 """Two tables with the same primary key: a change of either changes the result for its key.
 
-What a row met at its moment is found by one stable sort by key over the changes of both sides, as in
+One stable sort by key, over the changes of both sides, finds the row that a change meets at its time, as in
 `stream_table_join.py`.
 """
 
@@ -41,8 +41,8 @@ _NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """The changes of both sides in one order: what each side's row was and is, as a position among the side's changes
-    of the batch followed by its stored rows, or -1."""
+    """The changes of both sides in one order. `before`, `after`: each side's row before and after the change, as a
+    position among the side's changes of the batch followed by its stored rows, or -1."""
 
     group: Ints
     sequence: Ints
@@ -53,7 +53,7 @@ class _Events:
 
     @property
     def ended(self) -> Bools:
-        """Where the change takes a row away that its side did not even have."""
+        """Where the change removes a row that its side did not have."""
         mine_before = np.where(self.side == 0, *self.before)
         mine_after = np.where(self.side == 0, *self.after)
         return (mine_before < 0) & (mine_after < 0)
@@ -65,8 +65,8 @@ class _Events:
 
 class TableTableJoiner(Joiner):
     """In: changes of two tables, with one `_seq` over both, and equal keys in equal tasks. A NULL key joins nothing.
-    Out: changes of the result. Without `emit_old` a deletion also follows where a side's row goes that was not there
-    while the other side has its row, as in Kafka Streams.
+    Out: changes of the result. Without `emit_old`, there is also a deletion if one side deletes a row that it did not
+    have while the other side has its row, as in Kafka Streams.
     State: the row of each key, per side.
     """
 
@@ -100,7 +100,7 @@ class TableTableJoiner(Joiner):
         return ChangeBatch(self._result(events, pools, distinct))
 
     def _pool(self, side: int, rows: pa.Table, found: pa.Table) -> pa.Table:
-        """A side's rows, those of the batch and then the stored ones: its values and `_ts`."""
+        """A side's rows, first those of the batch and then the stored ones: the values and `_ts`."""
         schema = pa.schema([(name, type_.arrow) for name, type_ in self._stores[side].value.items()])
         return pa.concat_tables([conform(rows, schema), conform(found, schema)])
 
@@ -144,7 +144,7 @@ class TableTableJoiner(Joiner):
     def _table(
         self, events: _Events, event: Ints, is_old: Bools, rows: list[Ints], pools: list[pa.Table], keys: pa.Table
     ) -> pa.Table:
-        """A result's time is the later one of the change and of the other side's row."""
+        """The result rows. The time of a result is the later one of the change and the other side's row."""
         other = [_times(pool, after) for pool, after in zip(pools, events.after, strict=True)]
         time = np.maximum(events.time, np.where(events.side == 0, other[1], other[0]))[event]
         named = take(keys, events.group[event])
@@ -165,14 +165,14 @@ class TableTableJoiner(Joiner):
 
 
 def _stored(found: pa.Table, size: int, offset: int) -> Ints:
-    """Per key the position of its stored row, behind the `offset` rows of the batch, or -1."""
+    """Per key, the position of its stored row, after the `offset` rows of the batch, or -1."""
     stored = np.full(size, _NONE, dtype=np.int64)
     stored[ints(found, "_index")] = np.arange(len(found), dtype=np.int64) + offset
     return stored
 
 
 def _events(sides: tuple[pa.Table, pa.Table], groups: Ints, stored: list[Ints]) -> _Events:
-    """One event per key, side and `_seq`: only its last change counts."""
+    """One event per key, side and `_seq`: only the last of several changes counts."""
     size = [len(rows) for rows in sides]
     side = np.repeat(np.arange(2), size)
     row = np.concatenate([np.arange(n, dtype=np.int64) for n in size])
@@ -185,7 +185,7 @@ def _events(sides: tuple[pa.Table, pa.Table], groups: Ints, stored: list[Ints]) 
     same = (side[order][1:] == side[order][:-1]) & (sequence[order][1:] == sequence[order][:-1])
     last[:-1] = ~(same & (groups[order][1:] == groups[order][:-1]))
     order = order[last]
-    # In the order of the batch, so that one row's changes of several keys stay together:
+    # In the order of the batch, so that one row's changes to several keys stay together:
     order = order[np.lexsort((side[order], sequence[order]))]
     side, groups, sequence, time = side[order], groups[order], sequence[order], time[order]
     current = np.where(gone[order], _NONE, row[order])
@@ -202,7 +202,7 @@ def _events(sides: tuple[pa.Table, pa.Table], groups: Ints, stored: list[Ints]) 
 
 
 def _times(pool: pa.Table, rows: Ints) -> Ints:
-    """The rowtimes of these rows; a row that is not there is as old as can be."""
+    """The rowtimes of these rows; for a missing row (-1) the smallest possible time."""
     times = np.append(ints(pool, "_ts"), np.iinfo(np.int64).min)
     return times[rows]  # -1 is the last
 

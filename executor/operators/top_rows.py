@@ -1,8 +1,8 @@
-"""Top-n: the first rows of each partition of a stream, and no others, are kept and compared with what comes.
+"""Top-n of a stream: keeps only the first rows of each partition, and compares new rows with them.
 
-A partition with one row is a row of the store: its key finds it. Of others each row has a place in its partition, which
-a row that comes takes over from one that goes: then a row that comes is one row written, whatever its rank. Ranks are
-not kept: they are computed from the kept rows (`ranked_rows.py`), so a row that moves on is not written.
+With one row per partition, the row is found by the partition's key. Otherwise each row has a place in its partition. A
+new row takes the place of a row that leaves, so it costs one written row, whatever its rank. Ranks are not stored: they
+are computed from the kept rows (`ranked_rows.py`), so a row whose rank changes is not written.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PLACE = "_place"
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """The kept rows of the touched partitions, then those that came. `slots`: of the kept ones. `groups`: of all."""
+    """The kept rows of the touched partitions, then the new rows. `slots`: of the kept rows. `groups`: of all rows."""
 
     rows: pa.Table
     numbered: Numbered
@@ -57,7 +57,7 @@ class _Pool:
 
 class TopRowsOperator(Operator):
     """In and out: see the step `TopRows`; a row's time is its own.
-    State: the rows with a rank that counts, and with `numbered` or several per partition the number of each's arrival.
+    State: the rows whose rank counts; with `numbered`, or several rows per partition, also their arrival numbers.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class TopRowsOperator(Operator):
         return _Pool(rows, numbered, slots[order], np.append(groups[order], numbered.group))
 
     def _ranked(self, pool: _Pool) -> Ranked:
-        """With as few of the kept rows' columns as decide."""
+        """Ranks the rows. It reads only as many columns of the kept rows as are needed to decide."""
         for count in self._sort.looks:
             columns = [self._sort_column(pool, name) for name in self._sort.names[:count]]
             ranked = rank_rows(
@@ -168,7 +168,7 @@ class TopRowsOperator(Operator):
         return conform(pa.table(columns), self._output_schema)
 
     def _net(self, pool: _Pool, ranked: Ranked) -> tuple[Ints, Ints, Ints, Ints]:
-        """What the batch changes in all, as the events of `Ranked`."""
+        """The net changes of the batch, in the form of the events of `Ranked`."""
         differ = ranked.before != ranked.after
         gone = np.flatnonzero(differ & (ranked.before > 0)) if self._step.emit_old else np.empty(0, np.int64)
         come = np.flatnonzero(differ & (ranked.after > 0))
@@ -211,8 +211,9 @@ class TopRowsOperator(Operator):
         self._store.change(pa.concat_tables([conform(written, schema), conform(deleted, schema)]))
 
     def _places(self, pool: _Pool, groups: Ints, gone: Ints) -> tuple[Ints, Ints]:
-        """A place for each row that came, of which `groups` are: of a kept row of its group that has gone, or behind
-        all. And the kept rows that have gone whose place nobody took."""
+        """Out: a place for each new row: that of a kept row of its group that is gone, or else one after all places;
+        and the gone rows whose place was not reused. In: `groups`: of the new rows; `gone`: the kept rows that
+        leave."""
         kept_groups = pool.groups[: pool.known]
         kept_places = self._kept_ints(pool.slots, _PLACE)
         behind = np.zeros(len(pool.numbered), np.int64)
@@ -229,7 +230,7 @@ class TopRowsOperator(Operator):
 
 
 def _number_in_group(groups: Ints) -> Ints:
-    """How many rows before each one are of its group."""
+    """For each row, the number of earlier rows in its group."""
     order = np.argsort(groups, kind="stable")
     number = np.empty(len(groups), np.int64)
     number[order] = number_within(groups[order])

@@ -1,4 +1,4 @@
-"""UNION ALL: the rows of two inputs, in the order in which they came."""
+"""UNION ALL: the rows of two inputs, in order of arrival."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def build(step: Union, building: Building) -> UnionNode:
 
 
 def united(left: ChangeBatch, right: ChangeBatch, schema: pa.Schema) -> ChangeBatch:
-    """The rows of both, ordered by `_seq`; their stream times are those of the tasks that they share."""
+    """The rows of both, ordered by `_seq`. Stream times are merged per task: both inputs share their tasks."""
     times = merged(left.stream_time_ms, right.stream_time_ms)
     rows = [conform(batch.rows, schema) for batch in (left, right) if len(batch.rows)]
     if len(rows) < 2:

@@ -1,4 +1,4 @@
-"""Rows of an outer join's side that wait for a partner, until none can come any more."""
+"""Rows of an outer side of a join that wait for a partner until none can come any more."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class _Timeline(Protocol):
 class UnmatchedRows:
     """A row waits until stream time has passed its own time by more than `patience_ms`.
 
-    Per batch: `met`, then `add`, then `close`. A partner counts if it comes before the row that moves stream time so
-    far.
+    Call order per batch: `met`, `add`, `close`. A partner counts only if it comes before the row that moves stream time
+    past that point.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class UnmatchedRows:
         self._new = self._schema.empty_table()
 
     def met(self, rows: pa.Table, rank: Ints) -> None:
-        """These rows of the side's buffer got a partner at these ranks."""
+        """Notes that these rows of the side's buffer got a partner at these ranks."""
         order = np.lexsort((rank, ints(rows, "_id")))
         self._partner_id, first = np.unique(ints(rows, "_id")[order], return_index=True)
         self._partner_rank = rank[order][first]
@@ -63,7 +63,7 @@ class UnmatchedRows:
         self._met = take(keys, ints(self.store.read(keys), "_index"))
 
     def add(self, rows: pa.Table, number: Ints, time: Ints, chosen: Ints) -> None:
-        """The `chosen` of these rows have no partner yet."""
+        """Adds the `chosen` of these rows: they have no partner yet."""
         columns = {
             "_id": pa.array(number[chosen]),
             "_rts": pa.array(time[chosen]),
@@ -72,7 +72,8 @@ class UnmatchedRows:
         self._new = conform(with_columns(take(rows, chosen), columns), self._schema)
 
     def close(self, timeline: _Timeline) -> pa.Table:
-        """The rows that stay alone: with `_rank`, that of the row that closes them, and `_order`, by key."""
+        """The rows that remain without a partner, with `_rank` (the rank of the row that ends their wait) and `_order`
+        (their order by key)."""
         closing: list[pa.Table] = [self._new]
         for part, time in timeline.after.items():
             before = timeline.before.get(part, NEVER)
@@ -104,7 +105,7 @@ class UnmatchedRows:
         return np.where(self._partner_id[at] == numbers, self._partner_rank[at], _NEVER_RANK)
 
     def _by_key(self, rows: pa.Table) -> Ints:
-        """Rows of one moment go by their keys, where these have an order."""
+        """The rank of each row's key, which orders rows of the same time; 0 if the key's type has no order."""
         try:
             return pc.rank(flat(rows, self._first_key), tiebreaker="min").to_numpy().astype(np.int64)
         except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # nested types

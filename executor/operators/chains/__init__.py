@@ -1,1 +1,1 @@
-"""Steps without state: their SQL, and the rows for which it fails."""
+"""Chains of stateless steps: their SQL, and the rows for which it fails."""

@@ -1,4 +1,4 @@
-"""A chain of steps without state as one SELECT, and which of its columns are columns of its input."""
+"""Renders a chain of stateless steps as one SELECT, and finds the output columns that are unchanged input columns."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from ..columns import key_names, value_names
 
 StatelessStep = Filter | Project | Explode | Rekey
 
-ROW = "_row"  # the place of a row in the input
+ROW = "_row"  # the position of a row in the input
 WORD = re.compile(r"\w+")
 
 
 def kept_where(step: StatelessStep) -> str:
-    """Which rows a step keeps that leaves out any."""
+    """The condition of the rows that a step keeps. In: a step that leaves out rows."""
     if isinstance(step, Filter):
-        # A stream's row without value fails, whatever is asked of it; a table's deletion goes on.
+        # A stream's row without a value fails every condition; a table's deletion is passed on.
         return f"({step.predicate.sql}) AND NOT (_null AND _weight > CAST(0 AS TINYINT))"
     return " OR ".join(f"{key} IS NOT NULL" for key in key_names(step.schema))
 
 
 def renamed(steps: Sequence[StatelessStep], schema: pa.Schema) -> dict[str, str] | None:
-    """Output column → input column where the chain does nothing but name and leave out columns: then no SELECT is
-    needed. GROUP BY of a column of the stream is such a chain."""
+    """Output column → input column, if the chain only renames and leaves out columns: then no SELECT is needed. Else
+    None. GROUP BY of a column of the stream is such a chain."""
     if any(isinstance(step, Filter | Explode) for step in steps):
         return None
     found = column_sources(steps, schema)
@@ -41,7 +41,7 @@ def renamed(steps: Sequence[StatelessStep], schema: pa.Schema) -> dict[str, str]
 
 
 def column_sources(steps: Sequence[StatelessStep], schema: pa.Schema) -> dict[str, str | None]:
-    """Output column → the input column that it is, row by row, whichever rows are left; None where it is computed."""
+    """Output column → the input column that it equals in each remaining row; None if the column is computed."""
     names: dict[str, str | None] = {name: name for name in schema.names}
     for step in steps:
         if isinstance(step, Filter):
@@ -79,8 +79,8 @@ def leaves_out(step: StatelessStep) -> bool:
 def chain_statement(
     steps: Sequence[StatelessStep], input_schema: pa.Schema, schema: Schema, wanted: Sequence[str]
 ) -> tuple[str, set[str]]:
-    """The chain as SQL that gives the `wanted` columns, and which columns of the input it reads."""
-    live = [set(wanted)]  # behind each step, the last one first
+    """The chain as SQL that gives the `wanted` columns, and the columns of the input that it reads."""
+    live = [set(wanted)]  # the columns needed after each step, last step first
     for step in reversed(steps):
         live.append(_read_by(step, live[-1]))
     names = [name for name in [*input_schema.names, ROW] if name in live[-1]]
@@ -92,7 +92,7 @@ def chain_statement(
 
 
 def _read_by(step: StatelessStep, live: set[str]) -> set[str]:
-    """What the step reads of the columns that it is given, where those of its own that are `live` are asked for."""
+    """The input columns that the step reads. In: `live`: its output columns that are needed."""
     match step:
         case Filter():
             return live | {"_weight", "_null", *_names_in(step.predicate)}
@@ -106,20 +106,20 @@ def _read_by(step: StatelessStep, live: set[str]) -> set[str]:
 
 
 def _names_in(*expressions: SqlExpression) -> list[str]:
-    """All words of their texts: what is no column is not in any schema."""
+    """All words of their texts. Words that are no columns do no harm: they are in no schema."""
     return [word for each in expressions for word in WORD.findall(each.sql)]
 
 
 def _stays(step: Project | Rekey, name: str) -> bool:
-    """Whether the step passes on a key or value column of this name as it is."""
+    """Whether the step passes on the key or value column of this name unchanged."""
     return name[0] == "v" if isinstance(step, Rekey) else name[0] == "k" and step.key is None
 
 
 def rendered(
     step: StatelessStep, source: str, names: Sequence[str], schema: Schema, needed: set[str] | None = None
 ) -> tuple[str, list[str], Schema]:
-    """The step as SQL over `source`, which has the columns `names`; the columns it gives, and their schema. In:
-    `needed`: the columns that are asked for; None is all."""
+    """The step as SQL over `source`, which has the columns `names`; its output columns, and their schema. In: `needed`:
+    the output columns that are needed; None: all."""
     match step:
         case Filter():
             return _filter(step, source, names), list(names), schema
@@ -155,7 +155,8 @@ def rendered(
 def _filter(step: Filter, source: str, names: Sequence[str]) -> str:
     if not step.retract_failed:
         return f"SELECT * FROM ({source}) WHERE {kept_where(step)}"
-    # A table's row that fails, and a deletion, which has no values to fail with, delete what was passed on before.
+    # A table's row that fails the condition deletes the row that was passed on before. So does a deletion: it has no
+    # values that could pass.
     columns = {name: name for name in names}
     columns["_weight"] = "(CASE WHEN _passes THEN _weight ELSE -1 END)::TINYINT"
     columns["_null"] = "NOT _passes"
@@ -165,7 +166,7 @@ def _filter(step: Filter, source: str, names: Sequence[str]) -> str:
 
 
 def _value_columns(names: Sequence[str], expressions: Sequence[SqlExpression]) -> dict[str, str]:
-    """Expressions over a row without value are NULL; a bare column is NULL there already."""
+    """In a row without a value, expressions are NULL. A bare column already is."""
     return {
         name: sql if _is_column(expression) else f"CASE WHEN NOT _null THEN {sql} END"
         for name, expression, sql in zip(names, expressions, map(_cast, expressions), strict=True)
@@ -181,7 +182,7 @@ def _typed(names: Sequence[str], expressions: Sequence[SqlExpression]) -> dict[s
 
 
 def _as_key(number: str) -> str:
-    """-0.0 becomes 0.0: DuckDB joins them as equal but groups them apart, so as keys they must be the same."""
+    """-0.0 becomes 0.0: in DuckDB they are equal in a join but different in a GROUP BY, so keys must not have both."""
     return f"({number} + 0.0::DOUBLE)"
 
 

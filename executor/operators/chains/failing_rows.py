@@ -1,11 +1,11 @@
-"""The rows for which an expression fails, and why.
+"""Finds the rows for which an expression fails, and the reason.
 
-The planner puts an expression that a row can make fail into TRY, which makes it NULL without a word, and costs 18 ns
-a row where nothing fails. So a statement is run `without_try` first; if that fails, with TRY, and then the rows are
-looked for that failed, expression by expression. Where one batch has such rows the next one may, too: it is not tried
-without TRY, until a batch has none.
+The planner puts an expression that can fail for a row into TRY. TRY turns the failure into NULL without a message, and
+costs 18 ns per row even if nothing fails. So a statement first runs `without_try`. If it fails, it runs with TRY, and
+then the failed rows are searched for, expression by expression. After a batch with failed rows, the next one is likely
+to have some, too: it runs with TRY at once, until a batch has no failed rows.
 
-A statement that fails ends DuckDB's transaction. Those that may are run on a connection of their own.
+A statement that fails ends DuckDB's transaction. So statements that may fail run on a separate connection.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from ..statement import BatchStatement
 from .chain_text import ROW, WORD, StatelessStep, chain_statement, column_sources
 
 ROW_FAILURES: Final = (duckdb.DataError, duckdb.InvalidInputException)
-"""What TRY catches. A conversion, and a value out of range, are DataErrors."""
+"""The errors that TRY catches. Failed conversions and values out of range are DataErrors."""
 
 _TRY: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\bTRY\(""")
-_CAUSE_MAX: Final = 1_000  # characters: DuckDB's messages have the value in them
+_CAUSE_MAX: Final = 1_000  # characters: DuckDB's messages contain the value
 _PRESENT: Final = "NOT _null AND _weight > CAST(0 AS TINYINT)"
 
 
 def without_try(sql: str) -> str:
-    """The text as the planner would write it if no row could fail."""
+    """The text without its TRY calls."""
     return _TRY.sub(lambda found: "(" if found[0] == "TRY(" else found[0], sql)
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """An expression that a row can make fail. `sql`: without TRY. `what`: the column that it computes, or what it is
-    for. `text`: for people. `chain`: the steps before it."""
+    """An expression that can fail for a row. `sql`: without TRY. `what`: the column that it computes, or its purpose.
+    `text`: the expression in readable form. `chain`: the steps before it."""
 
     sql: str
     what: str
@@ -65,7 +65,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """`find`: the places of the rows for which the expression fails. `compute`: the expression without TRY."""
+    """`find`: gives the positions of the rows for which the expression fails. `compute`: the expression without TRY."""
 
     suspect: Suspect
     find: BatchStatement
@@ -73,7 +73,7 @@ class _Search:
 
 
 class FailingRows:
-    """In: `schema`, `names`: of the rows, and how their columns are called."""
+    """Searches rows for failures. In: `schema`: of the rows; `names`: the user's names of their columns."""
 
     def __init__(
         self,
@@ -91,14 +91,14 @@ class FailingRows:
             fails = f"TRY(hash({suspect.sql})) IS NULL"  # a NULL has a hash
             find = f"SELECT DISTINCT {ROW} FROM ({rows}) WHERE {_PRESENT} AND {fails}"
             compute = f"SELECT {suspect.sql} AS computed FROM ({rows}) WHERE {_PRESENT}"
-            with contextlib.suppress(*ROW_FAILURES):  # what fails when it is planned is NULL for all rows
+            with contextlib.suppress(*ROW_FAILURES):  # an expression that fails in planning is NULL for all rows
                 found = BatchStatement(connection, find, inputs)
                 self._searches.append(_Search(suspect, found, BatchStatement(aside.first(1)[0], compute, inputs)))
 
     def note(self, rows: pa.Table, failures: Failures) -> bool:
-        """Whether there are any; of each, the failures get why, in the order of the rows."""
+        """Out: whether any row fails. Adds the reason of each failure to `failures`, in the order of the rows."""
         placed = rows.append_column(ROW, pa.array(np.arange(len(rows), dtype=np.int64)))
-        with failures.unchanged():  # by functions that are called once more
+        with failures.unchanged():  # functions are called again, and must not report their failures twice
             found = [ints(search.find.run(input=placed), ROW) for search in self._searches]
             failed = sorted((place, number) for number, places in enumerate(found) for place in places.tolist())
             explained = failed[: failures.room]
@@ -125,7 +125,7 @@ def _cause(compute: BatchStatement, row: pa.Table) -> str:
 
 
 def _rows_before(suspect: Suspect, schema: pa.Schema, names: Schema) -> str:
-    """The rows that the expression is computed for, with what it reads of them."""
+    """SQL for the rows over which the expression is computed, with the columns that it reads."""
     given = column_sources(suspect.chain, schema)
     words = dict.fromkeys([ROW, "_null", "_weight", *WORD.findall(suspect.sql)])
     return chain_statement(suspect.chain, schema, names, [word for word in words if word in given])[0]
@@ -138,7 +138,7 @@ def failing_rows(
     names: Schema,
     schema: pa.Schema,
 ) -> FailingRows:
-    """Of a chain over rows of the `schema`."""
+    """The search for failing rows of a chain over rows of this `schema`."""
     suspects: list[Suspect] = []
     for number, step in enumerate(steps):
         given = schema_of(steps[number - 1]) if number else names
@@ -150,7 +150,7 @@ def failing_rows(
 
 
 def suspected(expressions: Iterable[tuple[str, SqlExpression]], schema: Schema) -> list[Suspect]:
-    """Those of the expressions that can fail. In: what each is for; `schema`: of the rows that they read."""
+    """The expressions that can fail. In: each expression with its purpose; `schema`: of the rows that they read."""
     names = column_names(schema)
     bare = [(what, without_try(each.sql), each.sql) for what, each in expressions]
     return [
@@ -178,7 +178,8 @@ def _columns(columns: Sequence[Column]) -> list[str]:
 
 
 def _asked_in_turn(predicate: str) -> str:
-    """A condition that is not asked, because one before it is not true, has not failed."""
+    """The predicate, evaluated condition by condition: a condition after one that is not true is not evaluated, so it
+    cannot fail."""
     tree = parsed(predicate)
     conditions = [] if tree is None else list(conditions_of(cast("exp.Expression", tree)))
     if len(conditions) < 2:

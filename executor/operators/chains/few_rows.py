@@ -1,4 +1,4 @@
-"""What a chain of steps does with a few rows, without DuckDB."""
+"""Runs a chain of stateless steps over a few rows without DuckDB."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .chain_text import WORD, StatelessStep, column_sources, kept_where, leaves_
 
 
 class FewRows:
-    """What the chain does with a few rows, without DuckDB: where it only leaves out rows, and passes on columns.
+    """Runs a chain over a few rows without DuckDB, if the chain only leaves out rows and passes on columns.
 
-    In: `read`: the columns that make up a row of the `conditions`.
+    In: `read`: the columns that the `conditions` get as a row.
     """
 
     def __init__(
@@ -28,8 +28,8 @@ class FewRows:
     def of(
         cls, steps: Sequence[StatelessStep], schema: pa.Schema, passed: Mapping[str, str], given: pa.Schema
     ) -> FewRows | None:
-        """None where a condition is DuckDB's alone."""
-        # A step that leaves out rows moves no column that it looks at: so those after it are the ones before it.
+        """None if only DuckDB can evaluate one of the conditions."""
+        # A step that leaves out rows does not move the columns that it reads, so their sources after it hold before it.
         asked = [
             (kept_where(step), column_sources(steps[: number + 1], schema))
             for number, step in enumerate(steps)
@@ -48,7 +48,7 @@ class FewRows:
         return cls(conditions, read, passed, given)
 
     def kept(self, rows: pa.Table) -> pa.Table:
-        """In: rows of the chain's input schema."""
+        """The output rows of the chain. In: rows of its input schema."""
         listed = zip(*(rows.column(name).to_pylist() for name in self._read), strict=True)
         mask = [all(condition(row) for condition in self._conditions) for row in listed]
         if not any(mask):

@@ -20,9 +20,9 @@ Connections = Callable[[int], Sequence[duckdb.DuckDBPyConnection]]
 
 
 class GuardedStatement:
-    """Gives NULL where an expression fails, and its query's failures get why (`failing_rows.py`).
+    """Gives NULL where an expression fails, and adds the reason to the failures of the query (`failing_rows.py`).
 
-    In: `sql`: over the columns of `schema`. `find`: makes what finds the rows that fail.
+    In: `sql`: over the columns of `schema`. `find`: makes the search for the rows that fail.
     """
 
     def __init__(
@@ -41,10 +41,11 @@ class GuardedStatement:
         self._make_bare = partial(_Divided, aside.first, self._bare, schema, divides=side is not None)
         self._can_fail = self._bare != sql
         self._tries_bare = self._can_fail and not guard.interruptible
-        self._failed = False  # whether rows of the last batch did
+        self._failed = False  # whether rows of the last batch failed
 
     def run(self, rows: pa.Table, whole: pa.Table) -> pa.Table:
-        """In: rows of the `schema`; and with all columns that the rows that fail are looked for in."""
+        """In: `rows`: with the columns of the `schema`; `whole`: the same rows with all columns, for the search for
+        failing rows."""
         if self._tries_bare and not self._failed and self._without_try is not None:
             mark = self._failures.mark()
             try:
@@ -56,11 +57,12 @@ class GuardedStatement:
             self._failed = self._failing_rows.note(whole, self._failures)
         return result
 
-    # DuckDB calls functions without columns when it plans, and has done so for the statement with TRY.
+    # When it plans a statement, DuckDB calls functions that read no columns. It has already done so for the statement
+    # with TRY, so failures are not counted again here.
 
     @cached_property
     def _without_try(self) -> _Divided | None:
-        """None where DuckDB fails when it plans."""
+        """None if DuckDB fails to plan it."""
         with contextlib.suppress(*ROW_FAILURES), self._failures.unchanged():
             return self._make_bare()
         return None
@@ -72,7 +74,7 @@ class GuardedStatement:
 
 
 class _Divided:
-    """One statement, on as many connections as a batch has slices that are computed side by side."""
+    """A statement that is prepared on several connections, so that slices of a batch can be computed in parallel."""
 
     def __init__(self, connections: Connections, sql: str, schema: pa.Schema, *, divides: bool) -> None:
         self._connections = connections

@@ -1,1 +1,1 @@
-"""The groups of an aggregate: how they are found, where their states wait, and how calls change them."""
+"""The groups of an aggregate: how they are found, where their states are kept, and how calls change them."""

@@ -24,11 +24,11 @@ from .extremes import Extremes
 from .members import Members, Turned
 
 NUMBER: Final = "_number"
-"""Larger for rows of a key that come later, whichever batch they are in."""
+"""A column of numbers that increase with the arrival of a key's rows, across batches."""
 
 
 class Calls:
-    """Column `s{i}_{j}` is column j of the state of call i, `v{i}` its result."""
+    """The calls of one aggregation. Column `s{i}_{j}` is column j of the state of call i; `v{i}` is its result."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class Calls:
         merging: bool = False,
         retracts: bool = False,
     ) -> None:
-        """`merging`: for states that merge, which then know their distinct values themselves, and where the order of
-        arrival matters the numbers of their rows. `retracts`: rows may be taken back."""
+        """In: `merging`: states can be merged. They then contain their distinct values and, if the order of arrival
+        matters, the numbers of their rows. `retracts`: rows may be retracted."""
         self.folds = [
             AGGREGATES[call.function].fold(
                 [a.type for a in call.arguments], call.constants, properties, retracts=retracts and not call.ordered
@@ -66,20 +66,20 @@ class Calls:
         self._calls = calls
         self._members: list[Members] = []
         self._extremes: dict[int, Extremes] = {}
-        types = [fold.parameter_types for fold in self.folds]  # behind the arguments' there may be a row's number
+        types = [fold.parameter_types for fold in self.folds]  # after the arguments there may be a row's number
         self._arguments = Arguments(connection, calls, types, schema, input_schema, kept, guard)
 
     def with_arguments(self, rows: pa.Table) -> pa.Table:
-        """The kept columns, and those that the calls look into."""
+        """The kept columns, and the columns that the calls read."""
         return self._arguments.beside(rows)
 
     def arguments(self, rows: pa.Table, call: int) -> list[pa.Array]:
-        """In: the rows, with the column NUMBER where a call wants it."""
+        """The arguments of the call. In: the rows, with the column NUMBER if a call needs it."""
         given = self._arguments.columns(rows, call)
         return [*given, flat(rows, NUMBER)] if call in self.last_numbers else given
 
     def last_number(self, states: pa.Table) -> Ints:
-        """Per row of state columns the largest number in it, -1 where there is none."""
+        """The largest row number in each row of state columns, or -1."""
         last = np.full(len(states), -1, dtype=np.int64)
         for i, of_state in self.last_numbers.items():
             found = self.folds[i].states_of(self._state(states, i), [True] * len(states))
@@ -89,8 +89,8 @@ class Calls:
     def count_members(
         self, connection: duckdb.DuckDBPyConnection, name: str, key: Mapping[str, SqlType], *, retracts: bool
     ) -> dict[str, StateStore]:
-        """Makes the stores that DISTINCT and ordered calls need, by name; calls of one argument share one. `key`: of
-        the groups."""
+        """Makes the stores that DISTINCT and ordered calls need, by name. Calls with the same argument share a store.
+        In: `key`: of the groups."""
         by_argument: dict[tuple[str, SqlType], list[int]] = {}
         for i, call in enumerate(self._calls):
             if call.distinct or call.ordered:
@@ -113,8 +113,8 @@ class Calls:
         *,
         last_only: bool = False,
     ) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
-        """Fold the events; `keys` has the key of each. Out: per event the results, and per group the new states. With
-        `last_only` only the results of each group's last event count."""
+        """Folds the events. In: `keys`: the key of each event. Out: the results per event, and the new states per
+        group. With `last_only`, only the results of each group's last event are valid."""
         results: dict[str, pa.Array] = {}
         after: dict[str, pa.Array] = {}
         of_calls, turned = self._events(events, rows, keys)
@@ -130,7 +130,7 @@ class Calls:
     def run_merging(
         self, events: GroupEvents, rows: pa.Table, states: pa.Table, known: Sequence[bool], *, last_only: bool
     ) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
-        """As `run`, for states that merge: they need to know nothing of other rows."""
+        """Like `run`, for states that can be merged: these need no stores of members."""
         results: dict[str, pa.Array] = {}
         after: dict[str, pa.Array] = {}
         for i, fold in enumerate(self.folds):
@@ -140,14 +140,14 @@ class Calls:
         return results, after
 
     def passes(self, rows: pa.Table, call: int) -> Bools | None:
-        """Which rows the call's filter takes; None where it has none."""
+        """The rows that pass the call's filter; None if it has no filter."""
         return self._arguments.passes(rows, call)
 
     def _events(
         self, events: GroupEvents, rows: pa.Table, keys: pa.Table
     ) -> tuple[list[GroupEvents], dict[int, Turned]]:
-        """What each call sees of the events: a row that its filter or DISTINCT leaves out is no row (-1). And of calls
-        of values that are taken back the members."""
+        """The events of each call: a row that its filter or DISTINCT leaves out becomes -1. And the members of calls
+        whose values may be retracted."""
         of_calls = self._filtered_events(events, rows)
         for i, extremes in self._extremes.items():
             of_calls[i] = _filtered(of_calls[i], extremes.before_counting(self.arguments(rows, i)[0]))
@@ -162,7 +162,7 @@ class Calls:
         return of_calls, turned
 
     def _filtered_events(self, events: GroupEvents, rows: pa.Table) -> list[GroupEvents]:
-        """What each call's filter leaves; each filter is asked once."""
+        """The events that pass each call's filter. Each distinct filter is evaluated once."""
         of_filters: dict[str | None, GroupEvents] = {}
         for call in range(len(self.folds)):
             name = self._arguments.filter_of(call)
@@ -171,14 +171,14 @@ class Calls:
         return [of_filters[self._arguments.filter_of(call)] for call in range(len(self.folds))]
 
     def forget(self, keys: pa.Table) -> None:
-        """Forgets the members of these groups, which have no windows."""
+        """Removes the members of these groups; for groups without windows."""
         for members in self._members:
             slots = members.forget(keys)
             for call in self._extremes.keys() & set(members.calls):
                 self._extremes[call].forget(slots)
 
     def states(self, columns: Mapping[str, pa.Array], at: Ints) -> list[tuple[State, ...]]:
-        """Of these rows of the state columns the states, one per call."""
+        """The states in these rows of the state columns: one per call."""
         rows = pa.table({name: column.take(pa.array(at)) for name, column in columns.items()})
         per_call = [fold.states_of(self._state(rows, i), [True] * len(at)) for i, fold in enumerate(self.folds)]
         return [tuple(of_call[row] for of_call in per_call) for row in range(len(at))]

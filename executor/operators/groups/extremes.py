@@ -1,10 +1,9 @@
-"""MIN and MAX over rows that are taken back: which value comes next when the smallest or largest one goes.
+"""MIN and MAX over rows that may be retracted: finds the next value when the smallest or largest one is removed.
 
-How often a group has each value stands in a store, a row per value (`members.py`), so that a batch writes what it
-changed. A fold keeps the best value alone; that suffices while nothing is taken back. With the first row that is, all
-values are put in order (`ordered_values.py`), in memory, where they follow from the store: about 35 bytes a value, and
-of texts their bytes. From then on a change costs O(log n), however many values a group has, and none of them
-is a Python object.
+A store has the count of each value of a group, one row per value (`members.py`), so a batch writes only what it
+changed. A fold keeps only the best value, which suffices until a row is retracted. At the first retraction, all values
+are loaded from the store and sorted in memory (`ordered_values.py`): about 35 bytes per value, plus the bytes of texts.
+From then on a change costs O(log n), however many values a group has, and no value is a Python object.
 """
 
 from __future__ import annotations
@@ -26,22 +25,23 @@ from .ordered_values import OrderedGroups, ValueWords
 
 
 class Extremes:
-    """One call of MIN or MAX. Its events come from `members`, so a value is added where it was not there, and taken
-    back where it is there no more.
+    """One call of MIN or MAX. Its events come from `members`: an event adds a value that the group did not have, or
+    removes a value that the group no longer has.
 
-    State: none of its own. What is in memory follows from the members' store, and is made anew where that was changed
-    by others or has numbered its keys anew.
+    State: none of its own. The values in memory are derived from the members' store. They are loaded again if something
+    else changed the store or if it renumbered its keys.
     """
 
     def __init__(self, fold: Fold, function: str, members: Members, call: int) -> None:
-        """In: `fold`: of rows that stay, whose state is the best value; `members` count the values of this `call`."""
+        """In: `fold`: the fold without retractions, whose state is the best value; `members`: counts the values of this
+        `call`."""
         self._fold, self._members, self._call = fold, members, call
         self._greatest = AGGREGATES[function].picks == "greatest"
         self._ordered: _Ordered | None = None
 
     def before_counting(self, values: pa.Array) -> Bools | None:
-        """Called before the members count a batch. Returns which of its values have a place in an order (None: all);
-        NULL and NaN have none."""
+        """Which values of a batch can be ordered (None: all); NULL and NaN cannot. Called before the members count the
+        batch."""
         placed = values.is_valid()
         if pa.types.is_floating(values.type):
             placed = pc.and_not(placed, pc.is_nan(values).fill_null(False))
@@ -50,7 +50,8 @@ class Extremes:
         return placed.to_numpy(zero_copy_only=False)
 
     def prepare(self, events: GroupEvents) -> None:
-        """Called before the members count these events, as they are without DISTINCT."""
+        """Loads the ordered values if these events need them. Called before the members count these events and before
+        DISTINCT thins them out."""
         if self._ordered is not None and not self._ordered.follow(self._members):
             self._ordered = None
         if self._ordered is None and (events.undo >= 0).any():
@@ -65,7 +66,7 @@ class Extremes:
         known: Sequence[bool],
         keys: pa.Table,
     ) -> tuple[pa.Array, list[pa.Array]]:
-        """As `Fold.run`; `turned`: the members of the events, `keys`: of each event's group."""
+        """Like `Fold.run`. In: `turned`: the members of the events; `keys`: the key of each event's group."""
         if self._ordered is None:
             (values,) = arguments
             values = pc.add(values, 0.0) if pa.types.is_floating(values.type) else values  # -0.0 is 0.0
@@ -82,14 +83,14 @@ class Extremes:
         return self._ordered.values(best), [column]
 
     def forget(self, slots: Ints) -> None:
-        """These members have gone, and nothing else happened."""
+        """Follows the removal of these members, which must be the only change of the store."""
         if self._ordered is not None:
             self._ordered.forget(slots)
             self._ordered.followed(self._members)
 
 
 class _Ordered:
-    """The values that a call has, in their order. Its numbers of values are the slots of the members' store."""
+    """The values of a call in order. The number of a value is its slot in the members' store."""
 
     def __init__(self, members: Members, call: int, *, greatest: bool) -> None:
         self._groups = KeyIndex()
@@ -106,15 +107,15 @@ class _Ordered:
             self._values.load(groups, slots)
 
     def follow(self, members: Members) -> bool:
-        """Whether this is what the members are."""
+        """Whether the values in memory are those of the members' store."""
         return self._at == (members.store.version, members.store.numbering)
 
     def followed(self, members: Members) -> None:
         self._at = (members.store.version, members.store.numbering)
 
     def change(self, events: GroupEvents, turned: Turned, keys: pa.Table, groups: int) -> tuple[Ints, Ints]:
-        """Per event the best value of its group after it, and that of each group in the end: -1 where there is none, -2
-        where the group has no event."""
+        """The best value after each event, in its group, and the best value of each group after all events: -1 if there
+        is none, -2 if the group has no event."""
         after = np.full(groups, -2, np.int64)
         if not len(events):
             return after[:0], after

@@ -1,7 +1,7 @@
-"""Which values a group has, and how often: what DISTINCT aggregates count by, and MIN and MAX of rows that are taken
-back (`extremes.py`).
+"""The values of each group and their counts. DISTINCT aggregates need them, and so do MIN and MAX over rows that may be
+retracted (`extremes.py`).
 
-One row per group and value, so that a batch writes what it changed and no group is ever written as a whole.
+There is one row per group and value, so a batch writes only what it changed, and never a whole group.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ..columns import Bools, Ints, conform, flat, take
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """Which members the events of a call bring and take: slots of the store, per event, -1 where there is none. And all
-    members that a batch is about: their slots, which are distinct, and values."""
+    """The members that the events of a call add and remove: per event a slot of the store, or -1. `slots`, `values`:
+    all members that the batch touches; the slots are distinct."""
 
     undo: Ints
     add: Ints
@@ -35,9 +35,10 @@ class Turned:
 
 
 class Members:
-    """State: per group and value, for each of `calls`, how often it is there. The calls have the same argument.
+    """State: for each group, value and call of `calls`, how often the group has the value. The calls have the same
+    argument.
 
-    Without `retracts` nothing is ever taken back: then a value is just there, and is written once.
+    Without `retracts`, no row is ever retracted: then the state only says that a value exists, and is written once.
     """
 
     def __init__(
@@ -60,10 +61,10 @@ class Members:
     def distinct(
         self, events: Mapping[int, GroupEvents], values: pa.Array, keys: pa.Table
     ) -> tuple[dict[int, GroupEvents], dict[int, Turned]]:
-        """The events of each call, without those that change nothing about which values its groups have; and where
-        values are taken back, whose members they are.
+        """The events of each call, without those that do not change the set of values of its group; and, if values may
+        be retracted, the members that the events turn.
 
-        In: events that refer to rows with these values; `keys`: of each event's group. NULL is no value.
+        In: events that refer to rows with these values; `keys`: the key of each event's group. NULL is no value.
         """
         if pa.types.is_floating(values.type):
             values = pc.add(values, 0.0)  # -0.0 is 0.0
@@ -96,7 +97,7 @@ class Members:
         return thinned, turned
 
     def forget(self, keys: pa.Table) -> Ints:
-        """Forgets the members of these groups. Returns their slots."""
+        """Removes the members of these groups. Out: their slots."""
         _, _, slots = self.store.locate_by([flat(keys, name) for name in self.keys], self.keys)
         gone = pa.table(self.store.values_at(slots, list(self.store.key)), schema=self.store.key_schema)
         self.store.change_at(slots, gone.append_column("_deleted", pa.array(np.ones(len(gone), np.bool_))))
@@ -105,14 +106,14 @@ class Members:
     def _first_times(
         self, events: Mapping[int, GroupEvents], values: pa.Array, keys: pa.Table
     ) -> dict[int, GroupEvents]:
-        """As `distinct`, where values only come: of each call the events with a value that its group did not have."""
+        """Like `distinct`, if values are only added: per call, the events with a value that its group did not have."""
         several = [events[call] for call in self.calls]
         row = np.maximum.reduce([each.add for each in several])
         there = row >= 0
         if values.null_count:
             there &= values.is_valid().to_numpy(zero_copy_only=False)[
                 row
-            ]  # row -1 looks at the last one: it is out anyway
+            ]  # row -1 reads the last row, but is dropped anyway
         event = np.flatnonzero(there)
         if not len(event):
             return dict(events)
@@ -137,7 +138,7 @@ class Members:
         return thinned
 
     def _present(self, slots: Ints, known: Bools) -> Bools:
-        """Per member and call whether it is there."""
+        """Whether each member exists, per call."""
         present = np.zeros((len(slots), len(self.calls)), np.bool_)
         if known.any():
             for position, column in enumerate(self.store.values_at(slots[known], self._counts)):
@@ -145,7 +146,7 @@ class Members:
         return present
 
     def _counted(self, slots: Ints, known: Bools) -> Ints:
-        """Per member and call the count."""
+        """The count of each member, per call."""
         counts = np.zeros((len(slots), len(self.calls)), np.int64)
         if known.any():
             for position, column in enumerate(self.store.values_at(slots[known], self._counts)):
@@ -163,8 +164,8 @@ class Members:
 
 @loop
 def _first_times(pair: Vector, adds: Vector, present: Vector):
-    """Of each event and call whether the call adds the pair's value while it is not `present`, which it is from then
-    on. In: the pair of each event; per event and call whether it adds."""
+    """Out: per event and call, whether the call adds the pair's value for the first time; this sets `present`.
+    In: the pair (group and value) of each event; per event and call, whether it adds."""
     keeps = np.zeros(adds.shape, np.bool_)
     for i in range(len(pair)):
         for call in range(adds.shape[1]):
@@ -175,9 +176,9 @@ def _first_times(pair: Vector, adds: Vector, present: Vector):
 
 @loop
 def _count(pair: Vector, adds: Vector, counted: Vector, counts: Vector):
-    """Of each operation and call whether the pair's value comes or goes with it. In: of each operation the pair, and
-    whether it adds; per operation and call whether it counts. `counts`, per pair and call, are those before and
-    then those after."""
+    """Out: per operation and call, whether the pair's value appears or disappears. In: per operation, the pair (group
+    and value) and whether it adds; per operation and call, whether it counts. `counts`, per pair and call, is updated
+    from the counts before to those after."""
     turns = np.zeros(counted.shape, np.bool_)
     for i in range(len(pair)):
         for call in range(counted.shape[1]):
@@ -193,8 +194,8 @@ def _count(pair: Vector, adds: Vector, counted: Vector, counts: Vector):
 
 
 def _operations(events: Mapping[int, GroupEvents], values: pa.Array) -> tuple[Ints, Ints, Bools]:
-    """What the events of any of the calls do, in order: of which event and row, and whether it adds the row or takes it
-    back. The calls differ only in which rows their filters let through."""
+    """The operations of the events of all calls, in order: the event, the row, and whether the row is added or
+    retracted. The calls differ only in the rows that pass their filters."""
     several = list(events.values())
     undo = np.maximum.reduce([each.undo for each in several])
     add = np.maximum.reduce([each.add for each in several])
@@ -202,13 +203,13 @@ def _operations(events: Mapping[int, GroupEvents], values: pa.Array) -> tuple[In
     there = row >= 0
     if values.null_count:
         missing = values.is_null().to_numpy(zero_copy_only=False)
-        there &= ~missing[row]  # row -1 looks at the last one, and is left out all the same
+        there &= ~missing[row]  # row -1 reads the last row, but is dropped anyway
     chosen = np.flatnonzero(there)
     return chosen // 2, row[chosen], chosen % 2 == 1
 
 
 def _at(events: Ints, values: Ints, count: int) -> Ints:
-    """These values at these of `count` events, -1 at the others."""
+    """An array for `count` events that has these values at these events and -1 elsewhere."""
     found = np.full(count, -1, dtype=np.int64)
     found[events] = values
     return found

@@ -1,15 +1,15 @@
 # pyright: reportMissingParameterType=false
-"""The values of many groups in their order: which one is the best after each of many changes.
+"""The values of many groups in order. It gives the best value of a group after each of many changes.
 
-Values are numbered (they are the slots of a store). Most of them stand in a run: sorted, group by group, and read from
-the front only. Those that have come since are in a pairing heap per group, links in arrays; once they are many, all are
-sorted into a new run, as in a log-structured merge tree. A value that goes is only marked, and left out when its turn
-comes. A change costs O(log n) on the average. A heap of all values is as good on paper, but each step down in it waits
-for the memory: a million values went half as fast as a hundred thousand.
+Values have numbers, which are slots of a store. Most values are in a run: it is sorted, group by group, and read from
+the front only. Values that were added later are in one pairing heap per group, whose links are arrays. Once there are
+many of them, all values are sorted into a new run, as in a log-structured merge tree. A removed value is only marked,
+and skipped when it comes first. A change costs O(log n) on average. A heap of all values is as good in theory, but each
+step down waits for memory: with a million values it was half as fast as with a hundred thousand.
 Pairing heap: Fredman, Sedgewick, Sleator and Tarjan, "The pairing heap", 1986.
 
-A value is compared as a word of 64 bits (`sort_words.py`). Of texts, bytes and decimals the word is what they begin
-with, and where that is the same all bytes are looked at.
+Values are compared as words of 64 bits (`sort_words.py`). For texts, bytes and decimals, the word has the first bytes;
+if the words are equal, all bytes are compared.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ Vector = np.ndarray[Any, Any]
 
 _PRESENT, _LISTED = np.uint8(1), np.uint8(2)
 _DECIMAL_BYTES = 16
-YOUNG_MAX = 1_000  # values in heaps; then more than half of those in runs are too many
+YOUNG_MAX = 1_000  # values in heaps before a new run is made; or half the size of the run, if that is more
 
 
 class ValueWords:
-    """How values compare, by number. Of a number that was never put nothing is known."""
+    """The values in a comparable form, by number. Only numbers that were `put` may be read."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
         self._plain = is_plain(type_)
         self.known = np.zeros(0, np.bool_)
         self.words = np.zeros(0, np.uint64)
-        self.starts = np.zeros(0, np.int64)  # of plain values there are none of these
+        self.starts = np.zeros(0, np.int64)  # `starts`, `sizes` and `content` are empty for plain values
         self.sizes = np.zeros(0, np.int32)
         self.content = np.zeros(0, np.uint8)
         self._used = 0
@@ -77,9 +77,9 @@ class ValueWords:
         return order.to_numpy().astype(np.int64)
 
     def values(self, numbers: Ints) -> pa.Array:
-        """-1 gives NULL."""
+        """The values of these numbers; -1 gives NULL."""
         missing = numbers < 0
-        if missing.any():  # not looked up as another number: that may never have been put, and be no value of the type
+        if missing.any():  # another number cannot replace -1: it may never have been put, and be invalid for the type
             found = self._found(numbers[~missing])
             return found.take(pa.array(np.cumsum(~missing) - 1, mask=missing))
         return self._found(numbers)
@@ -102,27 +102,27 @@ class OrderedGroups:
     def __init__(self, words: ValueWords, *, greatest: bool) -> None:
         self._words = words
         self._greatest = greatest
-        self._state = np.zeros(0, np.uint8)  # per value: whether it is there, and whether it is in a run or heap
+        self._state = np.zeros(0, np.uint8)  # per value: whether it exists, and whether it is in a run or heap
         self._group = np.zeros(0, np.int32)  # per value
-        self._child = np.zeros(0, np.int32)  # per value, -1 where there is none
+        self._child = np.zeros(0, np.int32)  # per value; -1: none
         self._sibling = np.zeros(0, np.int32)
         self._top = np.zeros(0, np.int32)  # per group, of its heap
         self._young = 0  # values in heaps
-        self._due = False  # there are values in neither
+        self._due = False  # whether there are values that are in no run and no heap
         self._run = np.zeros(0, np.int64)
         self._first = np.zeros(0, np.int64)  # per group: where its run begins, and ends
         self._end = np.zeros(0, np.int64)
 
     def load(self, groups: Ints, values: Ints) -> None:
-        """These values are there, none of which was known; to be called before `change`."""
+        """Adds initial values, none of which was known. Call it before `change`."""
         self._grow(int(groups.max(initial=-1)) + 1, int(values.max(initial=-1)) + 1)
         self._state[values] = _PRESENT
         self._group[values] = groups
         self._due = True
 
     def change(self, groups: Ints, undo: Ints, add: Ints) -> Ints:
-        """Per event the best value of its group after it, -1 where the group has none. In: the events in order: each
-        one's group, the value that goes and the one that comes, -1 where none does."""
+        """The best value of each event's group after the event; -1 if the group has none. In: the events in order: the
+        group of each, the value that it removes and the value that it adds; -1: none."""
         self._sort_all()
         self._grow(int(groups.max(initial=-1)) + 1, int(max(undo.max(initial=-1), add.max(initial=-1))) + 1)
         best = np.empty(len(groups), np.int64)
@@ -135,7 +135,7 @@ class OrderedGroups:
         return best
 
     def forget(self, values: Ints) -> None:
-        """They are there no more."""
+        """Removes these values."""
         self._state[values[values < len(self._state)]] &= ~_PRESENT
 
     def _grow(self, groups: int, values: int) -> None:
@@ -145,7 +145,7 @@ class OrderedGroups:
         self._first, self._end = grown(self._first, groups, 0), grown(self._end, groups, 0)
 
     def _sort_all(self) -> None:
-        """Makes a run of all values, if there are too many in heaps."""
+        """Sorts all values into a new run, if too many of them are in heaps."""
         if not self._due and self._young <= max(YOUNG_MAX, len(self._run) // 2):
             return
         there = np.flatnonzero(self._state & _PRESENT)
@@ -163,7 +163,7 @@ class OrderedGroups:
 
 
 def bytes_of(values: pa.Array) -> tuple[Vector, Vector, Vector]:
-    """Where each value begins, how many bytes it has, and all bytes: they are ordered as the values are."""
+    """Where each value begins, how many bytes it has, and all bytes. The order of the bytes is that of the values."""
     if pa.types.is_decimal(values.type):
         _, data = values.buffers()
         words = np.frombuffer(data, np.uint64)[2 * values.offset : 2 * (values.offset + len(values))].reshape(-1, 2)
@@ -219,7 +219,7 @@ def is_better(one, other, words, starts, sizes, content, greatest):
     if len(starts) == 0:
         return False
     shorter = min(sizes[one], sizes[other])
-    for at in range(min(8, shorter), shorter):  # the words have the others
+    for at in range(min(8, shorter), shorter):  # the first 8 bytes are in the words, which are equal
         left, right = content[starts[one] + at], content[starts[other] + at]
         if left != right:
             return (left > right) == greatest
@@ -228,7 +228,7 @@ def is_better(one, other, words, starts, sizes, content, greatest):
 
 @loop
 def melded(one, other, child, sibling, words, starts, sizes, content, greatest):
-    """The top of two heaps put together; the other one is its first child."""
+    """Melds two heaps. Out: the top; the other heap becomes its first child."""
     if is_better(other, one, words, starts, sizes, content, greatest):
         one, other = other, one
     sibling[other] = child[one]
@@ -238,7 +238,7 @@ def melded(one, other, child, sibling, words, starts, sizes, content, greatest):
 
 @loop
 def without_top(top, child, sibling, words, starts, sizes, content, greatest):
-    """The top of what is left: the children in pairs, and the pairs from the last to the first."""
+    """Removes the top. Out: the new top. It melds the children in pairs, and then the pairs from last to first."""
     pairs = np.int64(-1)
     node = np.int64(child[top])
     while node >= 0:
@@ -268,7 +268,7 @@ def _change(
     groups, undo, add, state, group_of, child, sibling, tops, best, run, firsts, ends, words, starts, sizes, content,
     greatest,
 ):  # fmt: skip
-    """Out: how many values more there are in heaps."""
+    """Out: by how much the number of values in heaps has grown."""
     young = 0
     for i in range(len(groups)):
         group = groups[i]

@@ -1,18 +1,17 @@
-"""Which sessions the rows of a batch join, and which of them they make one: times only, no values.
+"""Finds which sessions the rows of a batch join, and which sessions they merge. It uses times only, no values.
 
-A row joins the sessions of its key that lie within the gap. If it finds one, that goes on; if it finds none, a session
-begins; if it finds several, a new session takes their place. So every session has one number from its beginning until
-it ends in another one, and its rows are an ordinary group of an aggregation. What a session is after a row is a
-version of it:
+A row joins the sessions of its key within the gap. If there is one, it continues; if there is none, a new session
+starts; if there are several, a new session replaces them. So a session has one number from its start until it is merged
+into another, and its rows are an ordinary group of an aggregation. The state of a session after a row is a version:
 
-| version       | is                                                     |
-| ------------- | ------------------------------------------------------ |
-| 0 to known-1  | a session that was there before the batch              |
-| known + row   | what the row has made: a session that it began or grew |
+| version       | is                                                      |
+| ------------- | ------------------------------------------------------- |
+| 0 to known-1  | a session that existed before the batch                 |
+| known + row   | the session that this row started, extended or merged   |
 
-A session that others became needs their final states first. Its level is one more than the highest of theirs: level 0
-begins with stored or empty states, and each level can be computed once the one below is. Rows in the order of time make
-level 0 only.
+A merged session needs the final states of its parents first. Its level is one more than the highest level of its
+parents. Level 0 begins with stored or empty states; each level can be computed once the one below it is. Rows in the
+order of time need level 0 only.
 """
 
 from __future__ import annotations
@@ -29,12 +28,13 @@ from ..columns import Bools, Ints
 
 @dataclass(frozen=True, slots=True)
 class SessionCourse:
-    """What became of the sessions in a batch of rows, in arrays.
+    """What happened to the sessions in a batch of rows, as arrays.
 
-    `known`: how many sessions there were before. Per session, these first: `group` (its key's number), `level`,
-    `version` (its last one), `into` (the session that it ended in, or -1). Per version: `start` and `end`, the first
-    and the last rowtime in it. Per row: `session`, or -1 where it came too late. Per joining, in the order of rows and
-    then of the sessions' ends: `joined_row`, `joined` (the session) and `joined_version` (what it was before the row).
+    `known`: the number of sessions before the batch. Per session, known ones first: `group` (the number of its key),
+    `level`, `version` (its last one), `into` (the session that it was merged into, or -1). Per version: `start` and
+    `end`, its first and last rowtime. Per row: `session`, or -1 if the row is too late. Per join of a row and a
+    session, ordered by row and then by the session's end: `joined_row`, `joined` (the session) and `joined_version`
+    (its version before the row).
     """
 
     known: int
@@ -52,24 +52,24 @@ class SessionCourse:
 
     @property
     def is_open(self) -> Bools:
-        """Per session, whether it did not end in another one."""
+        """Per session, whether it was not merged into another one."""
         return self.into < 0
 
     @property
     def is_touched(self) -> Bools:
-        """Per session that was there before, whether a row joined it."""
+        """Per session from before the batch, whether a row joined it."""
         before = slice(self.known)
         return ~self.is_open[before] | (self.version[before] >= self.known)
 
     @property
     def is_gone(self) -> Bools:
-        """Per session that was there before, whether its window is no more: it ended in another one, or grew."""
+        """Per session from before the batch, whether its window is gone: it was merged into another one, or grew."""
         before, now = slice(self.known), self.version[: self.known]
         same = (self.start[now] == self.start[before]) & (self.end[now] == self.end[before])
         return ~self.is_open[before] | ~same
 
     def parents(self) -> dict[int, list[int]]:
-        """Of each session that others became these, the earliest first."""
+        """The sessions that were merged into each merged session, the earliest first."""
         found: dict[int, list[int]] = {}
         for session in self.joined[self.session[self.joined_row] != self.joined].tolist():
             found.setdefault(int(self.into[session]), []).append(session)
@@ -78,7 +78,7 @@ class SessionCourse:
 
 @dataclass(frozen=True, slots=True)
 class OpenSessions:
-    """Sessions that are there already, ordered by group, end, start: each one's group, first and last rowtime."""
+    """Existing sessions, ordered by group, end, start: the group, the first and the last rowtime of each."""
 
     group: Ints
     start: Ints
@@ -95,11 +95,11 @@ def course_of(
     gap_ms: int,
     until_closed_ms: int,
 ) -> SessionCourse:
-    """In: of each row the number of its key, below `keys`, its time and the stream time at it. A session takes no more
-    rows once stream time has passed its end by more than `until_closed_ms`, and a row that could only begin or grow
-    such a session is late."""
+    """In: per row the number of its key (less than `keys`), its time, and the stream time at the row. A session accepts
+    no more rows once stream time has passed its end by more than `until_closed_ms`. A row is late if it could only
+    start or extend such a session."""
     known, rows = len(sessions.group), len(groups)
-    room = known + rows  # each row makes one version, which is joined once at most
+    room = known + rows  # each row makes one version, and a version is joined at most once
     group, start, end = (_with_room(column, room) for column in (sessions.group, sessions.start, sessions.end))
     version, level = np.arange(room, dtype=np.int64), np.zeros(room, dtype=np.int64)
     into, previous, following = (np.full(room, -1, dtype=np.int64) for _ in range(3))
@@ -120,7 +120,7 @@ def course_of(
 
 
 def by_level(course: SessionCourse) -> Sequence[tuple[Ints, Ints]]:
-    """Per level, of which there is one at least, its sessions and their rows, both in order."""
+    """Per level (there is at least one), its sessions and their rows, both in order."""
     levels = int(course.level.max(initial=0)) + 1
     rows = np.flatnonzero(course.session >= 0)
     of_session, of_row = course.level, course.level[course.session[rows]]
@@ -144,7 +144,7 @@ def _with_room(values: Ints, room: int) -> Ints:
 
 
 def _chain(groups: Ints, previous: Ints, following: Ints, last: Ints) -> None:
-    """The sessions of a key form a chain in their order; `last` has its end."""
+    """Links the sessions of each key into a chain, in their order; `last` has the end of the chain."""
     numbers = np.arange(len(groups), dtype=np.int64)
     same = groups[1:] == groups[:-1]
     previous[1 : len(groups)][same] = numbers[:-1][same]
@@ -174,8 +174,8 @@ def _follow(
     joined: Ints,
     joined_version: Ints,
 ):
-    # A chain is walked from its end: rows mostly come in the order of time, and then its last session is all that they
-    # need. Sessions that are still open lie further apart than the gap; closed ones may stand between them.
+    # A chain is walked from its end: rows mostly arrive in the order of time, and then they need only its last session.
+    # The distance between open sessions is more than the gap; closed ones may lie between them.
     count = known
     joinings = 0
     late = 0

@@ -1,4 +1,4 @@
-"""What the calls of an aggregation give for the sessions of a batch, by the course that these took."""
+"""Computes the results and states of an aggregation's calls for the sessions of a batch, given their course."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .session_course import SessionCourse, by_level
 
 @dataclass(frozen=True, slots=True)
 class SessionValues:
-    """Results of versions, and states of sessions, as columns; `version_at` and `session_at` tell where each stands."""
+    """Results of versions, and states of sessions, as columns. `version_at`, `session_at`: the position of each."""
 
     results: Mapping[str, pa.Array]
     states: Mapping[str, pa.Array]
@@ -26,7 +26,7 @@ class SessionValues:
     session_at: Ints
 
     def results_of(self, versions: Ints) -> dict[str, pa.Array]:
-        """Rows that were late made no version."""
+        """The results of these versions. In: no version of a late row, which makes none."""
         return _taken(self.results, self.version_at[versions])
 
     def states_of(self, sessions: Ints) -> dict[str, pa.Array]:
@@ -36,17 +36,17 @@ class SessionValues:
 def values_of_sessions(
     calls: Calls, course: SessionCourse, rows: pa.Table, stored: pa.Table, *, last_only: bool
 ) -> SessionValues:
-    """In: `stored`: the states of the sessions that were there. With `last_only` the results count of what was there
-    and of each session's last version; the others may be anything."""
+    """In: `stored`: the states of the sessions from before the batch. With `last_only`, only the results of these
+    sessions and of each session's last version are valid; others are undefined."""
     parents = course.parents()
     wanted = {session for sessions in parents.values() for session in sessions}
-    ended: dict[int, Sequence[State]] = {}  # of those the last states, one per call
+    ended: dict[int, Sequence[State]] = {}  # the last states of the wanted sessions, one per call
     results, states = [calls.results(stored)], []
     version_at = np.arange(course.known + len(rows), dtype=np.int64)
     session_at, within = (np.zeros(len(course.level), dtype=np.int64) for _ in range(2))
     versions, counted = course.known, 0
     for level, (sessions, of_rows) in enumerate(by_level(course)):
-        within[sessions] = np.arange(len(sessions))  # where a session stands in its level
+        within[sessions] = np.arange(len(sessions))  # the position of a session in its level
         nothing = np.full(len(of_rows), -1, dtype=np.int64)
         events = GroupEvents(within[course.session[of_rows]], nothing, of_rows)
         if level:
@@ -66,7 +66,7 @@ def values_of_sessions(
 
 
 def _begun(calls: Calls, stored: pa.Table, sessions: int) -> tuple[pa.Table, list[bool]]:
-    """The states of sessions that were there, and nothing for those that begin."""
+    """The states of existing sessions, and NULLs for sessions that start."""
     new = sessions - len(stored)
     columns = {
         name: pa.concat_arrays([flat(stored, name), pa.nulls(new, type_.arrow)])
@@ -76,7 +76,7 @@ def _begun(calls: Calls, stored: pa.Table, sessions: int) -> tuple[pa.Table, lis
 
 
 def _merged(calls: Calls, parents: Sequence[Sequence[Sequence[State]]]) -> tuple[pa.Table, list[bool]]:
-    """The states that sessions begin with: in, of each one its parents' states."""
+    """The states that merged sessions begin with. In: per session, the states of its parents."""
     columns: dict[str, pa.Array] = {}
     for i, fold in enumerate(calls.folds):
         states = [reduce(fold.merge, [of_calls[i] for of_calls in sessions]) for sessions in parents]

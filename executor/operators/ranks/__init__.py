@@ -1,1 +1,1 @@
-"""Top-n over rows that are taken back: all rows of each partition, in their order."""
+"""Top-n over rows that may be retracted: keeps all rows of each partition in order."""

@@ -1,9 +1,9 @@
 # pyright: reportMissingParameterType=false
-"""The rows of many groups in their order, and the first ones of each: what top-n keeps of rows that are taken back.
+"""The rows of many groups in order, and the first rows of each group: for top-n over rows that may be retracted.
 
-As `ordered_values.py`: most rows stand in a sorted run, those that came since in a heap. The first rows of a
-group are taken out one by one, and put back into its heap. A row that changes is a new node; nodes are numbered anew
-with each run, in its order, so that the run is read from the memory as it lies there.
+The structure is that of `ordered_values.py`: most rows are in a sorted run, later ones in a heap. To find the first
+rows of a group, they are taken out one by one and put back into its heap. A row that changes is a new node. Each new
+run renumbers the nodes in its order, so that reading the run reads memory sequentially.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .sort_bytes import ARRIVAL_BYTES, SortBytes
 
 Vector = np.ndarray[Any, Any]
 
-YOUNG_MAX = 1_000  # rows in heaps; then more than half of those in the run are too many
+YOUNG_MAX = 1_000  # rows in heaps before a new run is made; or a third of all rows, if that is more
 _PRESENT, _LISTED = np.uint8(1), np.uint8(2)
 _ROW_NUMBER, _RANK = 0, 1
 
 
 class RankChanges(NamedTuple):
-    """Rows that got or lost a rank (`weight`): in which run of changes, in which of the groups that it touched, which
-    rank. `row` is the change that brought the row; where that is -1, it was there before, and `slot` is its own."""
+    """Rows that got or lost (`weight`) a `rank`. `run`: the run of changes; `place`: the number of the group among
+    those that the run touched. `row`: the change that added the row; if it is -1, the row existed before, in `slot`."""
 
     run: Ints
     weight: Ints
@@ -41,15 +41,15 @@ class RankChanges(NamedTuple):
 
 
 class OrderedRows:
-    """Rows are told apart by slots of a store, groups by numbers."""
+    """Rows are identified by their slots in a store, groups by numbers."""
 
     def __init__(self, function: str, largest: int) -> None:
-        """In: one of `RANKS`, and the last rank that counts."""
+        """In: `function`: one of `RANKS`; `largest`: the last rank that counts."""
         self._mode, self._largest = RANKS.index(function), largest
-        self._node = np.zeros(0, np.int32)  # per slot, -1 where it has none
+        self._node = np.zeros(0, np.int32)  # per slot; -1: none
         self._count = 0  # of nodes
         self._live = 0
-        self._slot = np.zeros(0, np.int64)  # per node, as all that follows
+        self._slot = np.zeros(0, np.int64)  # per node, like the next arrays
         self._group = np.zeros(0, np.int32)
         self._state = np.zeros(0, np.uint8)
         self._child = np.zeros(0, np.int32)
@@ -60,8 +60,8 @@ class OrderedRows:
         self._content = np.zeros(0, np.uint8)
         self._used = 0  # of the content
         self._young = 0  # rows in heaps
-        self._due = False  # there are rows in neither run nor heap
-        self._shown = np.zeros(0, np.int64)  # per node; zero but during a change
+        self._due = False  # whether there are rows that are in no run and no heap
+        self._shown = np.zeros(0, np.int64)  # per node; 0 except during a change
         self._stamp = 0  # of the last run
         self._stamps = np.zeros(0, np.int64)  # per group, of the last run that changed it
         self._top = np.zeros(0, np.int32)  # per group, of its heap
@@ -69,7 +69,7 @@ class OrderedRows:
         self._end = np.zeros(0, np.int64)
 
     def load(self, slots: Ints, groups: Ints, keys: SortBytes) -> None:
-        """These rows are there, none of which was known. Slots are distinct."""
+        """Adds initial rows, none of which was known. Slots are distinct."""
         nodes = self._made(slots, groups, keys)
         self._state[nodes] = _PRESENT
         self._node[slots] = nodes
@@ -77,8 +77,8 @@ class OrderedRows:
         self._due = True
 
     def change(self, slots: Ints, groups: Ints, comes: Bools, keys: SortBytes, runs: Ints) -> RankChanges:
-        """What changes in the ranks, in all, during each run of changes. In: of each change the row's slot and group,
-        and whether it comes or goes; the run, a number that grows. A row that comes replaces the one in its slot."""
+        """The net changes of ranks in each run of changes. In: per change, the slot and the group of the row, whether
+        it comes or goes, and its run, an ascending number. A row that comes replaces the one in its slot."""
         if self._due or self._young > max(YOUNG_MAX, self._live // 3) or self._count > 2 * self._live + YOUNG_MAX:
             self._sort()
         first = self._count
@@ -95,7 +95,7 @@ class OrderedRows:
         return RankChanges(run, weight, place, rank, np.where(is_new, node - first, -1), self._slot[node])
 
     def _made(self, slots: Ints, groups: Ints, keys: SortBytes) -> Ints:
-        """Nodes for these rows, in neither run nor heap."""
+        """Makes nodes for these rows, which are in no run and no heap yet."""
         first, count = self._count, self._count + len(slots)
         nodes = np.arange(first, count)
         self._grow(count, int(slots.max(initial=-1)) + 1, int(groups.max(initial=-1)) + 1, int(keys.sizes.sum()))
@@ -129,7 +129,7 @@ class OrderedRows:
         self._next, self._end = grown(self._next, groups, 0), grown(self._end, groups, 0)
 
     def _sort(self) -> None:
-        """Makes a run of all rows."""
+        """Sorts all rows into a new run."""
         there = np.flatnonzero(self._state[: self._count] & _PRESENT)
         sizes = self._sizes[there]
         content = np.empty(int(sizes.sum()), np.uint8)
@@ -155,7 +155,7 @@ class OrderedRows:
 
 
 def _order(sizes: Vector, content: Vector) -> Ints:
-    """What sorts rows by their bytes, which stand one behind the other."""
+    """The order of rows by their bytes. In: the size of each row's bytes; the bytes of all rows, concatenated."""
     if len(sizes) and (sizes == sizes[0]).all():
         padded = np.zeros((len(sizes), -(-int(sizes[0]) // 8) * 8), np.uint8)
         padded[:, : sizes[0]] = content.reshape(len(sizes), -1)
@@ -170,7 +170,7 @@ def _order(sizes: Vector, content: Vector) -> Ints:
 
 @loop
 def _is_equal(one, other, sizes, starts, content):
-    """But for their arrival."""
+    """Whether two rows are equal except for their arrival."""
     if sizes[one] != sizes[other]:
         return False
     for at in range(sizes[one] - ARRIVAL_BYTES):
@@ -183,10 +183,10 @@ def _is_equal(one, other, sizes, starts, content):
 def _first(
     group, mode, largest, out, count, firsts, ends, state, child, sibling, tops, words, starts, sizes, content
 ):  # fmt: skip
-    """Adds the first rows of the group to `out`: node and rank. Out: that, perhaps longer; how many are there; how many
-    rows more there are in heaps."""
+    """Adds the first rows of the group to `out`: node and rank. Out: this array, maybe a longer copy; how many rows it
+    has; by how much the number of rows in heaps has grown."""
     young, begin, rank = 0, count, 0
-    greatest = np.bool_(False)  # not a literal, for which numba would compile what is called here once more
+    greatest = np.bool_(False)  # not a literal: for a literal, numba would compile the called functions again
     top = np.int64(tops[group])
     while True:
         while top >= 0 and not state[top] & _PRESENT:
@@ -242,8 +242,8 @@ def _change(
     slots, groups, comes, runs, first, stamp, mode, largest, node_of, slot_of, firsts, ends, stamps, shown,
     state, child, sibling, tops, words, starts, sizes, content,
 ):  # fmt: skip
-    """Out: changes of ranks as run, weight, place of the group, rank, node; how many rows more there are in heaps, and
-    at all."""
+    """Out: the changes of ranks as run, weight, place of the group, rank, node; by how much the numbers of rows in
+    heaps and of all rows have grown."""
     found = np.empty((5, 2 * len(slots) + 16), np.int64)
     old, new = np.empty((2, 64), np.int64), np.empty((2, 64), np.int64)
     touched = np.empty(len(slots), np.int64)

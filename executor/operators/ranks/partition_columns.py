@@ -1,4 +1,4 @@
-"""What an operator over partitions keeps of the rows that it gets."""
+"""The columns that an operator over partitions keeps of its input rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..columns import batch_schema, key_names, value_names
 
 
 class PartitionColumns:
-    """In: the input's schema, extra columns, and which of its columns somebody reads (None: all).
+    """In: the input's schema, its extra columns, and the columns that are read downstream (None: all).
 
-    `input`: of the batches that come. `key`: the task and the partition. `values`: those that somebody reads.
+    `input`: the schema of input batches. `key`: the task and the partition. `values`: the value columns that are read.
     """
 
     def __init__(self, schema: Schema, extra: Sequence[str], columns: Sequence[str] | None) -> None:
@@ -24,5 +24,5 @@ class PartitionColumns:
         self._whole = len(self.values) == len(every)
 
     def out(self, results: Sequence[str]) -> list[str] | None:
-        """The columns of the batches that go out, with these results; None: all that their schema has."""
+        """The columns of the output batches, including these results; None: all columns of their schema."""
         return None if self._whole else [*list(self.key)[1:], *self.values, *results]

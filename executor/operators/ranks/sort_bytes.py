@@ -1,9 +1,9 @@
 # pyright: reportMissingParameterType=false
-"""ORDER BY as bytes: rows compare as the bytes of their sort keys do, whatever types these have.
+"""ORDER BY as bytes: rows are compared by the bytes of their sort keys, whatever types the keys have.
 
-Each key begins with a byte that says whether it is NULL. Numbers follow as words (`sort_words.py`), the highest byte
-first; texts, bytes and decimals with 0 written as 0 255, and 0 0 behind them, so that none is the beginning of another
-one. What goes down has all its bits turned. In the end stands the number of the row's arrival.
+Each key begins with a byte that says whether it is NULL. Numbers follow as words (`sort_words.py`), highest byte first.
+In texts, bytes and decimals, a 0 is written as 0 255, and 0 0 ends them, so that none is a prefix of another one. For
+descending keys, all bits are inverted. The arrival number of the row comes last.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ..sort_words import is_plain, plain_words
 
 Vector = np.ndarray[Any, Any]
 
-ARRIVAL_BYTES = 8  # at the end of each
+ARRIVAL_BYTES = 8  # at the end of each row's bytes
 _PLAIN_BYTES = 9
 
 
 class SortBytes(NamedTuple):
-    """Per row where its bytes begin and how many there are, and all bytes."""
+    """Per row, where its bytes start and how many there are; and the bytes of all rows."""
 
     starts: Ints
     sizes: Vector
@@ -36,7 +36,7 @@ class SortBytes(NamedTuple):
 
 
 def sort_bytes(columns: Sequence[pa.Array], order: Sequence[SortKey], arrivals: Ints) -> SortBytes:
-    """In: the values of each key. Rows that are equal in all keys differ in the last `ARRIVAL_BYTES` bytes only."""
+    """In: the values of each key. Rows that are equal in all keys differ only in the last `ARRIVAL_BYTES` bytes."""
     sizes = np.full(len(arrivals), ARRIVAL_BYTES, np.int64)
     texts: list[tuple[Ints, Vector, Vector] | None] = []
     for column in columns:

@@ -1,4 +1,4 @@
-"""What rows are ranked by, as columns."""
+"""The columns that rows are ranked by."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..statement import BatchStatement
 
 
 class SortColumns:
-    """The columns that rows are sorted by. What is computed for it is kept with the row, under a name of its own.
+    """The columns that rows are sorted by. Computed columns are stored with the row, under separate names.
 
-    `names`: in the order of the keys. `kept`: the computed ones. `looks`: how many keys are looked at: first those that
-    cost nothing, and all of them where those do not decide.
+    `names`: in the order of the keys. `kept`: the computed columns. `looks`: how many keys to compare per attempt:
+    first only those that are cheap to compare, then, if they do not decide, all of them.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, order: Sequence[SortKey], schema: pa.Schema) -> None:

@@ -1,7 +1,7 @@
-"""Top-n of a table: all rows of each partition are kept, since one that goes lets the next one in.
+"""Top-n of a table: keeps all rows of each partition, because when a row leaves, the next one moves up.
 
-What a change, or a batch, does is the difference between the first rows of the partitions that it touches, before and
-after it: they come from rows in their order (`ordered_rows.py`), whatever number of rows a partition has.
+The output of a change, or of a batch, is the difference between the first rows of the touched partitions before and
+after it. These come from ordered rows (`ordered_rows.py`), however many rows a partition has.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from .sort_columns import SortColumns
 
 class TopChangesOperator(Operator):
     """In:    a table's changes with their old rows, keyed by their partition.
-    Out:   see the step `TopRows`: what each change changes (`every`), under its `_seq`, or the batch in all; a row's
-           time is its own.
+    Out:   see the step `TopRows`: the effect of each change under its `_seq` (`every`), or the net effect of the batch;
+           a row's time is its own.
     State: the rows of each partition with the number of their arrival in the task, and the largest such number.
 
-    Rows with one identity are one row, and one that changes arrives anew.
+    Rows with the same identity are versions of one row. A row that changes gets a new arrival number.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class TopChangesOperator(Operator):
         return replace(batch, rows=out)
 
     def _in_order(self) -> OrderedRows:
-        """All rows, as memory has them or as the store does."""
+        """All rows in order: those in memory, or loaded again if the store changed."""
         if self._ordered is None or self._at != (self._rows.version, self._rows.numbering):
             self._ordered = ordered = OrderedRows(self._step.call.function, self._step.largest)
             self._partitions = KeyIndex()
-            names = dict.fromkeys([*self._keys, *self._sort.names, ARRIVAL])  # a column may be looked at twice
+            names = dict.fromkeys([*self._keys, *self._sort.names, ARRIVAL])  # a column may occur twice
             for slots, rows in self._rows.pieces(list(names)):
                 numbered = self._partitions.number(key_hashes([flat(rows, name) for name in self._keys]))
                 ordered.load(slots, slots_of(numbered), self._sort_bytes(rows))
@@ -120,7 +120,7 @@ class TopChangesOperator(Operator):
         return sort_bytes(columns, self._step.call.order, ints(rows, ARRIVAL))
 
     def _output(self, rows: pa.Table, changes: RankChanges) -> pa.Table:
-        """Of each run all rows that go, then all that come. To be called before the rows are written."""
+        """For each run, first all rows at -1, then all rows at +1. Call it before the rows are written."""
         stored = np.flatnonzero(changes.row < 0)
         old = pa.table(self._rows.values_at(changes.slot[stored], self._shown), names=self._shown)
         place = changes.row + len(old)
