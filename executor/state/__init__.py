@@ -1,1 +1,1 @@
-"""Keyed state: its file, its changelog, and the DuckDB connections that it lives in."""
+"""Keyed state: its file, its changelog, and the DuckDB connections that hold it."""

@@ -1,6 +1,6 @@
-"""DuckDB connections as every part of the executor opens them: no files, no network, no extensions, settings locked.
+"""Opens the DuckDB connections of the executor: without files, network and extensions, and with locked settings.
 
-A state file needs the file system of the process, and DuckDB leaves a database's own files open to SQL; therefore
+A state file needs the file system of the process, and DuckDB allows SQL to access a database's own files. Therefore
 only SQL that Millstream generated runs here. What is blocked and what is not was measured (hostile input, 6.1).
 """
 
@@ -24,17 +24,17 @@ from .temporary_folders import TemporaryFolder
 
 MEMORY = ":memory:"
 # A state file is written far more often than it is read. Compressing its texts took half of the time of a commit with
-# wide rows (460,000 bids: 0.66 s, without 0.30 s; the file has 73 MB instead of 31). Numbers stay compressed, which
-# costs next to nothing.
+# wide rows (460,000 bids: 0.66 s, and 0.30 s without compression; the file then has 73 MB, not 31).
+# Numbers stay compressed, which costs almost nothing.
 _TEXT_COMPRESSION = "fsst,dict_fsst"
-THREADS_MAX = 4  # of one DuckDB, where nothing is set: batches are small, and there are many queries
+THREADS_MAX = 4  # of one DuckDB, unless it is set: batches are small, and there are many queries
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     """How much of the machine one DuckDB instance may use. None leaves it to DuckDB.
 
-    `shares`: what a limit is taken from where there is no `memory_limit`. `bounds`: of functions that run there.
+    `shares`: where the limit is taken from if there is no `memory_limit`. `bounds`: of functions that run there.
     """
 
     memory_limit: str | None = None  # DuckDB's notation: 512MB, 2GB
@@ -45,7 +45,8 @@ class EngineSettings:
 
     @staticmethod
     def of(properties: Mapping[str, str], threads: int | None = None) -> EngineSettings:
-        """In: `threads`: where nobody sets it; None takes those of the machine. Raises `InvalidProperty`."""
+        """In: `threads`: the default if the property is not set; None uses the number of CPUs, at most `THREADS_MAX`.
+        Raises `InvalidProperty`."""
         limit = DUCKDB_MEMORY.of(properties) or None
         shares = shares_of(limit)
         return EngineSettings(
@@ -60,12 +61,12 @@ class EngineSettings:
 def open_connection(
     path: str = MEMORY, settings: EngineSettings | None = None, *, directories: Sequence[str] = ()
 ) -> duckdb.DuckDBPyConnection:
-    """Opens a database that cannot reach anything but itself. Call `lock` once the set-up is done.
+    """Opens a database that can access nothing but itself. Call `lock` after the set-up.
 
-    In: `directories`: it may attach databases in these, and so its SQL may read and write there."""
+    In: `directories`: the database may attach databases in these, so its SQL may read and write there."""
     settings = settings or EngineSettings()
     config: dict[str, str | bool | int | float | list[str]] = {
-        "async_threads": 0,  # else DuckDB makes eight for each database, to prefetch from remote files
+        "async_threads": 0,  # by default DuckDB makes eight for each database, to prefetch from remote files
         "enable_external_access": bool(directories),
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -83,7 +84,7 @@ def open_connection(
         config["threads"] = settings.threads
     if settings.temp_directory:
         config["temp_directory"] = settings.temp_directory
-    elif path == MEMORY:  # DuckDB's own choice is a folder in the working directory of whoever started the process
+    elif path == MEMORY:  # DuckDB's default is a folder in the working directory of the process
         config["temp_directory"] = str(spill_directory() / uuid.uuid4().hex)
     try:
         connection = duckdb.connect(path, config=config)
@@ -94,8 +95,8 @@ def open_connection(
     if share is not None and settings.shares is not None:
         settings.shares.belongs_to(connection, share)
     failures_of(connection).bounds = settings.bounds
-    connection.execute("SET GLOBAL TimeZone = 'UTC'")  # of cursors too
-    # DuckDB 2.0 computes what occurs twice in an expression once, in front of it, and so outside of its TRY.
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")  # also for cursors
+    # DuckDB 2.0 computes a subexpression that occurs twice only once, before the expression, and so outside of its TRY.
     connection.execute("SET disabled_optimizers = 'common_subexpressions'")
     connection.execute(f"SET disabled_compression_methods = '{_TEXT_COMPRESSION}'")  # `config` ignores it
     if directories:
@@ -109,15 +110,15 @@ def _literal(text: str) -> str:
 
 
 class SideConnections:
-    """Further connections to a database, for statements that run side by side. Each has a transaction of its own, so
-    they are for what reads no tables. Until `close`, which comes before that of the database's own connection."""
+    """Further connections to a database, for statements that run in parallel. Each has its own transaction, so they are
+    for statements that read no tables. Call `close` before closing the database's own connection."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._opened: list[duckdb.DuckDBPyConnection] = []
 
     def first(self, count: int) -> Sequence[duckdb.DuckDBPyConnection]:
-        """So many of them, the same ones each time."""
+        """The first `count` connections, the same ones each time."""
         while len(self._opened) < count:
             self._opened.append(self._connection.cursor())
         return self._opened[:count]
@@ -130,9 +131,9 @@ class SideConnections:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Where the statements of one pipeline run. `side`: further connections, for slices that are computed side by side,
-    if they may. `aside`: for what may fail: None makes one. `interruptible`: who interrupts the pipeline's connection
-    stops all that can take long, so nothing runs aside without need."""
+    """Where the statements of one pipeline run. `side`: further connections, if slices may be computed in parallel.
+    `aside`: connections for statements that may fail; None makes one. `interruptible`: interrupting the pipeline's
+    connection must stop everything that can take long, so nothing runs on other connections without need."""
 
     side: SideConnections | None = None
     aside: SideConnections | None = None
@@ -141,13 +142,13 @@ class Guard:
 
 @functools.cache
 def spill_directory() -> Path:
-    """For this process and this user alone; DuckDB makes its folders in it when it needs them. To be called before the
-    process begins to end: from then on nothing more can be arranged for its end."""
+    """The spill folder of this process, private to this user. DuckDB makes its own folders in it when it needs them.
+    Call it before the process begins to exit: after that, no exit handler can be registered."""
     folder = TemporaryFolder("spill")
     atexit.register(folder.remove)
     return folder.path
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:
-    """From here on no statement can change a setting."""
+    """After this, no statement can change a setting."""
     connection.execute("SET lock_configuration = true")

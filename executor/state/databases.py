@@ -1,25 +1,24 @@
-"""Databases of queries: many of them inside one DuckDB instance.
+"""Databases of queries: many of them in one DuckDB instance.
 
-To open an instance costs 16 to 25 ms and 4 to 6 MB; to attach one more database to one that is open, 1 ms and 0.1 MB.
-A query gets a connection of its own (a cursor) whose only database is its own, in memory or in a file. What is apart
-and what is shared:
+Opening an instance costs 16 to 25 ms and 4 to 6 MB; attaching one more database to an open instance costs 1 ms and
+0.1 MB. A query gets its own connection (a cursor) that sees only its own database, in memory or in a file:
 
-| apart: per connection, or per database                           | shared: per instance                              |
+| separate: per connection, or per database                        | shared: per instance                              |
 | ---------------------------------------------------------------- | ------------------------------------------------- |
 | tables, transactions, write-ahead logs, checkpoints              | settings (locked), threads of DuckDB              |
 | prepared statements, registered Arrow tables, temporary tables   | the memory limit, and where large operators spill |
 | interruption, an open result, a failed transaction               | a fatal error of DuckDB's                         |
 
-Therefore only queries with the same settings share one, and at most `TENANTS_MAX` of them. A commit that the disk
-refuses fails for its own database alone. After a fatal error, and after a query ran out of memory, each query that is
-hit recovers from the log as after any other failure; an instance that is broken gets no new databases.
+Therefore only queries with the same settings share an instance, and at most `TENANTS_MAX` of them. A commit that the
+disk refuses fails only for its own database. After a fatal error, and after a query ran out of memory, each affected
+query recovers from the log as after any other failure. A broken instance gets no new databases.
 
-Functions in Python belong to the connection that registers them: one that uses them after that is closed crashes the
-process. A plan that calls any has an instance of its own.
+Python functions belong to the connection that registered them: if another connection uses them after that one is
+closed, the process crashes. So a plan that calls Python functions has its own instance.
 
-What needs no tables (`for_expressions`), and what comes and goes in Sandboxes and in Spark's tasks (`of_this_process`),
-share instances that stay open when nobody uses them: a Sandbox opens and closes in milliseconds, and to open three
-instances for it took 80 ms of CPU.
+SQL without tables (`for_expressions`) and short-lived queries of Sandboxes and Spark tasks (`of_this_process`) share
+instances that stay open when they are unused: a Sandbox opens and closes in milliseconds, but opening three instances
+for it took 80 ms of CPU.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ from .memory_shares import MemoryShares, set_room
 log = structlog.get_logger()
 
 TENANTS_MAX: Final = 100
-"""Databases in one instance: a fatal error hits no more queries than these."""
+"""Databases in one instance: a fatal error affects at most this many queries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """An open database and its connection. `close` ends both. `connect` gives a further connection to it, for another
-    thread, which its user closes first. `shared`: others are in the same instance, whose settings are locked
-    already."""
+    """An open database and its connection. `close` closes both. `connect` returns a further connection to it for
+    another thread; the caller closes it before the database. `shared`: the instance has other databases, too, and its
+    settings are already locked."""
 
     connection: duckdb.DuckDBPyConnection
     close: Callable[[], None]
@@ -64,7 +63,8 @@ class Database:
 
     @contextlib.contextmanager
     def closed_on_error(self) -> Generator[None]:
-        """While its user begins: who fails leaves nobody that could close it, and in a shared instance it stays."""
+        """Closes the database if the set-up of its user fails. Otherwise nothing would close it, and in a shared
+        instance it would stay."""
         try:
             yield
         except BaseException:
@@ -73,11 +73,11 @@ class Database:
 
 
 OpenDatabase = Callable[[str, EngineSettings], Database]
-"""In: a path, or MEMORY."""
+"""In: a path, or `MEMORY`; the settings."""
 
 
 def alone(path: str, settings: EngineSettings) -> Database:
-    """In an instance of its own, whose settings the caller locks."""
+    """Opens the database in its own instance. The caller locks the settings."""
     connection = open_connection(path, settings)
     return Database(connection, connection.close, connection.cursor)
 
@@ -86,24 +86,24 @@ _Sharing = tuple[str | None, int | None, str | None, MemoryShares | None]
 
 
 def _sharing(settings: EngineSettings) -> _Sharing:
-    """What queries have in common that may share an instance."""
+    """The settings that queries must have in common to share an instance."""
     return settings.memory_limit, settings.threads, settings.temp_directory, settings.shares
 
 
 class SharedDatabases:
-    """The instances of one executor that queries share. In: `directory`: the files are in it; None: all in memory.
-    `idle_max`: so many instances that nobody uses stay open, those that were left last."""
+    """The instances that the queries of one executor share. In: `directory`: of the files; None: all databases are in
+    memory. `idle_max`: the maximal number of unused instances that stay open: those that became unused last."""
 
     def __init__(self, directory: Path | None, *, idle_max: int = 0) -> None:
         self._directory = None if directory is None else directory.absolute()
         self._idle_max = idle_max
-        self._idle: list[tuple[_Instance, EngineSettings]] = []  # the one that was left first comes first
-        spill_directory()  # a query may open the first instance while the process ends
-        self._guard = threading.Lock()  # of what is attached, and while it changes
+        self._idle: list[tuple[_Instance, EngineSettings]] = []  # in the order in which they became unused
+        spill_directory()  # now, because a query may open the first instance while the process ends
+        self._guard = threading.Lock()  # protects the instances and their lists of databases
         self._instances: dict[_Sharing, list[_Instance]] = {}
 
     def open(self, path: str, settings: EngineSettings) -> Database:
-        """Raises `duckdb.Error` as opening it alone does."""
+        """Raises `duckdb.Error`, like `alone`."""
         with self._guard:
             instance = self._instance(settings)
             try:
@@ -122,14 +122,14 @@ class SharedDatabases:
     def _close(
         self, instance: _Instance, settings: EngineSettings, name: str, connection: duckdb.DuckDBPyConnection
     ) -> None:
-        connection.close()  # what it has not committed is rolled back
+        connection.close()  # this rolls back uncommitted changes
         with self._guard:
             if name in instance.tenants:
                 instance.detach(name)
                 self._leave(instance, settings)
 
     def _instance(self, settings: EngineSettings) -> _Instance:
-        """One with a free place. With the guard."""
+        """An instance that can take one more database. The caller holds the guard."""
         mine = self._instances.setdefault(_sharing(settings), [])
         for each in mine:
             if len(each.tenants) < TENANTS_MAX and each.is_usable():
@@ -139,19 +139,19 @@ class SharedDatabases:
         return mine[-1]
 
     def _leave(self, instance: _Instance, settings: EngineSettings) -> None:
-        """The last tenant closes the door, unless it may stay open. With the guard."""
+        """Closes the instance after its last database, unless it may stay open. The caller holds the guard."""
         if instance.tenants:
             return
         self._idle.append((instance, settings))
         while len(self._idle) > self._idle_max:
             closed, its_settings = self._idle.pop(0)
-            if closed.process == os.getpid():  # one of before a fork would wait for threads that are not here
+            if closed.process == os.getpid():  # closing one from before a fork would wait for its threads forever
                 self._instances[_sharing(its_settings)].remove(closed)
                 closed.close()
 
 
 class _Instance:
-    """A DuckDB instance. Not for several threads at once."""
+    """A DuckDB instance. Not thread-safe."""
 
     _numbers = itertools.count()
 
@@ -164,7 +164,7 @@ class _Instance:
         _open.add(self._owner)
 
     def is_usable(self) -> bool:
-        """Not after a fatal error, and not in a process that was forked meanwhile."""
+        """False after a fatal error, and in a process that was forked since it was opened."""
         if self.process != os.getpid():
             return False
         try:
@@ -173,11 +173,11 @@ class _Instance:
             return False
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A connection for what needs no tables."""
+        """A connection for SQL that needs no tables."""
         return self._owner.cursor()
 
     def attach(self, path: str) -> tuple[str, duckdb.DuckDBPyConnection]:
-        """The name of the database, and a connection that sees it as its own."""
+        """Out: the name of the database, and a connection whose current database it is."""
         name = f"_database_{next(self._numbers)}"
         absolute = path if path == MEMORY else str(Path(path).absolute())
         literal = "'" + absolute.replace("'", "''") + "'"
@@ -191,7 +191,7 @@ class _Instance:
         return name, connection
 
     def connect(self, name: str) -> duckdb.DuckDBPyConnection:
-        """A connection that sees this database as its own. Any thread may call it."""
+        """A connection whose current database is this one. Thread-safe."""
         connection = self._owner.cursor()
         try:
             connection.execute(f"USE {name}")
@@ -201,7 +201,7 @@ class _Instance:
         return connection
 
     def detach(self, name: str) -> None:
-        """The database is gone then, also where its last checkpoint failed: its write-ahead log has everything."""
+        """Detaches the database, even if its last checkpoint fails: its write-ahead log has all data."""
         self.tenants.discard(name)
         try:
             self._owner.execute(f"DETACH {name}")
@@ -212,12 +212,12 @@ class _Instance:
         self._owner.close()
 
 
-_open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()  # what keeps instances open
+_open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()  # the connections that keep instances open
 
 
 def _keep_what_was_open() -> None:
-    """In a forked process, for good: to end an instance joins its threads, which are not here. The process would hang
-    at its end, or crash."""
+    """Keeps all open instances forever in a forked process. Closing an instance joins its threads, which this process
+    does not have: it would hang at its end, or crash."""
     for each in _open:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
@@ -229,17 +229,17 @@ _IDLE_MAX: Final = 2
 
 @functools.cache
 def of_this_process() -> SharedDatabases:
-    """Databases in memory for queries that come and go: those of Sandboxes, and the batches of Spark's tasks."""
+    """Databases in memory for short-lived queries: those of Sandboxes, and the batches of Spark tasks."""
     return SharedDatabases(None, idle_max=_IDLE_MAX)
 
 
 _expressions_guard = threading.Lock()
-_expressions: list[_Instance] = []  # the last one is used: one of before a fork cannot be closed
+_expressions: list[_Instance] = []  # the last one is in use; one from before a fork cannot be closed
 
 
 def for_expressions() -> duckdb.DuckDBPyConnection:
-    """A connection, with locked settings, for SQL that needs no tables and no functions in Python: constants, and times
-    of records. All of them are in one instance."""
+    """A connection, with locked settings, for SQL without tables and Python functions: constants, and times of records.
+    All these connections are in one instance."""
     with _expressions_guard:
         if not _expressions or not _expressions[-1].is_usable():
             _expressions.append(_Instance(None, EngineSettings()))
@@ -247,12 +247,12 @@ def for_expressions() -> duckdb.DuckDBPyConnection:
 
 
 BROKEN: Final = (duckdb.FatalException, duckdb.InternalException)
-"""After these errors DuckDB answers nothing else, for all connections of the instance."""
+"""After one of these errors, all connections of the instance fail."""
 
 
 class ExpressionConnection:
-    """The connection of who computes an expression for as long as it lives. It is opened when it is used first, and
-    again after its instance broke. Not for several threads at once."""
+    """A long-lived connection for computing one expression. It is opened at first use, and again after its instance
+    broke. Not thread-safe."""
 
     def __init__(self, expression: SqlExpression) -> None:
         self._expression = expression
@@ -260,7 +260,7 @@ class ExpressionConnection:
 
     @contextlib.contextmanager
     def in_use(self) -> Generator[duckdb.DuckDBPyConnection]:
-        """What was prepared in another connection is not in this one."""
+        """The connection. It may be a new one, which does not have the statements that were prepared before."""
         if self._connection is None:
             self._connection = connection_for(self._expression)
         try:
@@ -277,7 +277,7 @@ def connection_for(expression: SqlExpression) -> duckdb.DuckDBPyConnection:
 
 
 def for_functions(names: Iterable[str]) -> duckdb.DuckDBPyConnection:
-    """A connection with locked settings, alone in its instance. These functions in Python are registered."""
+    """A connection with locked settings in its own instance, with these Python functions registered."""
     connection = open_connection()
     register_udfs(connection, names)
     lock(connection)

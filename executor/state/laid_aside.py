@@ -1,12 +1,12 @@
-"""Clears away what DuckDB keeps of buffers that are gone.
+"""Frees the memory that DuckDB keeps for buffers that no longer exist.
 
-DuckDB notes every buffer that it lays aside, in the order in which it would take their memory back. It clears a queue
-of such notes only from 32,768 on, and there are six of them. A note of a buffer that is gone still holds 210 bytes,
-and a join writes 16, however few rows it has: a query grew by 3.4 KB with each join, until it held 45 MB for nothing.
+DuckDB has queues of the buffers that it may evict, in the order of eviction. It purges a queue only when it has 32,768
+entries, and there are six queues. The entry of a buffer that no longer exists takes 210 bytes, and each join adds 16
+entries, however few rows it has. So a query grew by 3.4 KB with each join, until it held 45 MB for nothing.
 
-A memory limit that cannot be met makes DuckDB go through all the queues, and drop these notes. The limit stays what it
-was. What the database holds leaves the memory, too, and has to be read again; so it is done where the notes weigh
-something against that.
+Setting a memory limit that cannot be met makes DuckDB go through all queues and drop these entries. The limit is the
+same afterwards. The database's data leaves the memory, too, and must be read again. So this is only done if the entries
+take enough memory in comparison.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 _NOTE_BYTES: Final = 210  # measured with DuckDB 2.0
 _BYTES_MIN: Final = 1024 * 1024
 _PART_OF_MEMORY: Final = 16
-_LOOK_EVERY: Final = 32  # a look costs as much as a small statement
+_LOOK_EVERY: Final = 32  # a check costs as much as a small statement
 
 _LOOK: Final = """
 SELECT (SELECT sum(dead_nodes) FROM duckdb_eviction_queues()), (SELECT sum(memory_usage_bytes) FROM duckdb_memory())
@@ -29,7 +29,7 @@ SELECT (SELECT sum(dead_nodes) FROM duckdb_eviction_queues()), (SELECT sum(memor
 
 
 class LaidAside:
-    """Of one database; to be made before its settings are locked, since it leaves one of them open: its limit."""
+    """For one database. Make it before the settings are locked: it keeps one of them open, the memory limit."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
@@ -39,7 +39,7 @@ class LaidAside:
         connection.execute("SET allowed_configs = ['memory_limit']")
 
     def clear(self) -> None:
-        """To be called after every transaction; now and then it looks whether there is something to do."""
+        """Call it after every transaction. Every `_LOOK_EVERY` calls it checks whether there is something to do."""
         self._calls += 1
         if self._calls % _LOOK_EVERY == 0 and self._is_worth_it():
             self._take_memory_back()
@@ -51,9 +51,9 @@ class LaidAside:
     def _take_memory_back(self) -> None:
         try:
             self._connection.execute("SET memory_limit = '0B'")
-        except duckdb.OutOfMemoryException:  # as meant
+        except duckdb.OutOfMemoryException:  # as intended
             return
-        except duckdb.Error as error:  # no room for what has to leave the memory: then it stays there
+        except duckdb.Error as error:  # there is no space for the data that must leave the memory, so it stays there
             log.warning("memory not taken back", error=str(error))
             return
         self._connection.execute(f"SET memory_limit = '{self._limit}'")

@@ -1,8 +1,8 @@
-"""How the memory that DuckDB may use is divided among the DuckDBs of this process.
+"""Divides the memory that DuckDB may use among the DuckDB databases of this process.
 
-Each query has one of its own, whose limit is fixed when it is opened, and DuckDB's default for each is most of the
-machine. So whoever comes takes a quarter of what is left, and gives it back when it is closed: the limits never add up
-to more than there is, but for the smallest share, below which a query cannot work.
+Each query has its own, whose limit is fixed when it is opened, and DuckDB's default for each is most of the machine. So
+each one takes a quarter of what is left when it is opened, and gives it back when it is closed. The limits never add up
+to more than the total, except for the minimal share, which a query needs to work at all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import weakref
 import duckdb
 
 SHARE_MIN = 128 * 1024 * 1024
-_TAKEN = 4  # this part of what is left
+_TAKEN = 4  # the divisor: each takes this part of what is left
 _UNITS = {
     "B": 1,
     "KB": 10**3,
@@ -31,15 +31,16 @@ _UNITS = {
 
 
 class MemoryShares:
-    """In: `total`: bytes. Invariant: `_given` is the sum of what is not given back."""
+    """In: `total`: bytes. Invariant: `_given` is the sum of the shares that were not given back."""
 
     def __init__(self, total: int) -> None:
         self.total = total
         self._given = 0
-        self._lock = threading.RLock()  # giving back may happen inside taking, when garbage is collected
+        self._lock = threading.RLock()  # a garbage collection during `take` may call `give_back`
 
     def take(self) -> int:
-        """A share, in bytes; `give_back` it, or `belongs_to` does."""
+        """A share, in bytes. The caller gives it back with `give_back`, or ties it to a connection with
+        `belongs_to`."""
         with self._lock:
             share = max(SHARE_MIN, (self.total - self._given) // _TAKEN)
             self._given += share
@@ -50,15 +51,15 @@ class MemoryShares:
             self._given -= share
 
     def belongs_to(self, connection: duckdb.DuckDBPyConnection, share: int) -> None:
-        """The share comes back with the end of the connection."""
+        """Gives the share back when the connection is finalized."""
         weakref.finalize(connection, self.give_back, share)
 
 
 @functools.cache
 def shares_of(limit: str | None) -> MemoryShares | None:
-    """What a limit in DuckDB's notation (512MB, 4GiB) divides into; without one, half of the machine's memory.
+    """The shares of a limit in DuckDB's notation (512MB, 4GiB); without a limit, of half of the machine's memory.
 
-    None where it cannot be read; DuckDB says then what it thinks of it.
+    None if the limit cannot be parsed; DuckDB then reports the error.
     """
     if not limit:
         return MemoryShares(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
@@ -70,12 +71,12 @@ _rooms: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, int] = weakref.Weak
 
 
 def set_room(connection: duckdb.DuckDBPyConnection, share: int) -> None:
-    """In: bytes that the query of this connection may use, where others share its DuckDB."""
+    """Sets how many bytes the query of this connection may use, if others share its DuckDB instance."""
     _rooms[connection] = share
 
 
 def room_of_a_store(connection: duckdb.DuckDBPyConnection) -> int:
-    """Bytes for the rows of one store in memory: a quarter of what its query may use at most."""
+    """Bytes for the rows of one store in memory: a quarter of the maximum of its query."""
     if connection in _rooms:
         return _rooms[connection] // _TAKEN
     ((found,),) = connection.execute("SELECT current_setting('memory_limit')").fetchall()
@@ -83,7 +84,7 @@ def room_of_a_store(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def _bytes(text: str) -> int | None:
-    """Of DuckDB's notation; None where it is none."""
+    """The bytes of a size in DuckDB's notation; None if it is none."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text, re.IGNORECASE)
     unit = _UNITS.get(found[2].upper()) if found else None
     return None if found is None or unit is None else int(float(found[1]) * unit)

@@ -1,14 +1,15 @@
-"""Rows of Arrow columns as compact bytes, one value per row, and back: for logs that store no columnar batches.
+"""Encodes rows of Arrow columns as compact bytes, one value per row, and decodes them: for logs that cannot store
+columnar batches.
 
-    row     = which columns are NULL (a bit each, 1: it is there), then the columns that are there, in order
-    number, date, time, timestamp, decimal, boolean   its bytes as Arrow has them, booleans as one byte
+    row     = one bit per column (1: not NULL), then the columns that are not NULL, in order
+    number, date, time, timestamp, decimal, boolean   its bytes as in Arrow, booleans as one byte
     text, bytes                                       length (4 bytes), then the bytes
     list, map       count (4 bytes), the length of each element (4 bytes each), then the elements as rows of one column
     struct          a row of its fields
 
-Equal keys have equal bytes (0.0 and -0.0 are equal, and all NaN): brokers compact by them. Other values stay as is.
-The schema is not in the bytes; a fingerprint of it (`fingerprint`) says whether they were written by another one.
-Whole columns are encoded and decoded at once: nothing here loops over rows.
+Equal keys have equal bytes, because brokers compact by them (0.0 equals -0.0, and all NaN are equal). Other values are
+unchanged. The bytes do not contain the schema; its `fingerprint` shows whether another schema wrote them. Whole columns
+are encoded and decoded at once: no code here loops over rows.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ class MalformedRow(ValueError):
 
 
 def fingerprint(schema: pa.Schema) -> bytes:
-    """Four bytes: of another schema, very probably others."""
+    """Four bytes that are very probably different for different schemas."""
     text = ",".join(f"{field.name} {field.type}" for field in schema)
     return zlib.crc32(text.encode()).to_bytes(4, "big")
 
 
 def encode_rows(columns: Sequence[pa.Array], rows: int, *, keys: bool = True) -> pa.BinaryArray:
-    """One value per row, none of them NULL. In: `rows`: how many, for there may be no columns. `keys`: whether equal
+    """One value per row, never NULL. In: `rows`: their number, because there may be no columns. `keys`: whether equal
     rows must have equal bytes."""
     parts = [_bits([_validity(column) for column in columns], rows)] if columns else []
     parts += [_encode(column, keys) for column in columns]
@@ -50,7 +51,7 @@ def encode_rows(columns: Sequence[pa.Array], rows: int, *, keys: bool = True) ->
 
 
 def decode_rows(values: pa.BinaryArray, types: Sequence[pa.DataType], skipped: int = 0) -> list[pa.Array]:
-    """The columns. In: values without NULL; `skipped`: bytes that each has before its row. Raises `MalformedRow`."""
+    """The columns. In: values without NULL; `skipped`: bytes of each value before its row. Raises `MalformedRow`."""
     data, starts, ends = _contents(values)
     starts = starts + skipped
     if not len(values):
@@ -68,7 +69,7 @@ def decode_rows(values: pa.BinaryArray, types: Sequence[pa.DataType], skipped: i
 
 
 def _encode(column: pa.Array, keys: bool) -> pa.BinaryArray:
-    """The bytes of each value; those of a NULL are empty."""
+    """The bytes of each value; empty for NULL."""
     type_ = column.type
     if pa.types.is_null(type_):
         return pa.array([b""] * len(column), pa.binary())
@@ -93,7 +94,7 @@ def _encode_fixed(column: pa.Array, keys: bool) -> pa.BinaryArray:
 
 
 def _fixed_bytes(column: pa.Array) -> Bytes:
-    """A row of bytes per value; what a NULL has is anything."""
+    """One row of bytes per value; undefined for NULL."""
     type_, count = column.type, len(column)
     if pa.types.is_boolean(type_):
         return column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint8).reshape(-1, 1)
@@ -106,7 +107,7 @@ def _fixed_bytes(column: pa.Array) -> Bytes:
 
 
 def _one_form(raw: Bytes) -> Bytes:
-    """Floats that are equal, with equal bytes."""
+    """The floats in a form in which equal values have equal bytes."""
     width = raw.shape[1]
     floats = raw.reshape(-1).view(f"<f{width}") + 0.0  # -0.0 becomes 0.0
     return np.where(np.isnan(floats), floats.dtype.type(np.nan), floats).view(np.uint8).reshape(-1, width)
@@ -119,10 +120,10 @@ def _with_length(column: pa.Array) -> pa.BinaryArray:
 
 
 def _encode_lists(column: pa.Array, keys: bool) -> pa.BinaryArray:
-    """The elements of a list follow each other in the bytes of all elements, so a list is a stretch of them."""
+    """The bytes of each list. All elements are encoded at once, and each list is a range of their bytes."""
     lists = _as_list(column)
     counts = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    flat = lists.flatten()  # without what lies under NULLs
+    flat = lists.flatten()  # without hidden elements of NULL lists
     encoded = encode_rows([flat], len(flat), keys=keys)
     data, starts, ends = _contents(encoded)
     bounds = np.concatenate([[0], np.cumsum(counts)])
@@ -137,7 +138,7 @@ def _where_valid(column: pa.Array, encoded: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _bits(valid: Sequence[Flags], rows: int) -> pa.BinaryArray:
-    """Which of the columns are there, per row."""
+    """One bit per row and column: whether the value is not NULL."""
     packed = np.packbits(np.stack(valid, axis=1), axis=1, bitorder="little")
     starts = np.arange(rows + 1, dtype=np.int32) * packed.shape[1]
     return _binary(starts.astype(np.int32), packed.reshape(-1))
@@ -152,7 +153,7 @@ def _numbers(values: npt.NDArray[Any]) -> pa.BinaryArray:
 
 
 def _decode_fields(data: Bytes, places: Places, types: Sequence[pa.DataType]) -> tuple[list[pa.Array], Places]:
-    """A row of these types at each place. Out: also where the rows end."""
+    """Decodes a row of these types at each place. Out: the columns, and where the rows end."""
     if not types:
         return [], places
     width = (len(types) + 7) // 8
@@ -167,7 +168,7 @@ def _decode_fields(data: Bytes, places: Places, types: Sequence[pa.DataType]) ->
 
 
 def _decode(data: Bytes, places: Places, valid: Flags, type_: pa.DataType) -> tuple[pa.Array, Places]:
-    """The values at these places, as far as they are there. Out: also where reading goes on."""
+    """Decodes the value at each place; NULL if it is not `valid`. Out: the column, and where reading continues."""
     if pa.types.is_null(type_):
         return pa.nulls(len(places)), places
     if pa.types.is_struct(type_):
@@ -268,7 +269,7 @@ def _element_type(type_: pa.DataType) -> pa.DataType:
 
 
 def _as_list(column: pa.Array) -> pa.Array:
-    """A map as the list of its entries."""
+    """A map as a list of its entries; other columns unchanged."""
     if not pa.types.is_map(column.type):
         return column
     kind = pa.list_(_element_field(column.type))
@@ -298,7 +299,7 @@ def _bitmap(valid: Flags) -> pa.Buffer | None:
 
 
 def _spread(valid: Flags) -> pa.Array:
-    """For each row the place of its value among those that are there; NULL where none is."""
+    """For each row, the position of its value among the valid ones; NULL if it has none."""
     return pa.array(np.cumsum(valid) - 1, mask=~valid)
 
 
@@ -311,7 +312,7 @@ def _binary(bounds: npt.NDArray[np.int32], data: Bytes) -> pa.BinaryArray:
 
 
 def _contents(values: pa.BinaryArray) -> tuple[Bytes, Places, Places]:
-    """The bytes of all values, and where each begins and ends in them."""
+    """The bytes of all values, and where each value begins and ends."""
     _, bounds, data = values.buffers()
     if not len(values):
         return np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64)
@@ -321,7 +322,7 @@ def _contents(values: pa.BinaryArray) -> tuple[Bytes, Places, Places]:
 
 
 def _take(data: Bytes, places: Places, width: int) -> Bytes:
-    """A row of so many bytes from each place. Raises IndexError beyond the end."""
+    """The `width` bytes from each place on, as rows. Raises IndexError beyond the end."""
     return data[places[:, None] + np.arange(width)]
 
 
@@ -330,7 +331,7 @@ def _read_numbers(data: Bytes, places: Places) -> Places:
 
 
 def _stretches(data: Bytes, begin: Places, lengths: Places) -> Bytes:
-    """The bytes from each place on, one stretch behind the other."""
+    """The ranges of bytes that begin at each place, concatenated. Raises `MalformedRow` beyond the end."""
     total = int(lengths.sum())
     if total > len(data) or (len(begin) and (begin + lengths).max() > len(data)):
         raise MalformedRow("a text is longer than what there is")

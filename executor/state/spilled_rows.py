@@ -1,12 +1,12 @@
-"""Rows by slot in a temporary file: those for which memory has no room.
+"""Rows by slot in a temporary file: the rows that do not fit into memory.
 
-A row has a fixed place in the file, by its slot: all that is remembered about it is whether it was written, and a new
-version is written over the old one. Texts and nested values stand in a second file, one behind the other, and the row
-says where. Both files have no name from the start: they are gone with the process, and only this object reads them.
+The slot of a row determines its place in the file. In memory there is only whether it was written. A new version
+overwrites the old one. Texts and nested values are appended to a second file; the row has their offset and length. Both
+files have no name from the start: they disappear with the process, and only this object reads them.
 
-A DuckDB table finds 100 of 10M rows by a scan, for 30 ms; here it takes 0.3 to 0.7 ms. Reading goes through a mapping
-of the file, writing does not: a full disk is then an error of `write`, where a mapping would end the process. Only what
-was written is read: where a disk is memory (tmpfs), to read a gap through a mapping takes room from it, too.
+A DuckDB table finds 100 of 10M rows by a scan in 30 ms; this file takes 0.3 to 0.7 ms. Reading uses a memory mapping of
+the file, writing does not: then a full disk is an error of `write`, whereas with a mapping it would end the process.
+Only written places are read: on a disk in memory (tmpfs), reading a gap through a mapping allocates memory, too.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from .row_codec import decode_rows, encode_rows, is_text
 from .state_columns import is_number
 
 _PIECE_ROWS: Final = 100_000  # of values that are moved at once
-_PIECE_BYTES: Final = 16 * 1024 * 1024  # of values that are moved at once, and one value
-_OUTDATED_MIN: Final = 64 * 1024 * 1024  # bytes; fewer are not worth clearing away
-_SEEN_MAX: Final = 512  # places that were read, each with 64 KB around it; then they no longer count as our memory
+_PIECE_BYTES: Final = 16 * 1024 * 1024  # of values that are moved at once, plus one value
+_OUTDATED_MIN: Final = 64 * 1024 * 1024  # bytes; fewer are not worth removing
+_SEEN_MAX: Final = 512  # places read, each with 64 KB around it, until their pages are released from our memory
 _OFFSET_MAX: Final = (1 << 31) - 1
 
 
 class SpillFailed(OSError):
-    """There is no room for rows that have to leave the memory, or the disk fails: it is not the query's fault."""
+    """The disk is full or fails while rows must leave the memory. This is not the query's fault."""
 
 
 class SpilledRows:
@@ -53,8 +53,8 @@ class SpilledRows:
         self._rows = _MappedFile(folder)
         self._values = _MappedFile(folder)
         self._written = np.empty(0, np.bool_)  # per slot
-        self._end = 0  # of the values
-        self._live = 0  # bytes of values that rows still have
+        self._end = 0  # of the file of values
+        self._live = 0  # bytes of values that rows still use
 
     def put(self, slots: Ints, columns: Sequence[pa.Array]) -> None:
         """In: distinct slots, and all columns of their rows."""
@@ -66,7 +66,7 @@ class SpilledRows:
             self._clear_values()
 
     def get(self, slots: Ints, names: Sequence[str]) -> list[pa.Array]:
-        """Of each column the values of these slots; NULL where there was never a row."""
+        """The values of these slots in each column; NULL if a slot was never written."""
         records = self._at(slots)
         return [self._column(records, self._schema.get_field_index(name)) for name in names]
 
@@ -106,7 +106,7 @@ class SpilledRows:
             self._rows.write(int(slots[begin]) * width, content[begin * width : end * width])
 
     def _append(self, values: pa.Array, offsets: Vector) -> Ints:
-        """Puts texts or bytes behind the others. Out: how long each is; `offsets` gets where it begins."""
+        """Appends texts or bytes to the file of values. Out: the length of each; `offsets` gets where each begins."""
         starts, content = bytes_of(values)
         starts = starts.astype(np.int64)
         self._values.write(self._end, content[starts[0] : starts[-1]].data)
@@ -129,7 +129,7 @@ class SpilledRows:
         return pa.Array.from_buffers(type_, len(values), buffers)
 
     def _clear_values(self) -> None:
-        """Moves the values that rows still have into a new file."""
+        """Moves the values that rows still use into a new file."""
         texts = [place for place, field in enumerate(self._schema) if not is_number(field.type)]
         old, self._values, self._end = self._values, _MappedFile(self._folder), 0
         written = np.flatnonzero(self._written)
@@ -141,7 +141,7 @@ class SpilledRows:
             self._write_records(slots, records)
 
     def _move(self, old: _MappedFile, offsets: Vector, lengths: Vector) -> None:
-        """Few at once where they are long: all of them may be more than the memory has room for."""
+        """Moves long values in small groups, because all of them together may not fit into memory."""
         begin = 0
         cuts = np.flatnonzero(np.diff(np.cumsum(lengths) // _PIECE_BYTES)) + 1
         for end in [*cuts.tolist(), len(lengths)]:
@@ -150,7 +150,7 @@ class SpilledRows:
 
 
 class _MappedFile:
-    """A file without a name. What was never written is zero."""
+    """A file without a name. Bytes that were never written are zero."""
 
     def __init__(self, folder: Path) -> None:
         with _failures(folder), tempfile.TemporaryFile(dir=folder, buffering=0) as file:
@@ -158,7 +158,7 @@ class _MappedFile:
         self._folder = folder
         weakref.finalize(self, os.close, self._file)
         self._map: mmap.mmap | None = None
-        self._size = self._mapped = self._seen = 0  # bytes written, bytes mapped, places looked at
+        self._size = self._mapped = self._seen = 0  # bytes written, bytes mapped, places read
 
     def write(self, offset: int, content: memoryview) -> None:
         with _failures(self._folder):
@@ -168,12 +168,12 @@ class _MappedFile:
                 self._size = max(self._size, offset)
 
     def read(self, size: int, kind: np.dtype[Any], seen: int) -> Vector:
-        """Its first bytes as values of this kind, at least so many; they are good until the next `read`. In: `seen`:
-        how many places of it will be looked at."""
+        """At least the first `size` bytes as values of this kind; valid until the next `read`. In: `seen`: how many
+        places the caller will read."""
         if size > self._mapped:
             enough = -(-max(size, self._size, 2 * self._mapped) // kind.itemsize) * kind.itemsize
             with _failures(self._folder):
-                os.ftruncate(self._file, enough)  # what is mapped beyond the end must not be read
+                os.ftruncate(self._file, enough)  # bytes that are mapped beyond the end of the file must not be read
                 self._map = mmap.mmap(self._file, enough, prot=mmap.PROT_READ)
             self._mapped = enough
         if self._map is None:
@@ -195,7 +195,7 @@ def _failures(folder: Path) -> Generator[None]:
 
 
 def _gathered(file: _MappedFile, offsets: Vector, lengths: Vector) -> pa.BinaryArray:
-    """The values that stand there. Raises `MemoryError` where an array cannot hold so many bytes."""
+    """The values at these offsets. Raises `MemoryError` if they are too many bytes for one array."""
     starts = np.zeros(len(offsets) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
     if starts[-1] > _OFFSET_MAX:
@@ -207,7 +207,7 @@ def _gathered(file: _MappedFile, offsets: Vector, lengths: Vector) -> pa.BinaryA
 
 
 def spill_folder(connection: duckdb.DuckDBPyConnection) -> Path:
-    """Where DuckDB lays aside what its memory has no room for, as far as that folder is there."""
+    """The folder where DuckDB spills data that does not fit into memory, or its closest existing parent."""
     ((setting,),) = connection.execute("SELECT current_setting('temp_directory')").fetchall()
     folder = Path(setting or tempfile.gettempdir()).absolute()
     while not folder.is_dir():
@@ -216,7 +216,7 @@ def spill_folder(connection: duckdb.DuckDBPyConnection) -> Path:
 
 
 def _parts(place: int, type_: pa.DataType) -> list[tuple[str, Any]]:
-    """The fields that a column has in a record."""
+    """The fields of a column in a record."""
     valid = (f"valid{place}", np.bool_)
     if is_number(type_):
         return [valid, (f"value{place}", physical(type_).to_pandas_dtype())]
@@ -225,7 +225,8 @@ def _parts(place: int, type_: pa.DataType) -> list[tuple[str, Any]]:
 
 @loop
 def _gather(content: Vector, offsets: Vector, starts: Vector):
-    """The values at these offsets, one behind the other. In: `starts`: where each begins there, and the last ends."""
+    """The values at these offsets, concatenated. In: `starts`: where each begins in the result, and the last one
+    ends."""
     found = np.empty(starts[-1], np.uint8)
     for row in range(len(offsets)):
         begin, at = starts[row], offsets[row]

@@ -1,9 +1,9 @@
-"""When the local state file commits: seldom, behind the log, and beside what the query does next.
+"""Commits the local state file: rarely, after the log, and in parallel with the query's next batches.
 
-A commit has three moments. After a batch the operators' thread takes what the tables have yet to get (`settle`): that
-looks into the stores, so no other batch may be computed meanwhile. When the log has the batch, the file may have it,
-too (`contain`). Writing it then needs neither the stores nor the operators' connection, and is left to another thread:
-while all waited for it, it took a quarter of the time of queries that keep wide rows.
+A commit has three stages. After a batch, the operators' thread takes the settlements of the tables (`settle`). This
+reads the stores, so no other batch may be computed at that time. Once the batch is committed in the log, the file may
+contain it, too (`contain`). Writing the file needs neither the stores nor the operators' connection, so another thread
+does it: when the query waited for it, it took a quarter of the time of queries that keep wide rows.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .state_file import StateFile
 from .state_table import TableSettlement
 
 _EVERY_S = 1.0
-_FEW_ROWS = 10_000  # a restart replays them in 10 ms: they wait
-_FEW_TIMES = 10  # so many times as long
-_EVERY_ROWS = 500_000  # of the changelog, so that what a restart replays stays bounded
-_WAIT_ROWS = 2 * _EVERY_ROWS  # with so many, a batch waits for the commit that is under way
+_FEW_ROWS = 10_000  # with fewer rows, the commit waits longer: a restart replays them in 10 ms
+_FEW_TIMES = 10  # this many times as long
+_EVERY_ROWS = 500_000  # of the changelog, so that a restart has a bounded number of rows to replay
+_WAIT_ROWS = 2 * _EVERY_ROWS  # from this many rows on, a batch waits for the running commit
 
 Settlements = Sequence[TableSettlement]
 
@@ -30,14 +30,14 @@ Settlements = Sequence[TableSettlement]
 class StateCommits:
     """One DuckDB transaction around several batches.
 
-    A commit of DuckDB's costs a write and a sync, and what a store is told only then it gets once per key and not once
-    per batch: for a windowed aggregate a commit per batch cost as much as all its other work. Whoever is killed in
-    between replays a little more of the changelog.
+    A commit of DuckDB costs a write and a sync, and with fewer commits a table gets a row once per key instead of once
+    per batch: for a windowed aggregate, a commit per batch cost as much as all its other work. A process that is killed
+    between commits replays a little more of the changelog.
 
-    Whoever gives up drops it (`drop`), and closes the file: that stays as it was at the last commit.
+    To give up, call `drop` and close the file: it stays as it was at the last commit.
 
-    `begin` and `settle` are for the operators' thread, `contain` for the threads that write, one after the other and in
-    the order of the batches.
+    The operators' thread calls `begin` and `settle`. The writing threads call `contain`, one at a time and in the order
+    of the batches.
     """
 
     def __init__(self, state: StateFile, pipeline: Pipeline) -> None:
@@ -46,17 +46,17 @@ class StateCommits:
         self._applied: dict[int, int] = {}
         self._rows = 0
         self._open = False  # batches were computed since `settle`
-        self._on_its_way = False  # `settle` gave something that `contain` has not got
-        self._under_way: Work[None] | None = None  # the last commit that was left to another thread
+        self._on_its_way = False  # `settle` returned settlements that `contain` has not received yet
+        self._under_way: Work[None] | None = None  # the last commit that was given to another thread
         self._settled_at = time.monotonic()
 
     def begin(self) -> None:
-        """Before a batch is computed."""
+        """Call it before a batch is computed."""
         self._open = self._open or bool(self._pipeline.stores)
 
     def settle(self) -> Settlements | None:
-        """What the file has yet to get, after a batch; None where no commit is due. Raises what made the last commit
-        fail."""
+        """The settlements that the file does not have yet, after a batch; None if no commit is due. Raises the error of
+        the last commit, if it failed."""
         if not self._is_due:
             return None
         settlements = self._take()
@@ -66,8 +66,8 @@ class StateCommits:
     def contain(
         self, applied: Mapping[int, int], rows: int, settlements: Settlements | None, *, may_go_on: bool
     ) -> None:
-        """A batch is committed in the log. In: the changelog's offsets after it; how many rows it wrote there; what
-        `settle` gave after it; whether the file may be written by another thread. Raises `duckdb.Error`."""
+        """Notes that a batch is committed in the log. In: the changelog's offsets after it; how many rows it wrote
+        there; the result of `settle` after it; whether another thread may write the file. Raises `duckdb.Error`."""
         self._applied.update(applied)
         self._rows += rows
         if settlements is None:
@@ -81,21 +81,22 @@ class StateCommits:
 
     @property
     def due_s(self) -> float:
-        """When it commits by the clock (`time.monotonic`); 0 where there is nothing to commit. A commit costs
-        about half of what a batch of one record does, and a query that gets one a second would commit each."""
+        """The time (`time.monotonic`) of the next commit; 0 if there is nothing to commit. A commit costs about half as
+        much as a batch of one record, and a query that gets one record per second would commit each of them."""
         if not self._open:
             return 0.0
         return self._settled_at + _EVERY_S * (_FEW_TIMES if self._rows < _FEW_ROWS else 1)
 
     def commit(self) -> None:
-        """Returns when the file has everything. Only while every batch that was computed is committed in the log.
-        Raises `duckdb.Error`."""
+        """Commits everything, and then returns. Call it only while every computed batch is committed in the log. Raises
+        `duckdb.Error`."""
         self._wait()
         if self._open:
             self._write(self._take())()
 
     def drop(self) -> None:
-        """Returns when no commit is under way. Only while no batch is written."""
+        """Drops a commit that has not begun, and returns when none is running. Call it only while no batch is
+        written."""
         if self._under_way is not None:
             self._under_way.drop()
 

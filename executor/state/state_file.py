@@ -1,7 +1,7 @@
-"""The DuckDB file with a query's state: a cache of its changelog that says how much of it has been applied.
+"""The DuckDB file with a query's state: a cache of its changelog that records how much of it has been applied.
 
-Nothing here is needed to be right: a file that is missing, broken, in use by a zombie, of another plan, or ahead of
-the log is left alone or set aside, and the changelog is replayed into a new one.
+Results do not depend on the file. If it is missing, broken, in use by a zombie, of another plan, or ahead of the log,
+it is left alone or set aside, and the changelog is replayed into a new file.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from .state_table import TableSettlement
 log = structlog.get_logger()
 
 _APPLIED = "_millstream_applied"
-_FORMAT = 3  # of the stores' tables: each row has a number of its own; sessions number values that came in turns
-_DEAD_ROWS_MAX = 10_000  # beyond as many as live; a checkpoint costs 4 ms at least
-_LAG_S_MAX = 12 * 60 * 60  # well below what the changelog keeps deletions for: delete.retention.ms
-_CORRUPT = ("Corrupt database file", "IO Error: Corrupt")  # a plain `duckdb.Error`: no class of its own tells it
+_FORMAT = 3  # of the stores' tables: each row has its own number; sessions number values in order of arrival
+_DEAD_ROWS_MAX = 10_000  # dead rows, in addition to as many as are live; a checkpoint costs at least 4 ms
+_LAG_S_MAX = 12 * 60 * 60  # well below the time for which the changelog keeps deletions: delete.retention.ms
+_CORRUPT = ("Corrupt database file", "IO Error: Corrupt")  # DuckDB has no error class for this, so the text decides
 _in_use: set[Path] = set()
 _in_use_guard = threading.Lock()
 
 
 class _Bookkeeping:
-    """How a connection to the file writes down what of the changelog is in it."""
+    """Records, through one connection to the file, how much of the changelog the file contains."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
@@ -46,17 +46,17 @@ class _Bookkeeping:
         )
 
     def write(self, before: Mapping[int, int], applied: Mapping[int, int]) -> None:
-        """In: `before`: the partitions that it knows already."""
+        """In: `before`: the partitions that are already recorded; `applied`: the new offsets."""
         for partition, offset in applied.items():
             statement = "_millstream_move" if partition in before else "_millstream_begin"
             self.connection.execute(f"EXECUTE {statement}({int(partition)}, {int(offset)})").fetchall()
 
 
 class StateFile:
-    """An open state database. `applied`: changelog partition → the offset up to which it is contained. `side`: for
-    statements without state.
+    """An open state database. `applied`: changelog partition → the offset up to which the file contains it. `side`:
+    connections for statements without state.
 
-    Operators compute on `connection`. `write` has a connection of its own: another thread may call it meanwhile.
+    Operators compute on `connection`. `write` uses its own connection, so another thread may call it at the same time.
     """
 
     def __init__(self, database: Database, path: Path | None, applied: Mapping[int, int]) -> None:
@@ -65,23 +65,25 @@ class StateFile:
         self.side = SideConnections(connection)
         self.path = path
         self.applied = dict(applied)
-        self._written = 0  # rows since the last checkpoint: no more than these can be dead
-        self._live: int | None = None  # rows after it, once known
-        # In a shared instance it is bounded by that of all queries, and a limit of 0 bytes would fail what they do.
+        self._written = 0  # rows since the last checkpoint: at most this many can be dead
+        self._live: int | None = None  # rows after the last checkpoint, once known
+        # Not in a shared instance: there the memory limit is that of all queries, and setting it to 0 bytes would make
+        # their statements fail.
         self._laid_aside = None if database.shared else LaidAside(connection)
         self._own = _Bookkeeping(connection)
         self._writer: _Bookkeeping | None = None
         self._table_names: list[str] | None = None
 
     def commit(self, applied: Mapping[int, int], rows: int) -> None:
-        """Ends the transaction under way on `connection`. From now on it contains the changelog up to these offsets.
-        In: `rows`: how many rows of the changelog it has got since the last commit."""
+        """Commits the open transaction of `connection`. From now on the file contains the changelog up to these
+        offsets.
+        In: `rows`: how many rows of the changelog were applied since the last commit."""
         self._finish(self._own, applied, rows)
         self.clear_laid_aside()
 
     def write(self, settlements: Sequence[TableSettlement], applied: Mapping[int, int], rows: int) -> None:
-        """As `commit`, in a transaction of its own: what the tables have yet to get. Raises `duckdb.Error`; then the
-        file is to be closed, and is as it was."""
+        """Like `commit`, but in its own transaction, which applies these settlements first. Raises `duckdb.Error`; then
+        the file is unchanged, and must be closed."""
         if self._writer is None:
             self._writer = _Bookkeeping(self._database.connect())
         writer = self._writer.connection
@@ -91,7 +93,7 @@ class StateFile:
         self._finish(self._writer, applied, rows)
 
     def clear_laid_aside(self) -> None:
-        """To be called after a transaction, while nobody uses another connection to the file."""
+        """Call it after a transaction, while no other connection to the file is in use."""
         if self._laid_aside is not None:
             self._laid_aside.clear()
 
@@ -102,10 +104,10 @@ class StateFile:
         self._compact(own.connection, rows)
 
     def _compact(self, connection: duckdb.DuckDBPyConnection, rows: int) -> None:
-        """Gives back the room of replaced and deleted rows, where it is worth it.
+        """Frees the space of replaced and deleted rows, if it is worth it.
 
-        DuckDB does so at a checkpoint. On its own it makes one once the write-ahead log has 16 MB, and none in memory:
-        the state of 500 groups held 10 MB after some hours, and a hundred such queries a gigabyte.
+        DuckDB does so at a checkpoint. By itself it makes one when the write-ahead log has 16 MB, and never in memory:
+        after some hours, the state of 500 groups took 10 MB, and that of a hundred such queries a gigabyte.
         """
         self._written += rows
         if self._written <= _DEAD_ROWS_MAX:
@@ -117,33 +119,34 @@ class StateFile:
         try:
             connection.execute("CHECKPOINT")  # of this database; no transaction that reads its tables is open now
         except duckdb.TransactionException:
-            return  # who lists the tables of all databases of the instance is in this one, too: with the next commit
+            return  # a statement that lists the tables of all databases reads this one, too: try at the next commit
         self._written, self._live = 0, self._rows(connection)
 
     def _rows(self, connection: duckdb.DuckDBPyConnection) -> int:
-        """Counted: what DuckDB estimates has dead rows in it, and the more there are the longer they would stay."""
+        """The number of live rows. They are counted: DuckDB's estimate includes dead rows, so the more dead rows there
+        are, the longer they would stay."""
         counts = " UNION ALL ".join(f"SELECT count(*) AS rows FROM {quoted(name)}" for name in self._tables(connection))
         ((rows,),) = connection.execute(f"SELECT sum(rows) FROM ({counts})").fetchall()
         return int(rows)
 
     def _tables(self, connection: duckdb.DuckDBPyConnection) -> list[str]:
-        """Asked for once, when all are there: DuckDB looks through the databases of all queries in the instance, and
-        keeps their checkpoints off meanwhile."""
+        """The names of the tables. It asks DuckDB only once, when all tables exist: DuckDB searches the databases of
+        all queries in the instance, and blocks their checkpoints during that time."""
         if self._table_names is None:
             names = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
             self._table_names = [name for (name,) in connection.execute(names).fetchall()]
         return self._table_names
 
     def lock(self) -> None:
-        """From here on no statement can change a setting."""
+        """After this, no statement can change a setting."""
         if not self._database.shared:
             lock(self.connection)
 
     def close(self, cause: BaseException | None = None) -> None:
-        """In: `cause`: why it is closed. Where that is damage to the file, the next start replays the changelog."""
+        """In: `cause`: why the file is closed. If the file is damaged, the next start replays the changelog."""
         self.side.close()
         if self._writer is not None:
-            self._writer.connection.close()  # what it has not committed is rolled back
+            self._writer.connection.close()  # this rolls back uncommitted changes
         try:
             self._database.close()
         finally:
@@ -169,9 +172,9 @@ def open_state(
 ) -> StateFile:
     """Opens the query's newest usable file, or a new one.
 
-    In: `directory`: None keeps the state in memory. `epoch`: of the query's producer; a new file is named by it, so
-    that it never meets the file of a zombie. `ends`: the end of each changelog partition. `identity`: what else the
-    file must be of, where the folder alone does not say it.
+    In: `directory`: None keeps the state in memory. `epoch`: of the query's producer; it is a part of a new file's
+    name, so that a new file never collides with that of a zombie. `ends`: the end of each changelog partition.
+    `identity`: what else must match the file, if the folder alone does not identify it.
     """
     if directory is None:
         return _create(None, _print(plan, identity), settings, open_database)
@@ -187,7 +190,7 @@ def open_state(
 def _reopen(
     path: Path, fingerprint: str, ends: Mapping[int, int], settings: EngineSettings, open_database: OpenDatabase
 ) -> StateFile | None:
-    """None where the file must not be used. A file that nobody else uses is set aside then."""
+    """None if the file must not be used. If no other process uses it, it is set aside."""
     with _in_use_guard:
         if path in _in_use:
             return None
@@ -218,13 +221,13 @@ def _reopen(
 
 
 def _is_damage(error: BaseException) -> bool:
-    """Blocks are read when they are needed, so damage may be found long after the file was opened."""
+    """Whether the file is damaged. Blocks are read on demand, so this may be found long after the file was opened."""
     return isinstance(error, duckdb.Error) and str(error).startswith(_CORRUPT)
 
 
 def _is_outdated(path: Path, applied: Mapping[int, int], ends: Mapping[int, int]) -> bool:
-    """True where compaction may have removed deletions from the changelog that the file has not seen: they are kept for
-    a day after they were written at least, and the file has seen everything up to its last commit."""
+    """Whether compaction may have removed deletions from the changelog that the file has not seen. Deletions are kept
+    for at least a day after they were written, and the file has seen everything up to its last commit."""
     if all(applied.get(partition, 0) >= end for partition, end in ends.items()):
         return False
     files = [file for file in (path, path.with_name(path.name + ".wal")) if file.exists()]
@@ -242,7 +245,7 @@ def _let_go(database: Database | None, path: Path | None) -> None:
 
 
 def _set_aside(path: Path) -> None:
-    """Kept for whoever wants to know what happened; the last one is enough."""
+    """Renames the file, so that people can find out what happened. Only the last such file is kept."""
     for old in path.parent.glob("state-*.aside"):
         old.unlink(missing_ok=True)
     for file in (path, path.with_name(path.name + ".wal")):
@@ -251,7 +254,7 @@ def _set_aside(path: Path) -> None:
 
 
 def _new_file(directory: Path, epoch: int) -> Path:
-    """Where there is no other one: the next start must not find a zombie's."""
+    """The path of a new file. Removes all others: the next start must not find the file of a zombie."""
     path = directory / f"state-{epoch:010d}.duckdb"
     for file in directory.glob("state-*.duckdb*"):
         if not file.name.endswith(".aside"):
@@ -281,7 +284,7 @@ def _create_bookkeeping(connection: duckdb.DuckDBPyConnection, fingerprint: str)
 
 
 def _read_bookkeeping(connection: duckdb.DuckDBPyConnection, fingerprint: str) -> dict[int, int]:
-    """Raises `duckdb.Error` for a file of something else."""
+    """The applied offsets. Raises `duckdb.Error` if the file belongs to another plan or log."""
     found = connection.execute("SELECT fingerprint FROM _millstream_plan").fetchone()
     if found is None or found[0] != fingerprint:
         raise duckdb.Error("the file belongs to another plan, or another log")
@@ -290,5 +293,5 @@ def _read_bookkeeping(connection: duckdb.DuckDBPyConnection, fingerprint: str) -
 
 
 def _print(plan: PhysicalPlan, identity: str) -> str:
-    """A fingerprint of what the state's tables depend on, and of whose they are."""
+    """A fingerprint of what the state's tables depend on, and of what they belong to."""
     return hashlib.sha256((repr((_FORMAT, plan.version, plan.root)) + identity).encode()).hexdigest()

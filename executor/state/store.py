@@ -1,10 +1,10 @@
 """Keyed state of operators, with the changes that rebuild it elsewhere.
 
-All keys of a store are in memory, each with a slot and the number of its newest row (`key_index.py`); so are the rows,
-as far as there is room, and else in a temporary file (`cached_rows.py`). A batch reads and writes there: what it costs
-does not grow with what is held. DuckDB's table (`state_table.py`) gets with `settle` what each key has become, and is
-what a store is loaded from when it is opened. A join with that table instead read all of it: for 100 keys of 1M rows
-6 ms, of 10M 34 ms, where this takes 0.1 ms for rows in memory.
+All keys of a store are in memory, each with a slot and the number of its newest row (`key_index.py`). Rows are in
+memory, too, as long as there is room; the others are in a temporary file (`cached_rows.py`). Batches read and write
+there, so their cost does not grow with the size of the store. DuckDB's table (`state_table.py`) gets the current row of
+each changed key with `settle`; a store is loaded from it when it is opened. A join with that table would read all of
+it: 6 ms for 100 keys of 1M rows, 34 ms for 10M rows. This index takes 0.1 ms for rows in memory.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from .spilled_rows import SpilledRows, spill_folder
 from .state_table import NUMBER, StateTable, TableSettlement
 from .zones import Zones
 
-ROOM_BYTES: Final = 512 * 1024 * 1024  # for the rows of one store; keys come on top, with about 36 bytes each
-_HELD_MAX = 500_000  # rows that were written and are held until DuckDB gets them; more are read again then
+ROOM_BYTES: Final = 512 * 1024 * 1024  # for the rows of one store; keys take about 36 bytes each in addition
+_HELD_MAX = 500_000  # written rows that are held until DuckDB gets them; if there are more, they are read again then
 _COMPACT_FROM = 8_000  # outdated rows of the table, or keys without a row: fewer are not worth the work
-_PIECE_ROWS = 100_000  # that are moved at once
-_PIECE_BYTES = 64 * 1024 * 1024  # of rows that are moved at once, as they are in the mean
+_PIECE_ROWS = 100_000  # rows that are moved at once
+_PIECE_BYTES = 64 * 1024 * 1024  # of rows that are moved at once, on average
 _SAMPLE_ROWS = 1_000
-_ROWS_AT_ONCE = 1_000_000  # may be read, however little memory there is
+_ROWS_AT_ONCE = 1_000_000  # this many may always be read at once, however little memory there is
 
 _EXPIRED = b"millstream.expired"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreChanges:
-    """What a store changed: key columns, value columns and `_deleted`, in order. Replaying them, once or several
-    times, from any point before, rebuilds the store (`StateStore.restore`).
+    """Changes of a store, in order: key columns, value columns and `_deleted`. Replaying them, once or several times,
+    from any earlier point, rebuilds the store (`StateStore.restore`).
 
-    `key`: the key columns: of several rows of one key the last one counts. `expired_column` names the column by which
-    rows have expired: `rows` then has that one and `_part`, and ends what is below.
+    `key`: the key columns; if a key has several rows, the last one counts. `expired_column`: the column by which rows
+    have expired. Then `rows` has only this column and `_part`: stored rows below that value are removed.
     """
 
     store: str
@@ -60,23 +60,22 @@ class StoreChanges:
 
 @dataclass(frozen=True, slots=True)
 class _Born:
-    """Rows of keys that had none, all columns and their numbers, in these slots. They are held until the table gets
-    them, as the columns in memory hold them too. Rows that replace others are not: a group may be written in every
-    batch."""
+    """New rows, of keys that had none, with all columns and their numbers. They are held until the table gets them, in
+    addition to the columns in memory. Rows that replace others are not held: a group may be written in every batch."""
 
     slots: Ints
     rows: pa.Table
 
 
 class StateStore:
-    """Rows by key. Not for several threads at once.
+    """Rows by key. Not thread-safe.
 
-    A key column may be NULL; NULLs are equal. Of the rows that `expire` removes the changes only say up to where they
-    go, so that compaction can take them from the changelog; with `names_expired` they delete each of them, for logs
-    whose compaction goes by keys alone.
+    A key column may be NULL; NULLs are equal. For the rows that `expire` removes, the changes only contain the bound,
+    so that compaction can remove these rows from the changelog. With `names_expired`, the changes delete each row by
+    key, for logs that can only compact by key.
 
-    Invariants: a slot has a row where its number is not -1. One that is not in the table, or has another number there,
-    is in `_unsettled`; here "in the table" is what it has once all settlements are applied.
+    Invariants: a slot has a row if its number is not -1. A row that is not in the table, or has another number there,
+    is in `_unsettled`. "In the table" means: once all settlements are applied.
     """
 
     def __init__(
@@ -88,8 +87,8 @@ class StateStore:
         *,
         writes_new_keys: bool = False,
     ) -> None:
-        """In: `writes_new_keys`: each key is written once, and goes by `expire` only, so its slot need not be looked
-        for. A join's rows are such: to remember the keys of all of them took a tenth of the processor time of Nexmark's
+        """In: `writes_new_keys`: each key is written once and removed by `expire` only, so no write needs to look up
+        its slot. This holds for a join's rows: indexing all their keys took a tenth of the processor time of Nexmark's
         q4 and q20."""
         self.name = name
         self.key: Mapping[str, SqlType] = MappingProxyType(dict(key))
@@ -109,19 +108,19 @@ class StateStore:
         self._next = 0 if self._table.last is None else self._table.last + 1
         self._parts: dict[tuple[str, ...], PartialIndex] = {}
         self._zones: dict[str, Zones] = {}
-        self._ranged: dict[str, Ints] = {}  # per slot the value of a column of the key that is asked for ranges
+        self._ranged: dict[str, Ints] = {}  # per slot, the value of a key column that is used in range lookups
         self._writes_new_keys = writes_new_keys
         self._index: KeyIndex | SlotCounter = KeyIndex()
         self._spill = partial(SpilledRows, self._row_schema, spill_folder(connection))
         self._rows = self._no_rows()
-        self._number = np.empty(0, np.int64)  # per slot: of its row, -1 where there is none
+        self._number = np.empty(0, np.int64)  # per slot, the number of its row; -1: no row
         self._stored = np.empty(0, np.bool_)  # the table has rows of this key
         self._live = 0
         self._unsettled: list[Ints] = []
-        self._born: list[_Born] = []  # those of them whose rows need not be read again
+        self._born: list[_Born] = []  # the unsettled ones whose rows need not be read again
         self._unsettled_count = 0
-        self._expired: dict[tuple[int, str], int] = {}  # what the table still has to forget
-        self._expired_count = 0  # of its rows, without outdated ones
+        self._expired: dict[tuple[int, str], int] = {}  # bounds below which the table must still delete rows
+        self._expired_count = 0  # rows of the table below these bounds, without outdated ones
         self._loaded = not self._table.rows
 
     def __len__(self) -> int:
@@ -130,21 +129,21 @@ class StateStore:
 
     @property
     def version(self) -> int:
-        """Grows with every write and restore: what was read at this version is still so."""
+        """Increases with every write and restore. While it is unchanged, values that were read are still valid."""
         return self._version
 
     @property
     def numbering(self) -> int:
-        """Grows when keys get other slots."""
+        """Increases when keys get new slots."""
         return self._numbering
 
     # -------------------------------------------------------------- reading
 
     def read(self, keys: pa.Table, by: Sequence[str] | None = None) -> pa.Table:
-        """The rows of these keys: `_index` (the key's position), the key and the value columns. `keys` are distinct.
+        """The rows of these keys: `_index` (the key's position), the key and the value columns. In: distinct `keys`.
 
-        `by` reads by some of the key columns only; then a key may have several rows, in the order of the others. Raises
-        `MemoryError` where there is no room for so many.
+        `by`: reads by these key columns only; then a key may have several rows, ordered by the other key columns.
+        Raises `MemoryError` if there is no room for so many rows.
         """
         self._load()
         columns = self._key if by is None else tuple(by)
@@ -161,9 +160,9 @@ class StateStore:
         return _sorted(self._found(position, slots), ["_index", *rest])
 
     def locate_between(self, asked: pa.Table, by: Sequence[str], column: str) -> tuple[Ints, Ints]:
-        """For each asked row the rows with its values of the key columns `by` and with `column` within its `_low` and
-        `_high`, both included: the asked row's position, and the slot, in no order. Asked rows need not be distinct.
-        NULL is equal to nothing here. Slots are good until the next `settle`. Raises `MemoryError`."""
+        """For each asked row, the rows that have its values in the key columns `by` and a `column` from its `_low` to
+        its `_high`, both inclusive. Out: the asked row's position and the slot, unordered. Asked rows need not be
+        distinct. NULL equals nothing here. Slots are valid until the next `settle`. Raises `MemoryError`."""
         self._load()
         if not self._live or not len(asked):
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -193,14 +192,14 @@ class StateStore:
         return not self._live
 
     def measure(self) -> tuple[int, int]:
-        """How many rows there are, and about how many bytes they have as Arrow."""
+        """The number of rows, and about how many bytes they take as Arrow."""
         self._load()
         sample = np.flatnonzero(self._number[: self._index.count] >= 0)[:_SAMPLE_ROWS]
         bytes_ = sum(column.nbytes for column in self._rows.get(sample, self._row))
         return self._live, bytes_ * self._live // max(1, len(sample))
 
     def by_task(self, column: str) -> list[tuple[int, int, int]]:
-        """Of each task how many rows there are, and the least value of this key column."""
+        """For each task: its number, its number of rows, and the smallest value of this key column."""
         self._load()
         found: dict[int, tuple[int, int]] = {}
         for _, keys in self._all_keys():
@@ -214,14 +213,14 @@ class StateStore:
     # -------------------------------------------------------------- writing
 
     def write(self, rows: pa.Table) -> None:
-        """Upsert rows of key and value columns; keys are distinct."""
+        """Upserts rows of key and value columns; keys are distinct."""
         self.change(rows.append_column("_deleted", pa.array(np.zeros(len(rows), dtype=np.bool_))))
 
     def delete(self, keys: pa.Table) -> None:
         self.change(keys.append_column("_deleted", pa.array(np.ones(len(keys), np.bool_))))
 
     def change(self, rows: pa.Table) -> None:
-        """Upsert and delete at once: rows of key and value columns and `_deleted`; keys are distinct."""
+        """Upserts and deletes. In: rows of key and value columns and `_deleted`; keys are distinct."""
         if len(rows):
             rows = conform(rows, self.change_schema)
             self._load()
@@ -229,7 +228,7 @@ class StateStore:
             self._changes.append(rows)
 
     def restore(self, rows: pa.Table) -> None:
-        """Apply recorded changes, in order; several of one key may be among them. They are not recorded again."""
+        """Applies recorded changes, in order; a key may occur several times. They are not recorded again."""
         self._load()
         column = _expired_column(rows)
         if column is not None:
@@ -243,7 +242,7 @@ class StateStore:
             self._put(numbered.slot, rows)
 
     def expire(self, part: int, column: str, below: int) -> None:
-        """Forget the task's rows whose `column` is less than `below`."""
+        """Removes the task's rows whose `column` is less than `below`."""
         self._load()
         if self.names_expired:
             self._name_expired(self._within(part, column, np.iinfo(np.int64).min, below - 1))
@@ -259,26 +258,26 @@ class StateStore:
             self._changes.append(conform(deleted, self.change_schema))
 
     def take_changes(self) -> list[StoreChanges]:
-        """What changed since the last call, oldest first."""
+        """The changes since the last call, oldest first."""
         taken, self._changes = self._changes, []
         return [StoreChanges(self.name, rows, self._key) for rows in taken]
 
     # -------------------------------------------------------------- by slot
 
     def locate(self, columns: Sequence[pa.Array]) -> tuple[Numbered, Bools]:
-        """The groups of rows, and which of these have a row. In: the key columns, in the store's order. Slots are good
-        until the next `settle`."""
+        """Groups rows by key. Out: the groups, and which of them have a stored row. In: the key columns, in the store's
+        order. Slots are valid until the next `settle`."""
         self._load()
         numbered = self._keys().number(key_hashes(columns))
         self._grow()
         return numbered, self._number[numbered.slot] >= 0
 
     def locate_marked(self, columns: Sequence[pa.Array], rows: Ints, marks: Ints) -> tuple[Numbered, Bools]:
-        """As `locate`, where rows come several times, each time with another value of the last key column. In: the
-        other key columns; per place in the result its row, and its last value.
+        """Like `locate`, for rows that occur several times, each time with another value of the last key column. In:
+        the other key columns; for each place of the result, its row and its value of the last key column.
 
-        A row's key is looked at once, and each group of places only once in the store: a window of 10 s that advances
-        by 2 s has five places per row, and to hash and find each was a fifth of Nexmark's q5."""
+        Each row's key is hashed once, and each group of places is looked up once. A window of 10 s that advances by 2 s
+        has five places per row: hashing and finding each of them took a fifth of Nexmark's q5."""
         keys = KeyIndex().number(key_hashes(columns))
         group, first = numbered_pairs(keys.group[rows], marks)
         taken = pa.array(rows[first])
@@ -286,8 +285,8 @@ class StateStore:
         return Numbered(group, first, distinct.slot), known
 
     def locate_by(self, columns: Sequence[pa.Array], by: Sequence[str]) -> tuple[Numbered, Ints, Ints]:
-        """The groups of rows by some of the key columns, and the stored rows of these: each one's group and slot. In:
-        the columns `by`. Slots are good until the next `settle`. Raises `MemoryError`."""
+        """Groups rows by some of the key columns. Out: the groups; for each stored row of a group, the group and the
+        slot. In: the columns `by`. Slots are valid until the next `settle`. Raises `MemoryError`."""
         self._load()
         part = self._by(tuple(by))
         numbered = part.number(key_hashes(columns))
@@ -295,11 +294,11 @@ class StateStore:
         return numbered, groups, slots
 
     def values_at(self, slots: Ints, names: Sequence[str]) -> list[pa.Array]:
-        """Of each column the values in these slots, which have a row."""
+        """The values of each column in these slots, which must have a row."""
         return self._rows.get(slots, names)
 
     def values(self, slots: Ints) -> pa.Table:
-        """The value columns, a row per slot: NULL where there is none."""
+        """The value columns, one row per slot: NULLs if the slot has no row."""
         names = tuple(self.value)
         there = self._number[slots] >= 0
         if there.all():
@@ -308,32 +307,32 @@ class StateStore:
         return take(found, np.where(there, np.cumsum(there) - 1, -1))
 
     def write_at(self, slots: Ints, rows: pa.Table) -> None:
-        """As `write`, where the slots of the rows' keys are known."""
+        """Like `write`, if the slots of the rows' keys are known."""
         self.change_at(slots, rows.append_column("_deleted", pa.array(np.zeros(len(rows), dtype=np.bool_))))
 
     def change_at(self, slots: Ints, rows: pa.Table) -> None:
-        """As `change`, where the slots of the rows' keys are known."""
+        """Like `change`, if the slots of the rows' keys are known."""
         if len(rows):
             rows = conform(rows, self.change_schema)
             self._put(slots, rows)
             self._changes.append(rows)
 
     def pieces(self, names: Sequence[str]) -> Iterator[tuple[Ints, pa.Table]]:
-        """The slots that have a row, and these columns of theirs, piece by piece."""
+        """The slots that have a row, and these columns of their rows, piece by piece."""
         self._load()
         return self._all(tuple(names))
 
     # -------------------------------------------------------------- the table
 
     def settle(self) -> None:
-        """Brings the table to what was written, inside the caller's transaction."""
+        """Brings the table up to date with all writes, inside the caller's transaction."""
         settlement = self.take_settlement()
         if settlement is not None:
             settlement.apply(self._connection)
 
     def take_settlement(self) -> TableSettlement | None:
-        """What brings the table to what was written; to be applied before the next one is taken. None where there is
-        nothing to do."""
+        """The changes that bring the table up to date with all writes; None if there are none. They must be applied
+        before the next settlement is taken."""
         if not self._loaded:
             return None
         rows, kept = list(self._unsettled_rows()), None
@@ -348,7 +347,7 @@ class StateStore:
         return TableSettlement(self._table, expired, rows, kept) if expired or rows or kept is not None else None
 
     def _unsettled_rows(self) -> Iterator[pa.Table]:
-        """Rows that the table is to get, and deletions; from then on it has them."""
+        """The rows and deletions that the table is to get. From then on they count as being in the table."""
         if not self._unsettled:
             return
         slots = _distinct(np.concatenate(self._unsettled))
@@ -366,7 +365,7 @@ class StateStore:
             yield self._as_they_are(slots[first : first + size])
 
     def _take_born(self) -> list[_Born]:
-        """Those that were not written again since."""
+        """The held new rows that have not been written again since."""
         taken, self._born = self._born, []
         found: list[_Born] = []
         for born in taken:
@@ -378,7 +377,7 @@ class StateStore:
         return found
 
     def _as_they_are(self, slots: Ints) -> pa.Table:
-        """The rows of these slots now, as the table has them."""
+        """The current rows of these slots, in the form of the table."""
         number = self._number[slots]
         gone = number < 0
         number = np.where(gone, self._next + np.arange(len(slots)), number)
@@ -388,7 +387,7 @@ class StateStore:
         return pa.table(columns, schema=self._table.schema)
 
     def _renumber(self) -> None:
-        """Gives the keys that have a row new slots, and forgets the others."""
+        """Gives new slots to the keys that have a row, and drops the other keys."""
         kept = np.flatnonzero(self._number[: self._index.count] >= 0)
         index, rows = self._index.renumbered(kept), self._no_rows()
         size = self._piece_rows
@@ -403,7 +402,7 @@ class StateStore:
         self._numbering += 1
 
     def _load(self) -> None:
-        """Reads the table, unless it is done."""
+        """Loads the store from the table, unless it is loaded."""
         if self._loaded:
             return
         self._loaded = True
@@ -431,16 +430,16 @@ class StateStore:
         return key_hashes([_typed(flat(rows, name), types.field(name).type) for name in columns])
 
     def _slots_for(self, rows: pa.Table) -> Ints:
-        """Of the keys of rows that are written."""
+        """The slots of the keys of rows to write."""
         if not self._writes_new_keys:
             return slots_of(self._keys().number(self._hashes(rows, self._key)))
-        if isinstance(self._index, KeyIndex):  # of what was restored
+        if isinstance(self._index, KeyIndex):  # it has the restored keys, and is replaced by a counter
             self._index = SlotCounter(self._index.count)
         return self._index.take(len(rows))
 
     def _keys(self) -> KeyIndex:
-        """The index of all keys, which is made where it was given up. Slots without a row have no key any more, and
-        stand in it by their number."""
+        """The index of all keys. If it was replaced by a counter, it is made again. Slots without a row no longer have
+        a key; in the index they have their own number as a hash."""
         if isinstance(self._index, KeyIndex):
             return self._index
         hashes = np.empty((2, self._index.count), np.uint64)
@@ -529,7 +528,7 @@ class StateStore:
 
     @property
     def _rows_at_once(self) -> int:
-        """How many may be read: what they take must not be more than the share of the memory."""
+        """How many rows may be read at once: they must not take more than the store's share of the memory."""
         return max(_ROWS_AT_ONCE, self._share // (64 + self._rows.row_bytes))
 
     def _zones_of(self, column: str) -> Zones:
@@ -540,7 +539,7 @@ class StateStore:
         return self._zones[column]
 
     def _within(self, part: int, column: str, low: int, high: int) -> Ints:
-        """The slots of the task's rows with low < `column` <= high. In: `column`: of the key."""
+        """The slots of the task's rows with low < `column` <= high. In: `column`: a key column."""
         slots = self._zones_of(column).slots(low, high, self._index.count)
         slots = slots[self._number[slots] >= 0]
         values = self._values(slots, column)
@@ -561,7 +560,7 @@ class StateStore:
         self._narrow(column, below - 1)
 
     def _narrow(self, column: str, high: int) -> None:
-        """After rows up to `high` are gone: what is left in their zones."""
+        """Computes the bounds of zones again, after rows up to `high` were removed."""
         zones, low = self._zones_of(column), np.iinfo(np.int64).min
         slots = zones.slots(low, high, self._index.count)
         slots = slots[self._number[slots] >= 0]
@@ -570,7 +569,7 @@ class StateStore:
 
 
 def _distinct(slots: Ints) -> Ints:
-    """In order, as new ones are anyway. `np.unique` goes by a hash table, and takes ten times as long."""
+    """The distinct slots in order; new slots already are. `np.unique` uses a hash table and takes ten times as long."""
     if (slots[1:] > slots[:-1]).all():
         return slots
     slots = np.sort(slots)
@@ -578,7 +577,7 @@ def _distinct(slots: Ints) -> Ints:
 
 
 def _sorted(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """By these columns; nested ones have no order."""
+    """The rows sorted by these columns, except nested ones: these have no order."""
     flat_names = [name for name in names if not pa.types.is_nested(rows.schema.field(name).type)]
     return rows.sort_by([(name, "ascending") for name in flat_names])
 

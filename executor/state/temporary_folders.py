@@ -1,7 +1,7 @@
-"""Temporary folders of this process, which are removed at a next start where the process was killed.
+"""Temporary folders of this process. If the process is killed, a later start removes them.
 
-The owner holds a lock on a file in its folder for as long as it lives, also where another process cannot see it by its
-number (containers that share a temporary directory), or where the number belongs to somebody else by now.
+The owner holds a lock on a file in its folder as long as it lives. This works even if other processes cannot see its
+process id (containers that share a temporary directory), or if the id was reused.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _OWNER: Final = "owner.lock"
 
 
 class TemporaryFolder:
-    """A new folder, for this user alone. State: the lock, until `remove`."""
+    """A new folder, private to this user. State: the lock, until `remove`."""
 
     def __init__(self, kind: str) -> None:
-        """In: `kind`: a word for its name."""
+        """In: `kind`: a word that becomes a part of the folder's name."""
         directory = tempfile.gettempdir()
         _clear_away_once(directory, os.getpid())
         owned = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-", dir=directory))
@@ -33,7 +33,7 @@ class TemporaryFolder:
         self.path.mkdir(mode=0o700)
 
     def remove(self) -> None:
-        """May be called again."""
+        """Removes the folder. It may be called again."""
         if self._lock is not None:
             shutil.rmtree(self._owned, ignore_errors=True)
             os.close(self._lock)
@@ -41,7 +41,8 @@ class TemporaryFolder:
 
 
 def _locked(folder: Path) -> int:
-    """The file gets its name when it is locked: nobody ever finds it free while its owner lives."""
+    """Makes the lock file. It gets its name only after it is locked, so no process finds it unlocked while its owner
+    lives."""
     unnamed = folder / f"{_OWNER}.new"
     lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,12 +52,12 @@ def _locked(folder: Path) -> int:
 
 @functools.cache
 def _clear_away_once(directory: str, process: int) -> None:
-    """In: `process`: its number, which a copy of it (fork) does not share."""
+    """Clears the directory once per process. In: `process`: the process id, which a forked process does not share."""
     clear_away(Path(directory))
 
 
 def clear_away(directory: Path) -> None:
-    """Removes the folders of this user whose owners are gone. Other folders stay, whatever they are called."""
+    """Removes the folders of this user whose owners are gone. Other folders stay, whatever their names are."""
     for folder in directory.glob(f"{_PREFIX}*"):
         if _is_ours(folder):
             _remove_where_free(folder)
