@@ -15,6 +15,9 @@ import duckdb
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
+from ...sql.functions.catalog import register_udfs, udfs_in
+from ...sql.functions.users.user_functions import USER_FUNCTION
+
 _DUCKDB: Final = DuckDB()
 _FAILURES: Final = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
 _NO_VALUES: Final = (exp.Literal, exp.Null, exp.Boolean, exp.DataType, exp.Identifier, exp.Lambda, exp.PropertyEQ)
@@ -24,15 +27,33 @@ _guard = threading.Lock()
 
 def fails_always(tree: exp.Expr) -> bool:
     """Whether the expression reads no column and its evaluation fails."""
-    return tree.find(exp.Column) is None and _fails(tree.sql(dialect=_DUCKDB))
+    return tree.find(exp.Column) is None and _fails(tree.sql(dialect=_DUCKDB), udfs_in(tree))
 
 
 def hide_failing_constants(tree: exp.Expr, column: exp.Column) -> None:
     """Makes each part that always fails depend on the column, without changing its meaning."""
     for part in list(_constants(tree)):
-        if _fails(part.sql(dialect=_DUCKDB)):
-            absent = exp.Is(this=column.copy(), expression=exp.Null())
-            part.replace(exp.Case(ifs=[exp.If(this=absent, true=part.copy())], default=part.copy()))
+        functions = udfs_in(part)
+        if not _fails(part.sql(dialect=_DUCKDB), functions):
+            continue
+        if functions:  # DuckDB leaves the calls alone, and computes what is inside of them
+            for literal in [
+                each for each in part.find_all(exp.Literal) if not isinstance(each.parent, exp.DataTypeParam)
+            ]:
+                literal.replace(_hidden(literal, column))
+        else:
+            part.replace(exp.Case(ifs=[exp.If(this=_never_known(column), true=part.copy())], default=part.copy()))
+
+
+def _hidden(literal: exp.Literal, column: exp.Column) -> exp.Expr:
+    """The literal, as a value that DuckDB does not know in advance."""
+    given = exp.Case(ifs=[exp.If(this=_never_known(column), true=exp.Null())], default=literal.copy())
+    return exp.Coalesce(this=given, expressions=[literal.copy()])
+
+
+def _never_known(column: exp.Column) -> exp.Expr:
+    """A condition whose result does not matter. Of IS NULL a table's statistics may say what it is."""
+    return exp.EQ(this=exp.Anonymous(this="hash", expressions=[column.copy()]), expression=exp.Literal.number(0))
 
 
 def _constants(tree: exp.Expr) -> Iterator[exp.Expr]:
@@ -58,11 +79,14 @@ def _is_value(node: exp.Expr) -> bool:
 
 
 @functools.lru_cache(maxsize=1_000)
-def _fails(sql: str) -> bool:
-    """Whether the evaluation fails. An expression that calls functions of a query cannot be computed here, and counts
-    as not failing."""
+def _fails(sql: str, functions: tuple[str, ...]) -> bool:
+    """Whether the evaluation fails. In: `functions`: the Python functions that it calls. User functions are not called
+    here: an expression with one of them counts as not failing."""
+    if any(USER_FUNCTION.search(name.upper()) for name in functions):
+        return False
     with _guard:
         connection = _connection()
+        register_udfs(connection, functions)
         patience = threading.Timer(_PATIENCE_S, connection.interrupt)
         patience.start()
         try:

@@ -14,12 +14,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ...sql.functions.casts.failing_casts import only_fails, results_of
-from ...sql.functions.users.user_functions import definition_of
+from ...sql.functions.users.user_functions import USER_FUNCTION, definition_of
 from ..schema import PSEUDO, Schema
 
 _COLUMN = re.compile(r"[kv]\d+|_ts|_rowpartition|_offset|_ws|_we|_headers|_st")
 _PSEUDO_NAMES = {physical: name for name, (physical, _) in PSEUDO.items()}
-_USER_FUNCTION = re.compile(r"USER_\w+_[0-9A-F]{24}")
 _WORDS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\w+")
 
 
@@ -108,4 +107,4 @@ def with_names(text: str) -> str:
         definition = definition_of(found[0])
         return found[0] if definition is None else definition.name
 
-    return _USER_FUNCTION.sub(name, text)
+    return USER_FUNCTION.sub(name, text)

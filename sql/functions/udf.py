@@ -122,7 +122,7 @@ def udf_by_name(name: str) -> Udf:
     return Udf(_FUNCTIONS[function], parameters, _type_of(returns))
 
 
-def udfs_in(tree: exp.Expression) -> tuple[str, ...]:
+def udfs_in(tree: exp.Expr) -> tuple[str, ...]:
     """The names of all Python functions that a DuckDB expression calls, each once."""
     names = (node.name.lower() for node in tree.find_all(exp.Anonymous))
     return tuple(dict.fromkeys(name for name in names if name.startswith(PREFIX)))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from sqlglot import exp
 
@@ -116,6 +117,10 @@ def remember_functions(definitions: Iterable[UserFunction]) -> None:
         if definition.id not in _definitions:
             _definitions[definition.id] = definition
             USER_ENTRIES[definition.id] = _entry(definition)
+
+
+USER_FUNCTION: Final = re.compile(r"USER_\w+_[0-9A-F]{24}")
+"""The `id` of a user function, in a text."""
 
 
 def definition_of(name: str) -> UserFunction | None:
