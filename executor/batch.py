@@ -8,18 +8,18 @@ import pyarrow as pa
 
 # The columns of every batch, besides k0… and v0…:
 META: dict[str, pa.DataType] = {
-    "_seq": pa.int64(),  # orders the input rows of the batch; the rows that one input row gives share it
+    "_seq": pa.int64(),  # orders the input rows of the batch; all output rows of an input row have its _seq
     "_sub": pa.int32(),  # orders rows of the same _seq (an update: -1 before +1)
-    "_part": pa.int32(),  # the task: the source's partition, after a Rekey that of the new key
+    "_part": pa.int32(),  # the task: the source's partition; after a Rekey, the partition of the new key
     "_ts": pa.int64(),  # rowtime, ms
-    "_weight": pa.int8(),  # +1 a row appears, -1 it is retracted; always +1 in streams
+    "_weight": pa.int8(),  # +1: the row is added, -1: it is retracted; always +1 in streams
     "_null": pa.bool_(),  # the value as a whole is null (a stream's record without value; a table's deletion)
 }
 OPTIONAL_META: dict[str, pa.DataType] = {
-    "_ws": pa.int64(),  # window start, ms, where the key is windowed
+    "_ws": pa.int64(),  # window start, ms, if the key is windowed
     "_we": pa.int64(),  # window end, ms
-    "_st": pa.int64(),  # the task's stream time at this row, ms: its source's largest rowtime, filtered rows too
-    "_rowpartition": pa.int32(),  # where the record came from
+    "_st": pa.int64(),  # the task's stream time at this row, ms: largest rowtime of its source, with filtered rows
+    "_rowpartition": pa.int32(),  # the record's partition
     "_offset": pa.int64(),
     "_headers": pa.list_(pa.struct([("KEY", pa.string()), ("VALUE", pa.binary())])),
 }
@@ -27,11 +27,11 @@ OPTIONAL_META: dict[str, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """Rows in the order of (`_seq`, `_sub`), with the stream time each task has reached after them.
+    """Rows in the order of (`_seq`, `_sub`), with the stream time that each task has reached after them.
 
-    `stream_time_ms`: task (`_part`) → largest rowtime seen so far, as far as this input moved it. It counts every
-    record of the input, also those that a filter dropped. An empty batch with a later stream time closes windows.
-    `elapsed_ms`: the sources brought nothing for so long that the stream time of every task moves on by this.
+    `stream_time_ms`: task (`_part`) → largest rowtime seen so far, for the tasks whose time this input advanced. It
+    counts every record of the input, including those that a filter dropped. An empty batch with a later stream time
+    closes windows. `elapsed_ms`: advances the stream time of every task by this, after the sources were idle.
     """
 
     rows: pa.Table
@@ -39,5 +39,5 @@ class ChangeBatch:
     elapsed_ms: int = 0
 
     def with_rows(self, rows: pa.Table) -> ChangeBatch:
-        """Other rows of the same input."""
+        """A batch with these rows and the times of this one."""
         return ChangeBatch(rows, self.stream_time_ms, self.elapsed_ms)

@@ -1,6 +1,6 @@
-"""How steps become operators: the nodes of a pipeline, and what a module of `operators/` needs to make one.
+"""Builds operators from steps: the nodes of a pipeline, and what a module of `operators/` needs to create one.
 
-A module names the steps that it runs: `@builds(Filter, Project)`. Nobody else needs to know them.
+A module names the steps that it runs: `@builds(Filter, Project)`. No other module needs to know them.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from .state.connection import Guard
 from .state.store import StateStore
 
 Emit = Literal["every", "last"]
-"""What a table gives: every change, or a key's last one per batch."""
+"""What a table emits: every change, or the last change per key and batch."""
 
 Partitioner = Callable[[Rekey, pa.Table], np.ndarray]
-"""Gives each row's partition; the table has the columns of the rekeyed step."""
+"""Returns each row's partition; the table has the columns of the rekeyed step."""
 
 _NO_STORES: Mapping[str, StateStore] = MappingProxyType({})
 
 
 class Keeper:
-    """What operators and joiners have in common. `stores`: its state, by name. `late_rows`: how many rows came too late
-    for it since somebody looked; who reads the number sets it back."""
+    """The common base of operators and joiners. `stores`: its state, by name. `late_rows`: how many late rows it has
+    dropped since the number was last read; the reader resets it."""
 
     stores: Mapping[str, StateStore] = _NO_STORES
     late_rows: int = 0
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether it holds results back until stream time has moved on."""
+        """Whether it holds back results until stream time advances."""
         return False
 
 
 class Operator(Keeper):
-    """One input. `schema`, `extra`, `columns` describe its output (see `batch_schema`)."""
+    """An operator with one input. `schema`, `extra`, `columns` describe its output (see `batch_schema`)."""
 
     schema: Schema
     extra: tuple[str, ...]
@@ -57,12 +57,12 @@ class Operator(Keeper):
         raise AssertionError(f"{type(self).__name__} does not process")
 
     def of_nothing(self) -> ChangeBatch | None:
-        """What it gives of no rows at all; None where that is nothing."""
+        """Its output for no input rows at all; None if there is none."""
         return None
 
 
 class Joiner(Keeper):
-    """Two inputs."""
+    """An operator with two inputs."""
 
     def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
         raise AssertionError(f"{type(self).__name__} does not process")
@@ -76,11 +76,11 @@ class PipelineNode(Protocol):
     columns: Sequence[str] | None
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
-        """The rows that it gives for a batch. In: batches by the id of their source."""
+        """The node's output for a batch. In: batches by the id of their source."""
         ...
 
     def of_nothing(self) -> ChangeBatch | None:
-        """What it gives of no rows at all; None where that is nothing."""
+        """Its output for no input rows at all; None if there is none."""
         ...
 
 
@@ -111,11 +111,10 @@ class ChainNode:
 
 
 class Building:
-    """Makes the nodes of a plan, leaves first.
+    """Creates the nodes of a plan, leaves first.
 
-    `pseudo`: the pseudo columns of records that an expression reads. `timed`: the sources whose stream time somebody
-    asks for. `guard`: where statements without state run. `keepers`: all operators and joiners, each with the meter
-    that counts for it.
+    `pseudo`: the pseudo columns that some expression reads. `timed`: the sources whose stream time some step needs.
+    `guard`: where statements without state run. `keepers`: all operators and joiners, each with its meter.
     """
 
     def __init__(
@@ -142,11 +141,11 @@ class Building:
         self.timed = timed_sources(plan.root) - repartitioned
 
     def node(self, step: Step) -> PipelineNode:
-        """The node of a step, with those below it."""
+        """The node of a step, with its input nodes."""
         return _BUILDERS[type(step)](step, self)
 
     def meter(self, *steps: Step) -> OperatorMeter:
-        """Counts for what computes these steps."""
+        """The meter of the operator that computes these steps."""
         return self._meters.of(tuple(step.id for step in steps))
 
     def keep(self, keeper: Keeper, meter: OperatorMeter) -> None:
@@ -154,7 +153,7 @@ class Building:
         self.keepers.append((meter, keeper))
 
     def chain(self, below: PipelineNode, operator: Operator, *steps: Step) -> ChainNode:
-        """The node of an operator that computes these steps over what `below` gives."""
+        """The node of an operator that computes these steps on the output of `below`."""
         meter = self.meter(*steps)
         self.keep(operator, meter)
         return ChainNode(below, operator, operator.schema, operator.extra, operator.columns, meter)
@@ -172,7 +171,7 @@ def runnable_steps() -> frozenset[type[Step]]:
 
 
 def builds(*step_types: type[S]) -> Callable[[Builder[S]], Builder[S]]:
-    """Registers the function that makes the node of such steps."""
+    """Registers the function that creates the nodes of these step types."""
 
     def register(build: Builder[S]) -> Builder[S]:
         for step_type in step_types:

@@ -5,10 +5,10 @@ A batch has the key and value columns under their SQL names, in the order of the
     _ts    int64  rowtime, ms
     _null  bool   the value as a whole is null (a table's tombstone, a stream's record without value)
     _ws    int64  window start and
-    _we    int64  window end, ms, where the key is windowed
+    _we    int64  window end, ms, if the key is windowed
 
-The latter carry the field metadata `millstream.meta`, so a user's column may have the same name. Readers find columns
-by name: a missing one is NULL, one of another type is cast, unknown ones are ignored.
+These meta columns carry the field metadata `millstream.meta`, so a user's column may have the same name. Readers find
+columns by name: a missing column is NULL, a column of another type is cast, unknown columns are ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _META_TYPES = {"_ts": pa.int64(), "_null": pa.bool_(), "_ws": pa.int64(), "_we":
 
 @dataclass(frozen=True, slots=True)
 class ColumnarPart:
-    """A columnar batch taken apart. `columns`: one array per asked column. `errors`: column name → message."""
+    """The parts of a columnar batch. `columns`: one array per requested column. `errors`: column name → message."""
 
     columns: list[pa.Array]
     timestamps: pa.Array
@@ -49,16 +49,16 @@ def columnar_schema(columns: Sequence[Column], *, windowed: bool) -> pa.Schema:
 def columnar_batch(
     columns: Sequence[Column], arrays: Sequence[pa.Array], meta: Mapping[str, pa.Array]
 ) -> pa.RecordBatch:
-    """Puts a batch together. In: one array per column, and `_ts`, `_null` and, where windowed, `_ws` and `_we`."""
+    """Builds a batch. In: one array per column, and `_ts`, `_null` and, if windowed, `_ws` and `_we`."""
     schema = columnar_schema(columns, windowed="_ws" in meta)
     names = schema.names[len(columns) :]
     return pa.RecordBatch.from_arrays([*arrays, *(meta[name] for name in names)], schema=schema)
 
 
 def split_columnar(batch: pa.RecordBatch, columns: Sequence[Column], timestamp_ms: int) -> ColumnarPart:
-    """Takes a batch apart. A column that cannot be cast is NULL, and named in `errors`.
+    """Splits a batch into its parts. A column that cannot be cast is NULL and listed in `errors`.
 
-    In: `timestamp_ms` is the rowtime of batches that have none of their own.
+    In: `timestamp_ms`: the rowtime for batches without `_ts`.
     """
     own: dict[str, pa.Array] = {}
     meta: dict[str, pa.Array] = {}
@@ -80,7 +80,7 @@ def split_columnar(batch: pa.RecordBatch, columns: Sequence[Column], timestamp_m
 
 
 def own_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch without the meta columns, for those who know no schema of it."""
+    """A batch without the meta columns, for callers that do not know its schema."""
     return batch.select([field.name for field in batch.schema if not _is_meta(field)])
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong while a query runs, or before it can."""
+"""Errors of running and starting queries."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from millstream.errors import QueryError, ServerError
 
 
 class UnknownQuery(QueryError):
-    """No query of this id runs here."""
+    """No query with this id runs here."""
 
     code = "UNKNOWN_QUERY"
 
 
 class QueryFailed(QueryError):
-    """A query cannot go on; the cause is in the message."""
+    """A query cannot continue; the message says why."""
 
     code = "QUERY_FAILED"
 
 
 class ForeignState(QueryError):
-    """A query's changelog holds what is not of a query: its state cannot be known."""
+    """A query's changelog holds records that no query wrote, so its state is unknown."""
 
     code = "FOREIGN_STATE"
 
 
 class StateLost(QueryError):
-    """A query's state cannot be rebuilt exactly, or is not that of its position."""
+    """A query's state cannot be rebuilt exactly, or does not match its position."""
 
     code = "STATE_LOST"
 
 
 class PositionLost(QueryError):
-    """A query has read further than its source reaches now: records were lost that it has counted."""
+    """A query's position is no longer valid: its source has lost records that the query read, or was replaced."""
 
     code = "POSITION_LOST"
 
@@ -42,6 +42,6 @@ class SparkUnavailable(ServerError):
 
 
 class UnsafeFolder(ServerError):
-    """A folder for files that are believed, to which other users of the host can write."""
+    """Other users of the host can write to a folder whose files are trusted."""
 
     code = "UNSAFE_FOLDER"

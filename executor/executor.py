@@ -1,4 +1,4 @@
-"""What an executor is: it runs persistent queries. The DuckDB executor and the Spark executor both are one."""
+"""The interface of executors, which run persistent queries. The DuckDB and the Spark executor implement it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class QueryMetrics:
 
     rows_in: int = 0  # records read
     rows_used: int = 0  # records that gave at least one output row
-    rows_dropped: int = 0  # records without one of their own: filtered, late, or replaced by a later change
+    rows_dropped: int = 0  # records that gave no output row: filtered, late, or replaced by a later change
     rows_failed: int = 0  # records that went to the processing log
     rows_out: int = 0  # records written to the sink
     bytes_in: int = 0
@@ -35,8 +35,8 @@ class QueryMetrics:
 class QueryStatus:
     """A query at one moment. `lag` counts the records that are readable and not yet read, per source partition.
 
-    `error`: why it stopped, or, where the state is RUNNING, what keeps it waiting: it tries again. `executor`: what
-    runs it, or is to run it. `backfill_left`: records that it has yet to read on Spark; None without a backfill.
+    `error`: why the query stopped; if it is RUNNING, the failure after which it is retrying. `executor`: which executor
+    runs it or will run it. `backfill_left`: records left to read on Spark; None without a backfill.
     """
 
     query_id: str
@@ -50,8 +50,8 @@ class QueryStatus:
 
     @property
     def shown_state(self) -> QueryState:
-        """The state for people and alarms: a query that had to leave out every record it read is in ERROR, although it
-        goes on and reads the next one."""
+        """The state for users and alarms. If every record failed so far, it is ERROR, although the query continues
+        with the next record."""
         return "ERROR" if self.state == "RUNNING" and self._fails_always else self.state
 
     @property
@@ -73,15 +73,15 @@ class Executor(Protocol):
     """Runs persistent queries. Methods may be called from any thread."""
 
     def start(self, query: PersistentQuery) -> None:
-        """Begins or continues the query from its committed offsets; does nothing where it already runs."""
+        """Starts or continues the query from its committed offsets; does nothing if it already runs."""
         ...
 
     def stop(self, query_id: str) -> None:
-        """Ends the work and keeps everything that is needed to go on later."""
+        """Stops the query and keeps everything that is needed to continue later."""
         ...
 
     def pause(self, query_id: str) -> None:
-        """Returns once no batch is under way."""
+        """Returns once no batch is in progress."""
         ...
 
     def resume(self, query_id: str) -> None: ...
@@ -95,9 +95,9 @@ class Executor(Protocol):
         ...
 
     def figures(self, query_id: str) -> QueryFigures | None:
-        """What a query measures about its operators; None where nobody knows. Raises `UnknownQuery`."""
+        """The measurements of a query's operators; None if there are none. Raises `UnknownQuery`."""
         ...
 
     def close(self) -> None:
-        """Stops all queries; they go on when another executor starts them."""
+        """Stops all queries; they continue when another executor starts them."""
         ...

@@ -1,5 +1,5 @@
-"""What a running query measures about itself: counts per operator and per source partition, and rates over the last
-seconds. Written by the query's thread, batch by batch and never row by row; read by anybody."""
+"""The measurements of a running query: counts per operator and per source partition, and rates over the last seconds.
+The query's thread writes them per batch, never per row; any thread may read them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from ..logcore.client import TopicPartition
 
-_WINDOW_S = 10.0  # rates are of so long
+_WINDOW_S = 10.0  # the period that rates cover
 _SAMPLE_S = 1.0
 _EXACT_EVERY = 16  # batches
 
 
 class OperatorCounts(NamedTuple):
-    """What an operator has done in some batches; fields as in `OperatorMeter`."""
+    """An operator's counts over some batches; fields as in `OperatorMeter`."""
 
     covers: tuple[str, ...]
     batches: int
@@ -33,9 +33,9 @@ class OperatorCounts(NamedTuple):
 
 @dataclass(slots=True)
 class OperatorMeter:
-    """Counts of one operator since the query was started in this process. What was computed twice counts twice.
+    """Counts of one operator since the query was started in this process. Rows that are computed twice count twice.
 
-    `covers`: the ids of the plan's steps that it computes in one go; the last one gives its rows.
+    `covers`: the ids of the plan's steps that the operator computes together; its output is that of the last one.
     """
 
     covers: tuple[str, ...]
@@ -45,7 +45,7 @@ class OperatorMeter:
     bytes_out: int = 0
     late_rows: int = 0
     busy_ns: int = 0
-    bytes_per_row: float = 0.0  # of one batch in sixteen: asking costs more than all else here
+    bytes_per_row: float = 0.0  # measured in one batch of sixteen, since it costs more than all other counts here
 
     def add(self, rows_in: int, out: pa.Table, since_ns: int) -> None:
         """In: `since_ns`: when the operator began (`time.perf_counter_ns`)."""
@@ -66,13 +66,13 @@ class OperatorMeter:
         return self.rows_in, self.rows_out, self.bytes_out
 
     def all_counts(self) -> tuple[int, ...]:
-        """As `OperatorCounts` has them."""
+        """In the order of `OperatorCounts`, without `covers`."""
         return self.batches, self.rows_in, self.rows_out, self.bytes_out, self.late_rows, self.busy_ns
 
 
 class Meters:
-    """The meters of a query by the id of the step whose rows they count; they outlive its pipelines. In: `steadily`:
-    samples are taken while nothing comes, too; so a batch that takes longer than rates look back has a rate."""
+    """The meters of a query, by the id of the step whose rows they count. They outlive its pipelines. In: `steadily`:
+    samples are taken without input, too, so a batch that takes longer than the period of rates still has a rate."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, steadily: bool = False) -> None:
         self._by_step: dict[str, OperatorMeter] = {}
@@ -89,7 +89,7 @@ class Meters:
         return meter
 
     def take(self) -> list[OperatorCounts]:
-        """What was counted since the last call, for `add` elsewhere."""
+        """The counts since the last call, to be passed to `add` of other meters."""
         found: list[OperatorCounts] = []
         for meter in self:
             counts, before = meter.all_counts(), self._taken.get(meter.covers)
@@ -99,7 +99,7 @@ class Meters:
         return found
 
     def add(self, counts: OperatorCounts) -> None:
-        """What an operator of the query has counted elsewhere."""
+        """Adds counts of an operator of this query that were taken elsewhere."""
         meter = self.of(counts.covers)
         meter.batches += counts.batches
         meter.rows_in += counts.rows_in
@@ -109,7 +109,7 @@ class Meters:
         meter.busy_ns += counts.busy_ns
 
     def sample(self) -> None:
-        """Before each batch; does something once a second."""
+        """Takes a sample if the last one is a second old. To be called before each batch."""
         now = self._clock()
         if now - self._samples[-1][0] < _SAMPLE_S:
             return
@@ -118,7 +118,7 @@ class Meters:
             self._samples.popleft()
 
     def rates(self) -> dict[str, tuple[float, float, float]]:
-        """Rows in, rows out and bytes out per second, over the last ten seconds or what there is of them."""
+        """Rows in, rows out and bytes out per second, over the last ten seconds or since the start."""
         now, samples = self._clock(), tuple(self._samples)
         none = samples[-1] if self._steadily else (now - _WINDOW_S, None)
         then, before = next((sample for sample in samples if now - sample[0] <= _WINDOW_S), none)
@@ -139,8 +139,8 @@ class Meters:
 class OperatorFigures:
     """One operator at one moment. Counts as in `OperatorMeter`, rates per second.
 
-    `steps`: the steps of the plan that it computes; the last one gives its rows. `state_rows` and `state_bytes`: what
-    it keeps, None where the query was too busy to say.
+    `steps`: the steps of the plan that it computes; its output is that of the last one. `state_rows` and `state_bytes`:
+    the size of its state; None if the query was too busy to measure it.
     """
 
     steps: tuple[str, ...]
@@ -158,8 +158,8 @@ class OperatorFigures:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTimes:
-    """`largest_ms`: the largest rowtime of what was read of the partition since the start; `read_at_ms`: when something
-    was read of it last, by the machine's clock."""
+    """`largest_ms`: the largest rowtime read from the partition since the start. `read_at_ms`: when the last record was
+    read from it (wall clock)."""
 
     largest_ms: int
     read_at_ms: int
@@ -167,9 +167,9 @@ class PartitionTimes:
 
 @dataclass(frozen=True, slots=True)
 class OpenWindows:
-    """The windows of one task that wait for time: how many rows, and when the first of them closes (stream time, ms).
+    """The open windows of one task: how many rows they have, and when the first of them closes (stream time, ms).
 
-    `stream_time_ms`: of the task; None where nothing has come yet.
+    `stream_time_ms`: of the task; None before its first record.
     """
 
     step: str
@@ -181,8 +181,8 @@ class OpenWindows:
 
 @dataclass(frozen=True, slots=True)
 class QueryFigures:
-    """A query's operators, its sources' times, and open windows. `store_rows`: rows by store. `state_known`: False
-    where the query was too busy to look into its state. `writing`: a batch waits for the log."""
+    """A query's operators, its sources' times, and open windows. `store_rows`: rows by store. `state_known`: False if
+    the query was too busy to inspect its state. `writing`: a batch is being encoded or written."""
 
     operators: tuple[OperatorFigures, ...] = ()
     partitions: Mapping[TopicPartition, PartitionTimes] = field(default_factory=dict)

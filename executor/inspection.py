@@ -1,4 +1,4 @@
-"""A look into a running query: its meters, and what lies in its state."""
+"""Inspects a running query: its meters and its state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .windows.placing import placing_of
 
 @dataclass(frozen=True, slots=True)
 class StateSeen:
-    """What lies in the state. `stores`: rows, and about how many bytes, by store."""
+    """The contents of the state. `stores`: rows and approximate bytes, by store."""
 
     stores: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     windows: tuple[OpenWindows, ...] = ()
@@ -30,7 +30,7 @@ class StateSeen:
 
     @staticmethod
     def together(parts: Iterable[StateSeen]) -> StateSeen:
-        """Of the state whose parts these are."""
+        """Combines the parts of one state."""
         stores: dict[str, tuple[int, int]] = {}
         windows: list[OpenWindows] = []
         for part in parts:
@@ -44,7 +44,7 @@ class StateSeen:
 def inspected(
     meters: Meters, times: Mapping[TopicPartition, PartitionTimes], state: StateSeen | None, *, writing: bool
 ) -> QueryFigures:
-    """In: `state`: None where nobody may look into it now."""
+    """In: `state`: None if the state cannot be read now."""
     seen, rates = state or StateSeen(), meters.rates()
     return QueryFigures(
         operators=tuple(_operator(meter, rates, None if state is None else seen.stores) for meter in meters),
@@ -84,7 +84,7 @@ def _holds_rows_of(store: str, steps: tuple[str, ...]) -> bool:
 
 
 def _open_windows(plan: PhysicalPlan, pipeline: Pipeline) -> tuple[OpenWindows, ...]:
-    """Of the aggregates that give windows once they close."""
+    """The open windows of aggregates that emit a window when it closes."""
     return tuple(
         OpenWindows(step.id, part, rows, _close_ms(window, first), _stream_times(step, pipeline).get(part))
         for step in plan.steps()

@@ -1,4 +1,4 @@
-"""Which partition a row belongs to: murmur2 over its encoded key, as Kafka's clients do."""
+"""Finds the partition of a row: murmur2 of its encoded key, as in Kafka's clients."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _SAMPLE_ROWS: Final = 4_096
 
 Partitions = npt.NDArray[np.int32]
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
-_FEW = 24  # partitions: looking for each of them takes less than sorting
+_FEW = 24  # up to so many partitions, searching the rows of each takes less time than sorting
 
 
 def byte_format(key_format: FormatSpec) -> FormatSpec:
-    """The format whose bytes are hashed: columnar keys have none of their own and count as JSON."""
+    """The format whose bytes are hashed. Columnar keys have no bytes and are hashed as JSON."""
     return FormatSpec("JSON", wrap_single=False) if key_format.name == ARROW else key_format
 
 
 class RekeyPartitioner:
-    """Finds the new task of each row of a Rekey step; call it with the step and rows that have the new `k0`…"""
+    """Finds the new task of each row of a Rekey step. It is called with the step and rows that have the new `k0`…"""
 
     def __init__(self) -> None:
         self._encoders: dict[str, Encoder] = {}
 
     def __call__(self, step: Rekey, rows: pa.Table) -> Partitions:
-        """Rows whose key is NULL, or cannot be written in the key's format, go to partition 0; rows of a step without
-        key columns stay spread as they are."""
+        """Rows whose key is NULL or cannot be encoded in the key format go to partition 0. If the step has no key
+        columns, rows keep their distribution."""
         if step.partition_count == 1:
             return np.zeros(rows.num_rows, np.int32)
         if not step.schema.key:
@@ -60,8 +60,8 @@ class RekeyPartitioner:
 
 
 def _distinct(columns: Sequence[pa.Array]) -> Numbered | None:
-    """The different keys of the rows, so that each is encoded once; None where that is not worth it, or where keys may
-    be equal and have other bytes."""
+    """The distinct keys of the rows, so that each is encoded once. None if this does not pay off, or if equal keys may
+    have different bytes."""
     if len(columns[0]) < _SAMPLE_ROWS or not all(_has_one_text(column.type) for column in columns):
         return None
     sample = KeyIndex().number(key_hashes([column.slice(0, _SAMPLE_ROWS) for column in columns]))
@@ -71,7 +71,7 @@ def _distinct(columns: Sequence[pa.Array]) -> Numbered | None:
 
 
 def _has_one_text(type_: pa.DataType) -> bool:
-    """Whether equal values are encoded alike, which 0.0 and -0.0 are not."""
+    """Whether equal values always have the same bytes; 0.0 and -0.0 do not."""
     plain = pa.types.is_integer(type_) or pa.types.is_temporal(type_) or pa.types.is_boolean(type_)
     return plain or pa.types.is_string(type_) or pa.types.is_binary(type_)
 
@@ -81,7 +81,7 @@ def sink_partitions(
 ) -> Partitions:
     """The partition of each record to write. In: key bytes, and the rows' `_part`, which decides for null keys.
 
-    A `window` at the end of the keys does not count, as in Kafka Streams: all windows of a key stay together.
+    A `window` at the end of the keys is not hashed, as in Kafka Streams: all windows of a key share a partition.
     """
     if partition_count == 1:
         return np.zeros(len(keys), np.int32)
@@ -95,13 +95,13 @@ def sink_partitions(
 
 @dataclass(frozen=True, slots=True)
 class RowsOfPartition:
-    """The rows of a batch that belong to one partition, by their numbers, in order."""
+    """The rows of a batch that belong to one partition, as row numbers in order."""
 
     partition: int
     numbers: range | npt.NDArray[np.int64]
 
     def of(self, rows: _Rows) -> _Rows:
-        """Them. Those that stand together, as the rows of a source's partition do, are not copied."""
+        """The partition's rows. Adjacent rows, as those of a source partition, are not copied."""
         if isinstance(self.numbers, range):
             return rows.slice(self.numbers.start, len(self.numbers)) if len(self.numbers) < len(rows) else rows
         return rows.take(pa.array(self.numbers))
@@ -112,7 +112,7 @@ class RowsOfPartition:
 
 
 def split_by_partition(partitions: Partitions) -> list[RowsOfPartition]:
-    """Of each partition that occurs."""
+    """The rows of each partition that occurs."""
     if len(partitions) == 0:
         return []
     first = int(partitions[0])
@@ -121,7 +121,7 @@ def split_by_partition(partitions: Partitions) -> list[RowsOfPartition]:
     there = np.flatnonzero(np.bincount(partitions))
     if len(there) <= _FEW:
         return [_rows_of(partition, np.flatnonzero(partitions == partition)) for partition in there.tolist()]
-    small = partitions.astype(np.uint16) if int(there[-1]) < 1 << 16 else partitions  # these are sorted by their digits
+    small = partitions.astype(np.uint16) if int(there[-1]) < 1 << 16 else partitions  # NumPy radix-sorts 16-bit numbers
     order = np.argsort(small, kind="stable")
     bounds = np.flatnonzero(np.diff(partitions[order])) + 1
     return [_rows_of(int(partitions[part[0]]), part) for part in np.split(order, bounds)]

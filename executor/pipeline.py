@@ -1,6 +1,6 @@
-"""A physical plan as operators: batches of its sources go in, the rows for its sink come out.
+"""Runs the operators of a physical plan: batches of its sources go in, the rows for its sink come out.
 
-What reads topics, commits, and writes to them is the runtime's business; a pipeline only computes.
+A pipeline only computes. The runtime reads topics, writes to them, and commits.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from .state.connection import Guard, SideConnections
 from .state.state_table import TableSettlement
 from .state.store import StateStore, StoreChanges
 
-for _module in pkgutil.iter_modules(operators.__path__):  # each says which steps it builds
+for _module in pkgutil.iter_modules(operators.__path__):  # each module registers the steps that it builds
     importlib.import_module(f"{operators.__name__}.{_module.name}")
 
 
 def calls_python(plan: PhysicalPlan) -> bool:
-    """Whether functions in Python compute its rows: then it needs a DuckDB instance of its own (`databases.py`)."""
+    """Whether the plan calls functions in Python: if so, it needs a DuckDB instance of its own (`databases.py`)."""
     return any(each.udfs for step in plan.steps() for each in step.expressions)
 
 
 class Pipeline:
     """The operators between the sources and the sink of a plan.
 
-    `emit`: every change of a table, or a key's last one per batch. `partitioner` gives the partitions of a `Rekey`
-    with more than one; the runtime has it, for it knows how keys become bytes. `repartitioned`: sources whose rows have
-    come through a Rekey elsewhere: only the rows themselves move stream time there.
+    `emit`: every change of a table, or the last change per key and batch. `partitioner` finds the partitions of a
+    `Rekey` with more than one; the runtime provides it, since it knows how keys are encoded. `repartitioned`: sources
+    whose rows went through a Rekey elsewhere: there, only the rows themselves advance stream time.
 
-    An error leaves the stores undefined: roll back the transaction, and make a new pipeline on the same connection.
-    `write_behind`: DuckDB's tables get what was written with `settle` or `take_settlements` only; without it, at the
-    end of each `process`, inside the transaction that its caller opened on the connection.
-    `meters` count what the operators do. `side`: for statements without state to run side by side; without it they
-    do not. `interruptible`: who interrupts the connection stops all that can take long. `names_expired`: as the stores
-    have it.
+    An error leaves the stores undefined: roll back the transaction, and create a new pipeline on the same connection.
+    `write_behind`: changes reach DuckDB's tables only with `settle` or `take_settlements`; without it, at the end of
+    each `process`, inside the transaction that its caller opened on the connection.
+    `meters` count what the operators do. `side`: connections on which statements without state run in parallel; without
+    it they do not. `interruptible`: interrupting the connection stops everything that can take long. `names_expired`:
+    as in `StateStore`.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class Pipeline:
 
     @property
     def output_schema(self) -> pa.Schema:
-        """The columns that `process` gives."""
+        """The columns of the output of `process`."""
         return batch_schema(self._root.schema, self._root.extra, self._root.columns)
 
     def process(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
-        """Compute a batch. In: batches by source step id, a source without records may be absent; `_seq` orders the
-        rows of all of them. Out: the sink's input."""
+        """Computes a batch. In: batches by the id of the source step; a source without records may be absent; `_seq`
+        orders the rows of all of them. Out: the sink's input."""
         assert self._sources.issuperset(inputs), f"not sources of the plan: {set(inputs) - self._sources}"
         with collecting(self._failures):
             result = self._root.evaluate(inputs)
@@ -106,42 +106,42 @@ class Pipeline:
         return result
 
     def of_nothing(self) -> ChangeBatch:
-        """What an aggregation, and what stands above it, gives of no rows at all; nothing where there is none."""
+        """The output of an aggregation, and of the steps after it, for no input rows at all; empty if there is none."""
         return self._root.of_nothing() or ChangeBatch(self.output_schema.empty_table())
 
     def process_idle(self, elapsed_ms: int) -> ChangeBatch:
-        """Compute that the sources brought nothing for so long: stream time moves on, and windows close."""
+        """Advances stream time after the sources were idle, which may close windows."""
         return self.process(
             {source.id: ChangeBatch(empty_rows(source), elapsed_ms=elapsed_ms) for source in self.plan.sources()}
         )
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether results are held back until stream time has moved on."""
+        """Whether results are held back until stream time advances."""
         return any(keeper.waits_for_time for _, keeper in self._keepers)
 
     def settle(self) -> None:
-        """Brings the stores' tables to what was written."""
+        """Writes the stores' changes to their tables."""
         for store in self.stores.values():
             store.settle()
 
     def take_settlements(self) -> list[TableSettlement]:
-        """What brings the stores' tables to what was written; to be applied before the next ones are taken."""
+        """The stores' changes that their tables have yet to get; apply them before taking the next ones."""
         taken = (store.take_settlement() for store in self.stores.values())
         return [each for each in taken if each is not None]
 
     def take_failures(self) -> list[RecordError]:
-        """Where expressions and users' functions failed since the last call, and where functions met their bounds; the
-        rows had NULL there."""
+        """The failures of expressions and users' functions since the last call, and exceeded bounds of functions; the
+        failed values are NULL."""
         return of_expressions(self._failures.take())
 
     def take_changes(self) -> list[StoreChanges]:
-        """What the stores changed since the last call, each store's changes in order."""
+        """The stores' changes since the last call, in order for each store."""
         return [changes for store in self.stores.values() for changes in store.take_changes()]
 
     def restore(self, store_id: str, rows: pa.Table) -> None:
-        """Apply recorded changes of a store. A plan that CREATE OR REPLACE replaced may have had one more: they say
-        nothing now."""
+        """Applies recorded changes of a store. Ignores those of a store that only an earlier plan had, before CREATE OR
+        REPLACE."""
         store = self.stores.get(store_id)
         if store is not None:
             store.restore(rows)

@@ -1,6 +1,6 @@
-"""The processing log: what queries had to leave out, as records of a topic, in the shape of ksqlDB's processing log.
+"""The processing log: a topic with the records that queries left out, in the format of ksqlDB's processing log.
 
-A record is written in the transaction of the batch that left the row out: it is there exactly once.
+An entry is written in the transaction of the batch that left out the record, so it appears exactly once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOGGERS = {"decode": "deserializer", "encode": "serializer"}
 
 
 def create_topic(log: LogClient) -> None:
-    """Makes sure that the topic is there."""
+    """Creates the topic unless it exists."""
     if log.topic(TOPIC) is None:
         with contextlib.suppress(TopicExists):  # another query was faster
             log.create_topic(TOPIC, 1)
@@ -34,7 +34,7 @@ def create_topic(log: LogClient) -> None:
 
 def records_of(query_id: str, errors: Sequence[RecordError], now_ms: int) -> RowRecords:
     """The errors as records to append to partition 0."""
-    # In pieces: a text as orjson gives it holds on to a kilobyte or more.
+    # In pieces: each text that orjson returns occupies a kilobyte or more.
     pieces = [
         pa.array([orjson.dumps(_entry(query_id, error, now_ms)) for error in errors[start : start + _PIECE]])
         for start in range(0, len(errors), _PIECE)
@@ -102,5 +102,5 @@ def _text(error: RecordError) -> str | None:
 
 
 def _origin(error: RecordError) -> dict[str, object]:
-    """What the messages of all types end with."""
+    """The last fields of messages of all types."""
     return {"cause": [], "topic": error.topic, "partition": error.partition, "offset": error.offset}

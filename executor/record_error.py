@@ -1,4 +1,4 @@
-"""A record that a query had to leave out, and why; or a row of which a part could not be computed."""
+"""A record that a query left out, with the reason; or a row with a value that could not be computed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..sql.functions.failures import CallFailure
 
 @dataclass(frozen=True, slots=True)
 class RecordError:
-    """`key` and `value` are the record's bytes, where they are still at hand.
+    """`key` and `value` are the record's bytes, if they are still available.
 
-    `kind`: the record could not be decoded; it made its batch fail; a row that it gave could not be encoded; or only an
-    expression or a user's function failed, whose result is NULL then, and the record is not left out. `sequence`: of
-    the row, where that is known and the origin is not yet.
+    `kind`: "decode": the record could not be decoded. "compute": it made its batch fail. "encode": one of its output
+    rows could not be encoded. "expression": only an expression or a user's function failed; its result is NULL, and the
+    record is not left out. `sequence`: the row's `_seq`, if the record's origin is not known yet.
     """
 
     kind: Literal["decode", "compute", "encode", "expression"]
@@ -30,7 +30,7 @@ class RecordError:
 
 
 def of_expressions(failures: Iterable[CallFailure]) -> list[RecordError]:
-    """Which row a function was called for, only its arguments tell."""
+    """The failures as errors. The entry has the function's arguments instead of the row."""
     return [
         RecordError("expression", each.message, "", -1, -1, value=each.arguments.encode(), sequence=each.sequence)
         for each in failures
@@ -38,7 +38,7 @@ def of_expressions(failures: Iterable[CallFailure]) -> list[RecordError]:
 
 
 def located(errors: Iterable[RecordError], origin: Callable[[int], tuple[str, int, int]]) -> list[RecordError]:
-    """The errors, each with topic, partition and offset of its record. In: `origin`: of the row with this `_seq`."""
+    """The errors, each with topic, partition and offset of its record. In: `origin`: finds these by `_seq`."""
     return [each if each.sequence is None else _at(each, *origin(each.sequence)) for each in errors]
 
 
@@ -47,5 +47,5 @@ def _at(error: RecordError, topic: str, partition: int, offset: int) -> RecordEr
 
 
 def left_out(errors: Iterable[RecordError]) -> int:
-    """How many records these errors made a query leave out."""
+    """How many records a query left out because of these errors."""
     return sum(error.kind != "expression" for error in errors)

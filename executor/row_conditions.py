@@ -1,9 +1,9 @@
-"""Conditions over a row's columns, evaluated in Python: for batches of a few rows, where a statement of DuckDB's costs
-more than all else that a filter does (0.5 ms, however few rows).
+"""Evaluates conditions over a row's columns in Python, for batches of a few rows. For these, a DuckDB statement costs
+more than all other work of a filter (0.5 ms, however few rows).
 
-Only what means the same in both is taken: comparisons of integers and of text, IS NULL, and what combines them. With
-anything else in it, a condition is DuckDB's alone. NULL is None: a condition is true, false, or None. Python compares
-text by code points and DuckDB by bytes; in UTF-8 that is the same order.
+Only operations with the same meaning in Python and DuckDB are supported: comparisons of integers and of text, IS NULL,
+and their combinations. DuckDB evaluates conditions that contain anything else. NULL is None: a condition is true, false
+or None. Python compares text by code points and DuckDB by bytes; in UTF-8 that is the same order.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _BITS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 
 
 class _Beyond(Exception):
-    """Something in the condition is for DuckDB alone."""
+    """The condition contains something that only DuckDB can evaluate."""
 
 
 def row_condition(sql: str, columns: Mapping[str, int], types: Sequence[pa.DataType]) -> RowCondition | None:
-    """None where it is DuckDB's alone. In: where each column that the condition may name is in a row, and of what type
-    the values of a row are."""
+    """The compiled condition; None if only DuckDB can evaluate it. In: `columns`: the position in a row of each column
+    that the condition may name. `types`: the types of a row's values."""
     try:
         return _Compiler(columns, types).condition(sqlglot.parse_one(sql, dialect="duckdb"))
     except (_Beyond, SqlglotError):
@@ -90,7 +90,7 @@ class _Compiler:
         return compared
 
     def _value(self, node: exp.Expr) -> tuple[_Value, bool]:
-        """And whether it is an integer; else it is text."""
+        """A function that returns the value, and whether the value is an integer (otherwise it is text)."""
         match node:
             case exp.Paren():
                 return self._value(node.this)
@@ -117,7 +117,7 @@ class _Compiler:
 
 
 def _integer(node: exp.Cast) -> int:
-    """Of `CAST(5 AS BIGINT)`."""
+    """The value of an expression like `CAST(5 AS BIGINT)`."""
     bits = _BITS.get(node.to.this.name) if isinstance(node.to.this, exp.DataType.Type) else None
     literal = node.this.this if isinstance(node.this, exp.Neg) else node.this
     if bits is None or not isinstance(literal, exp.Literal) or literal.is_string or not literal.name.isdecimal():

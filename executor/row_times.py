@@ -1,4 +1,4 @@
-"""The rowtimes that WITH (TIMESTAMP=…) takes from a column, in the records of a source or of a sink."""
+"""The rowtimes that WITH (TIMESTAMP=…) takes from a column, for the records of a source or a sink."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _TIMES = re.compile(r'TRY\(EPOCH_MS\("?([kv]\d+)"?\)\)')
 
 class RowTimes(Protocol):
     def of(self, table: pa.Table) -> pa.Array:
-        """Milliseconds, as int64, of each row; NULL where there is none. Safe for several threads at once."""
+        """Each row's time in milliseconds, as int64; NULL if it has none. Thread-safe."""
         ...
 
 
 def row_times(expression: SqlExpression) -> RowTimes:
-    """Of a BIGINT or TIMESTAMP column as it is without DuckDB: a statement for each stretch of records took a fifteenth
-    of the CPU of a query that does nothing else, and lets one thread in at a time."""
+    """A plain BIGINT or TIMESTAMP column is read without DuckDB: a statement for each run of records took a fifteenth
+    of the CPU time of a query that does nothing else, and only one thread at a time can run it."""
     if (found := _NUMBERS.fullmatch(expression.sql)) is not None:
         return _Numbers(found[1])
     if (found := _TIMES.fullmatch(expression.sql)) is not None:
@@ -52,13 +52,13 @@ class _Times(_Numbers):
 
 
 class _Computed:
-    """By DuckDB. What it cannot compute is NULL: the planner wraps what can fail in TRY."""
+    """Computed by DuckDB. Values that it cannot compute are NULL: the planner wraps what can fail in TRY."""
 
     def __init__(self, expression: SqlExpression) -> None:
         self._connection = ExpressionConnection(expression)
         self._in_use = threading.Lock()
         self._sql = expression.sql
-        self._schema = pa.schema([])  # of the columns that it reads
+        self._schema = pa.schema([])  # the columns that the expression reads
         self._prepared: tuple[duckdb.DuckDBPyConnection, BatchStatement] | None = None
 
     def of(self, table: pa.Table) -> pa.Array:

@@ -1,4 +1,4 @@
-"""From the rows that reach the Sink to records, split by partition. Writing them is the business of `query.py`."""
+"""Encodes the rows that reach the Sink as records, split by partition. `query.py` writes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .sources.source_reader import ReadBatch, RecordHeaders
 from .updates import settle
 from .work_pool import slices, work_pool
 
-PART_ROWS = 2_000  # of a partition, on average: fewer are not encoded by themselves
+PART_ROWS = 2_000  # with fewer rows per partition on average, all partitions are encoded together
 
 
 _Encode = Callable[[Encoder, Sequence[pa.Array], pa.BooleanArray], tuple[pa.Array, Sequence[RowError]]]
@@ -33,7 +33,7 @@ _Encode = Callable[[Encoder, Sequence[pa.Array], pa.BooleanArray], tuple[pa.Arra
 
 @dataclass(frozen=True, slots=True)
 class _Unwritten:
-    """A row that could not be encoded, and the input record that it comes from (its `_seq`)."""
+    """A row that could not be encoded, and the `_seq` of its input record."""
 
     sequence: int
     error: RecordError
@@ -41,10 +41,10 @@ class _Unwritten:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a batch writes to the sink's topic: of a partition one entry, or several in the order of their rows.
+    """What a batch writes to the sink's topic: per partition one entry, or several in the order of their rows.
 
-    `cause_count`: how many different `_seq`, that is input records, the written records have; without those that also
-    have an error.
+    `cause_count`: the number of input records (distinct `_seq`) of the written records, without those that also have an
+    error.
     """
 
     records: Sequence[tuple[int, RowRecords | ColumnarRecords]] = ()
@@ -54,7 +54,7 @@ class Output:
 
     @property
     def byte_count(self) -> int:
-        """Of the records as Arrow, before compression."""
+        """The size of the records as Arrow, before compression."""
         tables = (item.table if isinstance(item, RowRecords) else item.batch for _, item in self.records)
         return sum(table.nbytes for table in tables)
 
@@ -74,7 +74,7 @@ class SinkWriter:
         self._timestamps = _Timestamps(sink) if sink.timestamp else None
 
     def encode(self, changes: ChangeBatch, batch: ReadBatch) -> Output:
-        """In: the rows for the sink, and the input that they come from: its headers are passed on."""
+        """Encodes the rows for the sink. In: `batch`: their input, whose headers are passed on."""
         rows, failed = changes.rows, np.empty(0, np.int64)
         if rows.num_rows and self._timestamps is not None:
             rows, failed = self._timestamps.apply(rows)
@@ -83,7 +83,7 @@ class SinkWriter:
             rows = settle(rows)
         if not rows.num_rows:
             return Output(errors=errors)
-        if self._value_encoder is None and self._sink.partition_count == 1:  # then nobody needs keys as bytes
+        if self._value_encoder is None and self._sink.partition_count == 1:  # keys are not needed as bytes
             records = self._columnar(rows, self._null_rows(rows), [RowsOfPartition(0, range(len(rows)))])
             return Output(records, rows.num_rows, _cause_count(rows, failed), errors)
         keys, refused = self._keys(rows)
@@ -117,7 +117,7 @@ class SinkWriter:
         unwritten: Sequence[_Unwritten],
         batch: ReadBatch,
     ) -> Output:
-        """In: `unwritten`: of an input record that several rows of cannot be written, the first says why."""
+        """In: `unwritten`: if several rows of an input record cannot be written, the first one's error is reported."""
         count = sum(_count(item) for _, item in records)
         causes: dict[int, RecordError] = {}
         for row in unwritten:
@@ -139,7 +139,7 @@ class SinkWriter:
 
     @staticmethod
     def _errors(message: str, failed: npt.NDArray[np.int64], batch: ReadBatch) -> list[RecordError]:
-        """One for each of the input records with these numbers."""
+        """One error for each of the input records with these `_seq`."""
         return [RecordError("compute", message, *batch.origin(number)) for number in failed.tolist()]
 
     @property
@@ -157,8 +157,8 @@ class SinkWriter:
         )
 
     def _null_keys(self, count: int) -> pa.BooleanArray | None:
-        """Which keys are null; None where the columns say it: a stream's key is null when all of them are. A table's
-        never is: its row of NULLs is a row like any other."""
+        """Which keys are null; None if the columns decide: a stream's key is null when all its columns are. A table's
+        key is never null: a key of NULLs is a key like any other."""
         columns = len(self._sink.schema.key)
         if columns == 0:
             return pa.array(np.ones(count, np.bool_))
@@ -186,9 +186,10 @@ class SinkWriter:
         headers: RecordHeaders | None,
         parts: Sequence[RowsOfPartition],
     ) -> tuple[list[tuple[int, RowRecords]], Sequence[_Unwritten]]:
-        """Of a large batch each partition's rows are encoded by themselves, side by side, and written in pieces where
-        there are more cores than partitions: to put these together took 3 % of a query with one group. Else all are
-        encoded and then divided: an encoder has its price, however few the rows are."""
+        """Encodes the rows of each partition. In a large batch, partitions are encoded separately and in parallel; if
+        there are more cores than partitions, a partition is written in pieces, since joining these took 3 % of the time
+        of a query with one group. In a small batch, all rows are encoded together and then split by partition, because
+        each call of an encoder has a fixed cost."""
         names = [f"v{index}" for index, _ in self._encoded]
         columns = {"timestamp": _array(rows, "_ts"), "key": keys, "_null": null_rows, "_seq": rows["_seq"]}
         if headers is not None:
@@ -238,13 +239,13 @@ class SinkWriter:
 
 
 def _pieces(part: RowsOfPartition, beside: int) -> list[RowsOfPartition]:
-    """In: how many partitions' rows are encoded side by side."""
+    """Splits the rows for the threads. In: `beside`: how many partitions are encoded in parallel."""
     bounds = slices(len(part.numbers), beside=beside)
     return [RowsOfPartition(part.partition, part.numbers[begin:end]) for begin, end in bounds]
 
 
 def _with_bytes(table: pa.Table, values: pa.Array) -> pa.Table:
-    """Records. In: their keys and times, and the bytes of their values."""
+    """The table of records. In: a table with their keys and times, and the bytes of their values."""
     table = table.select([name for name in ("timestamp", "key", "headers") if name in table.column_names])
     return table.add_column(2, "value", values)
 
@@ -254,13 +255,13 @@ def _count(records: RowRecords | ColumnarRecords) -> int:
 
 
 def _that_are_some(records: list[tuple[int, RowRecords]]) -> list[tuple[int, RowRecords]]:
-    """Without those of no rows."""
+    """The entries that have rows."""
     return [part for part in records if _count(part[1])]
 
 
 def _unwritten(rows: pa.Table, prefix: str, refused: Sequence[RowError]) -> list[_Unwritten]:
-    """In: the rows with their columns `k0`… or `v0`…, and which of them cannot be written. A row that is taken back has
-    never been written: nothing is missing."""
+    """In: the rows with their columns `k0`… or `v0`…, and which of them cannot be written. Retracted rows are skipped:
+    such a row was never written, so nothing is missing."""
     if not refused:
         return []
     table = rows.take(pa.array([error.row for error in refused]))
@@ -296,8 +297,8 @@ def _encoded(
     window_start: pa.Array | None = None,
     window_end: pa.Array | None = None,
 ) -> tuple[pa.Array, Sequence[RowError]]:
-    """What the encoder makes of them, and which rows it cannot write: these are null. The rows of a large batch are
-    divided, and encoded side by side."""
+    """The encoded rows, and the errors of rows that cannot be encoded, which are null. The rows of a large batch are
+    split and encoded in parallel."""
     given = [*columns, null_rows, window_start, window_end]
     rows = next((len(array) for array in given if array is not None), 0)
 
@@ -321,8 +322,8 @@ class _Timestamps:
         self._times = row_times(sink.timestamp)
 
     def apply(self, rows: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:
-        """Rows without a usable timestamp are left out; which input records they come from (each once). A deletion and
-        a row without value keep theirs."""
+        """Out: the rows with a usable timestamp, and the `_seq` of the input records of the other rows (each once).
+        Deletions and rows without value keep their rowtime."""
         computed = self._times.of(rows)
         keep = pc.or_(_array(rows, "_null"), pc.less(_array(rows, "_weight"), 0))
         times = pc.if_else(keep, _array(rows, "_ts"), pc.coalesce(computed, -1))
@@ -334,7 +335,8 @@ class _Timestamps:
 
 
 def _without_null_keys(rows: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Array, npt.NDArray[np.int64]]:
-    """The rows that have a key, their keys, and which input records the others come from (each once)."""
+    """The rows that have a key, their keys, and the `_seq` of the input records of the added rows without one (each
+    once)."""
     known = keys.is_valid()
     appears = rows["_weight"].to_numpy() > 0
     unnamed = rows["_seq"].to_numpy()[appears & ~np.asarray(known)]
@@ -342,7 +344,7 @@ def _without_null_keys(rows: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Arr
 
 
 def _cause_count(rows: pa.Table, failed: npt.NDArray[np.int64]) -> int:
-    """How many input records the rows come from; one of which some row failed counts as failed, not here."""
+    """The number of input records of the rows. An input record with a failed row counts as failed, not here."""
     sequence = rows["_seq"].to_numpy()
     if len(failed):
         sequence = sequence[~np.isin(sequence, failed)]

@@ -1,4 +1,4 @@
-"""Facts about a physical plan that the runtime asks for: tasks, state and order."""
+"""What the runtime needs to know about a physical plan: its tasks, state and order."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .batch import ChangeBatch
 
 
 def in_one_task(plan: PhysicalPlan) -> PhysicalPlan:
-    """The plan with a single task, whatever partitions its topics have: results do not depend on how keys are spread.
-    For the Sandbox."""
+    """The plan with a single task, however many partitions its topics have, so that results do not depend on the
+    distribution of keys. For the Sandbox."""
 
     def alone(step: Step) -> Step:
         if isinstance(step, Source):
@@ -32,7 +32,7 @@ def in_one_task(plan: PhysicalPlan) -> PhysicalPlan:
 
 
 def spread(batch: ChangeBatch, task_count: int) -> ChangeBatch:
-    """What was read, in so many tasks: partitions beyond them share tasks."""
+    """The batch, distributed over `task_count` tasks: if there are more partitions, some share a task."""
     rows = batch.rows
     if max(batch.stream_time_ms, default=0) < task_count and (pc.max(rows["_part"]).as_py() or 0) < task_count:
         return batch
@@ -44,27 +44,29 @@ def spread(batch: ChangeBatch, task_count: int) -> ChangeBatch:
 
 
 def in_tasks(plan: PhysicalPlan, inputs: Mapping[str, ChangeBatch]) -> dict[str, ChangeBatch]:
-    """What was read, by the id of the source, in the tasks of the plan: a topic may have got partitions since then."""
+    """The batches, by source id, distributed over the plan's tasks: topics may have gained partitions since the plan
+    was made."""
     counts = {source.id: source.task_count for source in plan.sources()}
     return {name: spread(batch, counts[name]) for name, batch in inputs.items()}
 
 
 def partitions_share_tasks(plan: PhysicalPlan, partitions: Iterable[TopicPartition]) -> bool:
-    """Whether rows of different partitions meet because a topic has more of them than the plan has tasks."""
+    """Whether rows of different partitions share a task because a topic has more partitions than the plan has tasks."""
     counts = Counter(at.topic for at in partitions)
     return any(counts[source.topic] > source.task_count for source in plan.sources())
 
 
 def moved_keys(plan: PhysicalPlan, partitions: Iterable[TopicPartition]) -> dict[str, int]:
-    """The topics, with their partitions, whose number is no multiple of the plan's tasks: a key that producers write to
-    another partition than before does not meet its state any more."""
+    """The topics whose partition count is not a multiple of the plan's task count, with that partition count. Producers
+    may now write a key to another partition, and its rows then no longer meet its state."""
     counts = Counter(at.topic for at in partitions)
     sources = _sources_of_state(plan.root, below_state=False)
     return {each.topic: counts[each.topic] for each in sources if counts[each.topic] % each.task_count}
 
 
 def _sources_of_state(step: Step, *, below_state: bool) -> list[Source]:
-    """Those whose partitions decide in which task the state of a key is: nothing divides their rows anew before."""
+    """The sources whose partitions decide which task has the state of a key: no step repartitions their rows before
+    that state."""
     if isinstance(step, Source):
         return [step] if below_state else []
     below = (below_state or step.stateful) and not step.rekeys
@@ -72,7 +74,7 @@ def _sources_of_state(step: Step, *, below_state: bool) -> list[Source]:
 
 
 def changelog_partition_count(plan: PhysicalPlan) -> int:
-    """Enough partitions for the tasks of every step; state of task n goes to partition n."""
+    """Enough partitions for the tasks of every step; the state of task n goes to partition n."""
     return max(step.task_count for step in plan.steps())
 
 
@@ -81,7 +83,8 @@ def is_stateful(plan: PhysicalPlan) -> bool:
 
 
 def needs_time_order(plan: PhysicalPlan) -> bool:
-    """Whether rows of different source partitions can meet, so that their order by time matters."""
+    """Whether rows of different source partitions can reach the same task or sink partition, so that their order by
+    time matters."""
     if len(plan.sources()) > 1 or any(step.rekeys for step in plan.steps()):
         return True
     if not isinstance(plan.root, Sink):
@@ -91,7 +94,7 @@ def needs_time_order(plan: PhysicalPlan) -> bool:
 
 
 def _moves(source: Source, sink: Sink) -> bool:
-    """Whether a row may be written to another partition than the one it was read from: its key has other bytes."""
+    """Whether a row may be written to another partition than it was read from, because its key has other bytes."""
     before, after = source.schema.key, sink.schema.key
     if not before and not after:
         return False

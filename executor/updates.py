@@ -1,4 +1,4 @@
-"""From changes to records: an update of a table is one record, a retraction that nothing replaces is a tombstone."""
+"""Turns changes into records: an update of a table is one record, a retraction without a replacement a tombstone."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LARGEST = 2**62
 def settle(rows: pa.Table) -> pa.Table:
     """The rows of a table's change stream that become records, in their order.
 
-    Changes are in order: a -1 takes back the row that the key has at this moment. So a -1 vanishes where a +1 of its
-    key follows under the same `_seq`, which replaces it; any other -1 is a tombstone. A +1 before it does not count: an
-    input record may give a key several rows and take the last one back.
+    Changes are in order: a -1 retracts the key's current row. If a +1 of the same key and `_seq` follows, it replaces
+    that row, and the -1 is dropped; any other -1 becomes a tombstone. A +1 before the -1 does not count: an input
+    record may add several rows for a key and retract the last one.
     """
     minus = rows["_weight"].to_numpy() < 0
     if not minus.any():
@@ -30,7 +30,7 @@ def settle(rows: pa.Table) -> pa.Table:
 
 
 def _followed(identities: npt.NDArray[np.int64], plus: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Whether one of the `plus` rows with the same identity comes after the row."""
+    """For each row, whether a `plus` row with the same identity comes after it."""
     _, groups = np.unique(identities, return_inverse=True)
     last = np.full(int(groups.max()) + 1, -1, np.int64)
     found = np.flatnonzero(plus)
@@ -39,7 +39,7 @@ def _followed(identities: npt.NDArray[np.int64], plus: npt.NDArray[np.bool_]) ->
 
 
 def _identities(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """A number per row that is the same exactly for rows with the same `_seq`, key and window."""
+    """A number per row. Two rows have the same number exactly if they have the same `_seq`, key and window."""
     sequence = rows["_seq"].to_numpy()
     numbers = np.concatenate([[0], np.cumsum(sequence[1:] != sequence[:-1])]).astype(np.int64)  # `_seq` is sorted
     size = int(numbers[-1]) + 1
@@ -55,7 +55,7 @@ def _identities(rows: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _codes(values: pa.Array) -> tuple[npt.NDArray[np.int64], int]:
-    """A small number per value, and how many there are; NULL is a value."""
+    """A small number per distinct value (NULL is one), and an upper bound of these numbers."""
     if pa.types.is_nested(values.type):
         values = pa.array([None if value is None else repr(value) for value in values.to_pylist()], pa.string())
     encoded = values.dictionary_encode()

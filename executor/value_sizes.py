@@ -1,4 +1,4 @@
-"""How large the values are that expressions gave: where a column is small as a whole, no value is looked at."""
+"""Limits the size of values that expressions return. If a column as a whole is small, no value is checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..sql.functions.failures import Failures
 
 
 def too_large(column: pa.Array | pa.ChunkedArray, bounds: CallBounds) -> np.ndarray | None:
-    """For each value whether it is larger than it may be; None where no value is."""
+    """For each value, whether it exceeds the limit; None if no value does."""
     if column.nbytes <= bounds.value_bytes:
         return None
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
@@ -25,7 +25,7 @@ def too_large(column: pa.Array | pa.ChunkedArray, bounds: CallBounds) -> np.ndar
 
 
 def without_large_values(rows: pa.Table, failures: Failures) -> pa.Table:
-    """The rows with NULL in the place of values that are too large; those are noted."""
+    """The rows, with NULL instead of values that are too large; these are counted in `failures`."""
     for index, field in enumerate(rows.schema):
         if pa.types.is_primitive(field.type):  # numbers, times and booleans
             continue
@@ -39,7 +39,7 @@ def without_large_values(rows: pa.Table, failures: Failures) -> pa.Table:
 
 
 def check_sizes(batch: pa.RecordBatch, bounds: CallBounds) -> None:
-    """Raises `BoundExceeded` where a value is larger than it may be."""
+    """Raises `BoundExceeded` if a value exceeds the limit."""
     for column in batch.columns:
         if too_large(column, bounds) is not None:
             message = f"a value is larger than {VALUE_BYTES} = {bounds.value_bytes:,} bytes"

@@ -1,4 +1,4 @@
-"""When windows begin and end: by the epoch, or by the days of a time zone, which have 23 to 25 hours."""
+"""The starts and ends of windows: aligned to the epoch, or to the days of a time zone, which have 23 to 25 hours."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..sql.functions.java.java_zones import offset_seconds, zone_of
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 DAY_MS = 86_400_000
-_STEP_MS = 900_000  # clocks change at full quarters of an hour
+_STEP_MS = 900_000  # clock changes happen on full quarters of an hour
 _EPOCH = date(1970, 1, 1)
 _LATEST = np.iinfo(np.int64).max
 _LAST_DAY = (date(9999, 1, 1) - _EPOCH).days
 
 
 def window_ends(starts: Ints, size_ms: int, timezone: str | None = None) -> Ints:
-    """The ends of the windows that begin so. A start close to the end of time does not wrap around."""
+    """The ends of the windows with these starts. A start close to the largest time does not overflow."""
     if timezone is None:
         return np.where(starts > _LATEST - size_ms, _LATEST, starts + size_ms)
     return day_starts(days_of(starts, timezone) + size_ms // DAY_MS, timezone)
@@ -50,7 +50,7 @@ def first_day(timezone: str) -> int:
 
 @lru_cache(maxsize=16_384)
 def _day_start(day: int, timezone: str) -> int:
-    """Where clocks go forward at midnight, the day begins with the moment at which they do."""
+    """If clocks go forward at midnight, the day begins at that moment."""
     if day <= -2:
         return 0
     first = _EPOCH + timedelta(days=day)

@@ -1,7 +1,7 @@
-"""The threads that all queries of this process share, as many as it has cores: pieces of work that run side by side.
+"""A thread pool that all queries of this process share, with about one thread per core.
 
-Who waits for a piece that no thread has begun does it himself. So a piece may itself have pieces done and wait for
-them, however few threads there are, and nothing is ever handed over that would be done sooner at once.
+A caller that waits for a piece of work that no thread has begun does it itself. So a piece may hand over further pieces
+and wait for them, however few threads there are, and work never waits for a thread while its caller is idle.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from typing import Any, Final, Generic, TypeVar, cast
 T = TypeVar("T")
 
 _RELIEF: Final = 16
-_RELIEF_S: Final = 5.0  # how long a thread that is one too many stays without work
+_RELIEF_S: Final = 5.0  # how long a surplus thread stays without work
 
 
 def cores() -> int:
-    """How many this process may use; `taskset` and the like count."""
+    """The number of cores that this process may use; respects `taskset` and similar limits."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-SLICE_ROWS = 10_000  # at least, for a thread: fewer are done sooner than another one is woken
+SLICE_ROWS = 10_000  # the least rows per thread: fewer take less time than waking another thread
 
 
 def slices(rows: int, *, beside: int = 1) -> list[tuple[int, int]]:
-    """Begin and end of the parts of so many rows that are worth a thread each: one for each core at most. In: `beside`:
-    how many batches of rows are divided at the same time, and share the cores."""
+    """Splits `rows` rows into parts that are worth a thread each, at most one per core. In: `beside`: how many batches
+    are split at the same time and share the cores. Out: begin and end of each part."""
     parts = max(1, min(-(-work_pool().cores // beside), rows // SLICE_ROWS))
     bounds = [rows * part // parts for part in range(parts + 1)]
     return list(pairwise(bounds))
 
 
 class Work(Generic[T]):
-    """A piece of work that is done once: by a thread of the pool, or by who waits for it first."""
+    """A piece of work that is done once: by a thread of the pool, or by the first caller that waits for it."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call: Callable[[], T] | None = call
-        self._unclaimed = threading.Lock()  # whoever gets it does the work, and never gives it back
+        self._unclaimed = threading.Lock()  # the thread that acquires it does the work, and never releases it
         self._done = threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None
 
     def do(self) -> None:
-        """Does it now, unless somebody has begun."""
+        """Does the work now, unless another thread has begun it."""
         if not self._unclaimed.acquire(blocking=False):
             return
         call, self._call = self._call, None
@@ -69,18 +69,18 @@ class Work(Generic[T]):
         return self._done.is_set()
 
     def wait(self) -> None:
-        """Returns once it is over."""
+        """Returns once the work is over."""
         self._done.wait()
 
     def drop(self) -> None:
-        """Returns once it is over: it is not begun any more, and whatever came of it is forgotten."""
+        """Cancels the work if it has not begun; otherwise returns once it is over. Discards its result or error."""
         if self._unclaimed.acquire(blocking=False):
             self._call = None
             self._done.set()
         self._done.wait()
 
     def result(self) -> T:
-        """What came of it, or raises what it raised. Not after `drop`."""
+        """Returns the result of the work, or raises its error. Must not be called after `drop`."""
         self.do()
         self.wait()
         if self._error is not None:
@@ -89,17 +89,17 @@ class Work(Generic[T]):
 
 
 class _Shared(Generic[T]):
-    """Calls that several threads take one after the other until none is left: a thread is woken once for all of them,
-    and one that comes too late finds nothing to do."""
+    """Calls that several threads take one by one until none is left. A thread is woken once for all of them, and a
+    thread that comes too late finds nothing to do."""
 
     def __init__(self, calls: Sequence[Callable[[], T]]) -> None:
         self._calls = calls
-        self._next = itertools.count()  # each number is given out once, whoever asks
+        self._next = itertools.count()  # returns each number once, to whichever thread asks
         self._results: list[T | None] = [None] * len(calls)
         self._errors: list[BaseException | None] = [None] * len(calls)
 
     def work(self) -> None:
-        """Until none is left to begin. Raises nothing."""
+        """Runs calls until none is left to begin. Raises nothing."""
         while (number := next(self._next)) < len(self._calls):
             try:
                 self._results[number] = self._calls[number]()
@@ -107,7 +107,7 @@ class _Shared(Generic[T]):
                 self._errors[number] = error
 
     def results(self) -> list[T]:
-        """Once all are over."""
+        """The results, in the order of the calls. To be called once all calls are over."""
         for error in self._errors:
             if error is not None:
                 raise error
@@ -115,19 +115,19 @@ class _Shared(Generic[T]):
 
 
 class WorkPool:
-    """Threads are made when there is work and none is free: up to one more than `cores`, since one of them mostly waits
-    for a disk, and where that is not enough for long, up to `_RELIEF` more (`relieve`), which go again."""
+    """Threads are created when there is work and no thread is free: up to `cores` + 1, since one of them mostly waits
+    for a disk. If work has to wait for long, `relieve` adds up to `_RELIEF` more, which end when they are idle."""
 
     def __init__(self, cores: int) -> None:
         self.cores = cores
         self._size = cores + 1
         self._now: deque[Work[Any]] = deque()
         self._later: deque[Work[Any]] = deque()
-        self._changed = threading.Lock()  # guards what is waiting, who waits, and the counts
-        self._waiting: list[threading.Condition] = []  # of the threads that nobody has woken, the last one to wait last
+        self._changed = threading.Lock()  # guards the queues, the waiting threads and the counts
+        self._waiting: list[threading.Condition] = []  # of threads not yet woken; the thread that began last is last
         self._idle = 0
         self._threads = 0
-        self._later_began_s = 0.0  # when the last one of `_later` was, or had nothing before it
+        self._later_began_s = 0.0  # when a piece of `_later` last began, or came into the empty queue
 
     @property
     def is_busy(self) -> bool:
@@ -136,17 +136,17 @@ class WorkPool:
 
     @property
     def others_wait(self) -> bool:
-        """Whether something was put off that nobody has begun."""
+        """Whether work of `later` has not begun yet."""
         return bool(self._later)
 
     def begin(self, call: Callable[[], T]) -> Work[T]:
-        """Has it done by another thread, as soon as one is free."""
+        """Hands the call to another thread, which runs it as soon as it is free."""
         work = Work(call)
         self._hand_over(self._now, [work])
         return work
 
     def later(self, call: Callable[[], T]) -> Work[T]:
-        """Has it done behind everything else, in the order of these calls."""
+        """Like `begin`, but after all other work; calls of `later` keep their order."""
         work = Work(call)
         with self._changed:
             if not self._later:
@@ -155,7 +155,8 @@ class WorkPool:
         return work
 
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """What the calls give, in their order, once all are over; the first of those that failed is raised."""
+        """Runs the calls in parallel. Returns their results in order once all are over; raises the error of the first
+        call in order that failed."""
         if len(calls) < 2 or self.cores < 2:
             return [call() for call in calls]
         shared = _Shared(calls)
@@ -168,7 +169,7 @@ class WorkPool:
         return shared.results()
 
     def relieve(self, patience_s: float) -> None:
-        """One thread more, where for so long none has begun anything of what was put off."""
+        """Adds a thread if no work of `later` has begun for `patience_s` although some is waiting."""
         with self._changed:
             late = bool(self._later) and not self._idle and time.monotonic() - self._later_began_s >= patience_s
             if late and self._threads < self._size + _RELIEF:
@@ -184,10 +185,10 @@ class WorkPool:
                 self._waiting.pop().notify()
 
     def _take_back(self, work: Sequence[Work[Any]]) -> None:
-        """Nobody need begin these any more."""
+        """Removes work from the queue that no thread needs to begin any more."""
         with self._changed:
             for each in work:
-                with contextlib.suppress(ValueError):  # somebody has
+                with contextlib.suppress(ValueError):  # a thread has already taken it
                     self._now.remove(each)
 
     def _start(self) -> None:
@@ -197,11 +198,11 @@ class WorkPool:
     def _run(self) -> None:
         while (work := self._next()) is not None:
             work.do()
-            del work  # what it holds must not wait for the next one
+            del work  # frees its memory before waiting for the next piece
 
     def _next(self) -> Work[Any] | None:
-        """None where the thread is one too many. Who waits last is woken first, so that the others are without work for
-        long enough to go: in turn a trickle would keep all of them."""
+        """The next piece of work; None if the thread is surplus and must end. The thread that began to wait last is
+        woken first, so that the others stay idle long enough to end: waking them in turn would keep all of them."""
         with self._changed:
             self._idle += 1
             woken = threading.Condition(self._changed)
@@ -223,6 +224,6 @@ class WorkPool:
 
 @functools.cache
 def work_pool() -> WorkPool:
-    """Shared by all queries of the process. Made at first use: a process that was forked has its own."""
+    """The pool that all queries of the process share. Created at first use; a forked process has its own."""
     os.register_at_fork(after_in_child=work_pool.cache_clear)
     return WorkPool(cores())
