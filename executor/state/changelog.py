@@ -24,8 +24,8 @@ _ROWS_MAX = 65_536  # in one batch, so that a reader's memory stays bounded
 def changelog_records(
     changes: Sequence[StoreChanges], partition_count: int, *, columnar: bool = True
 ) -> Sequence[tuple[int, ColumnarRecords | RowRecords]]:
-    """(partition, records), where each store's changes keep their order. Stores do not depend on each other. In:
-    `columnar`: what the log can store; else each row is a record of its own."""
+    """(partition, records). Each store's changes keep their order; stores do not depend on each other. In: `columnar`:
+    whether the log can store columnar batches; otherwise each row is a separate record."""
     if not columnar:
         return row_records(changes, partition_count)
     records: list[tuple[int, ColumnarRecords]] = []
@@ -39,7 +39,7 @@ def changelog_records(
 
 
 def _runs(changes: Sequence[StoreChanges]) -> Iterator[tuple[dict[bytes, bytes], list[pa.Table]]]:
-    """Rows of one shape that follow each other in their store, and what a batch of them says about itself."""
+    """Consecutive changes of a store with the same columns, with the metadata for their batches."""
     by_store: dict[str, list[StoreChanges]] = {}
     for change in changes:
         if change.rows.num_rows:
@@ -55,16 +55,16 @@ def _runs(changes: Sequence[StoreChanges]) -> Iterator[tuple[dict[bytes, bytes],
 
 
 def offsets_used(records: ColumnarRecords | RowRecords) -> int:
-    """By them, in their partition."""
+    """How many offsets these records take in their partition."""
     return records.batch.num_rows if isinstance(records, ColumnarRecords) else records.table.num_rows
 
 
 def replay(
     log: LogClient, topic: str, partition: int, offset: int, stores: Mapping[str, StateStore] = _NO_STORES
 ) -> Iterator[tuple[StoreChanges, int]]:
-    """The committed changes from `offset` on, each with the offset up to which everything is contained after it.
+    """The committed changes from `offset` on, each with the offset up to which the changelog is applied after it.
 
-    In: `stores`: those of the query, whose columns say how records in row form are read.
+    In: `stores`: those of the query; their columns determine how records in row form are decoded.
     """
     offset = max(offset, log.offsets(topic, partition).log_start_offset)
     while True:
@@ -88,7 +88,7 @@ def replay(
 def _replayed_rows(
     run: FetchedRows, stores: Mapping[str, StateStore], offset: int
 ) -> Iterator[tuple[StoreChanges, int]]:
-    """Stores take turns in the records: only after the last one everything is contained."""
+    """Records of several stores are interleaved, so only the last change completes the run and advances the offset."""
     changes = list(changes_of(run, stores))
     for change in changes[:-1]:
         yield change, offset

@@ -1,10 +1,10 @@
-"""A changelog as any broker can hold and compact it: a record per row and key, for logs without columnar batches.
+"""A changelog that any broker can store and compact: one record per row, for logs without columnar batches.
 
     key    = the store's name, a zero byte, the fingerprint of the key columns, their row (`row_codec.py`)
     value  = the fingerprint of the value columns, their row; NULL deletes the key
 
-So the broker's own compaction keeps the latest row of each key, and a tombstone ends it. What a store forgets because
-it has expired is deleted key by key (`StateStore.names_expired`): a bound that ends many rows says nothing to a broker.
+So the broker's own compaction keeps the latest row of each key, and a tombstone deletes it. Rows that expire in a store
+are deleted key by key (`StateStore.names_expired`), because a broker cannot apply a bound that expires many rows.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def _with_prefix(prefix: bytes, rows: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def changes_of(run: FetchedRows, stores: Mapping[str, StateStore]) -> Iterator[StoreChanges]:
-    """What the records say about these stores, each store's changes in order; about others they say nothing. Raises
-    `ForeignState` where one is none of ours."""
+    """The changes of these stores in the records, in order for each store; ignores records of other stores. Raises
+    `ForeignState` if a record was not written by a query."""
     keys, values = flat(run.table, "key"), flat(run.table, "value")
     if pc.any(pc.less_equal(pc.find_substring(keys, _END), 0).fill_null(True)).as_py():
         raise _foreign("a record whose key names no store of a query")

@@ -1,4 +1,4 @@
-"""Between which values a column of a store lies, zone by zone, so that only few slots are looked at for a range."""
+"""The value range of a store's column, zone by zone, so that a range lookup reads only few slots."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import numpy as np
 from ..operators.columns import Ints
 from .key_index import grown
 
-_BITS = 10  # slots of a zone
+_BITS = 10  # a zone has 2^10 slots
 _NONE_LOW, _NONE_HIGH = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 class Zones:
-    """Of each zone of slots the least and the largest value that a row there may have. Slots are given out as keys
-    come, and most columns that are asked for ranges are times: so few zones have what is asked for."""
+    """For each zone of slots, the smallest and the largest value that its rows may have. Slots are assigned in the
+    order in which keys arrive, and most columns of range lookups are times, so few zones match a range."""
 
     def __init__(self) -> None:
         self._low = np.zeros(0, np.int64)
         self._high = np.zeros(0, np.int64)
 
     def widen(self, slots: Ints, values: Ints) -> None:
-        """These slots have these values now."""
+        """Extends the zones of these slots to these values."""
         if not len(slots):
             return
         zones = slots >> _BITS
@@ -30,7 +30,7 @@ class Zones:
         np.maximum.at(self._high, zones, values)
 
     def slots(self, low: int, high: int, count: int) -> Ints:
-        """Those below `count` that may have a value with low < value <= high."""
+        """The slots below `count` that may have a value with low < value <= high."""
         zones = np.flatnonzero((self._low <= high) & (self._high > low))
         if not len(zones):
             return np.empty(0, np.int64)
@@ -38,6 +38,6 @@ class Zones:
         return found[found < count]
 
     def clear(self, low: int, high: int) -> None:
-        """Forgets the zones that may have such values; `widen` tells what is left in them."""
+        """Resets the zones that may have such values; call `widen` for the rows that are left in them."""
         zones = (self._low <= high) & (self._high > low)
         self._low[zones], self._high[zones] = _NONE_LOW, _NONE_HIGH
