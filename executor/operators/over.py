@@ -52,7 +52,7 @@ _FAR = 1 << 61  # times are clipped to this, so that sums with them do not overf
 class OverOperator(Operator):
     """In:    rows keyed by their partition: a stream's, or a table's changes with their old rows.
     Out:   see the step `Over`; a row's time is its own.
-    State: the rows of each partition with the number of their arrival in the task, and the largest such number.
+    State: the rows of each partition with their arrival number in the task, and the largest such number.
 
     This number identifies a stream's row. In a table, all rows with the same identity are versions of one row.
     """
@@ -251,7 +251,7 @@ class _Late:
 
 
 def _open_rows(pool: pa.Table, open_from: Mapping[int, int] | None) -> Bools:
-    """Whether the results of each row may change."""
+    """For each row, whether its results may change."""
     if open_from is None:
         return np.ones(len(pool), dtype=np.bool_)
     parts, times = ints(pool, "_part"), ints(pool, "_ts")

@@ -1,19 +1,19 @@
-"""Records that several queries read: fetched and decoded once, by whichever query comes first.
+"""Shares records between queries: they are fetched and decoded once, by the first query that needs them.
 
-Queries whose readers decode a topic in the same way form a circle. What one of them fetches is decoded to the columns
-that any of them reads, and kept until all have passed it; the others take it from here as if they had fetched it. So
-each query keeps its own position, pace and transaction, and nobody waits for a slow one:
+Queries whose readers decode a topic in the same way form a circle. When one of them fetches records, it decodes all
+columns that any of them reads. The result is kept until all have passed it, and the others take it from here as if they
+had fetched it. So each query keeps its own position, pace and transaction, and no query waits for a slow one:
 
 | a query                                          | what happens                                                      |
 | ------------------------------------------------ | ----------------------------------------------------------------- |
-| is at the end of what others have read           | it reads on, for all                                              |
-| finds its place in what others have read         | it takes all of that at once                                      |
-| finds that another one is reading on from there  | it waits for that read                                            |
-| is behind what is kept: new, paused, slow        | it reads for itself until its place is found                      |
-| reads a column that the others did not           | it reads for itself; from then on the column is read for all      |
+| is at the end of what others have read           | it reads the next records, for all                                |
+| finds its position in what others have read      | it takes all of that at once                                      |
+| finds another query reading from its position    | it waits for that read                                            |
+| is behind what is kept: new, paused, slow        | it reads alone until its position is among what is kept           |
+| reads a column that the others did not           | it reads alone; from then on the column is read for all           |
 
-A record that cannot be decoded fails only for the queries that read the column at fault. So where one fails, and for a
-while after it, queries with different columns read for themselves.
+A record that cannot be decoded fails only for the queries that read the faulty column. So when a record fails, queries
+with different columns read alone for a while.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from .schemas_topic import SchemasTopic
 from .source_decoder import DecodedRecords, SourceDecoder
 
 KEPT_BYTES: Final = 64 * 1024 * 1024
-"""Of all that is kept for others, about."""
+"""The approximate limit of all reads kept for other queries."""
 
-KEPT_S: Final = 10.0  # at most, for queries that do not come: paused ones, and those in trouble
-ALONE_READS: Final = 100  # after a record that could not be decoded
+KEPT_S: Final = 10.0  # the longest that a read is kept for queries that do not come: paused or failing ones
+ALONE_READS: Final = 100  # unshared reads after a record that could not be decoded
 
 Columns = frozenset[str] | None
-"""The names of columns that are decoded; None is all."""
+"""The names of the decoded columns; None means all."""
 
 _Way = tuple[uuid.UUID | None, tuple[Source, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedRead:
-    """What was read of a partition from `begin` to `end`. `columns`: those that were decoded, by source. `failed`: a
-    record could not be decoded."""
+    """The records of a partition from `begin` to `end`. `columns`: the decoded columns, by source. `failed`: a record
+    could not be decoded."""
 
     partition: int
     begin: int
@@ -72,18 +72,18 @@ class SharedRead:
 
 
 class SharedReading:
-    """The circles of one log. May be used from any thread."""
+    """The circles of one log. Thread-safe."""
 
     def __init__(self, log: LogClient) -> None:
         self._log = log
         self._schemas = SchemasTopic(log)
-        self._guard = threading.RLock()  # of all circles; whoever holds it neither fetches nor decodes
+        self._guard = threading.RLock()  # guards all circles; its holder must not fetch or decode
         self._circles: WeakValueDictionary[_Way, _Circle] = WeakValueDictionary()
         self._kept: dict[SharedRead, _Kept] = {}  # the oldest first
         self.kept_bytes = 0
 
     def join(self, topic: str, sources: Sequence[Source], positions: Mapping[int, int]) -> SharedReader:
-        """For the reader of one query. In: the sources that it reads of the topic, and where it begins."""
+        """Adds a query's reader to its circle. In: the sources that it reads from the topic, and its positions."""
         alike = tuple(replace(s, id="", columns=None, materialized=False, ttl_ms=None) for s in sources)
         way = (self._log.topic_id(topic), alike)  # a topic that was created again has another id
         with self._guard:
@@ -100,7 +100,7 @@ class SharedReading:
     # -------------------------------------------------------------- for readers
 
     def decoders(self, circle: _Circle) -> tuple[tuple[Columns, ...], tuple[SourceDecoder, ...]]:
-        """Of the columns that any of the circle reads."""
+        """The decoders for all columns that any reader of the circle reads, with these columns by source."""
         with self._guard:
             columns = circle.columns
             if circle.decoders is None or circle.decoders[0] != columns:
@@ -112,19 +112,19 @@ class SharedReading:
             return circle.decoders
 
     def find(self, reader: SharedReader, partition: int, position: int, max_bytes: int) -> tuple[list[LanePiece], int]:
-        """The records from the position on without a gap, of about so many bytes, and where they end."""
+        """The kept records from the position on, without a gap and of about `max_bytes`; and the offset after them."""
         found: list[LanePiece] = []
         with self._guard:
             while max_bytes > 0 and (read := reader.circle.read_at(partition, position)) and reader.can_use(read):
-                pieces = read.after(position)  # two who read from different places at a time have read some twice
+                pieces = read.after(position)  # reads overlap if two readers read from different positions at once
                 found += pieces
                 position = read.end
                 max_bytes -= sum(piece.byte_count for piece in pieces)
         return found, position
 
     def claim(self, reader: SharedReader, partition: int, position: int) -> threading.Event | None:
-        """None: the caller is to read on from there. Else it is done by another, or was a moment ago: once that is set,
-        it can be found."""
+        """None: the caller must read from this position, then `release` it. Otherwise another reader is reading there
+        or has just done so: once the event is set, the caller can `find` the records."""
         with self._guard:
             circle = reader.circle
             read = circle.read_at(partition, position)
@@ -136,12 +136,12 @@ class SharedReading:
             return under_way
 
     def release(self, reader: SharedReader, partition: int, position: int) -> None:
-        """Whoever waits for the read goes on."""
+        """Ends a claim and wakes the readers that wait for the read."""
         with self._guard:
             reader.circle.under_way.pop((partition, position)).set()
 
     def publish(self, reader: SharedReader, read: SharedRead) -> None:
-        """Keeps it, where another query comes that way."""
+        """Keeps the read if another query has yet to pass it."""
         with self._guard:
             circle, partition, end = reader.circle, read.partition, read.end
             if end <= read.begin:
@@ -158,7 +158,7 @@ class SharedReading:
                 self._drop(next(iter(self._kept)))
 
     def passed(self, reader: SharedReader, positions: Mapping[int, int]) -> None:
-        """The reader has everything up to these offsets. What all have passed is dropped."""
+        """Records that the reader has everything up to these offsets. Drops reads that all readers have passed."""
         with self._guard:
             circle, now = reader.circle, time.monotonic()
             for partition, position in positions.items():
@@ -168,9 +168,10 @@ class SharedReading:
                     self._drop(read)
 
     def _recount(self, circle: _Circle, partition: int, before: float, now: float) -> None:
-        """A reader has moved: who awaits what is kept of the partition. What nobody awaits is dropped. With the guard.
+        """Updates, after a reader has moved, how many readers await each kept read of the partition, and drops reads
+        that none awaits. The caller holds the guard.
 
-        To count readers anew for each that moves would be most of what a hundred of them do here.
+        Counting all readers again for each move would be most of the work here with a hundred readers.
         """
         for read in list(circle.reads.get(partition, ())):
             awaits = (now < read.end) - (before < read.end)
@@ -199,8 +200,8 @@ class SharedReading:
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    """`size`: in bytes. `awaited`: how many readers are not past its end; one that was collected without leaving stays
-    among them, and so what it awaits until it is old."""
+    """`size`: in bytes. `awaited`: how many readers have not passed its end. A reader that was garbage-collected
+    without leaving still counts, so the reads that it awaits are kept until they are too old."""
 
     circle: _Circle
     size: int
@@ -209,9 +210,9 @@ class _Kept:
 
 @dataclass(eq=False)
 class _Circle:
-    """`sources`: how its readers decode. `columns`: those that any of them reads or has read, by source. `reads`: by
-    partition, the oldest first. `under_way`: by partition and position. `alone`: so many reads more are not shared by
-    queries with different columns."""
+    """`sources`: how its readers decode. `columns`: those that any reader reads or has read, by source. `reads`: the
+    kept reads by partition, oldest first. `under_way`: the claimed reads by partition and position. `alone`: the number
+    of further reads that queries with different columns do not share."""
 
     sources: tuple[Source, ...]
     readers: WeakSet[SharedReader] = field(default_factory=lambda: WeakSet())
@@ -222,7 +223,7 @@ class _Circle:
     alone: int = 0
 
     def read_at(self, partition: int, position: int) -> SharedRead | None:
-        """The newest one that holds the position."""
+        """The newest read that contains the position."""
         for read in reversed(self.reads.get(partition, ())):
             if read.begin <= position < read.end:
                 return read
@@ -230,9 +231,9 @@ class _Circle:
 
 
 class SharedReader:
-    """One query's part in a circle. Not for several threads at once.
+    """One query's membership in a circle. Not thread-safe.
 
-    `positions`: by partition, up to where it has read.
+    `positions`: by partition, the offset up to which it has read.
     """
 
     def __init__(
@@ -245,18 +246,19 @@ class SharedReader:
 
     @property
     def is_alone(self) -> bool:
-        """Whether nobody else reads the topic in this way, or reading together has failed lately."""
+        """Whether no other query reads the topic in this way, or a shared record recently failed to decode."""
         if self.circle.alone > 0 and self.circle.columns != self.columns:
             self.circle.alone -= 1
             return True
         return len(self.circle.readers) < 2
 
     def decoders(self) -> tuple[tuple[Columns, ...], tuple[SourceDecoder, ...]]:
-        """For what is to be shared; and their columns, by source."""
+        """The decoders for shared reads, with their columns by source."""
         return self._reading.decoders(self.circle)
 
     def find(self, partition: int, position: int, max_bytes: int) -> tuple[list[LanePiece], int]:
-        """The records from the position on that others have read, with its own columns, and where they end."""
+        """The records from the position on that others have read, with this query's columns; and the offset after
+        them."""
         pieces, end = self._reading.find(self, partition, position, max_bytes)
         return [self.own(piece) for piece in pieces], end
 
@@ -273,21 +275,21 @@ class SharedReader:
         self._reading.passed(self, positions)
 
     def leave(self) -> None:
-        """Nothing is kept for it any more."""
+        """Leaves the circle: no reads are kept for this query any more."""
         self._reading.leave(self)
 
     def share_no_more(self) -> None:
-        """For a while: a record could not be decoded, and may be whole for others."""
+        """Stops sharing for a while, because a record failed to decode that other queries may be able to decode."""
         self.circle.alone = ALONE_READS
 
     def can_use(self, read: SharedRead) -> bool:
-        """Whether this is what its own decoders would give."""
+        """Whether the read has what this query's own decoders would return."""
         if read.failed:
             return read.columns == self.columns
         return all(map(_contains, read.columns, self.columns))
 
     def own(self, piece: LanePiece) -> LanePiece:
-        """With the columns only that it reads itself."""
+        """The piece with only the columns that this query reads."""
         decoded = tuple(map(_only, piece.decoded, self.columns))
         return replace(piece, decoded=decoded)
 

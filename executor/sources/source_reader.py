@@ -1,6 +1,6 @@
-"""From the topics that a query reads to one ChangeBatch per source: merged by time and numbered.
+"""Reads a query's topics into one ChangeBatch per source: merged by time and numbered.
 
-How bytes become columns is in `source_decoder.py`, which records come next within a topic in `topic_feed.py`.
+`source_decoder.py` turns bytes into columns; `topic_feed.py` decides which records come next within a topic.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .time_order import Times, ranks, ready_counts, tables_first, topics_in_orde
 from .topic_feed import TopicFeed
 
 PARTITIONS_S = 2.0
-"""How often those who read a topic as it grows look whether it has got partitions."""
+"""How often the readers of a growing topic check whether it has gained partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class RecordHeaders:
     sequence_stride: int
 
     def of(self, sequence: pa.Array) -> pa.Array:
-        """The headers of the records with these numbers."""
+        """The headers of the records with these `_seq`."""
         numbers = sequence.to_numpy() // self.sequence_stride
         return self.headers.take(pa.array(numbers, mask=(numbers < 0) | (numbers >= len(self.headers))))
 
@@ -48,10 +48,10 @@ class RecordHeaders:
 class ReadBatch:
     """One batch of a query's input.
 
-    `inputs`: by the id of the Source step; sources without rows are there too. `positions`: what to commit once the
-    batch is done. `more`: whether there is more to read right now. `headers`: None where no record has any. `times`: of
-    each record, at its place in the batch, what the order goes by; -1 where it cannot be read. `elapsed_ms`: in place
-    of input, how long there was none.
+    `inputs`: by the id of the Source step, including sources without rows. `positions`: the offsets to commit once the
+    batch is done. `more`: whether there is more to read right now. `headers`: None if no record has headers. `times`:
+    by a record's place in the batch, the time that orders it; -1 if it cannot be read. `elapsed_ms`: instead of input,
+    how long there was none.
     """
 
     inputs: dict[str, ChangeBatch]
@@ -84,15 +84,16 @@ class ReadBatch:
 _Number = TypeVar("_Number", bound=np.generic)
 
 Taken = Sequence[Sequence[LanePiece]]
-"""The records that a batch takes of each lane of a feed."""
+"""The records that a batch takes from each lane."""
 
 
 class SourceReader:
-    """Reads the sources of one query. Not for several threads at once.
+    """Reads the sources of one query. Not thread-safe.
 
-    In: `positions` names every partition to read. `time_order`: merge partitions by time (else partition by partition,
-    which is cheaper and right where partitions never meet). `shared`: what other queries have read. `schemas`: of the
-    registry, for who may not read its topic. `short`: it lives for one stretch of records, as in a task of Spark.
+    In: `positions` names every partition to read. `time_order`: merges partitions by time; otherwise reads partition by
+    partition, which is cheaper, and correct if partitions never meet. `shared`: what other queries have read.
+    `schemas`: the schemas of the registry, for a caller that may not read its topic. `short`: the reader is used for
+    one range of records only, as in a task of Spark.
     """
 
     def __init__(
@@ -126,31 +127,31 @@ class SourceReader:
 
     @property
     def fetch_positions(self) -> dict[TopicPartition, int]:
-        """Where the next fetch begins: what to wait for."""
+        """Where the next fetch begins: the positions to wait for."""
         return {at: offset for feed in self._feeds for at, offset in feed.fetch_positions.items()}
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """Where the next batch begins; what it passes over before that holds no records."""
+        """Where the next batch begins; offsets skipped before that hold no records."""
         return {at: lane.position for at, lane in zip(self._lanes_at, self._lanes, strict=True)}
 
     @property
     def has_more(self) -> bool:
-        """Whether something is pending, or was there and not fetched when a fetch looked last."""
+        """Whether records are pending, or the last fetch saw records that it did not fetch."""
         return any(feed.has_more for feed in self._feeds)
 
     @property
     def has_grown(self) -> bool:
-        """Whether a topic has got partitions of which this reader knows nothing; where it reads all that there were."""
+        """Whether a topic has gained partitions that this reader does not know, if it reads all earlier ones."""
         return any(feed.has_grown for feed in self._feeds)
 
     def check_topics(self) -> None:
-        """Raises `PositionLost` where a topic is not the one any more that it has read."""
+        """Raises `PositionLost` if a topic is no longer the one that it has read."""
         for feed in self._feeds:
             feed.check_topic()
 
     def close(self) -> None:
-        """It reads no more: others keep nothing for it."""
+        """Ends reading: other queries keep no records for this reader any more."""
         for feed in self._feeds:
             feed.close()
 
@@ -159,7 +160,7 @@ class SourceReader:
     ) -> ReadBatch | None:
         """The next batch, about `max_bytes` large and of at most `max_records`; None if there is nothing to read.
 
-        In: `ends`: read to these offsets, exclusive, and only partitions that it names.
+        In: `ends`: reads only the partitions that it names, up to these offsets (exclusive).
         """
         share = self._share(max_bytes)
         for feed in self._feeds:
@@ -167,15 +168,15 @@ class SourceReader:
         return self._batch(self._counts(max_records), None)
 
     def _share(self, max_bytes: int) -> int:
-        """What is fetched of a lane at most. Those that had nothing more last time, a table's that stands still, leave
-        theirs to the others; not all of it, for something may have come for all of them."""
+        """The most bytes fetched for a lane. Lanes that had nothing more last time, such as those of a table without
+        updates, leave part of their share to the others; not all of it, since new records may have come for all."""
         waiting = sum(1 for lane in self._lanes if len(lane) or not lane.complete)
         return max(1, min(2 * max_bytes // len(self._lanes), max_bytes // max(1, waiting)))
 
     def read_in_order(self, order: Sequence[TopicPartition]) -> ReadBatch | None:
         """Reads exactly the next records of these partitions, in this order, whatever their timestamps.
 
-        A partition stands in `order` once for each of its records; control records do not count.
+        `order` names a partition once for each of its records; control records do not count.
         """
         wanted = Counter(order)
         for feed in self._feeds:
@@ -187,7 +188,7 @@ class SourceReader:
         return self._time_order and len(self._lanes) > 1
 
     def _counts(self, max_records: int | None) -> list[int] | None:
-        """How many pending records of each lane can go; None for all."""
+        """How many pending records of each lane can be in the batch; None for all."""
         if not self._merges and max_records is None:
             return None
         times = [lane.running_times for lane in self._lanes]
@@ -222,7 +223,7 @@ class SourceReader:
         )
 
     def _running_times(self, counts: list[int] | None) -> list[Times]:
-        """Of the records that each lane is about to give."""
+        """The running times of the records that the batch takes from each lane."""
         times = [lane.running_times for lane in self._lanes]
         return times if counts is None else [each[:count] for each, count in zip(times, counts, strict=True)]
 
@@ -242,7 +243,7 @@ class SourceReader:
         return np.array([place for of_lane in found for place in of_lane], np.int64)
 
     def _inputs(self, taken: Taken, places: list[npt.NDArray[np.int64]]) -> dict[str, ChangeBatch]:
-        """In: what each lane gives, and its places in the batch."""
+        """In: the records taken from each lane, and their places in the batch."""
         inputs: dict[str, ChangeBatch] = {}
         begin = 0
         for feed in self._feeds:
@@ -256,7 +257,7 @@ class SourceReader:
 
 
 def _errors(pieces: Sequence[LanePiece]) -> list[RecordError]:
-    """One for each record, however many sources could not read it."""
+    """One error for each record, however many sources could not read it."""
     errors: dict[tuple[str, int, int], RecordError] = {}
     for piece in pieces:
         for part in piece.decoded:
@@ -295,7 +296,7 @@ def _first(times: list[Times], ready: list[int], max_records: int, *, by_time: b
 def _change_batch(
     source: Source, index: int, pieces: Sequence[LanePiece], numbers: npt.NDArray[np.int64]
 ) -> ChangeBatch:
-    """In: what was decoded for the source is at `index`; the records' `_seq`, piece after piece."""
+    """In: `index`: of the source's decoded records in a piece. `numbers`: the records' `_seq`, piece after piece."""
     if not pieces:
         return ChangeBatch(empty_rows(source))
     decoded = [piece.decoded[index] for piece in pieces]
@@ -312,19 +313,20 @@ def _change_batch(
 
 
 def _joined(parts: list[npt.NDArray[_Number]]) -> npt.NDArray[_Number]:
-    """Of a small batch there is one, which is not copied."""
+    """The parts joined. A single part, as in a small batch, is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _by_number(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """What sorts the numbers, which are distinct and not much larger than there are of them: without comparing any."""
+    """The order that sorts the numbers, found without comparing them: they are distinct, and their largest is not much
+    larger than their count."""
     found = np.full(int(numbers.max()) + 1, -1, np.int64)
     found[numbers] = np.arange(len(numbers))
     return found[found >= 0]
 
 
 def _taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
-    """Those rows; of a large table the columns are taken side by side."""
+    """These rows of the table. If there are many, the columns are taken in parallel."""
     indices = pa.array(rows)
 
     def column(name: str) -> pa.Array | pa.ChunkedArray:
@@ -337,7 +339,7 @@ def _taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
 
 
 def times_only(source: Source) -> Source:
-    """The source with the columns only that its rowtime needs."""
+    """The source with only the columns that its rowtime needs."""
     if source.timestamp is None:
         return replace(source, columns=())
     names = [source.schema.physical_name(column) for column in source.schema]
@@ -360,7 +362,7 @@ def empty_rows(source: Source) -> pa.Table:
 
 
 def _largest_times(pieces: Sequence[LanePiece], decoded: Sequence[DecodedRecords]) -> dict[int, int]:
-    """By partition; one without a record that can be read is not there."""
+    """The largest time by partition, for partitions with a readable record."""
     largest: dict[int, int] = {}
     for piece, part in zip(pieces, decoded, strict=True):
         time = int(part.times.max())
