@@ -1,7 +1,7 @@
-"""The records of one topic as its readers want them: fetched from all partitions, decoded once per source.
+"""Fetches the records of one topic from all its partitions, and decodes them once per source.
 
-Lanes keep what was fetched and not yet taken, so that the reader can let records of other topics go first. Large
-fetches are read and decoded by several threads, each some of the records.
+Lanes keep records that were fetched but not yet taken, so that the reader can take records of other topics first.
+Several threads share the reading and decoding of large fetches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WARY_SHARE = 16  # when this share of the usual bytes is fetched
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What a fetch brought of one lane in one form."""
+    """Records of one lane from a fetch, all in the same form (rows or columns)."""
 
     lane: Lane
     records: Records
@@ -55,7 +55,7 @@ class TopicFeed:
     """Reads one topic from the given positions on.
 
     `sources` are the steps that read it; a self-join has two. `shared`: what other queries have read of it. `schemas`:
-    in the place of those in the log. `short`: as `SameTopic` has it. Not for several threads at once.
+    used instead of those in the log. `short`: as in `SameTopic`. Not thread-safe.
     """
 
     def __init__(
@@ -81,32 +81,32 @@ class TopicFeed:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """Where each partition goes on after everything that was taken."""
+        """The position of each partition after all records that were taken."""
         return {TopicPartition(self.topic, lane.partition): lane.position for lane in self.lanes}
 
     @property
     def fetch_positions(self) -> dict[TopicPartition, int]:
-        """Where each partition goes on after everything that was fetched."""
+        """The position of each partition after all records that were fetched."""
         return {TopicPartition(self.topic, lane.partition): lane.fetch_position for lane in self.lanes}
 
     @property
     def has_more(self) -> bool:
-        """Whether something is pending or was not fetched yet."""
+        """Whether records are pending or were not fetched yet."""
         return any(len(lane) or not lane.complete for lane in self.lanes)
 
     @property
     def has_grown(self) -> bool:
-        """Whether the topic has more partitions now than are read."""
-        with contextlib.suppress(LogError):  # a topic that is gone: who reads it finds out
+        """Whether the topic now has more partitions than this feed reads."""
+        with contextlib.suppress(LogError):  # a deleted topic: reading it raises the error
             return self._log.partition_count(self.topic) > len(self.lanes)
         return False
 
     def check_topic(self) -> None:
-        """Raises `PositionLost`."""
+        """Raises `PositionLost` if the topic was deleted or created again."""
         self._same.check()
 
     def close(self) -> None:
-        """It reads no more."""
+        """Ends reading."""
         if self._shared is not None:
             self._shared.leave()
 
@@ -139,7 +139,7 @@ class TopicFeed:
                 self._shared.passed({lane.partition: lane.fetch_position for lane, _ in due})
 
     def _read_with_others(self, shared: SharedReader, lanes: Sequence[Lane], max_bytes: int) -> None:
-        """Takes what others have read; reads on from there, for all, unless another one does."""
+        """Takes what other queries have read, then reads on from there for all, unless another query already does."""
         missing = [lane for lane in lanes if not self._take_shared(shared, lane, max_bytes)]
         events = {lane: shared.claim(lane.partition, lane.fetch_position) for lane in missing}
         mine = [lane for lane, event in events.items() if event is None]
