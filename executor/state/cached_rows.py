@@ -1,4 +1,4 @@
-"""Rows by slot: in memory as many as there is room for, the others in a file."""
+"""Rows by slot: as many as fit are in memory, the others in a file."""
 
 from __future__ import annotations
 
@@ -15,48 +15,49 @@ from .spilled_rows import SpilledRows
 
 _FEWEST: Final = 1_024  # rows that are in memory, however little room there is
 _FEWEST_BYTES: Final = 256 * 1024 * 1024  # unless they take more than this
-_PART_AT_ONCE: Final = 4  # of the places may be given to others at once
-_PART_TRIMMED: Final = 16  # of the places is emptied where rows have become wider than when the places were counted
-_SLACK: Final = 8  # this part of the room may be taken beyond it until that happens
+_PART_AT_ONCE: Final = 4  # divisor: this part of the places may be given to other rows at once
+_PART_TRIMMED: Final = 16  # divisor: this part of the places is emptied at once if rows have become wider
+_SLACK: Final = 8  # divisor: rows may exceed the room by this part before places are emptied
 
 
 class CachedRows:
-    """Which slots have a row is the owner's to know; one that was never set is NULL in each column.
+    """The owner knows which slots have a row. A slot that was never set is NULL in each column.
 
-    Rows in memory stand in places. As long as there is room, new ones get places of their own; from then on the places
-    are a ring, and a new row gets the place that was given longest ago. What stood there is written to the file, unless
-    it was only read from there. Rows that are read come into memory, too, if they are few beside those in it.
+    Rows in memory have places. As long as there is room, each new row gets a new place. After that, the places are a
+    ring, and a new row gets the place that was assigned longest ago. The row in it is written to the file, unless the
+    file already has it. Rows that are read from the file also come into memory, if they are few compared to those
+    there.
 
-    Invariants: `_free` places from `_head` on, around the end, hold nothing. A slot with a `_place` stands there, and
-    `_slot` of that place is the slot.
+    Invariants: the `_free` places from `_head` on, wrapping around at the end, are empty. If a slot has a `_place`, its
+    row is there, and `_slot` of that place is the slot.
     """
 
     def __init__(self, schema: pa.Schema, room: int, spill: Callable[[], SpilledRows]) -> None:
-        """In: `room`: bytes; `spill`: is called when the first row has to leave the memory."""
+        """In: `room`: in bytes; `spill`: makes the file; called when the first row must leave memory."""
         self._schema = schema
         self._room = room
         self._spill = spill
         self._memory = PlacedRows(schema)
         self._file: SpilledRows | None = None
         self._place = np.empty(0, np.int32)  # per slot; -1: not in memory
-        self._slot = np.empty(0, np.int32)  # per place; -1 where it holds nothing
+        self._slot = np.empty(0, np.int32)  # per place; -1: empty
         self._unsaved = np.empty(0, np.bool_)  # per place: the file does not have this row
         self._places = self._head = self._free = 0
         self._is_ring = False
 
     @property
     def nbytes(self) -> int:
-        """In memory."""
+        """Bytes in memory."""
         return self._memory.nbytes
 
     @property
     def row_bytes(self) -> int:
-        """About what a row takes in memory; 0 where there was none yet."""
+        """About how many bytes a row takes in memory; 0 if there is none yet."""
         held = self._places - self._free
         return self.nbytes // held if held else 0
 
     def get(self, slots: Ints, names: Sequence[str]) -> list[pa.Array]:
-        """Of each column the values of these slots."""
+        """The values of these slots in each column."""
         self._know(slots)
         places = self._place[slots]
         if (places >= 0).all():
@@ -111,7 +112,8 @@ class CachedRows:
         self._trim()
 
     def _reserve(self, slots: Ints) -> Ints:
-        """Makes a place free for each of them that has none. Out: which ones these are: some may lose theirs by it."""
+        """Frees a place for each of these slots that has none. Out: the positions of these slots; evictions may have
+        added some of them."""
         while True:
             new = np.flatnonzero(self._place[slots] < 0)
             more = len(new) - self._free
@@ -129,7 +131,7 @@ class CachedRows:
         self._slot, self._unsaved = grown(self._slot, self._places, -1), grown(self._unsaved, self._places, 0)
 
     def _evict(self, count: int) -> None:
-        """Empties the places that follow the free ones."""
+        """Empties the `count` places after the free ones."""
         places = (self._head + self._free + np.arange(count)) % self._places
         slots = self._slot[places]
         held = slots >= 0
@@ -148,7 +150,7 @@ class CachedRows:
             self._evict(min(self._places - self._free, -(-self._places // _PART_TRIMMED)))
 
     def _is_too_much(self, held: int) -> bool:
-        """In: rows."""
+        """In: `held`: the number of rows in memory."""
         if self.nbytes <= self._room + self._room // _SLACK:
             return False
         return held > _FEWEST or (held > 1 and self.nbytes > self._room + _FEWEST_BYTES)

@@ -1,4 +1,4 @@
-"""State changes as records of the query's changelog topic, and back."""
+"""Turns state changes into records of the query's changelog topic, and back."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _DELETED = "_deleted"
 
 
 def row_records(changes: Sequence[StoreChanges], partition_count: int) -> list[tuple[int, RowRecords]]:
-    """(partition, records), where each store's changes keep their order."""
+    """Pairs of (partition, records). The changes of each store keep their order."""
     by_store: dict[str, list[StoreChanges]] = {}
     for change in changes:
         if change.rows.num_rows:

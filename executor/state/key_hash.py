@@ -1,7 +1,7 @@
-"""Keys of any columns as 128-bit numbers, by SipHash-1-3 with a secret of the process.
+"""Hashes keys of any columns to 128-bit numbers, with SipHash-1-3 and a secret of the process.
 
-A store compares keys by these numbers alone. With 128 bits and a secret key, two of ten thousand million keys are the
-same number with a probability of 2^-63, whatever keys a stranger sends; ClickHouse groups by the same function.
+A store compares keys only by these numbers. With 128 bits and a secret, the probability that any two of ten thousand
+million keys collide is 2^-63, whatever keys an attacker sends. ClickHouse groups by the same function.
 SipHash: Aumasson and Bernstein, https://github.com/veorq/SipHash (the variant with an output of 128 bits).
 """
 
@@ -27,8 +27,8 @@ _SECRET = (np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64)))
 
 
 def key_hashes(columns: Sequence[pa.Array], secret: tuple[np.uint64, np.uint64] = _SECRET) -> Hashes:
-    """One number per row. Two rows have the same one where their values are equal column by column; NULL is equal to
-    NULL, NaN to NaN, and 0.0 to -0.0. Those of many rows are computed side by side."""
+    """One number per row. Two rows have the same number if their values are equal in each column; NULL equals NULL, NaN
+    equals NaN, and 0.0 equals -0.0. Many rows are hashed in parallel."""
     parts = slices(len(columns[0]))
     if len(parts) < 2:
         return _hashes(columns, secret)
@@ -55,12 +55,12 @@ def _is_whole(type_: pa.DataType) -> bool:
 
 
 def _width(type_: pa.DataType) -> int:
-    """How many words of 64 bits a value has."""
+    """The number of 64-bit words of a value."""
     return 1 if _is_whole(type_) or pa.types.is_floating(type_) else 2
 
 
 def _put_words(words: Vector, column: pa.Array, secret: tuple[np.uint64, np.uint64]) -> None:
-    """The values as numbers; those of a NULL are always the same."""
+    """Writes the values as words; those of NULL are always the same."""
     type_ = column.type
     if pa.types.is_floating(type_):
         words[0] = _float_bits(column)
@@ -74,7 +74,7 @@ def _put_words(words: Vector, column: pa.Array, secret: tuple[np.uint64, np.uint
 
 
 def _as_bytes(column: pa.Array) -> pa.Array:
-    """Text or bytes that are equal where the values are."""
+    """The values as text or bytes, which are equal if and only if the values are."""
     type_ = column.type
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
         return column
@@ -95,7 +95,7 @@ def _valid(column: pa.Array) -> Vector:
 
 
 def bytes_of(column: pa.Array) -> tuple[Vector, Vector]:
-    """Where each value of a text or binary column begins, and the last one ends; and all bytes. NULLs have none."""
+    """For a text or binary column: where each value begins and the last one ends; and all bytes. NULLs have none."""
     if column.null_count:
         column = column.fill_null("" if pa.types.is_string(column.type) else b"")
     _, offsets, data = column.buffers()
@@ -141,7 +141,8 @@ def _finished(v0: Any, v1: Any, v2: Any, v3: Any):
 
 @loop
 def _hash_words(words: Vector, k0: Any, k1: Any):
-    """Of each column of the matrix: its words, and their number of bytes, as SipHash ends a message."""
+    """The hash of each column of the matrix: of its words, and of their number of bytes, with which SipHash ends a
+    message."""
     width, rows = words.shape
     out = np.empty((2, rows), np.uint64)
     end = np.uint64((8 * width) & 0xFF) << _TOP

@@ -1,7 +1,7 @@
-"""Numbers for keys: hash tables in compiled code that remember every key, and those that share a part of it.
+"""Numbers keys: compiled hash tables that index every key, and keys by a part of their columns.
 
-Grouping a batch by Arrow's dictionaries and joining its groups with the stored ones in DuckDB cost a third of a
-windowed aggregate's processor time, and a join without an index reads all that is stored: one look into this table does
+Grouping a batch with Arrow's dictionaries, and joining its groups with the stored ones in DuckDB, took a third of a
+windowed aggregate's processor time, and a join without an index reads all stored rows. One lookup in this table does
 both.
 """
 
@@ -16,19 +16,19 @@ from ...sql.compiling.loops import AHEAD, inlined_loop, loop, prefetch, read_onl
 from ..operators.columns import Ints
 from .key_hash import Hashes, Vector
 
-_CAPACITY = 64  # keys, at first: most stores of a server that has many are small
-_DOUBLED_TO = 1 << 20  # keys; then by a quarter each time: what is reserved in vain must not be as much as what is used
+_CAPACITY = 64  # keys, at first: on a server with many stores, most of them are small
+_DOUBLED_TO = 1 << 20  # keys; then it grows by a quarter each time, to keep unused memory well below used memory
 ROWS_MAX = 1 << 40
-_MIXED = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))  # odd, with bits that look random
-_PAIR_BITS = np.uint64(32)  # of what they make of a pair: the high ones depend on all of it
-_GROUP_BITS = np.uint64(34)  # of a hash, above those that find its bucket: what remains is positive
+_MIXED = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))  # odd factors, with random-looking bits
+_PAIR_BITS = np.uint64(32)  # low bits of a mixed pair that are dropped: the high bits depend on the whole pair
+_GROUP_BITS = np.uint64(34)  # low bits of a hash that are dropped: they find its bucket; the rest is positive as int64
 
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """The groups of a batch's rows, from 0, in the order in which they first come.
+    """The groups of a batch's rows, numbered from 0 in order of first occurrence.
 
-    `group`: of each row. Per group: its `first` row and its `slot`, which is the key's number for good.
+    `group`: of each row. Per group: its `first` row, and its `slot`, the permanent number of the key.
     """
 
     group: Ints
@@ -40,7 +40,7 @@ class Numbered:
 
 
 class SlotRange(NamedTuple):
-    """`values`: per slot. `low` and `high`, both included: per part that is asked for."""
+    """`values`: per slot. `low` and `high`, both inclusive: per requested part."""
 
     values: Ints
     low: Ints
@@ -52,10 +52,10 @@ _ANYTHING = SlotRange(_NOTHING, _NOTHING, _NOTHING)
 
 
 class KeyIndex:
-    """Slots are given out from 0 on, one per different key; equal keys always get the same one.
+    """Assigns slots from 0 on, one per distinct key; equal keys always get the same slot.
 
-    Keys are hashes (`key_hash.py`), whose bits need no more mixing. Memory: 16 bytes per key, and its buckets, which
-    have 5 to 11.
+    Keys are hashes (`key_hash.py`), whose bits need no further mixing. Memory per key: 16 bytes, plus 5 to 11 bytes of
+    buckets.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class KeyIndex:
         return self._hashes.nbytes + self._buckets.nbytes
 
     def number(self, hashes: Hashes) -> Numbered:
-        """The slots of these keys; who has none gets one."""
+        """The slots of these keys; a new key gets a new slot."""
         rows = hashes.shape[1]
         group, slot, first = np.empty((3, rows), np.int64)
         groups = np.full(1 << (2 * rows).bit_length(), -1, np.int32)
@@ -83,20 +83,20 @@ class KeyIndex:
             self._allocate(_more(self.count))
 
     def find(self, hashes: Hashes) -> Ints:
-        """The slot of each key, -1 where it has none."""
+        """The slot of each key, or -1."""
         return _find(hashes, self._hashes, self._buckets)
 
     def hashes_of(self, slots: Ints) -> Hashes:
         return np.ascontiguousarray(self._hashes[slots].T)
 
     def renumbered(self, slots: Ints) -> KeyIndex:
-        """With the keys of these slots only, which are now the first ones, in this order."""
+        """An index of the keys of these slots only, with new slots from 0 in this order."""
         other = KeyIndex()
         other.number(self.hashes_of(slots))
         return other
 
     def _allocate(self, capacity: int) -> None:
-        """Makes room for so many keys."""
+        """Makes room for this many keys."""
         hashes = np.empty((capacity, 2), np.uint64)
         hashes[: self.count] = self._hashes[: self.count]
         self._hashes = hashes
@@ -107,26 +107,26 @@ class KeyIndex:
 
 
 class SlotCounter:
-    """Slots for keys that are all different, and that nobody asks for: no key is remembered."""
+    """Assigns slots to keys that are all distinct and are never looked up: it stores no keys."""
 
     def __init__(self, count: int = 0) -> None:
         self.count = count
 
     def take(self, rows: int) -> Ints:
-        """So many new slots."""
+        """New slots for this many rows."""
         slots = self.count + np.arange(rows, dtype=np.int64)
         self.count += rows
         return slots
 
     def renumbered(self, slots: Ints) -> SlotCounter:
-        """As `KeyIndex.renumbered`."""
+        """Like `KeyIndex.renumbered`."""
         return SlotCounter(len(slots))
 
 
 class PartialIndex:
     """Slots by a part of their keys, newest first.
 
-    Slots whose row is gone are taken out when somebody comes by, and have to be added again with a new row.
+    Slots without a row are removed when a lookup passes them. They must be added again when they get a new row.
     """
 
     def __init__(self) -> None:
@@ -136,14 +136,14 @@ class PartialIndex:
         self._part = np.full(_CAPACITY, -1, np.int32)  # per slot; -1: not linked
 
     def add(self, hashes: Hashes, slots: Ints) -> None:
-        """In: of each slot the hash of its part."""
+        """In: the hash of each slot's part, and the slots."""
         numbered = self.number(hashes)
         last = int(slots.max(initial=-1)) + 1
         self._next, self._part = grown(self._next, last, -1), grown(self._part, last, -1)
         _link(numbered.slot[numbered.group], slots, self._head, self._next, self._part)
 
     def number(self, hashes: Hashes) -> Numbered:
-        """The numbers of these parts, as `slot`; who has none gets one."""
+        """The numbers of these parts, in `slot`; a new part gets a new number."""
         numbered = self._parts.number(hashes)
         self._head = grown(self._head, self._parts.count, -1)
         return numbered
@@ -151,16 +151,16 @@ class PartialIndex:
     def find(
         self, hashes: Hashes, rows: Vector, within: SlotRange | None = None, room: int = ROWS_MAX
     ) -> tuple[Ints, Ints]:
-        """As `rows_of`, for the parts with these hashes."""
+        """Like `rows_of`, for the parts with these hashes."""
         return self.rows_of(self._parts.find(hashes), rows, within, room)
 
     def rows_of(
         self, parts: Ints, rows: Vector, within: SlotRange | None = None, room: int = ROWS_MAX
     ) -> tuple[Ints, Ints]:
-        """The slots of these parts that have a row: the part's position, and the slot.
+        """The slots of these parts that have a row. Out: the part's position, and the slot.
 
-        In: `parts`: -1 has no rows. `rows`: per slot, -1 where there is none. `within`: only slots with a
-        value between bounds. `room`: how many may be found. Raises `MemoryError`.
+        In: `parts`: -1 has no rows. `rows`: the row of each slot; -1: none. `within`: only slots whose value is in this
+        range. `room`: how many slots may be found. Raises `MemoryError` if there are more.
         """
         parts = read_only(parts)
         values, low, high = map(read_only, within or _ANYTHING)
@@ -170,7 +170,7 @@ class PartialIndex:
         return _walk(parts, values, low, high, self._head, self._next, total)
 
     def renumbered(self, slots: Ints) -> PartialIndex:
-        """With these slots only, which are now the first ones, in this order."""
+        """An index of these slots only, with new numbers from 0 in this order."""
         other = PartialIndex()
         parts = grown(self._part, int(slots.max(initial=-1)) + 1, -1)[slots].astype(np.int64)
         linked = np.flatnonzero(parts >= 0)
@@ -179,7 +179,7 @@ class PartialIndex:
 
 
 def grown(column: Vector, count: int, blank: int) -> Vector:
-    """With room for so many at least."""
+    """The array, with room for at least `count` values. New values are `blank`."""
     if count <= len(column):
         return column
     more = np.full(max(count, _more(len(column))), blank, column.dtype)
@@ -192,8 +192,8 @@ def _more(capacity: int) -> int:
 
 
 def numbered_pairs(one: Ints, other: Ints) -> tuple[Ints, Ints]:
-    """The different pairs, numbered from 0 in the order in which they first come: each one's number, and of each number
-    where it is first. In: two numbers per pair, of which `one` is a group's (`Numbered.group`)."""
+    """Numbers the distinct pairs from 0, in order of first occurrence. Out: the number of each pair, and the first
+    position of each number. In: two numbers per pair, of which `one` is a group's number (`Numbered.group`)."""
     group, first = np.empty((2, len(one)), np.int64)
     places = np.full(1 << (2 * len(one)).bit_length(), -1, np.int32)
     found = _number_pairs(read_only(one), read_only(other), places, group, first)
@@ -201,13 +201,13 @@ def numbered_pairs(one: Ints, other: Ints) -> tuple[Ints, Ints]:
 
 
 def slots_of(numbered: Numbered) -> Ints:
-    """Per row."""
+    """The slot of each row."""
     return numbered.slot if len(numbered) == len(numbered.group) else numbered.slot[numbered.group]
 
 
 @inlined_loop
 def _ask_for(later: int, soon: int, hashes: Vector, buckets: Vector, mask: int):
-    """Brings the bucket of the key that comes later, and the hashes of the one that comes soon."""
+    """Prefetches the bucket of a key that is needed later, and the hashes of a key that is needed soon."""
     prefetch(buckets, np.int64(later & mask))
     prefetch(hashes, 2 * np.int64(buckets[soon & mask]))
 
@@ -225,10 +225,10 @@ def _number(
     slots: Vector,
     first: Vector,
 ):
-    """Goes on from `row` until there is no room for a new key. Out: where it stopped; counts of slots and groups.
+    """Continues at `row` until there is no room for a new key. Out: where it stopped; counts of slots and groups.
 
-    `groups`: buckets of this batch's groups by their slots, twice as many as rows at least. They are few, and so near,
-    where a group noted per key is far away in an index that does not fit the processor's cache.
+    `groups`: buckets of this batch's groups by their slots, at least twice as many as rows. They are few, so they stay
+    in the processor's cache. A group number stored per key would not, because a large index does not fit there.
     """
     mask, group_mask = np.uint64(len(buckets) - 1), len(groups) - 1
     last = asked.shape[1] - 1
@@ -264,7 +264,7 @@ def _number(
 
 @loop
 def _number_pairs(one: Vector, other: Vector, places: Vector, group: Vector, first: Vector):
-    """In: `places`: as `groups` of `_number`."""
+    """In: `places`: like `groups` of `_number`."""
     mask = len(places) - 1
     found = 0
     for i in range(len(one)):
@@ -283,7 +283,7 @@ def _number_pairs(one: Vector, other: Vector, places: Vector, group: Vector, fir
     return found
 
 
-@loop  # looks as `_number` does, written out: a call costs more than the look
+@loop  # the lookup of `_number`, inlined by hand: a call costs more than the lookup
 def _find(asked: Vector, hashes: Vector, buckets: Vector):
     mask = np.uint64(len(buckets) - 1)
     last = asked.shape[1] - 1
@@ -331,7 +331,7 @@ def _count(
     following: Vector,
     part: Vector,
 ):
-    """How many slots are asked for; takes those without a row out of their chains."""
+    """Counts the requested slots, and removes slots without a row from their chains."""
     total = 0
     anything = len(values) == 0
     for i in range(len(parts)):

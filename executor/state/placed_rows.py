@@ -1,4 +1,4 @@
-"""Rows in memory, by place."""
+"""Rows in memory by place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from .key_hash import Vector
 from .state_columns import StateColumn, is_number, state_column
 
-_BITS = 20  # of a place within its block: growing copies a block, and reading costs a look into each block
+_BITS = 20  # of a place within its block: growing copies a block, and reading visits each block that has a place
 
 
 class _Block:
@@ -23,7 +23,7 @@ class _Block:
 
 
 class PlacedRows:
-    """In: the columns of a row. Which places hold one is the owner's to know (`CachedRows`)."""
+    """In: the columns of a row. The owner (`CachedRows`) knows which places have a row."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -38,7 +38,7 @@ class PlacedRows:
         return sum(block.nbytes for block in self._blocks)
 
     def get(self, places: Vector, names: Sequence[str]) -> list[pa.Array]:
-        """Of each column the values of these places; NULL where there was never a row."""
+        """The values of these places in each column; NULL if there was never a row."""
         columns = [self._position[name] for name in names]
         number = places >> self._bits
         if not number.any():
@@ -72,7 +72,7 @@ class PlacedRows:
             self._set_within(int(each), places[own] & self._within, [column.take(chosen) for column in columns])
 
     def clear(self, places: Vector) -> None:
-        """What these hold is no longer needed."""
+        """Drops the values in these places; they are no longer needed."""
         if not self._has_pools:
             return
         number = places >> self._bits

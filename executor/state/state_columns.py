@@ -10,20 +10,20 @@ import pyarrow as pa
 from ...sql.functions.aggregation.aggregate_values import as_physical, physical
 from ..operators.columns import Ints
 
-_OUTDATED_MIN = 5_000  # fewer are not worth clearing away
-_CLEARED = 8  # this part of a pooled column may be outdated where values are given up
+_OUTDATED_MIN = 5_000  # fewer are not worth removing
+_CLEARED = 8  # divisor: this part of a pooled column may be outdated when values are cleared
 _PIECES_MAX = 32  # of a pooled column: taking rows from many pieces is slow
-_MANY = 8  # asked for is more than this part of a pooled column: then Arrow may put all of it together first
+_MANY = 8  # divisor: if more than this part of a pooled column is read, Arrow may first concatenate all of it
 
 
 class StateColumn(Protocol):
-    """NULL in each slot until it is set."""
+    """A column of values by slot. Each is NULL until it is set."""
 
     @property
     def nbytes(self) -> int: ...
 
     def grow(self, count: int) -> None:
-        """Makes room for so many rows."""
+        """Makes room for this many rows."""
         ...
 
     def get(self, slots: Ints) -> pa.Array: ...
@@ -33,7 +33,7 @@ class StateColumn(Protocol):
         ...
 
     def clear(self, slots: Ints) -> None:
-        """What these distinct slots have is no longer needed."""
+        """Drops the values of these distinct slots; they are no longer needed."""
         ...
 
 
@@ -42,13 +42,13 @@ def state_column(type_: pa.DataType) -> StateColumn:
 
 
 def is_number(type_: pa.DataType) -> bool:
-    """Of columns whose values have a fixed width; times are numbers, too."""
+    """Whether values of this type are kept as numbers of a fixed width; times are, too."""
     kept = physical(type_)
     return pa.types.is_integer(kept) or pa.types.is_float64(kept) or pa.types.is_boolean(kept)
 
 
 class NumberColumn:
-    """Numbers, and what is kept as numbers, in place."""
+    """Numbers, and values that are kept as numbers, stored in place."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
@@ -58,7 +58,7 @@ class NumberColumn:
 
     @property
     def nbytes(self) -> int:
-        """What lies beyond is zero and was never touched: it takes no memory yet."""
+        """Without the unused rest of the arrays: it is zero and was never touched, so it takes no memory yet."""
         return self._count * (self._values.itemsize + 1)
 
     def grow(self, count: int) -> None:
@@ -82,12 +82,12 @@ class NumberColumn:
         self._values[slots] = kept.to_numpy(zero_copy_only=False)
 
     def clear(self, slots: Ints) -> None:
-        """They take the same room whatever they have."""
+        """Does nothing: numbers always take the same space."""
 
 
 def _room_for(count: int) -> int:
-    """The next power of 4: the last one is a whole block of `PlacedRows`. Four times what there was went beyond it, and
-    a million rows were copied for the last few thousand places of a block."""
+    """The next power of 4; the last one is a whole block of `PlacedRows`. Growing to four times the current size did
+    not end at a block, and a million rows were copied for the last few thousand places of a block."""
     return 1 << ((count - 1).bit_length() + 1 & ~1)
 
 
@@ -98,16 +98,16 @@ def _longer(values: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
 
 
 class PooledColumn:
-    """Values of any type: written behind the others, and found by their place. Outdated ones are cleared away once
-    they are more than the rest.
+    """Values of any type: they are appended, and found by their place. Outdated values are removed once they are more
+    than the rest.
 
-    Invariant: slots have different places, but for those that have none. So the places that are in use are counted and
-    marked, and never sorted.
+    Invariant: slots that have a place have distinct places. So places in use can be counted and marked, and need no
+    sorting.
     """
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
-        self._places = np.zeros(0, np.int64)  # 0 is the NULL that the pool begins with
+        self._places = np.zeros(0, np.int64)  # 0 is the NULL at the start of the pool
         self._pieces: list[pa.Array] = [pa.nulls(1, type_)]
         self._rows = 1
         self._outdated = 0
@@ -130,7 +130,8 @@ class PooledColumn:
         return taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)
 
     def _from_pieces(self, places: Ints) -> pa.Array:
-        """Arrow's `take` from a text in several pieces copies all of them into one: 7 ms for 100 of 3M names."""
+        """Takes from each piece separately. For a text column in several pieces, Arrow's `take` copies all pieces into
+        one: 7 ms for 100 of 3M names."""
         ends = np.cumsum([len(piece) for piece in self._pieces])
         order = np.argsort(places, kind="stable")
         cuts = np.searchsorted(places[order], ends)
@@ -158,14 +159,15 @@ class PooledColumn:
             self._merge()
 
     def clear(self, slots: Ints) -> None:
-        """Clears away sooner than `set` does: where values are given up, memory is short."""
+        """Drops the values. It removes outdated ones sooner than `set` does: values are cleared when memory is
+        short."""
         self._outdated += int(np.count_nonzero(self._places[slots]))
         self._places[slots] = 0
         if self._outdated > self._rows // _CLEARED + _OUTDATED_MIN:
             self._compact()
 
     def _merge(self) -> None:
-        """Puts small pieces at the end together, so that each is at least twice the one behind it."""
+        """Merges small pieces at the end, so that each piece is at least twice as long as the next one."""
         tail = [self._pieces.pop()]
         rows = len(tail[0])
         while len(self._pieces) > 1 and len(self._pieces[-1]) < 2 * rows:

@@ -1,11 +1,11 @@
-"""The rows of a store in DuckDB: a table that is only appended to, from which a store is loaded when it is opened.
+"""The rows of a store in DuckDB: an append-only table from which the store is loaded when it is opened.
 
-Each row has a number, which grows; of the rows of a key the one with the highest number counts. Updating in place costs
+Each row has an ascending number; of a key's rows, the one with the highest number counts. Updating in place would cost
 a scan of the whole table per batch, and a primary key 2.5 times the memory (1M keys: 13 ms for 1 000 updates, 129 MB;
 appending: 1.5 ms, 50 MB).
 
-What a store has become since the table was written is a `TableSettlement`: it is put together where the operators run,
-and applied by whoever writes the file, meanwhile or later.
+A `TableSettlement` has the changes of a store since the table was last written. The operators' thread makes it, and the
+thread that writes the file applies it, at the same time as later batches or afterwards.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LOAD_ROWS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class TableSettlement:
-    """What a table has yet to get, in this order: the tasks' rows whose column is less than a bound go, rows come, and
-    of all only those with the numbers `kept` stay, unless that is None."""
+    """Changes to apply to a table, in this order: delete the rows of tasks whose column is less than a bound
+    (`expired`); append `rows`; and, unless `kept` is None, keep only rows with these numbers."""
 
     table: StateTable
     expired: Mapping[tuple[int, str], int]
@@ -35,7 +35,8 @@ class TableSettlement:
     kept: Ints | None
 
     def apply(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """In a transaction of the caller's. In: `connection`: to the table's database, and of this thread alone."""
+        """Applies the changes in the caller's transaction. In: `connection`: to the table's database, used by this
+        thread only."""
         for (part, column), below in self.expired.items():
             self.table.delete_below(connection, part, column, below)
         for rows in self.rows:
@@ -45,8 +46,8 @@ class TableSettlement:
 
 
 class StateTable:
-    """`rows`: how many it has, outdated ones too. Settlements are applied one after the other, in their order, and none
-    is put together while one is applied."""
+    """`rows`: the number of rows, including outdated ones. Settlements are applied one at a time, in order, and none is
+    made while one is applied."""
 
     def __init__(
         self,
@@ -79,7 +80,8 @@ class StateTable:
     def _statement(
         self, connection: duckdb.DuckDBPyConnection, name: str, sql: str, inputs: Mapping[str, pa.Schema]
     ) -> BatchStatement:
-        """Prepared once in the connection that was used last: a replay has another one than what follows it."""
+        """The prepared statement of this name. Statements are kept for the connection that was used last: a replay uses
+        another connection than the batches after it."""
         if self._prepared_in is not connection:
             self._statements, self._prepared_in = {}, connection
         if name not in self._statements:
@@ -87,14 +89,14 @@ class StateTable:
         return self._statements[name]
 
     def load(self, names: tuple[str, ...]) -> Iterator[pa.Table]:
-        """All rows, outdated ones too, piece by piece, with these columns, `_deleted` and the number."""
+        """All rows, including outdated ones, piece by piece, with these columns, `_deleted` and the number."""
         listed = ", ".join([*names, "_deleted", NUMBER])
         reader = self._connection.sql(f"SELECT {listed} FROM {self._table}").to_arrow_reader(_LOAD_ROWS)
         for batch in reader:
             yield pa.Table.from_batches([batch])
 
     def keep(self, connection: duckdb.DuckDBPyConnection, numbers: Ints) -> None:
-        """These rows only. The table is written anew: deleting rows would leave their space taken."""
+        """Keeps only the rows with these numbers. It writes a new table: deleting rows would not free their space."""
         fresh = quoted(f"state {self._name} compacted")
         execute(connection, f"CREATE TABLE {fresh} ({self._columns})")
         sql = f"INSERT INTO {fresh} SELECT * FROM {self._table} SEMI JOIN {{kept}} kept ON {NUMBER} = kept.number"

@@ -1,4 +1,4 @@
-"""Windows of one size that begin at regular steps: at multiples of the step from 0 on, or of days of a time zone."""
+"""Windows of one size that start at regular steps: at multiples of the step from 0 on, or at days of a time zone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from .placing import Ints, Placing, repeated
 
 
 class Aligned(Placing):
-    """Their start is their mark. Those of a time zone begin with its days, counted from the day that time 0 lies in."""
+    """The mark of these windows is their start. Windows of a time zone start at its days, counted from the day of time
+    0.
+    """
 
     @property
     def step_ms(self) -> int:
@@ -45,7 +47,7 @@ class Aligned(Placing):
 
 
 def _multiples_below(values: Ints, shift: int, step: int) -> Ints:
-    """The multiple of `step` at or below each value less `shift`, at least 0."""
+    """The largest multiple of `step` that is at most the value minus `shift`, and at least 0."""
     if len(values) < COMPILED_FROM:
         return np.maximum(values - shift, 0) // step * step
     out = np.empty(len(values), dtype=np.int64)
@@ -55,7 +57,7 @@ def _multiples_below(values: Ints, shift: int, step: int) -> Ints:
 
 @loop
 def _write_multiples_below(values: Ints, shift: int, step: int, out: Ints):
-    """Neighbours mostly have the same one: looking is cheaper than dividing (2 ns a row instead of 15)."""
+    """Adjacent rows mostly have the same multiple: comparing is cheaper than dividing (2 ns per row instead of 15)."""
     low = high = np.int64(0)
     for i in range(len(values)):
         value = values[i] - shift
@@ -66,7 +68,8 @@ def _write_multiples_below(values: Ints, shift: int, step: int, out: Ints):
 
 
 def _places(times: Ints, size: int, advance: int) -> tuple[Ints, Ints]:
-    """(row, start) of the windows of this size that hold each time; they start at multiples of `advance` from 0 on."""
+    """(row, start) of the windows of this size that contain each time. They start at multiples of `advance` from 0
+    on."""
     starts = _multiples_below(times, size - advance, advance)
     if advance == size:
         return np.arange(len(times), dtype=np.int64), starts

@@ -1,7 +1,8 @@
-"""CUMULATE: a row is in the largest window around it, and in those that begin with that one and end after the row.
+"""CUMULATE: a row is in the full-size window around it, and in the smaller windows that start with it and end after the
+row.
 
-The end tells a window apart: windows of the full size lie side by side, so the one that holds the moment before the end
-is the one that it belongs to. Where a zone's day is longer or shorter than 24 hours, it has more or fewer steps.
+The end identifies a window: full-size windows are adjacent, so a window belongs to the full-size window that contains
+the time just before its end. A day of a time zone that is longer or shorter than 24 hours has more or fewer steps.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class CumulateWindows(Placing):
     def places(self, times: Ints) -> tuple[Ints, Ints]:
         _, starts = self._largest.places(times)
         sizes = self._largest.ends(starts) - starts
-        passed = (times - starts) // self._step_ms  # steps that ended before the row, or with it
+        passed = (times - starts) // self._step_ms  # steps that ended before the row, or at its time
         rows, within = repeated(-(-sizes // self._step_ms) - passed)
         grown = (passed[rows] + within + 1) * self._step_ms
         return rows, starts[rows] + np.minimum(grown, sizes[rows])

@@ -1,4 +1,4 @@
-"""HOPPING: a row is in every window that begins less than a size before it."""
+"""HOPPING: a row is in every window that starts at its time, or before it by less than the size."""
 
 from __future__ import annotations
 

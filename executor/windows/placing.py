@@ -1,7 +1,7 @@
-"""What the executor asks of a type of window: which windows a row falls into, when they close, what their bounds are.
+"""What the executor needs to know of a window type: the windows of a row, when they close, and their bounds.
 
-A window is told apart from the others of its key by one number, its mark: its start, or where several windows begin
-together, its end (`WindowType.mark`). Marks order windows as they close, so state expires by its mark.
+One number, the mark, identifies a window among those of its key. It is the window's start or, if several windows start
+together, its end (`WindowType.mark`). Windows close in the order of their marks, so state expires by its mark.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 
 from ...planner.specs import WindowSpec
 
-_PLACES_MAX = 10_000_000  # pairs of a row and a window in one batch; a smaller batch is tried then
+_PLACES_MAX = 10_000_000  # pairs of a row and a window in one batch; if there are more, a smaller batch is tried
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Placing:
-    """The windows of an aggregate. `one_each`: no row is in two of them."""
+    """The windows of an aggregate. `one_each`: no row is in more than one of them."""
 
     one_each: ClassVar[bool] = False
 
@@ -28,9 +28,9 @@ class Placing:
         self.mark = window.type.mark
 
     def assign(self, times: Ints, stream_times: Ints) -> tuple[Ints, Ints]:
-        """(row, mark) of every window of every row that is still open at the row, windows ascending within a row.
+        """(row, mark) of every window of a row that is still open at the row. Windows are ascending within a row.
 
-        A window is closed at a row when the row's stream time, itself included, has reached its end plus grace.
+        A window is closed at a row if the stream time at the row, including the row, has reached its end plus grace.
         """
         rows, marks = self.places(times)
         if not len(rows):
@@ -42,7 +42,7 @@ class Placing:
         return rows[is_open], marks[is_open]
 
     def places(self, times: Ints) -> tuple[Ints, Ints]:
-        """(row, mark) of every window of every row, windows ascending within a row; open or not."""
+        """(row, mark) of every window of every row, open or not. Windows are ascending within a row."""
         raise AssertionError(f"{type(self).__name__} places nothing")
 
     def starts(self, marks: Ints) -> Ints:
@@ -56,12 +56,13 @@ class Placing:
         raise AssertionError(f"{type(self).__name__} closes nothing")
 
     def latest_starts(self, times: Ints) -> Ints:
-        """The start of the window that begins last of those that hold each time."""
+        """For each time, the latest start of a window that contains it."""
         raise AssertionError(f"{type(self).__name__} has no latest start")
 
 
 def repeated(counts: Ints) -> tuple[Ints, Ints]:
-    """(row, number from 0) of each of so many windows of each row. Raises `MemoryError` where a batch has too many."""
+    """(row, number from 0) of each window. In: the number of windows of each row. Raises `MemoryError` if a batch has
+    too many."""
     if counts.sum() > _PLACES_MAX:
         raise MemoryError(f"{len(counts)} rows fall into {counts.sum()} windows")
     rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
@@ -88,5 +89,5 @@ def placing_of(window: WindowSpec) -> Placing:
 
 
 def placed_types() -> frozenset[str]:
-    """The types of windows that a row's time says."""
+    """The window types that a row's time determines."""
     return frozenset(_PLACINGS)

@@ -1,4 +1,4 @@
-"""TUMBLING: one window for each row."""
+"""TUMBLING: each row is in exactly one window."""
 
 from __future__ import annotations
 
