@@ -1,8 +1,8 @@
-"""Formats: how the key or the value of records becomes columns, and columns bytes.
+"""Formats: turn the keys or values of records into columns, and columns into bytes.
 
 `decoder(spec, columns)` and `encoder(spec, columns)` work on batches; `encode_logical` and `decode_logical` on single
-values, for tests and tools; `warm_up()` compiles ahead of time. Headers columns are no format's: a decoder gives NULL
-for them, an encoder ignores them.
+values, for tests and tools; `warm_up()` compiles ahead of time. Formats do not contain headers columns: a decoder gives
+NULL for them, an encoder ignores them.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ __all__ = [
     "warm_up",
 ]
 
-for _module in pkgutil.iter_modules(__path__):  # each says which formats it codes
+for _module in pkgutil.iter_modules(__path__):  # each module registers its formats
     importlib.import_module(f"{__name__}.{_module.name}")

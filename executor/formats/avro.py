@@ -1,6 +1,6 @@
-"""AVRO: one record's bytes to plain values and back, by the schema that the record names.
+"""AVRO: turns one record's bytes into plain values and back, with the schema that the record names.
 
-A reader gets what the record's own schema says; how that becomes a column's type is in `typed_values.py`.
+A reader returns values as the record's own schema defines them; `typed_values.py` converts them to a column's type.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class AvroCodec:
         self._to_avro = _Writing(names).convert(node)
 
     def read(self, data: bytes) -> Any:
-        """The plain value behind the header. Raises `Unreadable`."""
+        """The plain value after the header. Raises `Unreadable`."""
         stream = io.BytesIO(data)
         stream.seek(HEADER_BYTES)
         try:
             value = fastavro.schemaless_reader(stream, self._parsed)  # pyright: ignore[reportCallIssue, reportUnknownMemberType]
         except (
             Exception
-        ) as error:  # fastavro raises whatever the bytes lead it to: EOFError, IndexError, MemoryError, …
+        ) as error:  # depending on the bytes, fastavro raises any error: EOFError, IndexError, MemoryError, …
             said = str(error).split(" from <")[0] or type(error).__name__  # without the address of the stream
             raise Unreadable(f"the bytes do not fit their AVRO schema: {said}") from None
         if stream.tell() != len(data):
@@ -81,7 +81,7 @@ class AvroCodec:
         return value if self._from_avro is None else self._from_avro(value)
 
     def write(self, value: Any) -> bytes:
-        """Header and bytes of a plain value; fields are found by name, in any case. Raises `Unwritable`."""
+        """The header and the bytes of a plain value. Fields are found by name, in any case. Raises `Unwritable`."""
         stream = io.BytesIO()
         stream.write(self._header)
         try:
@@ -91,7 +91,7 @@ class AvroCodec:
         return stream.getvalue()
 
     def json_of(self, data: bytes) -> Any:
-        """What is behind the header in Avro's JSON encoding: values of unions carry their type's name. Raises
+        """The value after the header, in Avro's JSON encoding: values of unions have the name of their type. Raises
         `Unreadable`."""
         stream = io.BytesIO(data)
         stream.seek(HEADER_BYTES)
@@ -105,13 +105,13 @@ class AvroCodec:
         return json.loads(text.getvalue(), parse_constant=str)
 
     def from_json(self, value: Any) -> bytes:
-        """Header and bytes of a value in Avro's JSON encoding. Raises `Unwritable`."""
+        """The header and the bytes of a value that is in Avro's JSON encoding. Raises `Unwritable`."""
         stream = io.BytesIO()
         stream.write(self._header)
         try:
             [given] = fastavro.json_reader(io.StringIO(json.dumps(value)), self._parsed)
             fastavro.schemaless_writer(stream, self._parsed, given)  # pyright: ignore[reportUnknownMemberType]
-        except (AttributeError, TypeError, KeyError, IndexError):  # it looks at no type before it takes a value apart
+        except (AttributeError, TypeError, KeyError, IndexError):  # it does not check the types of parts
             told = 'a value of a union carries the name of its type, as in {"string": "x"}'
             raise Unwritable(f"a value does not fit the AVRO schema ({told})") from None
         except Exception as error:
@@ -121,7 +121,8 @@ class AvroCodec:
 
 
 def _refuse_endless(node: Any, names: dict[str, Any]) -> None:
-    """Raises `InvalidSchema` for arrays whose items take no bytes: a record of ten bytes could have endlessly many."""
+    """Raises `InvalidSchema` for arrays of items that take no bytes: a record of ten bytes could have any number of
+    them."""
     for part in _parts(node):
         if part.get("type") == "array" and _takes_no_bytes(part["items"], names, ()):
             raise InvalidSchema("the AVRO schema has an array of items that take no bytes")
@@ -156,7 +157,7 @@ def _takes_no_bytes(node: Any, names: dict[str, Any], above: tuple[str, ...]) ->
 
 
 def _physical(node: Any) -> Any:
-    """The schema without logical types: fastavro then gives and takes the numbers and bytes themselves."""
+    """The schema without logical types: then fastavro returns and takes plain numbers and bytes."""
     if isinstance(node, list):
         return [_physical(branch) for branch in cast(list[Any], node)]
     if not isinstance(node, dict):
@@ -171,7 +172,7 @@ def _physical(node: Any) -> Any:
 
 
 class _Walk:
-    """Follows names through a schema, each record once, so that one may contain itself."""
+    """Follows names through a schema. It visits each record once, so a record may contain itself."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self._names = names
@@ -189,7 +190,7 @@ class _Walk:
 
 class _Reading(_Walk):
     def convert(self, node: Any) -> Convert | None:
-        """A function from fastavro's value to a plain one; None where they are the same."""
+        """A function from fastavro's value to a plain one; None if they are the same."""
         node = self._resolve(node)
         if isinstance(node, list):
             return self._union(cast(list[Any], node))
@@ -215,7 +216,7 @@ class _Reading(_Walk):
         known = [(avro_schemas.branch_name(branch), _python_types(self._resolve(branch))) for branch in others]
 
         def convert(value: Any) -> Any:
-            """The struct that stands for the union: its one field with a value is the branch's."""
+            """The struct that represents the union: only the field of the branch has a value."""
             if value is None:
                 return None
             name = next((name for name, types in known if isinstance(value, types)), known[0][0])
@@ -224,7 +225,7 @@ class _Reading(_Walk):
         return convert
 
     def _record(self, node: dict[str, Any]) -> Convert | None:
-        if id(node) in self._open:  # inside itself: found when it is called
+        if id(node) in self._open:  # the record contains itself: its function is looked up when it is called
             holder = self._open[id(node)]
             return lambda value: value if holder[0] is None else holder[0](value)
         holder = self._open[id(node)] = [None]
@@ -260,7 +261,7 @@ def _logical_reader(node: dict[str, Any]) -> Convert | None:
 
 class _Writing(_Walk):
     def convert(self, node: Any) -> Convert:
-        """A function from a plain value to what fastavro takes. It raises `Unwritable`."""
+        """A function from a plain value to fastavro's value. It raises `Unwritable`."""
         node = self._resolve(node)
         if isinstance(node, list):
             return self._union(cast(list[Any], node))
@@ -291,7 +292,7 @@ class _Writing(_Walk):
                 raise Unwritable("a value is missing where the AVRO schema allows no null")
             if len(converts) == 1:
                 return converts[0](value)
-            if isinstance(value, dict):  # a struct that stands for the union
+            if isinstance(value, dict):  # a struct that represents the union
                 given = {fold(str(key)): member for key, member in value.items() if member is not None}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
                 if len(given) == 1 and next(iter(given)) in names:
                     chosen = names.index(next(iter(given)))
@@ -404,7 +405,7 @@ def _decimal_writer(node: dict[str, Any]) -> Convert:
 
 
 class AvroReader(SchemaReader):
-    """Flat records of one schema are read by one compiled pass."""
+    """Reads flat records of one schema by one compiled pass."""
 
     def __init__(self, coding: SchemaCoding, spec: FormatSpec, schemas: SchemaLookup) -> None:
         super().__init__(coding, spec, schemas)
@@ -415,7 +416,7 @@ class AvroReader(SchemaReader):
         return None if flat is None else scan(flat, rows)
 
     def _flat_record(self, rows: pa.BinaryArray, columns: Sequence[Column]) -> FlatRecord | None:
-        """How to read the batch by one pass, if its first record's schema and the columns allow it."""
+        """The plan for reading the batch in one pass; None if its first record's schema or the columns do not allow it."""
         first = next((row.as_py() for row in rows if row.is_valid), None)
         try:
             schema_id = schema_id_of(first or b"")

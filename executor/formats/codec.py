@@ -1,4 +1,4 @@
-"""What every format gives: a decoder from record bytes to columns and an encoder back, by batches."""
+"""The interface of every format: a decoder from record bytes to columns, and an encoder back, for batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ..errors import QueryFailed
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """Row `row` of a batch could not be decoded or encoded; the message says what was wanted, what came, and where."""
+    """Row `row` of a batch could not be decoded or encoded. The message has what was expected, what was found, and
+    where."""
 
     row: int
     message: str
@@ -24,10 +25,10 @@ class RowError:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Columns in the order of the decoder's, all of the batch's length.
+    """Columns in the order of the decoder's columns, all as long as the batch.
 
-    `null_rows`: true where there is no value at all, because the bytes are null or say so (the JSON text null).
-    `window_start`, `window_end`: BIGINT ms, where the key is windowed.
+    `null_rows`: true if a row has no value at all, because the bytes are null or encode null (the JSON text null).
+    `window_start`, `window_end`: BIGINT ms, if the key is windowed.
     """
 
     columns: list[pa.Array]
@@ -38,7 +39,7 @@ class Decoded:
 
 
 class UnwritableRows(QueryFailed):
-    """Rows that their format or its schema cannot hold. `errors`: all of them, in order, at least one."""
+    """Rows that the format or its schema cannot hold. `errors`: one per such row, in order; at least one."""
 
     code = "UNWRITABLE_ROWS"
 
@@ -48,15 +49,16 @@ class UnwritableRows(QueryFailed):
 
 
 class Decoder(Protocol):
-    """Not safe for use by two threads at once only where a format says so; all of ours are safe."""
+    """Decoders are thread-safe, unless a format says otherwise; all of ours are."""
 
     def decode(self, data: pa.Array | pa.ChunkedArray) -> Decoded:
-        """Null bytes are NULL in all columns. A row that cannot be decoded is NULL too, and is in `errors`."""
+        """Decodes a batch. Null bytes are NULL in all columns. A row that cannot be decoded is NULL, too, and has an
+        entry in `errors`."""
         ...
 
 
 class Encoder(Protocol):
-    """Safe for several threads at once, as decoders are."""
+    """Encoders are thread-safe, like decoders."""
 
     def encode(
         self,
@@ -66,7 +68,7 @@ class Encoder(Protocol):
         window_start: pa.Array | None = None,
         window_end: pa.Array | None = None,
     ) -> pa.BinaryArray:
-        """One byte string per row; null for `null_rows`. Without those, a key is null when all its columns are.
+        """One byte string per row; null for `null_rows`. Without `null_rows`, a key is null if all its columns are.
         Raises `UnwritableRows`."""
         ...
 
@@ -78,7 +80,7 @@ def encode_writable(
     window_start: pa.Array | None = None,
     window_end: pa.Array | None = None,
 ) -> tuple[pa.BinaryArray, Sequence[RowError]]:
-    """One byte string per row, and which rows cannot be written: they are null."""
+    """One byte string per row, and the errors of rows that cannot be written: these rows are null."""
     try:
         encoded = encoder.encode(columns, null_rows=null_rows, window_start=window_start, window_end=window_end)
         return encoded, ()
@@ -103,7 +105,7 @@ def one_array(data: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
 
 
 def byte_view(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """The data of a string or binary array and its offsets into them, without a copy, read-only."""
+    """The bytes of a string or binary array and its offsets into them: read-only, without a copy."""
     buffers = array.buffers()
     text, offsets = buffers[2], buffers[1]
     data = np.zeros(0, np.uint8) if text is None else np.frombuffer(text, np.uint8)
@@ -114,7 +116,7 @@ def byte_view(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
 
 
 def valid_flags(array: pa.Array) -> NDArray[np.uint8]:
-    """1 where the array has a value."""
+    """1 where the array has a value, 0 where it is NULL."""
     if array.null_count == 0:
         return np.ones(len(array), np.uint8)
     return array.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""How a format reads and writes: what each module of a format registers, and what it is asked with."""
+"""The interface that each format module registers, and the argument of its methods."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .wire import SchemaLookup
 
 @dataclass(frozen=True, slots=True)
 class RecordPart:
-    """The keys or the values of a topic. `columns`: all of them, those that hold headers too, which no format reads.
-    `needed`: which of them a reader wants; None is all. `schemas`: finds the schemas that records name."""
+    """The keys or the values of a topic. `columns`: all columns, including headers columns, which no format reads.
+    `needed`: which of them a reader needs; None: all. `schemas`: finds the schemas that records name."""
 
     spec: FormatSpec
     columns: Sequence[Column]
@@ -24,7 +24,7 @@ class RecordPart:
 
     @property
     def numbers(self) -> list[int]:
-        """The places of the columns that the format holds."""
+        """The positions of the columns that the format holds."""
         return [number for number, column in enumerate(self.columns) if column.role != "HEADERS"]
 
     @property
@@ -33,7 +33,7 @@ class RecordPart:
 
     @property
     def wanted(self) -> list[bool]:
-        """Of each column whether it is held and needed."""
+        """For each column, whether the format holds it and it is needed."""
         held = [column.role != "HEADERS" for column in self.columns]
         return held if self.needed is None else [a and b for a, b in zip(held, self.needed, strict=True)]
 
@@ -68,7 +68,7 @@ C = TypeVar("C", bound=Coding)
 
 
 def codes(*names: str) -> Callable[[type[C]], type[C]]:
-    """Registers how formats of these names are read and written."""
+    """Registers the class that reads and writes formats of these names."""
 
     def register(coding: type[C]) -> type[C]:
         for name in names:
@@ -84,5 +84,5 @@ def find_coding(name: str) -> Coding | None:
 
 
 def coded_formats() -> frozenset[str]:
-    """The formats that records are read and written in, one by one."""
+    """The names of all formats that have a coding."""
     return frozenset(_CODINGS)

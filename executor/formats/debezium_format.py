@@ -1,8 +1,8 @@
-"""DEBEZIUM: a value is Debezium's envelope, `{"before": …, "after": {…}, "op": "u", …}`, a key the object of its
+"""DEBEZIUM: a value is Debezium's envelope, `{"before": …, "after": {…}, "op": "u", …}`; a key is an object of its
 columns.
 
-The row is what `after` holds. A delete is no value, as a tombstone is, so a table loses the row once and the tombstone
-behind it changes nothing. An envelope in `payload`, beside its `schema`, is one too. An object that is no envelope is
+The row is in `after`. A delete has no value, like a tombstone: a table loses the row at the delete, and the tombstone
+after it changes nothing. The envelope may also be in `payload`, beside its `schema`. An object that is no envelope is
 the row itself, as after the transform ExtractNewRecordState.
 """
 
@@ -31,7 +31,7 @@ _CREATED: Final = b'{"before":null,"after":', b',"op":"c"}'
 
 
 class EnvelopeDecoder:
-    """Takes the row out of each envelope; `rows` decodes it."""
+    """Extracts the row from each envelope; `rows` decodes it."""
 
     def __init__(self, rows: Decoder) -> None:
         self._rows = rows
@@ -45,7 +45,7 @@ class EnvelopeDecoder:
         return Decoded(decoded.columns, decoded.null_rows, sorted([*errors, *others], key=lambda error: error.row))
 
     def _taken(self, data: pa.BinaryArray, *, deep: bool) -> tuple[pa.BinaryArray, list[RowError]]:
-        """The JSON of each row; null where there is none."""
+        """The JSON of each row; null if there is none."""
         parts = self._parts.decode(data)
         payload, after, op = (column.cast(pa.binary()) for column in parts.columns)
         if deep and payload.null_count < len(payload):
@@ -58,7 +58,7 @@ class EnvelopeDecoder:
 
 
 class EnvelopeEncoder:
-    """Writes rows as created ones; a deleted row is a tombstone. What was before, nobody knows here."""
+    """Writes rows as created rows, and deleted rows as tombstones. The previous row is not known here."""
 
     def __init__(self, rows: Encoder) -> None:
         self._rows = rows

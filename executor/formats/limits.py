@@ -1,4 +1,4 @@
-"""What fits: the ranges of integers and of times, as formats write them (days, milliseconds)."""
+"""The ranges of integers and times, in the units in which formats write them (days, milliseconds)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain values of JSON: numbers become what the type of their column says."""
+"""The plain values of JSON: the type of its column determines what a number becomes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .reading import Mismatch, converter, fold
 
 
 def typed_value(value: Any, columns: Sequence[Column], *, bare: bool) -> Any:
-    """In: what JSON text says, of the only column or of an object of columns."""
+    """In: the parsed JSON value of the only column (`bare`), or of an object with the columns as fields."""
     if bare:
         return _typed(value, columns[0].type)
     return _typed_fields(value, {column.name: column.type for column in columns})
@@ -48,7 +48,7 @@ def _typed_fields(value: Any, types: dict[str, SqlType]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of no known type as float."""
+    """The value, with numbers without a known type as float."""
     if isinstance(value, Real):
         return float(value)
     if isinstance(value, list):

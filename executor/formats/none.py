@@ -1,4 +1,4 @@
-"""NONE: a key that is not there. Whatever bytes come are left alone, and null is written."""
+"""NONE: no key. It ignores the bytes of keys that it reads, and writes null."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""PROTOBUF and PROTOBUF_NOSR: one message's bytes to plain values and back.
+"""PROTOBUF and PROTOBUF_NOSR: turn one message's bytes into plain values and back.
 
-With a registry a record names its schema, and the message in it by indexes; without one the message is the format's.
-Google's wrappers, dates and times and Confluent's decimals stand for the values in them, an enum for its name, a oneof
-for a struct of which one field has a value.
+With a registry, a record names its schema, and the message in the schema by indexes. Without one, the format determines
+the message. Google's wrappers, dates and times, and Confluent's decimals become the values in them; an enum becomes its
+name, and a oneof a struct in which one field has a value.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _JSON_DEPTH_MAX = 100
 
 @functools.lru_cache(maxsize=256)
 def protobuf_codec(schema: RecordSchema, *, framed: bool) -> ProtobufCodec:
-    """`framed`: records begin with header and message indexes. Raises `InvalidSchema`."""
+    """The codec of a schema. In: `framed`: records begin with the header and message indexes. Raises
+    `InvalidSchema`."""
     return ProtobufCodec(schema, framed)
 
 
@@ -87,7 +88,7 @@ class ProtobufCodec:
         return self._start + message.SerializeToString(deterministic=True)
 
     def json_of(self, data: bytes) -> Any:
-        """The message as Protobuf's JSON mapping has it, fields without presence included. Raises `Unreadable`."""
+        """The message in Protobuf's JSON mapping, including fields without presence. Raises `Unreadable`."""
         indexes, position = _read_indexes(data, HEADER_BYTES)
         message = self._file.at(indexes)
         if message is None:
@@ -99,7 +100,8 @@ class ProtobufCodec:
             raise Unreadable(f"the bytes do not fit their PROTOBUF schema: {error}") from None
 
     def from_json(self, value: Any) -> bytes:
-        """Header, message indexes and bytes of a message in Protobuf's JSON mapping. Raises `Unwritable`."""
+        """The header, the message indexes and the bytes of a message that is in Protobuf's JSON mapping. Raises
+        `Unwritable`."""
         if not isinstance(value, dict):
             raise Unwritable(f"the PROTOBUF schema wants a message, a value is {type(value).__name__}")
         message = GetMessageClass(self._message)()
@@ -114,7 +116,7 @@ class ProtobufCodec:
 
 
 def _indexes_to_bytes(indexes: tuple[int, ...]) -> bytes:
-    """The way to the message: how many indexes, then each; the very first message is a single zero."""
+    """The path to the message: the number of indexes, then each index. For the first message it is a single zero."""
     if indexes == (0,):
         return b"\0"
     return b"".join(_varint(number << 1) for number in (len(indexes), *indexes))  # zigzag
@@ -159,7 +161,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _reader(message: Descriptor, seen: dict[str, list[Read]]) -> Read:
-    """A function from a message to a dict; `seen` holds the readers that are being made."""
+    """A function from a message to a dict. In: `seen`: the readers that are being made."""
     special = _SPECIAL_READERS.get(message.full_name)
     if special is not None:
         return special
@@ -213,7 +215,7 @@ def _field_reader(f: FieldDescriptor, seen: dict[str, list[Read]]) -> Read:
 
 
 def _single_reader(f: FieldDescriptor, seen: dict[str, list[Read]]) -> Read | None:
-    """A function from one value of the field to a plain value; None where they are the same."""
+    """A function from one value of the field to a plain value; None if they are the same."""
     if f.message_type is not None:
         return _reader(f.message_type, seen)
     if f.enum_type is not None:
@@ -361,7 +363,7 @@ _INTEGER_TYPES = {
 
 
 def _scalar_writer(f: FieldDescriptor) -> Callable[[Any], Any]:
-    """A function from a plain value to what the field takes. The message itself checks types and ranges."""
+    """A function from a plain value to a value of the field. The message itself checks types and ranges."""
     if f.cpp_type in (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT):
         return float
     if f.cpp_type in _INTEGER_TYPES:

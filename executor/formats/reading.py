@@ -1,7 +1,7 @@
-"""The exact reading of one value as a SQL type: what the compiled path must agree with, and where its messages come
-from. A value is what `parse_json` gives, or text from a delimited record.
+"""Reads one value as a SQL type, exactly. This is the reference: the compiled path must agree with it, and all error
+messages come from here. A value is a result of `parse_json`, or text from a delimited record.
 
-Converters give what `pyarrow.array` takes for the type: microseconds for times, pairs for maps, dicts for structs.
+Converters return what `pyarrow.array` takes for the type: microseconds for times, pairs for maps, dicts for structs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHOWN_CHARACTERS = 40
 
 
 class Mismatch(Exception):
-    """A value is not what its type wants; `path` leads to it from the row's root."""
+    """A value does not fit its type. `path`: the path to the value from the row's root."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class Mismatch(Exception):
 
 
 def describe(value: Any) -> str:
-    """What came, for a message: its kind and its beginning."""
+    """The found value, for a message: its kind and its beginning."""
     if isinstance(value, Real):
         return f"the number {shorten(value)}"
     if isinstance(value, str):
@@ -67,19 +67,20 @@ def _wrong(type_: SqlType, value: Any) -> Mismatch:
 
 
 def fold(name: str) -> str:
-    """The name without case. A name that only upper case would make ASCII (ſ, ı) is equal to none."""
+    """The name in upper case, for comparisons. A name that becomes ASCII only in upper case (ſ, ı) stays as it is, so
+    it equals no ASCII name."""
     upper = name.upper()
     return upper if upper.isascii() == name.isascii() else name
 
 
 class FieldReader:
-    """Finds an object's fields: the exact spelling first, then any case, the last one of several."""
+    """Finds an object's fields: the exact spelling first, then any case; the last one of several."""
 
     def __init__(self, names: list[str]) -> None:
         self._names = [(name, fold(name)) for name in names]
 
     def read(self, object_: dict[str, Any]) -> list[Any]:
-        """One value per name, None where it is missing."""
+        """One value per name; None if it is missing."""
         values: list[Any] = []
         folded: dict[str, Any] | None = None
         for name, folded_name in self._names:
@@ -154,7 +155,7 @@ def _integer(type_: Primitive) -> Convert:
 
 
 def _truncate(real: Real) -> int | None:
-    """The number without its fraction; None where it is far too large."""
+    """The number without its fraction; None if it is far too large."""
     number = _number(real)
     if number is None or number.adjusted() > 30:
         return None
@@ -244,7 +245,7 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def array_reader(type_: Array, element: Convert) -> Convert:
-    """Reads a list whose members `element` reads; a mismatch says at which place it is."""
+    """A converter for lists whose members `element` converts. A mismatch names the position."""
 
     def convert(value: Any) -> list[Any] | None:
         if value is None:
@@ -297,7 +298,7 @@ def _struct(type_: Struct) -> Convert:
 
 
 def convert_fields(names: list[str], converters: list[Convert], values: list[Any]) -> list[Any]:
-    """Each value as its field's type; a Mismatch names the field."""
+    """Converts each value to its field's type. A Mismatch names the field."""
     result: list[Any] = []
     try:
         for convert, value in zip(converters, values, strict=True):

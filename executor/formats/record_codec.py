@@ -1,7 +1,7 @@
-"""The decoder and the encoder of formats that are read and written record by record.
+"""The decoder and the encoder for formats that are read and written record by record.
 
-A format gives a `RecordReader` and a `RecordWriter` of single records. `typed_values.py` stands between their plain
-values and columns. Where a format says a type in its own way, its `reads` and `writes` tell how.
+Such a format has a `RecordReader` and a `RecordWriter` for single records. `typed_values.py` converts between their
+plain values and columns. If a format has its own representation of a type, its `reads` and `writes` convert it.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from .reading import Convert, FieldReader, Mismatch, convert_fields
 from .typed_values import converter, plain_columns
 from .wire import Unreadable, Unwritable
 
-SMALL_BATCH = 64  # rows; below, the reading record by record is faster than a compiled pass
-NULL_ROW, REDO = 1, 2  # what a scan says of a row besides 0: no value at all; not sure, read it alone
+SMALL_BATCH = 64  # rows; smaller batches are read faster record by record than by a compiled pass
+NULL_ROW, REDO = 1, 2  # status of a row after a scan, besides 0: no value at all; uncertain, read the record alone
 
 Scanned = tuple[list[pa.Array], NDArray[np.uint8]]
 _Read = tuple[list[pa.Array], NDArray[np.bool_], list[RowError]]
 
 
 class RecordReader:
-    """From one record's bytes to its plain value."""
+    """Reads one record's bytes as a plain value."""
 
     def read(self, data: bytes) -> Any:
-        """None says NULL. Raises `Unreadable`."""
+        """The plain value; None is NULL. Raises `Unreadable`."""
         raise AssertionError(f"{type(self).__name__} reads nothing")
 
     def scan(self, rows: pa.BinaryArray, columns: Sequence[Column]) -> Scanned | None:
-        """The columns of a batch by a compiled pass and what it says of each row; None where there is no such pass."""
+        """The columns of a batch, read by a compiled pass, and the status of each row; None if there is no such
+        pass."""
         return None
 
 
@@ -57,11 +58,11 @@ class RecordCoding(Coding):
         raise AssertionError(f"{type(self).__name__} writes nothing")
 
     def reads(self, type_: SqlType) -> Convert | None:
-        """How plain values become `type_`; None where that is as for the other formats."""
+        """A conversion from plain values to `type_`; None if it is the same as for other formats."""
         return None
 
     def writes(self, type_: SqlType) -> Convert | None:
-        """How a plain value of `type_`, which is not None, is handed to the writer; None where it is as it is."""
+        """A conversion of plain values of `type_` (never None) for the writer; None if they need none."""
         return None
 
     def decoder(self, part: RecordPart) -> Decoder:
@@ -72,7 +73,7 @@ class RecordCoding(Coding):
 
 
 class RecordDecoder:
-    """The columns that nobody wants are all NULL."""
+    """Decodes record by record, or by the reader's compiled pass. Columns that are not wanted are all NULL."""
 
     def __init__(self, coding: RecordCoding, part: RecordPart) -> None:
         self._reader = coding.reader(part)
@@ -96,7 +97,8 @@ class RecordDecoder:
         return Decoded(columns, boolean_array(null), errors)
 
     def _by_scan(self, rows: pa.BinaryArray) -> _Read | None:
-        """The compiled reading, as far as it goes; None where it does not apply to this batch."""
+        """Reads by the compiled pass, and the remaining rows record by record; None if the pass does not apply to this
+        batch."""
         scanned = self._reader.scan(rows, self._read)
         if scanned is None:
             return None
@@ -140,10 +142,10 @@ class RecordDecoder:
 
 
 class RecordEncoder:
-    """Columns that hold headers are no format's.
+    """Encodes record by record. Formats do not contain headers columns.
 
-    A bare NULL is no bytes at all. A key that the caller says is there (`null_rows`) is written also where it is NULL,
-    if the format has bytes for that.
+    A bare NULL has no bytes at all. If the caller passes `null_rows`, a key that is not among them is written even if
+    it is NULL, if the format has bytes for that.
     """
 
     def __init__(self, coding: RecordCoding, part: RecordPart) -> None:
@@ -164,7 +166,7 @@ class RecordEncoder:
         window_start: pa.Array | None = None,
         window_end: pa.Array | None = None,
     ) -> pa.BinaryArray:
-        """Raises `UnwritableRows` where values do not fit the schema."""
+        """One byte string per row. Raises `UnwritableRows` if values do not fit the schema."""
         plain = plain_columns(self._columns, [columns[number] for number in self._numbers], self._writes)
         count = len(columns[0]) if columns else 0 if null_rows is None else len(null_rows)
         absent = [False] * count if null_rows is None else null_rows.to_pylist()

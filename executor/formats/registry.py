@@ -1,4 +1,4 @@
-"""The codec of a format: for batches, and for single values."""
+"""Finds the codec of a format, for batches and for single values."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def decoder(
     window: KeyWindow | None = None,
     schemas: SchemaLookup = no_schemas,
 ) -> Decoder:
-    """A decoder of `columns`; those that are not `needed` are all NULL, and what is wrong with them goes unseen.
+    """A decoder of `columns`. Columns that are not `needed` are all NULL, and errors in them are not reported.
 
-    `schemas`: finds the schemas that records name.
+    In: `schemas`: finds the schemas that records name.
 
-    Raises: FormatError where the format does not exist or cannot hold the columns.
+    Raises: FormatError if the format does not exist or cannot hold the columns.
     """
     part = RecordPart(spec, columns, schemas, needed)
     inner = _coding(part).decoder(part)
@@ -38,7 +38,7 @@ def decoder(
 def encoder(spec: FormatSpec, columns: Sequence[Column], window: KeyWindow | None = None) -> Encoder:
     """An encoder of `columns`, in their order.
 
-    Raises: FormatError where the format does not exist or cannot hold the columns.
+    Raises: FormatError if the format does not exist or cannot hold the columns.
     """
     part = RecordPart(spec, columns, no_schemas)
     inner = _coding(part).encoder(part)
@@ -46,31 +46,32 @@ def encoder(spec: FormatSpec, columns: Sequence[Column], window: KeyWindow | Non
 
 
 def encode_logical(spec: FormatSpec, columns: Sequence[Column], value: Any) -> bytes | None:
-    """The bytes of `value`, taken as it is: JSON is written with all its digits and with its own names, DELIMITED is
-    text, KAFKA a number or text by the column's type (text without columns). AVRO and PROTOBUF find fields by name, in
-    any case. None is null. Raises: Unwritable where it does not fit the schema."""
+    """The bytes of `value`, without conversion: JSON keeps all digits and its own names, DELIMITED is text, KAFKA is a
+    number or text, depending on the column's type (text without columns). AVRO and PROTOBUF find fields by name, in any
+    case. None is null. Raises: Unwritable if the value does not fit the schema."""
     return None if value is None else _single(spec).encode_one(RecordPart(spec, columns, no_schemas), value)
 
 
 def decode_logical(
     spec: FormatSpec, columns: Sequence[Column], data: bytes | None, schemas: SchemaLookup = no_schemas
 ) -> Any:
-    """One record's key or value as a plain Python value, as the conformance driver has them: a dict for an object,
+    """One record's key or value as a plain Python value, like those of the conformance driver: a dict for an object,
     Decimal with its scale for DECIMAL, days or milliseconds for times, base64 text for BYTES inside JSON, the whole
-    text for DELIMITED. Numbers inside JSON become what their column's type says.
+    text for DELIMITED. The column's type determines what a number inside JSON becomes.
 
-    Raises: InvalidJson, Unreadable, UnicodeDecodeError, struct.error for bytes that the format cannot have written.
+    Raises: InvalidJson, Unreadable, UnicodeDecodeError, struct.error if the bytes are not of this format.
     """
     return None if data is None else _single(spec).decode_one(RecordPart(spec, columns, schemas), data)
 
 
 def _single(spec: FormatSpec) -> Coding:
-    """A format without a coding of its own is text."""
+    """The coding of this name. A format without its own coding is text."""
     return find_coding(spec.name) or Coding()
 
 
 def _coding(part: RecordPart) -> Coding:
-    """Raises `FormatError` where the format does not exist, or neither holds the columns nor can code them anyway."""
+    """The coding of the part's format. Raises `FormatError` if the format does not exist, or if it cannot hold the
+    columns and cannot code them anyway (`codes_more`)."""
     name = part.spec.name
     found = find_coding(name)
     if found is None:

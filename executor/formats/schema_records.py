@@ -1,4 +1,4 @@
-"""Formats whose records name the schema that they are written by: AVRO and PROTOBUF, with or without the registry."""
+"""Formats whose records name the schema with which they were written: AVRO and PROTOBUF, with or without a registry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .wire import SchemaLookup, Unreadable, schema_id_of
 
 
 class RecordCodec(Protocol):
-    """Plain values and bytes, by one schema."""
+    """Turns plain values into bytes and back, with one schema."""
 
     def read(self, data: bytes) -> Any: ...
 
@@ -42,7 +42,7 @@ class SchemaCoding(RecordCoding):
 
 
 class SchemaReader(RecordReader):
-    """Reads each record by the schema that it names, or by the format's own where the registry keeps none of them."""
+    """Reads each record with the schema that it names, or with the format's own one if the format uses no registry."""
 
     def __init__(self, coding: SchemaCoding, spec: FormatSpec, schemas: SchemaLookup) -> None:
         self._coding = coding

@@ -1,4 +1,4 @@
-"""What stands in front of records with a registered schema: a zero byte and the schema's id in four bytes."""
+"""The header of records with a registered schema: a zero byte and the schema's id in four bytes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .codec import byte_view, valid_flags
 HEADER_BYTES = 5
 
 SchemaLookup = Callable[[int], RecordSchema | None]
-"""The schema with an id, None where there is none."""
+"""Finds the schema with an id; None if there is none."""
 
 
 class Unreadable(Exception):
-    """The bytes are not what the format or their schema says."""
+    """The bytes do not match the format or their schema."""
 
 
 class Unwritable(Exception):
-    """A value does not fit the schema that it is to be written by."""
+    """A value does not fit the schema with which it should be written."""
 
 
 def no_schemas(schema_id: int) -> RecordSchema | None:
-    """The lookup where only a format's own schema is known."""
+    """The lookup if only a format's own schema is known."""
     del schema_id
     return None
 
@@ -47,13 +47,13 @@ def schema_id_of(data: bytes) -> int:
 
 
 def with_header(rows: pa.BinaryArray, schema_id: int) -> pa.BinaryArray:
-    """Each row with the header in front; nulls stay null."""
+    """Each row with the header before it; nulls stay null."""
     nothing = pa.scalar(b"", pa.binary())
     return pc.binary_join_element_wise(pa.scalar(header(schema_id), pa.binary()), rows, nothing)
 
 
 def blank_header(rows: pa.BinaryArray) -> tuple[pa.BinaryArray, np.ndarray]:
-    """The rows with spaces for their headers, and which rows have one. Rows without one become null."""
+    """The rows with their headers overwritten by spaces, and which rows have a header. Rows without one become null."""
     data, offsets = byte_view(rows)
     starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets)
     good = (valid_flags(rows) != 0) & (lengths >= HEADER_BYTES)

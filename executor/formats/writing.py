@@ -1,4 +1,4 @@
-"""The text of one value, in Python: what small batches use instead of the compiled writers, byte for byte the same."""
+"""Writes one value as text, in Python. Small batches use it instead of the compiled writers; the bytes are the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Write = Callable[[Any], str]
 
 
 def wire_type(type_: SqlType) -> pa.DataType:
-    """The Arrow type to cast to before values become Python objects: times as integers, so that none overflows."""
+    """The Arrow type to cast to before values become Python objects. Times are integers, so that none overflows."""
     match type_:
         case Primitive(name="DATE"):
             return pa.int32()
@@ -77,12 +77,12 @@ def _quoted_base64(value: bytes) -> str:
 
 
 def _json_double(value: float) -> str:
-    # JSON has no word for these: like ksqlDB, we write text, which reading a DOUBLE takes back.
+    # JSON has no word for NaN and Infinity: like ksqlDB, we write text, which a DOUBLE column reads again.
     return double_text(value) if value - value == 0 else f'"{double_text(value)}"'
 
 
 def double_text(value: float) -> str:
-    """The shortest digits that give the same double, laid out as Java does: 1.0, 1.0E10, NaN."""
+    """The shortest digits that give the same double, in Java's notation: 1.0, 1.0E10, NaN."""
     if value != value:
         return "NaN"
     if value - value != 0:

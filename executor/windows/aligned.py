@@ -11,9 +11,7 @@ from .placing import Ints, Placing, repeated
 
 
 class Aligned(Placing):
-    """The mark of these windows is their start. Windows of a time zone start at its days, counted from the day of time
-    0.
-    """
+    """The mark is the start. Windows of a time zone start at days of this zone, counted from the day of time 0."""
 
     @property
     def step_ms(self) -> int:
