@@ -416,7 +416,7 @@ class AvroReader(SchemaReader):
         return None if flat is None else scan(flat, rows)
 
     def _flat_record(self, rows: pa.BinaryArray, columns: Sequence[Column]) -> FlatRecord | None:
-        """The plan for reading the batch in one pass; None if its first record's schema or the columns do not allow it."""
+        """The plan to read the batch in one pass; None if its first record's schema or the columns do not allow it."""
         first = next((row.as_py() for row in rows if row.is_valid), None)
         try:
             schema_id = schema_id_of(first or b"")

@@ -1,4 +1,4 @@
-"""DELIMITED: the columns of a record as one line of separated values, as Apache Commons CSV reads and writes them.
+"""DELIMITED: the columns of a record as one line of separated values, in the dialect of Apache Commons CSV.
 
 An empty field, quoted or not, is NULL. Only the first line of a record counts, as in ksqlDB.
 """
@@ -33,7 +33,7 @@ def delimiter_of(name: str) -> str:
 
 
 class Delimited:
-    """Lines of `columns`, of which the needed ones are read."""
+    """Reads lines of `columns`; only the `needed` ones are converted."""
 
     words = True
 
@@ -69,9 +69,9 @@ class Delimited:
 
 
 def split_line(text: str, delimiter: str) -> list[str]:
-    """The fields of the first line that is not empty; one empty field where there is none.
+    """The fields of the first line that is not empty; one empty field if there is none.
 
-    Raises: UnreadableRow for a quote that does not end, or text between a closing quote and the delimiter.
+    Raises: UnreadableRow if a quote is not closed, or if there is text between a closing quote and the delimiter.
     """
     fields: list[str] = []
     text = text.lstrip(_LINE_ENDS)
@@ -108,9 +108,10 @@ def _quoted(text: str, i: int) -> tuple[str, int]:
 
 
 def quote_field(text: str, delimiter: str, *, first: bool) -> str:
-    """The field with quotes where Commons CSV puts them.
+    """The field, with quotes if Commons CSV would put them.
 
-    It is careful with what may stand at the start of a line, so a negative number is quoted there.
+    At the start of a line, Commons CSV quotes everything that does not begin with an ASCII letter or digit, for example
+    a negative number.
     """
     return '"' + text.replace('"', '""') + '"' if _wants_quotes(text, delimiter, first) else text
 
@@ -129,7 +130,7 @@ def _wants_quotes(text: str, delimiter: str, first: bool) -> bool:
 
 
 class DelimitedLine:
-    """Separated values; NULL is empty."""
+    """Writes separated values. NULL is empty."""
 
     json = False
 

@@ -1,7 +1,7 @@
 """JSON: one object per record, or the bare value of a single column.
 
-As in ksqlDB: names match without case, missing fields are NULL, numbers become text for STRING, text is parsed for
-numbers, fractions are cut off for whole numbers, decimals are never rounded. See `reading.py` for the rules by type.
+As in ksqlDB: names match in any case, missing fields are NULL, numbers become text for STRING, text is parsed as a
+number for number types, whole numbers drop fractions, decimals are never rounded. `reading.py` has the rules by type.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class WrappedJson:
 
 
 class BareJson:
-    """The value of the only column, without an object around it. `read`: somebody needs it."""
+    """The value of the only column, without an object around it. In: `read`: whether the column is needed."""
 
     words = False
 

@@ -1,7 +1,8 @@
-"""JSON_SR: JSON behind the id of a schema. The schema says nothing that reading needs: it is read as JSON is.
+"""JSON_SR: JSON after the id of a schema. Reading does not need the schema: it is the same as for JSON.
 
-JSON has no NaN and no Infinity. The format JSON writes them as texts, which it reads again. Here a text contradicts
-"type": "number" of the schema: readers that validate refuse the record, and Kafka Connect's converter reads it as 0.
+JSON has no NaN and no Infinity. The format JSON writes them as text, and reads that text again. Here, text contradicts
+"type": "number" of the schema: validating readers refuse the record, and Kafka Connect's converter reads it as 0. So
+this format refuses to write them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _ENDLESS = "JSON_SR holds no NaN and no Infinity: its schema says number, and JS
 
 
 class JsonSrDecoder:
-    """Leaves what is behind the header to `inner`."""
+    """Checks the header; `inner` decodes the rest."""
 
     def __init__(self, inner: Decoder) -> None:
         self._inner = inner
@@ -50,7 +51,7 @@ def _problem(data: bytes) -> str:
 
 
 class JsonSrEncoder:
-    """Puts the header before what `inner` writes. Raises `UnwritableRows` for numbers that are none to the schema."""
+    """Writes the header before the output of `inner`. Raises `UnwritableRows` for NaN and Infinity."""
 
     def __init__(self, inner: Encoder, schema_id: int) -> None:
         self._inner = inner
@@ -74,7 +75,7 @@ class JsonSrEncoder:
 
 
 def _endless(array: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_] | None:
-    """Which rows hold NaN or an Infinity, at any depth; None where no row does."""
+    """The rows that contain NaN or an Infinity, at any depth; None if no row does."""
     if pa.types.is_floating(array.type):
         found = pc.invert(pc.is_finite(array)).fill_null(False).to_numpy(zero_copy_only=False)
     elif pa.types.is_struct(array.type):

@@ -1,4 +1,4 @@
-"""JSON text to Python values and back, exactly: numbers keep their digits, and nothing hostile gets through."""
+"""Parses and writes JSON exactly: numbers keep all their digits, and hostile input is refused."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _check_depth(text: str) -> None:
 
 
 def number_text(real: Real) -> str:
-    """A number as ksqlDB writes it when a STRING is wanted: its digits, an exponent only where it must be."""
+    """A number in ksqlDB's notation for a STRING column: its digits, with an exponent only if it is necessary."""
     try:
         number = Number(real)
     except DecimalException:
@@ -88,9 +88,9 @@ def _no_json(value: Any) -> str:
 
 
 def write_json(value: Any, text_of: Callable[[Any], str] = _no_json) -> str:
-    """Compact JSON of what `parse_json` gives; also of floats and decimals.
+    """Compact JSON of a result of `parse_json`; also of floats and decimals.
 
-    In: `text_of`: the JSON string that stands for a value of any other type; by default they raise TypeError.
+    In: `text_of`: the JSON string for a value of any other type; by default other types raise TypeError.
     """
     pieces: list[str] = []
     _write(value, pieces, text_of)
@@ -98,12 +98,12 @@ def write_json(value: Any, text_of: Callable[[Any], str] = _no_json) -> str:
 
 
 def quote(text: str) -> str:
-    """A JSON string; what is not ASCII stays as it is."""
+    """A JSON string. Characters outside ASCII are not escaped."""
     return json.encoder.encode_basestring(text)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
 
 def _write(value: Any, pieces: list[str], text_of: Callable[[Any], str]) -> None:
-    # One Python frame per level, so that the deepest JSON we read can also be written.
+    # It uses one Python frame per level, so that the deepest JSON that we read can also be written.
     if value is None:
         pieces.append("null")
     elif isinstance(value, Real):

@@ -1,4 +1,4 @@
-"""KAFKA: one column as Kafka's own serializers write it: big-endian numbers, UTF-8 text, bytes as they are."""
+"""KAFKA: one column in the form of Kafka's own serializers: big-endian numbers, UTF-8 text, unchanged bytes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TYPES = (*NUMBERS, "STRING", "BYTES")
 
 
 class KafkaDecoder:
-    """At most one of `columns` is `wanted`; without one, the bytes are still checked: what is wrong with a record must
-    not depend on what a query asks of it."""
+    """At most one of `columns` is `wanted`. Even if none is, the bytes are checked: whether a record has errors must
+    not depend on what a query reads of it."""
 
     def __init__(self, columns: Sequence[Column], wanted: Sequence[bool]) -> None:
         self._columns = columns
@@ -79,7 +79,7 @@ def _strings(rows: pa.BinaryArray) -> tuple[pa.Array, list[RowError]]:
 
 
 class KafkaEncoder:
-    """`number`: the column's place in what `encode` gets."""
+    """In: `number`: the position of the column in the argument of `encode`."""
 
     def __init__(self, column: Column | None, number: int) -> None:
         self._column = column
@@ -115,7 +115,7 @@ def _fixed(values: NDArray[np.generic], valid: NDArray[np.bool_]) -> pa.BinaryAr
 
 
 def with_nulls(array: pa.BinaryArray, valid: NDArray[np.bool_]) -> pa.BinaryArray:
-    """The bytes with null where `valid` is false."""
+    """The array, with null where `valid` is false."""
     if valid.all():
         return array
     return pa.Array.from_buffers(pa.binary(), len(array), [_bitmap(valid), *_from_start(array)])
@@ -156,5 +156,5 @@ _LAYOUTS = {"INTEGER": struct.Struct(">i"), "BIGINT": struct.Struct(">q"), "DOUB
 
 
 def _type_name(part: RecordPart) -> str:
-    """Of the only column; without columns the bytes are text."""
+    """The type of the only column. Without columns, the bytes are text."""
     return str(part.columns[0].type) if part.columns else "STRING"

@@ -1,8 +1,8 @@
 """MSGPACK: a record is a MessagePack map from the names of columns to their values, or the value of its only column.
 
-What MessagePack has a type for is written as that: BYTES as bin, TIMESTAMP as its timestamp extension. DECIMAL is text
-with all its digits, DATE the days since 1970, TIME the milliseconds since midnight. Reading also takes what other
-writers choose: numbers for DECIMAL, milliseconds for TIMESTAMP, and keys of maps that are numbers, as their text.
+If MessagePack has a fitting type, it is used: BYTES is bin, TIMESTAMP is the timestamp extension. DECIMAL is text with
+all its digits, DATE the days since 1970, TIME the milliseconds since midnight. Reading also accepts what other writers
+use: numbers for DECIMAL, milliseconds for TIMESTAMP, and numbers as keys of maps, which become text.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .record_codec import RecordCoding, RecordReader
 from .typed_values import converter
 from .wire import Unreadable, Unwritable
 
-_BAD_UTF8 = "surrogateescape"  # bytes that are no UTF-8 are found where a column wants text, which says where they are
+_BAD_UTF8 = "surrogateescape"  # invalid UTF-8 is reported later, by the conversion to text, which knows the path
 
 
 class MsgpackReader(RecordReader):
-    """Maps become dicts with keys of text; of equal keys the last one counts."""
+    """Reads maps as dicts with text keys; of equal keys the last one counts."""
 
     def read(self, data: bytes, *, bad_utf8: str = _BAD_UTF8) -> Any:
         try:
@@ -48,7 +48,8 @@ class MsgpackReader(RecordReader):
 
 
 def _said(error: Exception) -> str:
-    """The library's words, but for bytes that are missing: it says so, or that a length exceeds what can come."""
+    """The library's message. For missing bytes it has two ("incomplete", or a length that exceeds the possible one);
+    both become one message."""
     text = str(error) or type(error).__name__
     return "they end inside a value" if "incomplete" in text or "exceeds max_" in text else text
 
@@ -104,7 +105,7 @@ def _read_decimal(type_: Decimal) -> Convert:
     as_number, exact = converter(type_), text_converter(type_)
 
     def convert(value: Any) -> Number | None:
-        """A text says its digits; a float is the shortest number that it could have been written from."""
+        """Text has the exact digits; a float becomes the shortest decimal number that gives the same float."""
         if isinstance(value, str):
             return exact(value)
         finite = isinstance(value, float) and value - value == 0
@@ -154,7 +155,7 @@ class MsgpackCoding(RecordCoding):
 
 
 def _shown(value: Any, type_: SqlType | None = None) -> Any:
-    """A value as people and tools see it: times as milliseconds, DECIMAL as a number."""
+    """A value in a form for people and tools: times as milliseconds, DECIMAL as a number."""
     if isinstance(value, dict):
         if isinstance(type_, Struct):
             return _shown_fields(value, type_.fields)

@@ -1,4 +1,4 @@
-"""Arrow columns as columns of text: the bulk half of encoding, for JSON and for delimited records."""
+"""Turns Arrow columns into columns of text: encoding of large batches, for JSON and delimited records."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .json_text import quote
 _NULL = read_only(np.frombuffer(b"null", np.uint8))
 _PADDING = read_only(np.zeros(write.WORD, np.uint8))
 _PADDED_NULL = read_only(np.concatenate([_NULL, _PADDING]))
-_PLAIN_SCALE_MAX = 6  # up to here Arrow writes decimals without an exponent
+_PLAIN_SCALE_MAX = 6  # up to this scale, Arrow writes decimals without an exponent
 
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """Row i is data[offsets[i]:offsets[i + 1]], where valid[i]."""
+    """Row i is data[offsets[i]:offsets[i + 1]], if valid[i]."""
 
     offsets: NDArray[np.int64]
     data: NDArray[np.uint8]
@@ -41,7 +41,7 @@ class TextColumn:
 
 
 def to_text(type_: SqlType, array: pa.Array, *, json: bool) -> TextColumn:
-    """Values as JSON writes them, or without quotes (`json` False) for the types that have no parts."""
+    """The values as JSON or, if `json` is False, without quotes. Types that have parts are always JSON."""
     match type_:
         case Primitive(name="STRING"):
             column = TextColumn.of(array.cast(pa.string()))
@@ -85,7 +85,7 @@ def to_text(type_: SqlType, array: pa.Array, *, json: bool) -> TextColumn:
 
 
 def _small_decimals(array: pa.Array) -> NDArray[np.int64] | None:
-    """The digits of decimals as whole numbers; None where one has too many for that. NULL is anything."""
+    """The unscaled values of decimals; None if one of them does not fit into 64 bits. Undefined for NULL."""
     words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
     low, high = words[0::2], words[1::2]
     return np.ascontiguousarray(low) if bool((high == low >> 63).all()) else None
@@ -100,7 +100,7 @@ def _integers(array: pa.Array) -> TextColumn:
 
 
 def wire_array(type_: Primitive, array: pa.Array) -> pa.Array:
-    """Times as formats write them: days, milliseconds."""
+    """Times in the units in which formats write them (days, milliseconds); other types unchanged."""
     match type_.name:
         case "DATE":
             return array.cast(pa.int32())
@@ -113,7 +113,7 @@ def wire_array(type_: Primitive, array: pa.Array) -> pa.Array:
 
 
 def object_punctuation(names: Sequence[str]) -> list[bytes]:
-    """What stands before, between and behind the values of a JSON object."""
+    """The text before, between and after the values of a JSON object."""
     if not names:
         return [b"{}"]
     keys = [f"{quote(name)}:" for name in names]
@@ -123,7 +123,8 @@ def object_punctuation(names: Sequence[str]) -> list[bytes]:
 def join(
     between: list[bytes], columns: Sequence[TextColumn], null: NDArray[np.uint8], present: NDArray[np.uint8]
 ) -> TextColumn:
-    """The columns side by side with `between` around them. `null`: with padding (see `join_fields`)."""
+    """Joins the columns to one text per row, with `between` around them. In: `null`: with padding (see
+    `join_fields`)."""
     ends = read_only(np.cumsum([0, *map(len, between)], dtype=np.int64))
     bases = np.cumsum([0, *(len(column.data) for column in columns)], dtype=np.int64)
     count = len(present)
@@ -164,7 +165,7 @@ def _members(array: pa.Array, members: TextColumn, brackets: bytes) -> TextColum
 
 
 def to_binary(column: TextColumn) -> pa.BinaryArray:
-    """The rows as Arrow's bytes. Raises: OverflowError beyond 2 GiB in one batch."""
+    """The rows as an Arrow binary array. Raises: OverflowError if a batch has 2 GiB or more."""
     if len(column.data) >= 2**31:
         raise OverflowError(f"a batch encodes to {len(column.data)} bytes; at most 2 GiB fit")
     bitmap = None if column.valid.all() else pa.py_buffer(np.packbits(column.valid != 0, bitorder="little"))

@@ -1,7 +1,7 @@
-"""The decoder of formats that are text: a compiled scan for batches, an exact reading for everything else.
+"""The decoder of text formats: a compiled scan for batches, and an exact reference for everything else.
 
-Small batches and rows that the scan is not sure about go row by row through the reference, so both ways give the
-same result (a property test); the scan is a matter of speed only.
+Small batches, and rows for which the scan is uncertain, are read row by row by the reference. So both ways give the
+same result (a property test checks it); the scan is only faster.
 """
 
 from __future__ import annotations
@@ -18,31 +18,33 @@ from .codec import Decoded, RowError, boolean_array, byte_view, one_array, valid
 from .compiled import scan
 from .compiled.spans import Bytes, Positions, Spans, to_arrow
 
-SMALL_BATCH = 12  # rows; below, the reference is faster than the calls into numpy and Arrow
+SMALL_BATCH = 12  # rows; for smaller batches the reference is faster than the calls into numpy and Arrow
 
 
 class UnreadableRow(Exception):
-    """A row's bytes are not what the format wants."""
+    """A row's bytes do not fit the format."""
 
 
 class TextFormat(Protocol):
-    """One format's two ways to read the wanted columns."""
+    """The two ways in which a format reads the needed columns."""
 
     words: bool  # the texts true and false are booleans
 
     def read_row(self, data: bytes) -> list[Any] | None:
-        """The values of the columns, as `pyarrow.array` takes them; None for no value. Raises: UnreadableRow."""
+        """The values of the columns, as `pyarrow.array` takes them; None if there is no value. Raises:
+        UnreadableRow."""
         ...
 
     def scan(
         self, data: Bytes, starts: Positions, ends: Positions, status: Bytes, wide: Bytes
     ) -> tuple[Positions, Positions, Bytes]:
-        """Start, end and kind, each [column, row]; sets `status`, and `wide` for rows that are not ASCII."""
+        """Out: start, end and kind of each value, as [column, row]. Sets `status`, and `wide` for rows that are not
+        ASCII."""
         ...
 
 
 class TextDecoder:
-    """`needed` columns are read by `format` in their order; the others are all NULL."""
+    """Reads the `needed` columns with the format, in their order. The others are all NULL."""
 
     def __init__(self, format_: TextFormat, columns: Sequence[Column], needed: Sequence[bool]) -> None:
         self._format = format_

@@ -1,4 +1,4 @@
-"""The encoder of formats that are text: compiled writers for batches, Python for a few rows, the same bytes."""
+"""The encoder of text formats: compiled writers for batches, Python for a few rows. Both write the same bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .json_text import quote
 from .text_columns import TextColumn, join_json, to_binary, to_text
 from .writing import Write, wire_type, writer
 
-SMALL_BATCH = 32  # rows; below, Python is faster than the calls into Arrow and numpy
+SMALL_BATCH = 32  # rows; for smaller batches Python is faster than the calls into Arrow and numpy
 
 
 class RecordLayout(Protocol):
@@ -47,7 +47,7 @@ class JsonObject:
 
 
 class BareValue:
-    """The JSON value of the only column; NULL is no value at all, as in ksqlDB (but see `TextEncoder`)."""
+    """The JSON value of the only column. NULL has no value at all, as in ksqlDB (but see `TextEncoder`)."""
 
     json = True
 
@@ -60,9 +60,10 @@ class BareValue:
 
 
 class TextEncoder:
-    """`columns` without headers columns, which no format holds; `numbers` are their places in what `encode` gets.
+    """In: `columns`: without headers columns, which no format holds; `numbers`: their positions in the arguments of
+    `encode`.
 
-    A key that the caller says is there (`null_rows`) is written also where it is NULL: as the text null.
+    If the caller passes `null_rows`, a key that is not among them is written even if it is NULL: as the text null.
     """
 
     def __init__(self, layout: RecordLayout, columns: Sequence[Column], numbers: Sequence[int]) -> None:

@@ -1,8 +1,8 @@
-"""Between the plain values of one record and Arrow columns, for formats that are read record by record.
+"""Converts between the plain values of single records and Arrow columns, for formats that are read record by record.
 
 Plain values are those of the conformance driver: None, bool, int (also days and milliseconds), float, Decimal, str,
-bytes, list, dict. Reading takes them as a column's type wants them, without guessing: a text is no number. A format
-that says a type in its own way has an `Own` for it.
+bytes, list, dict. Reading accepts only values that fit the column's type, without guessing: text is no number. If a
+format has its own representation of a type, it has an `Own` for it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from .reading import converter as json_converter
 from .writing import double_text, wire_type
 
 Own = Callable[[SqlType], Convert | None]
-"""A format's own way with a type, wherever it stands; None where it has none."""
+"""A format's own conversion for a type, at any depth; None if it has none."""
 
 
 def as_others(type_: SqlType) -> Convert | None:
-    """The `Own` of a format that says all types as the others do."""
+    """The `Own` of a format without its own conversions."""
     return None
 
 
 def converter(type_: SqlType, own: Own = as_others) -> Convert:
-    """A function from a plain value to what `pyarrow.array` takes for `type_`; None stays None. It raises Mismatch."""
+    """A function from a plain value to a value that `pyarrow.array` takes for `type_`; None stays None. It raises
+    Mismatch."""
     return own(type_) or _converter(type_, own)
 
 
@@ -129,7 +130,7 @@ def _map(type_: Map, own: Own) -> Convert:
     key_converter, value_converter = converter(type_.key, own), converter(type_.value, own)
 
     def convert(value: Any) -> list[tuple[Any, Any]] | None:
-        """Keys may become equal when they are read (1 and "1"): the last one counts, as of keys that are equal."""
+        """Different keys may become equal by conversion (1 and "1"). Then the last one counts, as for equal keys."""
         if value is None:
             return None
         if not isinstance(value, dict):
@@ -159,7 +160,7 @@ def _struct(type_: Struct, own: Own) -> Convert:
         if not isinstance(value, dict):
             if not wrapper:
                 raise _wrong(type_, value)
-            value = {names[0]: value}  # a wrapper message, whose value stands for it
+            value = {names[0]: value}  # a wrapper message, which was read as the value in it
         return dict(zip(engine_names, convert_fields(names, converters, reader.read(value)), strict=True))  # pyright: ignore[reportUnknownArgumentType]
 
     return convert
@@ -181,7 +182,7 @@ def _plain_values(type_: SqlType, array: pa.Array, own: Own) -> list[Any]:
 
 
 def _plain(type_: SqlType, own: Own) -> Convert | None:
-    """What is left to do to a value that Arrow gave; None for nothing."""
+    """The conversion from Arrow's Python value to the plain value; None if they are the same."""
     match type_:
         case Primitive(name="TIME" | "TIMESTAMP"):
             return lambda value: value // 1000
@@ -200,7 +201,7 @@ def _plain(type_: SqlType, own: Own) -> Convert | None:
 
 
 def _plain_struct(type_: Struct, own: Own) -> Convert | None:
-    """The fields by their own names: those in Arrow may differ."""
+    """A conversion of structs to their own field names: the names in Arrow may differ."""
     names, inside = type_.engine_names, [_optional(field.type, own) for field in type_.fields]
     if names == tuple(field.name for field in type_.fields) and not any(inside) and type_.fields:
         return None

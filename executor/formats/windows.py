@@ -1,5 +1,5 @@
-"""The window at the end of a windowed key: its start, or its end and start, 8 bytes each, big-endian, as Kafka Streams
-writes them. `KeyWindow.holds_end` says which."""
+"""The window at the end of a windowed key: its start, or its end and start (if `KeyWindow.holds_end`). Each has 8
+bytes, big-endian, as Kafka Streams writes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def suffix_bytes(window: KeyWindow) -> int:
 
 
 class WindowedDecoder:
-    """Takes the window off each key and leaves the rest to `inner`."""
+    """Removes the window from each key; `inner` decodes the rest."""
 
     def __init__(self, inner: Decoder, window: KeyWindow) -> None:
         self._inner = inner
@@ -41,7 +41,7 @@ class WindowedDecoder:
         starts = offsets[:-1].astype(np.int64)
         ends = offsets[1:].astype(np.int64)
 
-        # The keys without their windows, moved together.
+        # The keys without their windows, as contiguous bytes.
         kept = np.where(good, lengths - suffix, 0)
         new_offsets = np.zeros(len(rows) + 1, np.int32)
         np.cumsum(kept, out=new_offsets[1:])
@@ -80,7 +80,7 @@ class WindowedDecoder:
 
 
 class WindowedEncoder:
-    """Puts the window behind each key that `inner` writes; null keys stay null."""
+    """Appends the window to each key that `inner` writes. Null keys stay null."""
 
     def __init__(self, inner: Encoder, window: KeyWindow) -> None:
         self._inner = inner
@@ -116,21 +116,21 @@ class WindowedEncoder:
 
 
 def window_end(start: int, window: KeyWindow) -> int | None:
-    """The end of a window of time; None where its size is not known."""
+    """The end of a time window; None if its size is not known."""
     if window.size_ms is None:
         return None
     return int(window_ends(np.array([start], dtype=np.int64), window.size_ms, window.timezone)[0])
 
 
 def add_window(key: bytes, window: KeyWindow, start: int, end: int) -> bytes:
-    """One key's bytes with the window behind them."""
+    """One key's bytes with the window appended."""
     return key + (struct.pack(">qq", end, start) if window.holds_end else struct.pack(">q", start))
 
 
 def take_window(data: bytes, window: KeyWindow) -> tuple[bytes, int, int | None]:
-    """A windowed key's bytes without the window; its start and end (None where the size is not known).
+    """Out: a windowed key's bytes without the window; the window's start; its end (None if the size is not known).
 
-    Raises: struct.error where the bytes are too few.
+    Raises: struct.error if there are too few bytes.
     """
     if window.holds_end:
         end, start = struct.unpack(">qq", data[-2 * _TIME_BYTES :])

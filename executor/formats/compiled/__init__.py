@@ -1,1 +1,1 @@
-"""Compiled loops over the bytes of records, by numba."""
+"""Loops over the bytes of records, compiled by numba."""

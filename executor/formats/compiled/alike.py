@@ -1,9 +1,10 @@
-"""Compiled reading of a JSON object that is written like the one before: the same keys, the same spaces, other values.
+"""Reads a JSON object that is written like the previous one, with the same keys and spaces and other values: compiled.
 
-Records of one producer nearly always are. Then what stands between the values need not be understood again, only
-compared, eight bytes at a time: records of 110 bytes and six fields take 40 ns instead of 330.
+Records of one producer nearly always are. Then the bytes between the values need no parsing, only a comparison, eight
+bytes at a time: records of 110 bytes and six fields take 40 ns instead of 330.
 
-For developers: numba keeps `scan.py` compiled with this inside, and notices changes of that file only; touch it.
+For developers: numba caches `scan.py` with this code inlined, and only notices changes of that file. So touch it after
+a change here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ....sql.compiling.loops import loop
 from .json_values import INTEGER_NUMBER, NULL, OK, QUOTE, TEXT, scan_one, skip_number
 from .words import HIGH_BITS, NO_DIGITS, ZEROS, Vector, first_special, load_word, trailing_zeros
 
-LOOKAHEAD = 16  # bytes behind any position that are read at once
+LOOKAHEAD = 16  # bytes from any position that are read at once
 
 _EIGHT = np.uint64(8)
 _SHIFT = np.uint64(3)
@@ -39,12 +40,13 @@ def read_alike(
     out_kind: Vector,
     stack: Vector,
 ):
-    """Reads rows from `row` on as long as each is the gaps with ASCII values between them; gives the first other one.
+    """Reads rows from `row` on, as long as each consists of the gaps with ASCII values between them. Out: the first row
+    that does not.
 
-    Gap p stands before value p, which is field `target[p]` or (-1) none, and the last gap behind all values. Rows whose
+    Gap p is before value p, which is field `target[p]` (-1: no field). The last gap is after all values. Rows whose
     status is not OK have no values.
     """
-    # All in one function: numba counts references to the arrays at every call, which took longer than the comparing.
+    # All in one function: numba counts references to the arrays at every call, which took longer than comparing.
     limit = data.shape[0] - LOOKAHEAD
     while row < starts.shape[0]:
         for field in range(out_kind.shape[0]):

@@ -1,8 +1,8 @@
-"""The compiled reading of flat AVRO records: one pass over a batch, columns out. A matter of speed only.
+"""Reads flat AVRO records with compiled code: one pass over a batch gives the columns. It is only an optimization.
 
-A record is flat when its fields are booleans, numbers, texts or bytes, or one of these or null. Rows that the scan is
-not sure about (another schema, a number out of range, bytes that do not fit) are left to the reading record by record,
-which decides what is wrong with them.
+A record is flat if each field is a boolean, a number, a text or bytes, or a union of one of these and null. Rows for
+which the scan is uncertain (another schema, a number out of range, bytes that do not fit) are read record by record,
+and that code decides what is wrong with them.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ _NOT_NULLABLE = -1
 
 @dataclass(frozen=True, slots=True)
 class FlatRecord:
-    """How to read the records of one schema as these columns. `fields`: each column's place in the record, -1 for none.
+    """The plan for reading records of one schema as these columns. `fields`: each column's place in the record; -1:
+    none.
 
-    `null_branches`: of each field, the branch of its union that is null.
+    `null_branches`: for each field, the branch of its union that is null.
     """
 
     schema_id: int
@@ -60,7 +61,7 @@ class FlatRecord:
 
 
 def flat_record(schema: RecordSchema, columns: Sequence[Column]) -> FlatRecord | None:
-    """None where the schema or a column needs the reading record by record."""
+    """The plan for this schema; None if the schema or a column requires reading record by record."""
     node = avro_schemas.load(schema.text)
     if not isinstance(node, dict) or cast(dict[str, Any], node).get("type") != "record" or schema.references:
         return None
@@ -83,7 +84,7 @@ def flat_record(schema: RecordSchema, columns: Sequence[Column]) -> FlatRecord |
 
 
 def _flat(node: Any) -> tuple[str, int] | None:
-    """The kind of a field and its null branch; None where it is not flat."""
+    """The kind of a field and its null branch; None if it is not flat."""
     if isinstance(node, list):
         branches = cast(list[Any], node)
         if len(branches) != 2 or "null" not in branches:
@@ -100,7 +101,7 @@ def _flat(node: Any) -> tuple[str, int] | None:
 
 
 def _place(name: str, names: list[str]) -> int:
-    """Where the field stands: the exact spelling first, then any case, the last one of several."""
+    """The place of the field: the exact spelling first, then any case; the last one of several."""
     if name in names:
         return names.index(name)
     folded = [i for i, other in enumerate(names) if fold(other) == fold(name)]
@@ -108,7 +109,7 @@ def _place(name: str, names: list[str]) -> int:
 
 
 def scan(record: FlatRecord, rows: pa.BinaryArray) -> tuple[list[pa.Array], NDArray[np.uint8]] | None:
-    """The columns, and each row's status: what is REDO has NULL in all columns. None where nothing could be read."""
+    """The columns, and each row's status; a row that is REDO has NULL in all columns. None if a text is not UTF-8."""
     data, offsets = byte_view(rows)
     count, width = len(rows), len(record.opcodes)
     status = np.where(valid_flags(rows) != 0, OK, NULL_ROW).astype(np.uint8)
@@ -132,7 +133,7 @@ def scan(record: FlatRecord, rows: pa.BinaryArray) -> tuple[list[pa.Array], NDAr
         try:
             arrays.append(_column(column, opcode, data, values[place], lengths[place], present))
         except pa.ArrowInvalid:
-            return None  # a text that is not UTF-8: who it is, the other reading finds out
+            return None  # a text is not UTF-8; reading record by record finds out which one
     return arrays, status
 
 
@@ -225,7 +226,7 @@ def _scan(data, offsets, header, opcodes, null_branches, status, values, lengths
 
 @loop
 def _number(data, at, end):  # pyright: ignore
-    """A zigzag number, the place behind it, and whether there was one."""
+    """Reads a zigzag number. Out: the number, the position after it, and whether it is valid."""
     bits = np.uint64(0)
     for i in range(10):
         if at >= end:

@@ -1,4 +1,4 @@
-"""Compiled reading of one JSON value: where it ends, and whether it is one at all.
+"""Finds the end of one JSON value, and whether it is valid: compiled.
 
 Positions are int32 into the batch's data, which Arrow keeps below 2 GiB.
 """
@@ -10,10 +10,10 @@ import numpy as np
 from ....sql.compiling.loops import inlined_loop, loop
 from .words import BACKSLASHES, HIGH_BITS, ONES, QUOTES, SPACES, Vector, load_word, trailing_zeros
 
-# What a span of bytes is. A missing field is a null. For a string, the span is between the quotes.
+# The kinds of spans of bytes. A missing field is NULL. The span of a string is between the quotes.
 NULL, TEXT, ESCAPED_TEXT, INTEGER_NUMBER, REAL_NUMBER, TRUE, FALSE, OBJECT, ARRAY = range(9)
 
-# What became of a row.
+# The status of a row.
 OK, REDO, NULL_ROW = range(3)
 
 DEPTH_MAX = 64  # deeper rows are left to the reference
@@ -47,10 +47,10 @@ def _is_hex(c: int):
 
 @loop
 def skip_string(data: Vector, i: int, end: int):
-    """From behind the opening quote: the position behind the closing one (-1: invalid), and flags."""
+    """In: the position after the opening quote. Out: the position after the closing one (-1: invalid), and flags."""
     flags = 0
     while i < end:
-        if i + 8 <= end:  # eight plain bytes at once: a byte's high bit is set where it is not plain
+        if i + 8 <= end:  # eight plain bytes at once: the high bit of a byte is set if it is not plain
             word = load_word(data, i)
             quote = word ^ QUOTES
             backslash = word ^ BACKSLASHES
@@ -92,7 +92,7 @@ def skip_string(data: Vector, i: int, end: int):
 
 @loop
 def skip_number(data: Vector, i: int, end: int):
-    """From its first byte: the position behind the number (-1: none is here), and its kind."""
+    """In: the position of the first byte. Out: the position after the number (-1: there is none), and its kind."""
     kind = INTEGER_NUMBER
     if i < end and data[np.uintp(i)] == 45:
         i += 1
@@ -128,7 +128,7 @@ def skip_number(data: Vector, i: int, end: int):
 
 @loop
 def skip_scalar(data: Vector, i: int, end: int):
-    """A string, number or word: its start and end as a span, its kind, the position behind it (-1: invalid), wide."""
+    """A string, number or word. Out: start and end of its span, its kind, the position after it (-1: invalid), wide."""
     c = data[np.uintp(i)]
     if c == QUOTE:
         behind, flags = skip_string(data, i + 1, end)
@@ -167,7 +167,8 @@ def skip_scalar(data: Vector, i: int, end: int):
 
 @loop
 def skip_key(data: Vector, i: int, end: int):
-    """From a key's opening quote to the value behind its colon (-1: invalid), and whether the key is wide."""
+    """In: the position of a key's opening quote. Out: the position of its value (-1: invalid), and whether the key is
+    wide."""
     if i >= end or data[np.uintp(i)] != QUOTE:
         return -1, False
     i, flags = skip_string(data, i + 1, end)
@@ -181,7 +182,8 @@ def skip_key(data: Vector, i: int, end: int):
 
 @loop
 def skip_container(data: Vector, i: int, end: int, stack: Vector):
-    """From the opening bracket: the position behind the closing one (-1: invalid or too deep), wide."""
+    """In: the position of the opening bracket. Out: the position after the closing one (-1: invalid, too deep),
+    wide."""
     depth = 0
     wide = False
     while True:
@@ -211,7 +213,7 @@ def skip_container(data: Vector, i: int, end: int, stack: Vector):
             wide |= value_wide
             if i < 0:
                 return -1, wide
-        while True:  # behind a value
+        while True:  # after a value
             if depth == 0:
                 return i, wide
             i = skip_space(data, i, end)
@@ -234,7 +236,7 @@ def skip_container(data: Vector, i: int, end: int, stack: Vector):
 
 @loop
 def scan_one(data: Vector, i: int, end: int, stack: Vector):
-    """The value that begins at i: span start, span end, kind, the position behind it (-1: invalid), wide."""
+    """The value that begins at i. Out: start and end of its span, kind, the position after it (-1: invalid), wide."""
     if i >= end:
         return i, i, NULL, -1, False
     c = data[np.uintp(i)]

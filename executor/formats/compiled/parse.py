@@ -1,10 +1,10 @@
-"""Compiled conversion of spans of text (see `scan.py`) into Arrow's buffers.
+"""Converts spans of text (see `scan.py`) into Arrow's buffers, with compiled code.
 
-Each function sets `valid` and, where a span is not certainly what the type wants, `bad`: the reference decoder then
-reads the row again. A span of kind TEXT is taken as a number or a word only where the reference takes it too.
+Each function sets `valid`. If it is uncertain whether a span fits the type, it sets `bad`: then the reference decoder
+reads the row again. A span of kind TEXT is accepted as a number or word only if the reference accepts it, too.
 
-numba keeps compiled code in __pycache__ and looks at a function's own file only: after a change to `scan.py` or
-`words.py`, delete what is cached of this one.
+numba caches compiled code in __pycache__ and only checks a function's own file: after a change to `scan.py` or
+`words.py`, delete the cached code of this file.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _EIGHT = np.uint64(8)
 
 @loop
 def _all_digits(word: np.uint64):
-    """Whether each byte is a digit's value."""
+    """Whether each byte is from 0 to 9, the value of a digit."""
     return (word | (word + NO_DIGITS)) & HIGH_BITS == np.uint64(0)
 
 
 @loop
 def _eight_digits(word: np.uint64):
-    """The number that eight bytes stand for, each a digit's value and the lowest byte the first digit: pairs, fours and
-    all of them are added up by a multiplication each."""
+    """The number of eight digits. Each byte is the value of a digit; the lowest byte is the first digit. One
+    multiplication each combines the digits into pairs, groups of four, and all eight."""
     word = word * np.uint64(10 << 8 | 1) >> np.uint64(8) & np.uint64(0x00FF00FF00FF00FF)
     word = word * np.uint64(100 << 16 | 1) >> np.uint64(16) & np.uint64(0x0000FFFF0000FFFF)
     return word * np.uint64(10000 << 32 | 1) >> np.uint64(32)
@@ -57,7 +57,7 @@ def parse_integers(
     valid: Vector,
     bad: Vector,
 ):
-    """Integers from `low` to `high`, times `factor`. Digits are read eight at a time where bytes stand behind them."""
+    """Integers from `low` to `high`, times `factor`. Digits are read eight at a time, if enough bytes follow."""
     limit = data.shape[0] - 16
     last = starts.shape[0] - 1
     for row in range(starts.shape[0]):
@@ -107,7 +107,8 @@ def parse_integers(
 
 @loop
 def _number(data: Vector, i: int, end: int):
-    """Sign, digits as an integer, power of ten, and how many significant digits a JSON number has (99: too many)."""
+    """The sign, the digits as an integer, the power of ten, and the number of significant digits (99: too many) of a
+    JSON number."""
     negative = data[np.uintp(i)] == 45
     if negative:
         i += 1
@@ -160,7 +161,7 @@ def _is_number(data: Vector, i: int, end: int, kind: int):
 def parse_doubles(
     data: Vector, starts: Vector, ends: Vector, kinds: Vector, out: Vector, valid: Vector, bad: Vector, slow: Vector
 ):
-    """Doubles, where digits and exponent are small enough for one exact operation; the others are marked `slow`."""
+    """Doubles whose digits and exponent are small enough for one exact operation; the others are marked `slow`."""
     slow_count = 0
     last = starts.shape[0] - 1
     for row in range(starts.shape[0]):
@@ -238,7 +239,7 @@ def parse_decimals(
 
 @loop
 def _is_word(data: Vector, i: int, end: int, word: Vector):
-    """Whether the span is `word` (in lower case), in any case."""
+    """Whether the span is `word`, in any case. In: `word`: in lower case."""
     if end - i != word.shape[0]:
         return False
     for j in range(word.shape[0]):
@@ -255,7 +256,7 @@ _FALSE_WORD = np.frombuffer(b"false", np.uint8)
 def parse_booleans(
     data: Vector, starts: Vector, ends: Vector, kinds: Vector, words: bool, out: Vector, valid: Vector, bad: Vector
 ):
-    """Booleans; where `words`, the texts true and false too."""
+    """Booleans; with `words`, also the texts true and false."""
     for row in range(starts.shape[0]):
         kind = kinds[row]
         out[row] = 0
@@ -282,7 +283,7 @@ def _hex4(data: Vector, i: int):
 
 @loop
 def _unescape(data: Vector, i: int, end: int, out: Vector, at: int):
-    """Writes the text of a valid JSON string; the position behind it, or -1 for half a surrogate pair."""
+    """Writes the text of a valid JSON string. Out: the position after it in `out`; -1 for half a surrogate pair."""
     while i < end:
         c = data[np.uintp(i)]
         if c != _BACKSLASH:
@@ -341,7 +342,8 @@ def _unescape(data: Vector, i: int, end: int, out: Vector, at: int):
 def parse_strings(
     data: Vector, starts: Vector, ends: Vector, kinds: Vector, offsets: Vector, out: Vector, valid: Vector, bad: Vector
 ):
-    """Strings; integers and booleans as they are written. They are copied by words: `out` has room for one more."""
+    """Strings; integers and booleans as they are written. They are copied in words, so `out` has room for one more
+    word."""
     at: Any = np.int64(0)
     offsets[0] = 0
     for row in range(starts.shape[0]):

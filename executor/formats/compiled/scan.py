@@ -95,7 +95,7 @@ def scan_values(
     status: Vector,
     wide: Vector,
 ):
-    """One JSON value per row. Rows whose status is not OK on entry are left alone."""
+    """Finds one JSON value per row. Rows whose status is not OK on entry are left alone."""
     stack = np.empty(DEPTH_MAX, np.uint8)
     for row in range(starts.shape[0]):
         out_kind[row] = NULL
@@ -138,7 +138,7 @@ def _equal_without_case(data: Vector, i: int, names: Vector, k: int, length: int
 
 @loop
 def _only_at(field_at: Vector, position: int, field: int):
-    """The value at this position is the field's, and none before it is."""
+    """Assigns the field to the value at this position, and to no earlier one."""
     for before in range(position):
         if field_at[before] == field:
             field_at[before] = -1
@@ -160,21 +160,21 @@ def scan_objects(
     status: Vector,
     wide: Vector,
 ):
-    """The spans of the named fields of one JSON object per row; a JSON null becomes a NULL_ROW.
+    """Finds the spans of the named fields of one JSON object per row; a JSON null becomes a NULL_ROW.
 
-    A key in a field's exact spelling beats one in another case; among equals the last one counts.
-    `unique`: no two names are equal without case. `names_wide`: a name has letters outside ASCII, whose case is not
-    known here, so a row with such a key is left to the reference unless it is spelled exactly.
+    A key in a field's exact spelling takes precedence over one in another case; among equal keys the last one counts.
+    In: `unique`: no two names are equal ignoring case. `names_wide`: a name has letters outside ASCII. Their case is
+    not known here, so a row with such a key is left to the reference, unless the key is spelled exactly.
     """
     field_count = name_ends.shape[0] - 1
     stack = np.empty(DEPTH_MAX, np.uint8)
     exact_seen = np.empty(field_count, np.uint8)
-    # Rows tend to have the same keys in the same order: what the key at each position meant in the row before.
+    # Rows mostly have the same keys in the same order: for each position, the key of an earlier row and its field.
     cached_start = np.zeros(_CACHED_KEYS, np.int64)
     cached_length = np.full(_CACHED_KEYS, -1, np.int64)
     cached_field = np.zeros(_CACHED_KEYS, np.int64)
     cached_exact = np.zeros(_CACHED_KEYS, np.uint8)
-    # The last row that was read key by key: what stands between its values, and which field each value is.
+    # The last row that was read key by key: the bytes between its values, and the field of each value.
     gap_start = np.zeros(_CACHED_KEYS + 1, np.int64)
     gap_length = np.zeros(_CACHED_KEYS + 1, np.int64)
     field_at = np.full(_CACHED_KEYS, -1, np.int64)
@@ -203,7 +203,7 @@ def scan_objects(
             null = kind == NULL and i >= 0 and skip_space(data, i, end) == end
             status[row] = NULL_ROW if null else REDO
             continue
-        status[row] = REDO  # until the object turns out to be whole
+        status[row] = REDO  # until the object is complete
         value_count = np.int64(-1)
         i = skip_space(data, i + 1, end)
         row_wide = keys_wide = False
@@ -303,7 +303,7 @@ def scan_objects(
 
 @loop
 def count_elements(data: Vector, starts: Vector, ends: Vector, kinds: Vector, container: int, counts: Vector):
-    """How many members each ARRAY or OBJECT (`container`) has; -1 where the span is neither that nor null."""
+    """Counts the members of each ARRAY or OBJECT (`container`); -1 if the span is neither such a container nor null."""
     stack = np.empty(DEPTH_MAX, np.uint8)
     total = 0
     for row in range(starts.shape[0]):
@@ -352,9 +352,9 @@ def split_elements(
     out_end: Vector,
     out_kind: Vector,
 ):
-    """The spans of the members of containers that `count_elements` counted (and of their keys, for OBJECT).
+    """Finds the spans of the members of containers that `count_elements` counted (and of their keys, for OBJECT).
 
-    A key that is there twice makes its container's count -1: which one counts is left to the reference.
+    If a key occurs twice, its container's count becomes -1: the reference decides which one counts.
     """
     stack = np.empty(DEPTH_MAX, np.uint8)
     for row in range(starts.shape[0]):
@@ -402,8 +402,8 @@ def split_delimited(
     status: Vector,
     wide: Vector,
 ):
-    """The fields of one delimited record per row; an empty field is NULL. Rows with a quote inside a quoted field,
-    with line ends or with another number of fields are left to the reference."""
+    """Finds the fields of one delimited record per row; an empty field is NULL. Rows with a quote inside a quoted
+    field, with line ends, or with a wrong number of fields are left to the reference."""
     field_count = out_start.shape[0]
     for row in range(starts.shape[0]):
         for field in range(field_count):

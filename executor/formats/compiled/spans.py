@@ -1,4 +1,4 @@
-"""Spans of text become Arrow arrays of a SQL type: the bulk half of decoding, whatever found the spans."""
+"""Turns spans of text into Arrow arrays of a SQL type: decoding of large batches, for all formats that find spans."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Positions = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Stretches of `data`, each with a kind (see `scan.py`); `row` is the record that each belongs to."""
+    """Ranges of `data`, each with a kind (see `scan.py`). `row`: the record of each."""
 
     data: Bytes
     start: Positions
@@ -35,7 +35,7 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class FieldNames:
-    """Field names in the form that `scan_objects` wants."""
+    """Field names in the form that `scan_objects` takes."""
 
     text: Bytes
     ends: Positions
@@ -55,7 +55,7 @@ class FieldNames:
 
 
 def to_arrow(type_: SqlType, spans: Spans, redo: Bytes) -> pa.Array:
-    """An array of `type_`, one value per span. Sets `redo` for the rows with a span that is not certain."""
+    """An array of `type_`, one value per span. Sets `redo` for rows with a span that is uncertain."""
     match type_:
         case Primitive(name="BOOLEAN"):
             return _booleans(spans, redo)
@@ -115,7 +115,7 @@ def _doubles(spans: Spans, redo: Bytes) -> pa.Array:
     out = np.empty(len(spans), np.float64)
     slow = np.empty(len(spans), np.uint8)
     if parse.parse_doubles(spans.data, spans.start, spans.end, spans.kind, out, valid, bad, slow):
-        # Correct rounding of long numbers is Arrow's business; its text parser takes all that JSON's grammar takes.
+        # Arrow rounds long numbers correctly, and its text parser accepts every number of JSON's grammar.
         chosen = np.flatnonzero(slow)
         kinds = np.full(len(chosen), scan.TEXT, np.uint8)
         part = Spans(spans.data, read_only(spans.start[chosen]), read_only(spans.end[chosen]), read_only(kinds), chosen)
@@ -149,7 +149,7 @@ def _texts(spans: Spans, redo: Bytes, parser: Any, arrow: pa.DataType) -> pa.Arr
 def find_fields(
     data: Bytes, start: Positions, end: Positions, names: FieldNames, status: Bytes, wide: Bytes
 ) -> tuple[Positions, Positions, Bytes]:
-    """Start, end and kind, each [field, row], of the named fields of one JSON object per row."""
+    """Finds the named fields of one JSON object per row. Out: start, end and kind of each, as [field, row]."""
     shape = (len(names.ends) - 1, len(start))
     starts, ends, kinds = np.empty(shape, np.int32), np.empty(shape, np.int32), np.empty(shape, np.uint8)
     scan.scan_objects(

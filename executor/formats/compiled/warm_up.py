@@ -1,7 +1,7 @@
 """Compiles the formats' inner loops before the first large batch needs them.
 
-The compiled code is kept on disk (numba's cache: beside the sources, or in the user's cache folder where those are
-read-only), so this takes seconds once per machine and version, and a fifth of a second after that.
+The compiled code is kept on disk (numba's cache: beside the sources, or in the user's cache folder if those are
+read-only). So this takes seconds once per machine and version, and a fifth of a second after that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FLAT: dict[str, tuple[SqlType, object]] = {
     "H": (Decimal(10, 8), 1),
     "L": (Decimal(38, 8), 10**25),  # more than 64 bits
 }
-_SCANNED = {name: typed for name, typed in _FLAT.items() if name not in "HL"}  # decimals are not read by the scan
+_SCANNED = {name: typed for name, typed in _FLAT.items() if name not in "HL"}  # the scan does not read decimals
 _NESTED: dict[str, tuple[SqlType, object]] = {
     "I": (Array(INTEGER), [1]),
     "J": (Map(STRING, INTEGER), [("a", 1)]),
@@ -49,7 +49,7 @@ _NESTED: dict[str, tuple[SqlType, object]] = {
 
 
 def warm_up() -> None:
-    """Run every compiled loop once. May be called in a thread of its own while queries already run."""
+    """Runs every compiled loop once. It may be called in a separate thread while queries already run."""
     _round_trip(FormatSpec("JSON"), _FLAT | _NESTED)
     _round_trip(FormatSpec("JSON", wrap_single=False), {"C": _FLAT["C"]})
     _round_trip(FormatSpec("DELIMITED"), _FLAT)

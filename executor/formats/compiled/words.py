@@ -1,4 +1,4 @@
-"""Eight bytes at a time: the machine operations that compiled loops over text need and numba lacks; their arrays."""
+"""Operations on eight bytes at a time that compiled loops over text need and numba lacks; the type of their arrays."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ....sql.compiling.loops import intrinsic
 
 Vector = NDArray[Any]  # an argument of a compiled loop
 
-# Eight digits at once, as a word: exclusive or with ZEROS gives their values, and adding NO_DIGITS sets the high bit of
-# each byte that is more than 9.
+# Eight digits as a word: exclusive or with ZEROS gives their values. Then adding NO_DIGITS sets the high bit of each
+# byte that is more than 9.
 ZEROS = np.uint64(0x3030303030303030)
 NO_DIGITS = np.uint64(0x7676767676767676)
 HIGH_BITS = np.uint64(0x8080808080808080)
@@ -67,7 +67,8 @@ def _trailing_zeros(typing_context: Any, word: Any):  # pyright: ignore[reportUn
 
 @intrinsic
 def _first_special(typing_context: Any, data: Any, position: Any):  # pyright: ignore[reportUnusedParameter]
-    """Of the 16 bytes from `position` on, which is the first that is not plain inside a JSON string; 16 if none."""
+    """The index, among the 16 bytes from `position` on, of the first one that is not plain in a JSON string; 16:
+    none."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -88,7 +89,7 @@ def _first_special(typing_context: Any, data: Any, position: Any):  # pyright: i
     return types.int64(data, position), generate
 
 
-# As compiled loops see them: numba passes the typing context itself.
+# The types that compiled loops see: numba passes the typing context itself.
 load_word: Callable[[Vector, int], np.uint64] = _load_word  # pyright: ignore[reportAssignmentType]
 store_word: Callable[[Vector, int, np.uint64], None] = _store_word  # pyright: ignore[reportAssignmentType]
 trailing_zeros: Callable[[np.uint64], np.uint64] = _trailing_zeros  # pyright: ignore[reportAssignmentType]

@@ -1,6 +1,6 @@
-"""Compiled writing of text: columns of text (offsets and bytes) are quoted, reformatted and joined into records.
+"""Quotes, reformats and joins columns of text (offsets and bytes) into records, with compiled code.
 
-Offsets in and out are int64. A row without a value has length 0 on output.
+Offsets in and out are int64. A row without a value has length 0 in the output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BACKSLASH = 92
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
-# What follows the backslash in a JSON string: 0 for no escape, 117 (u) for the long form.
+# The byte that follows the backslash in a JSON string: 0 for no escape, 117 (u) for the long form.
 _JSON_ESCAPE = np.zeros(256, np.uint8)
 _JSON_ESCAPE[:32] = 117
 for _byte, _letter in ((8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r"), (34, '"'), (92, "\\")):
@@ -33,7 +33,7 @@ _PLAIN_DIGITS_MAX = 48  # of a decimal: sign, point, leading zero, 38 digits
 
 @loop
 def _escaped(word: np.uint64):
-    """The high bit of the first of eight bytes that JSON escapes is set; of those behind it, it may be."""
+    """Sets the high bit of the first of eight bytes that JSON escapes. The bits of bytes after it may be set, too."""
     quote = word ^ QUOTES
     backslash = word ^ BACKSLASHES
     return (word - SPACES & ~word | quote - ONES & ~quote | backslash - ONES & ~backslash) & HIGH_BITS
@@ -90,7 +90,7 @@ def quote_json(offsets: Vector, data: Vector, valid: Vector):
 
 @loop
 def write_base64(offsets: Vector, data: Vector, valid: Vector, quoted: bool):
-    """Each byte string as base64, between quotes where `quoted`."""
+    """Each byte string as base64, in quotes if `quoted`."""
     count = valid.shape[0]
     out_offsets = np.zeros(count + 1, np.int64)
     total = 0
@@ -133,9 +133,9 @@ def _copy(text: Vector, out: Vector, at: int):
 
 @loop
 def _digits_of(data: Vector, i: int, end: int, digits: Vector):
-    """The significant digits of a number's text, how many, and the power of ten of the first one."""
+    """Writes the significant digits of a number's text. Out: how many there are, and the power of ten of the first."""
     count = 0
-    power = 0  # of the digit that would come next, before the point is seen counted upwards
+    power = 0  # number of digits before the point; negative: zeros after the point before the first digit
     point = False
     leading = True
     exponent = 0
@@ -169,7 +169,7 @@ def _digits_of(data: Vector, i: int, end: int, digits: Vector):
 
 @loop
 def write_doubles(offsets: Vector, data: Vector, valid: Vector, quoted: bool):
-    """Shortest texts of doubles, laid out as Java does: 1.0, 1.0E10, NaN (which gets quotes where `quoted`)."""
+    """Shortest texts of doubles in Java's notation: 1.0, 1.0E10, NaN. NaN and Infinity are in quotes if `quoted`."""
     count = valid.shape[0]
     out_offsets = np.zeros(count + 1, np.int64)
     out = np.empty(count * _DOUBLE_LENGTH_MAX, np.uint8)
@@ -246,7 +246,7 @@ def write_doubles(offsets: Vector, data: Vector, valid: Vector, quoted: bool):
 
 @loop
 def write_decimals(offsets: Vector, data: Vector, valid: Vector, scale: int):
-    """Texts of decimals without an exponent, with `scale` digits behind the point."""
+    """Texts of decimals without an exponent, with `scale` digits after the point."""
     count = valid.shape[0]
     out_offsets = np.zeros(count + 1, np.int64)
     out = np.empty(count * _PLAIN_DIGITS_MAX, np.uint8)
@@ -281,7 +281,7 @@ def _is_letter_or_digit(c: Any):
 
 @loop
 def quote_delimited(offsets: Vector, data: Vector, valid: Vector, delimiter: Vector, first: bool):
-    """Each text with quotes where Commons CSV puts them; see `delimited.quote_field`. `delimiter` is its UTF-8."""
+    """Each text, with quotes if Commons CSV would put them; see `delimited.quote_field`. In: `delimiter`: as UTF-8."""
     count = valid.shape[0]
     out_offsets = np.zeros(count + 1, np.int64)
     out = np.empty(2 * data.shape[0] + 2 * count, np.uint8)
@@ -325,10 +325,10 @@ def quote_delimited(offsets: Vector, data: Vector, valid: Vector, delimiter: Vec
 def join_fields(
     between: Vector, between_ends: Vector, data: Vector, offsets: Vector, valid: Vector, null: Vector, present: Vector
 ):
-    """One record per row: between[0] field[0] between[1] … field[n-1] between[n], `null` where a field has no value.
+    """One record per row: between[0] field[0] between[1] … field[n-1] between[n]; a field without a value is `null`.
 
     `offsets` is [field, row] into `data`. Rows that are not `present` are empty. Bytes are copied eight at a time, so
-    `between`, `data` and `null` must go on for another `WORD` bytes behind what counts of them, and so does the result.
+    `between`, `data` and `null` must have `WORD` more bytes after their content, and the result has them, too.
     """
     fields = valid.shape[0]
     null_length = null.shape[0] - WORD
@@ -414,7 +414,7 @@ def join_members(
 
 @loop
 def append_to_each(offsets: Vector, data: Vector, valid: Vector, tails: Vector):
-    """Each text with its row of `tails` behind it; nothing where it is not valid."""
+    """Each text with its row of `tails` appended; nothing if it is not valid."""
     count = valid.shape[0]
     width = tails.shape[1]
     out_offsets = np.zeros(count + 1, np.int32)
