@@ -1,1 +1,1 @@
-"""A node of a cluster in this process: runs the state machines of `replication/` and serves Kafka's requests."""
+"""A node of a cluster in this process: it runs the state machines of `replication/` and serves Kafka's requests."""

@@ -1,8 +1,8 @@
-"""The last node of a cluster that has shrunk becomes a server on its own again, with all that it has.
+"""The last node of a cluster that has shrunk becomes a single server again, with all its data.
 
-Its files are those of a node that is alone already: one voter, replicas of one. Only `node.json` says that others know
-of it. That may be taken back once nobody else is left: neither a voter, nor a learner, nor a node that is registered or
-may join. The metadata say so for certain, also those that are not committed: the only voter commits whatever it has.
+Its files are already those of a single node: one voter, and one replica per partition. Only `node.json` says that it
+belongs to a cluster. This may be changed once no other node is left: no voter, no learner, and no node that is
+registered or may join. The metadata are certain about that, even if not committed: the only voter commits all of them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _log = structlog.get_logger("millstream.logcore")
 
 
 def become_alone(path: Path, node: NodeId, cluster: str) -> None:
-    """Does nothing where the directory is not that of this node, or the node has others: opening it refuses that.
+    """Does nothing if the directory is not that of this node, or if there are other nodes; opening it then fails.
 
-    Raises `LogLocked`; `CorruptLog` where the metadata are damaged; `LogFull`, `LogWriteFailed`.
+    Raises `LogLocked`; `CorruptLog` if the metadata are damaged; `LogFull` and `LogWriteFailed`.
     """
     if not (path / "lock").exists():
         return
@@ -51,7 +51,7 @@ def _is_the_only_one(path: Path, meta: Any, node: NodeId) -> bool:
 
 
 def _meta(path: Path) -> Any:
-    """None where there is none, or none that can be read: opening the directory says why."""
+    """The content of `node.json`; None if it is missing or cannot be read. Opening the directory then reports why."""
     try:
         return read_with_copy(path / NODE_FILE, durable=True)
     except ValueError:

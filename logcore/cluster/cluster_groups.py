@@ -1,4 +1,4 @@
-"""The consumer groups that this node coordinates: what handlers ask, passed on to the broker machine."""
+"""The consumer groups that this node coordinates: passes requests of the handlers on to the broker machine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from ..topic_rules import GROUPS_TOPIC, NOTES
 from .cluster_node import ClusterNode
 from .refusals import given, listed
 
-_ANSWER_S: Final = 5.0  # clients have one such request under way, and ask again when it is answered
+_ANSWER_S: Final = 5.0  # clients have only one such request at a time, and retry after its answer
 _Wanted = TypeVar("_Wanted")
 _FAULTS: Final = {
     ErrorCode.coordinator_load_in_progress: GroupFault.LOADING,
@@ -64,7 +64,7 @@ class ClusterGroups:
         self._node = node
 
     def ask(self, message: Message) -> Future[Reply]:
-        """The answer may never come: what a coordinator that is cut off has written is neither committed nor refused.
+        """The answer may never come: if a coordinator is disconnected, its writes are neither committed nor refused.
         Raises `LogClosed`."""
         answer: Future[Reply] = Future()
         answer.set_running_or_notify_cancel()
@@ -109,11 +109,11 @@ class ClusterGroups:
         return self._ask(group, DescribeGroup(), GroupDescription)
 
     def described(self) -> list[GroupDescription]:
-        """All that are coordinated here."""
+        """All groups that this node coordinates."""
         return listed(self._asked(ForEveryShard(GROUPS_TOPIC, ListGroups())), GroupDescription)
 
     def names(self) -> list[str]:
-        """Without those whose offsets are none."""
+        """The names of all groups, except those that keep notes instead of offsets."""
         return [each.group for each in self.described() if not each.group.startswith(NOTES)]
 
     def delete(self, group: str) -> GroupFault:
@@ -132,7 +132,7 @@ class ClusterGroups:
         return self.commits(group).unsettled
 
     def commits(self, group: str) -> GroupCommits:
-        """Both at once. Raises `NotNow`."""
+        """The group's commits, from one request. Raises `NotNow`."""
         return self._ask(group, AskCommitted(), GroupCommits)
 
     def _ask(self, group: str, body: GroupRequest, kind: type[_Wanted]) -> _Wanted:

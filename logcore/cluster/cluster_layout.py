@@ -1,4 +1,4 @@
-"""Who has what in the cluster, as this node knows it: for the answers to Kafka's clients, and for what they change."""
+"""The layout of the cluster as this node knows it: for answers to Kafka's clients, and for the changes they request."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from .quorum_layout import quorum_layout
 from .refusals import check_done, given, refused
 
 _ANSWER_S: Final = 10.0
-_CREATED_S: Final = 3.0  # where a client waits that does not know that a topic is made for it
+_CREATED_S: Final = 3.0  # when a client waits without knowing that a topic is created for it
 _COORDINATOR_PARTITIONS: Final = 8
 _MIN_ISR: Final = "min.insync.replicas"
 _TOPICS: Final[dict[KeyKind, str]] = {"group": GROUPS_TOPIC, "transaction": TRANSACTIONS_TOPIC}
@@ -54,8 +54,8 @@ COORDINATOR_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(1
 
 
 class ClusterLayout:
-    """`LogLayout`. `address_for`: where a client that found this node at some address should come again, as long as the
-    node has not told the cluster where clients find it."""
+    """`LogLayout`. `address_for`: the address that a client should use next if it connected to the given one; used
+    until the node has registered an address for clients."""
 
     def __init__(
         self, log: ClusterLog, address_for: Callable[[tuple[str, int]], tuple[str, int]] = lambda local: local
@@ -70,19 +70,19 @@ class ClusterLayout:
 
     @property
     def cluster_version(self) -> int:
-        """The newest one as long as this node knows nothing of the cluster: it answers nothing else then."""
+        """The newest version while this node knows nothing about the cluster; it then answers nothing else."""
         image = self._node.image
         return image.version if image.index else VERSIONS.newest
 
     @property
     def controller(self) -> int:
-        """Whoever is asked passes it on: without a better one, this node."""
+        """The controller, or this node if it is not known. Every node passes requests on to the controller."""
         leader = self._node.controller
         return leader if leader is not None and self._node.image.is_live(leader) else self._node.id
 
     def nodes(self, local: tuple[str, int]) -> Sequence[NodeAddress]:
-        """All that are registered, fenced or not: librdkafka gives up a node that is not named any more, and a request
-        to a coordinator that was there then waits for ever; one that is only down is asked for anew."""
+        """All registered nodes, fenced or not: librdkafka abandons nodes that are no longer listed, and a request to a
+        coordinator on such a node then waits forever. If a node is only down, it looks for the coordinator again."""
         return [self._address(broker, local) for broker in self._node.image.brokers.values()]
 
     def _address(self, broker: BrokerImage, local: tuple[str, int]) -> NodeAddress:
@@ -102,7 +102,7 @@ class ClusterLayout:
         image = self._node.image
         id = image.topic_ids.get(topic)
         state = image.partition(PartitionId(id, partition)) if id is not None else None
-        if state is None:  # deleted since it was looked for
+        if state is None:  # it was deleted after it was looked up
             return PartitionLayout(NOBODY, ANY_EPOCH, (), ())
         return PartitionLayout(
             leader=NOBODY if state.leader is None else state.leader,
@@ -133,18 +133,19 @@ class ClusterLayout:
 
     @property
     def _coordinators(self) -> int:
-        """How many there are: a node that is alone shares them with nobody."""
+        """The number of coordinators. A single node needs only one."""
         return 1 if self._node.settings.alone else _COORDINATOR_PARTITIONS
 
     def _create_coordinators(self, topic: str) -> None:
-        """With as many replicas as it will ever need: until nodes have shown themselves, who asks has to come again."""
+        """Creates the topic with all replicas that it will ever need. Until enough nodes are registered, clients must
+        retry."""
         replication = self.default_replication()
         if len(self._node.image.brokers) < min(replication, len(self._node.settings.voters)):
             return
         try:
             self._create(TopicCreation(topic, self._coordinators, COORDINATOR_CONFIG, replication), _CREATED_S)
         except (TopicExists, NotNow):
-            pass  # another node was asked, too; or who asks has to come again
+            pass  # another node creates it, too; or the client must retry
 
     # At the leader
 
@@ -164,7 +165,7 @@ class ClusterLayout:
         return NOBODY if near is None else near
 
     def _check_follows(self, replica: Replica, leader_epoch: int, offset: int) -> None:
-        """Who is not in sync, or not in touch with the others, sends its readers back to the leader."""
+        """Sends readers back to the leader if this replica is not in sync, or not connected to the others."""
         core = replica.core
         if core.view is None or self._node.id not in core.view.isr or not self._node.serving:
             raise NotNow(ErrorCode.not_leader_or_follower, f"node {self._node.id} is not in sync: read from the leader")
@@ -188,7 +189,7 @@ class ClusterLayout:
         return replica, leader
 
     def _leading_for_certain(self, where: TopicPartition, leader_epoch: int) -> tuple[Replica, Leader]:
-        """For reads: who was replaced without knowing it may know too little of what is committed (T-L4)."""
+        """For reads: a leader that was replaced without knowing may not know all that is committed (T-L4)."""
         leading = self._leading(where, leader_epoch)
         if not self._node.leads_for_certain:
             raise NotNow(
@@ -199,10 +200,10 @@ class ClusterLayout:
         return leading
 
     def offsets(self, where: TopicPartition, leader_epoch: int = ANY_EPOCH) -> LeaderOffsets:
-        """R16: not before it is known what the leaders before have committed."""
+        """R16: raises `NotNow` until this leader knows what earlier leaders have committed."""
         replica, leader = self._leading_for_certain(where, leader_epoch)
         found: Offsets = self._log.partition(*where).offsets()
-        self._leading_for_certain(where, leader_epoch)  # also if it slept meanwhile
+        self._leading_for_certain(where, leader_epoch)  # again, since the process may have been suspended
         if found.high_watermark < leader.epoch_start:
             raise NotNow(ErrorCode.offset_not_available, "the new leader does not know yet what is committed")
         return LeaderOffsets(found, replica.core.leader_epoch)
@@ -214,7 +215,7 @@ class ClusterLayout:
         return end
 
     def delete_records(self, where: TopicPartition, offset: int) -> int:
-        self._log.check_own(where.topic)  # what coordinators have written is theirs to forget
+        self._log.check_own(where.topic)  # only coordinators may delete their own records
         offsets = self.offsets(where).offsets
         if not 0 <= offset <= offsets.high_watermark:
             raise OffsetOutOfRange(
@@ -229,7 +230,7 @@ class ClusterLayout:
     # Changes
 
     def default_replication(self) -> int:
-        """Nodes may have been added since this one was started."""
+        """The replication factor for the current number of nodes; some may have been added after this one started."""
         return self._node.settings.default_replication(len(self._node.image.brokers))
 
     def create_topic(self, topic: TopicCreation, *, only_check: bool = False) -> None:
@@ -250,7 +251,7 @@ class ClusterLayout:
             raise InvalidReplicationFactor(f"replication factor {factor}, and the cluster has {known} brokers")
 
     def _create(self, topic: TopicCreation, timeout_s: float = _ANSWER_S) -> None:
-        """Where there are three replicas and more, and nothing else is said, two have to have a record."""
+        """Creates a topic. With three or more replicas, two must have each record, unless a setting says otherwise."""
         assignment = tuple(tuple(map(NodeId, replicas)) for replicas in topic.assignment)
         factor = topic.replication_factor if topic.replication_factor != -1 else self.default_replication()
         config = dict(topic.config)
@@ -283,7 +284,7 @@ class ClusterLayout:
             check_done(self._node.decide(AddPartitions(topic, partition_count, placed)))
 
     def _check_placed(self, topic: str, added: int, placed: Sequence[Sequence[NodeId]]) -> None:
-        """As far as this node knows; the controller decides."""
+        """Checks the assignment with the metadata that this node knows. The controller decides."""
         image = self._node.image
         like = image.partition(self._log.id_of(TopicPartition(topic, 0)))
         factor = len(like.replicas) - len(like.adding) if like is not None else 0

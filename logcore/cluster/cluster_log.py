@@ -1,4 +1,4 @@
-"""This node's part of a cluster's log, as handlers of Kafka's requests see it: topics as the metadata has them, and the
+"""This node's part of a cluster's log, for the handlers of Kafka's requests: the topics in the metadata, and the
 partitions that have a replica here."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NOT_LEADER = ErrorCode.not_leader_or_follower
 
 
 class ClusterLog:
-    """`ServedLog`. State: the topics and ids of the image that was asked for last."""
+    """`ServedLog`. State: the topics and ids of the last image that was used."""
 
     def __init__(self, node: ClusterNode) -> None:
         self.node = node
@@ -48,7 +48,7 @@ class ClusterLog:
 
     @property
     def id(self) -> str:
-        """Of a node that is alone, that of its disk: all such have one name."""
+        """The cluster's name; for a single node the id of its disk, since all single nodes have the same name."""
         return self.node.logs.disk if self.node.settings.alone else self.node.settings.name
 
     @property
@@ -57,7 +57,8 @@ class ClusterLog:
 
     @property
     def secret(self) -> str:
-        """The same at all nodes; it does not tell the cluster's own. A node that is alone has one in its directory."""
+        """It is the same at all nodes, and does not reveal the cluster's secret. A single node has one in its
+        directory."""
         settings = self.node.settings
         if settings.alone:
             return secret_of(settings.folder)
@@ -103,7 +104,7 @@ class ClusterLog:
         check_done(self.node.decide(DeleteTopic(name)))
 
     def alter_topic(self, name: str, config: Mapping[str, str], *, only_check: bool = False) -> None:
-        """One setting after the other: who looks meanwhile sees some of them changed."""
+        """Changes one setting after the other, so that readers may see only some of them changed."""
         self.check_own(name)
         topic = self.topic(name)
         if topic is None:
@@ -133,8 +134,8 @@ class ClusterLog:
             raise InvalidTopic(f'topic "{name}" belongs to the log and cannot be changed or deleted')
 
     def partition(self, topic: str, partition: int) -> DiskLog:
-        """Raises `UnknownTopic`, and `NotNow` where there is no replica here; `CorruptLog` where nobody else has one,
-        and the log cannot be opened."""
+        """Raises `UnknownTopic`; `NotNow` if there is no replica here; `CorruptLog` if the log cannot be opened and no
+        other node has a replica."""
         return self.replica(TopicPartition(topic, partition)).core.log  # pyright: ignore[reportReturnType]
 
     def partition_if_open(self, topic: str, partition: int) -> DiskLog | None:
@@ -142,7 +143,7 @@ class ClusterLog:
         return None if id is None else self.node.logs.log(id)
 
     def led_if_open(self, topic: str, partition: int) -> DiskLog | None:
-        """The partition's log, where it is open, and this node leads it."""
+        """The partition's log, if it is open and this node leads it; else None."""
         id = self.node.partition_id(topic, partition)
         replica = None if id is None else self.node.replica_if_open(id)
         return None if replica is None or replica.leader is None else replica.core.log  # pyright: ignore[reportReturnType]
@@ -152,13 +153,13 @@ class ClusterLog:
         return self.writable_at(where, self.id_of(where))
 
     def writable_at(self, where: TopicPartition, id: PartitionId) -> DiskLog:
-        """`writable`, of the partition that has this id."""
+        """Like `writable`, for the partition with this id."""
         if where.topic in INTERNAL:
             raise InvalidTopic(f'topic "{where.topic}" belongs to the log: nobody else writes to it')
         return self._replica_at(where, id).core.log  # pyright: ignore[reportReturnType]
 
     def replica(self, where: TopicPartition) -> Replica:
-        """Raises as `partition` does."""
+        """The replica on this node. Raises the same errors as `partition`."""
         return self._replica_at(where, self.id_of(where))
 
     def _replica_at(self, where: TopicPartition, id: PartitionId) -> Replica:

@@ -1,4 +1,4 @@
-"""One node of a cluster in this process: its files, its machines, and what other threads may ask of them."""
+"""One node of a cluster in this process: its files, its machines, and the requests of other threads to them."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from .watch import MetadataWatch
 
 WATCH: Final = "watch"
 _AGAIN_S: Final = 0.05
-_ANSWER_S: Final = 2.0  # of a controller, before another node is asked
+_ANSWER_S: Final = 2.0  # the time for a controller's answer, before another node is asked
 _DECIDED_S: Final = 10.0
-_ALONE_S: Final = 0.5  # then it is no short break: nobody can take what a leaving node leads
+_ALONE_S: Final = 0.5  # after this time no node is expected to take over from a leaving one
 _LOOK_S: Final = 0.05
 
 Changed = Callable[[MetadataImage], None]
@@ -56,20 +56,20 @@ _Result = TypeVar("_Result")
 
 
 class CannotListenToNodes(LogError):
-    """The address at which the nodes of a cluster speak to this one cannot be listened at."""
+    """The node cannot listen at its address for the other nodes of the cluster."""
 
     code = "CANNOT_LISTEN_TO_NODES"
 
 
 class WrittenByLaterRelease(LogError):
-    """The cluster of this directory uses a version that this release does not know."""
+    """The cluster of this directory uses a version that is newer than this release."""
 
     code = "WRITTEN_BY_LATER_RELEASE"
 
 
 def _check_whole(logs: Path, metadata: Path) -> None:
-    """Of a node that is alone. Logs that the metadata do not know are removed, so without the metadata all would be.
-    Raises `CorruptLog`."""
+    """Checks the directory of a single node. Logs that are not in the metadata are removed, so without metadata all of
+    them would be. Raises `CorruptLog`."""
     decided = metadata.exists() and any(metadata.iterdir())
     if logs.exists() == decided or (logs.exists() and not any(logs.glob("*-*"))):
         return
@@ -78,9 +78,9 @@ def _check_whole(logs: Path, metadata: Path) -> None:
 
 
 class ClusterNode:
-    """State: the files, the machines once started, and who wants to hear of new metadata. Any thread may call anything.
+    """State: the files, the machines once started, and the listeners for new metadata. Any thread may call any method.
 
-    `panicked(reason)` is called once, on the node's thread, when the node cannot go on: the process has to end.
+    `panicked(reason)` is called once, on the node's thread, when the node cannot continue: the process must end.
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class ClusterNode:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Opens the files: what was there is recovered. In: `clock`: the time of day, in seconds. Raises `LogError`."""
+        """Opens and recovers the files. In: `clock`: the time of day, in seconds. Raises `LogError`."""
         self.settings = settings
         self._clock = clock
         self.failure: str | None = None
         self.advanced: Callable[[PartitionId], None] = lambda partition: None
-        """Is called, on the node's thread, when this replica of this node has more to read."""
+        """It is called on the node's thread when this replica of the node has more to read."""
         self.expires: Callable[[str], bool] = lambda group: not group.startswith("_millstream")
-        """Whether offsets of this group may expire. Called on the node's thread."""
+        """Whether offsets of this group may expire. It is called on the node's thread."""
         self._panicked = panicked
         self._listeners: tuple[Changed, ...] = ()
         self._news = threading.Condition()
@@ -146,7 +146,7 @@ class ClusterNode:
     # Life
 
     def start(self, endpoints: Endpoints) -> None:
-        """`endpoints`: where clients find this node. Returns when other nodes reach it; see `wait_until_live`.
+        """`endpoints`: the addresses for clients. Returns when other nodes can connect; see `wait_until_live`.
 
         Raises `CannotListenToNodes`.
         """
@@ -165,7 +165,7 @@ class ClusterNode:
         machines = {
             CONTROLLER: Running(self._controller, self._files),
             BROKER: Running(self._broker, self.logs),
-            WATCH: Running(self.watch, self.watch),  # behind the broker: it tells of what that knows
+            WATCH: Running(self.watch, self.watch),  # after the broker, since it reports what the broker knows
         }
         node = self._node_of(machines, self._broker)
         self.listen(PeerFollower(settings.members, node.set_peer, listed=settings.addresses_listed))
@@ -192,17 +192,17 @@ class ClusterNode:
         return NodeRuntime(peers, machines, self._panic, self.now_ms)
 
     def wait_until_serving(self, timeout_s: float) -> bool:
-        """Whether it does so by then. In: it is alone."""
+        """Whether the node serves within `timeout_s`. Only for a single node."""
         assert isinstance(self._node, LoneNode)
         self._node.served.wait(timeout_s)
         return self.serving
 
     def wait_until_live(self, timeout_s: float) -> bool:
-        """Whether the cluster counts on this node by then."""
+        """Whether the cluster considers this node live within `timeout_s`."""
         return self.wait_for(lambda image: image.is_live(self.id), timeout_s)
 
     def leave(self, timeout_s: float = 5.0) -> None:
-        """What this node leads is handed over, as far as somebody can take it. Then it is to stop."""
+        """Hands over the partitions that this node leads, if other nodes can take them. After that it should stop."""
         if self._node is None or self.failure is not None:
             return
         left, now = self._node.ask(BROKER, LeaveCluster()), time.monotonic()
@@ -215,7 +215,7 @@ class ClusterNode:
                 in_company = now
 
     def _has_company(self) -> bool:
-        """Whether another node could take over, and a majority decide so."""
+        """Whether another node could take over, and a majority could decide that."""
         assert self._controller is not None
         voters, traffic = self._controller.quorum.log.voters, self.traffic
         reached = sum(node == self.id or (node in traffic and traffic[node].connected) for node in voters.voters)
@@ -223,13 +223,13 @@ class ClusterNode:
         return others and reached >= voters.majority()
 
     def end(self) -> None:
-        """Nothing more is decided or written here, and who waits for an answer gets `NodeStopped`. Its files stay open
-        for who still reads. Twice is fine."""
+        """Ends all decisions and writes. Threads that wait for an answer get `NodeStopped`. The files stay open for
+        readers. It may be called again."""
         if self._node is not None:
             self._node.stop()
 
     def stop(self) -> None:
-        """Ends at once, as it stands. Twice is fine."""
+        """Stops immediately, without handing over. It may be called again."""
         self.end()
         with self._news:
             self._news.notify_all()
@@ -251,29 +251,29 @@ class ClusterNode:
 
     @property
     def image(self) -> MetadataImage:
-        """What the cluster has agreed on, as far as this node knows."""
+        """The cluster's metadata, as far as this node knows them."""
         return self.watch.image
 
     @property
     def serving(self) -> bool:
-        """Registered, unfenced, and in touch with whoever decides."""
+        """Whether the node is registered and not fenced."""
         broker = self._broker
         return broker is not None and self.failure is None and broker.epoch is not None and not broker.fenced
 
     @property
     def leads_for_certain(self) -> bool:
-        """Whether nobody else can lead yet what this node leads, as far as it knows: by the clock as it is now."""
+        """Whether no other node can yet lead this node's partitions: its lease still holds at this moment."""
         broker = self._broker
         return broker is not None and broker.lease.holds(time.monotonic_ns() // 1_000_000)
 
     @property
     def controller(self) -> NodeId | None:
-        """Who leads the quorum, as far as this node knows."""
+        """The leader of the quorum, as far as this node knows."""
         return self._controller.quorum.leader if self._controller is not None else None
 
     @property
     def traffic(self) -> Mapping[NodeId, LinkTraffic]:
-        """With each other node."""
+        """The traffic with each other node."""
         return {} if self._node is None else self._node.traffic
 
     def partition_id(self, topic: str, partition: int) -> PartitionId | None:
@@ -281,7 +281,7 @@ class ClusterNode:
         return PartitionId(topic_id, partition) if topic_id is not None else None
 
     def replica(self, partition: PartitionId) -> Replica | None:
-        """For looking at it: it belongs to the node's thread. One that rests is opened."""
+        """The replica, only for reading, since it belongs to the node's thread. It is opened if it was not."""
         broker = self._broker
         if broker is None:
             return None
@@ -293,34 +293,34 @@ class ClusterNode:
         return found
 
     def replica_if_open(self, partition: PartitionId) -> Replica | None:
-        """The same, unless it rests."""
+        """The replica if it is open, else None."""
         return None if self._broker is None else self._broker.replicas.get(partition)
 
     def damage(self, partition: PartitionId) -> CorruptLog | None:
-        """What is wrong with a replica that no other node could stand in for; None where nothing is known."""
+        """The damage of a replica that no other node can replace; None if none is known."""
         found = self.logs.why_unreadable(partition)
         return found if found is not None or self._broker is None else self._broker.coordinators.damage(partition)
 
     def _rests(self, broker: ReplicaBroker, partition: PartitionId) -> bool:
-        """Whether the replica could be opened, by a thread that may wait for that: not one that steps the node."""
+        """Whether the replica is closed but can be opened. That may wait, so the node's own thread must not do it."""
         if not self.logs.opens_late or partition in broker.unopened or self._node is None or self._node.is_stepping:
             return False
         state = self.image.partition(partition)
         return state is not None and self.id in state.replicas and self.failure is None
 
     def leads(self, topic: str, partition: int) -> bool:
-        """Whether this node leads the partition now, as far as it knows: another one may have been elected."""
+        """Whether this node leads the partition, as far as it knows. Another one may have been elected."""
         id = self.partition_id(topic, partition)
         if id is None or self._broker is None or self.failure is not None:
             return False
         replica, state = self._broker.replicas.get(id), self.image.partition(id)
-        if replica is None:  # it may rest
+        if replica is None:  # it may be closed
             return self.logs.opens_late and self.serving and state is not None and state.leader == self.id
         return replica.leader is not None
 
     def listen(self, listener: Changed) -> Callable[[], None]:
-        """Calls it with each new image of the metadata, on the node's thread, so it must be quick. Returns what ends
-        that."""
+        """Calls it with each new image of the metadata, on the node's thread, so it must be quick. Returns a function
+        that ends this."""
         with self._news:
             self._listeners = (*self._listeners, listener)
 
@@ -331,7 +331,7 @@ class ClusterNode:
         return end
 
     def wait_for(self, condition: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        """Whether the metadata, as this node knows it, comes to be so."""
+        """Waits for metadata that meet the condition. Returns whether they came in time."""
         with self._news:
             return self._news.wait_for(lambda: condition(self.image), timeout_s)
 
@@ -348,23 +348,23 @@ class ClusterNode:
         return self._running().ask(machine, body, at=at, timeout_s=timeout_s)
 
     def answer(self, machine: str, body: Request, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Answer:
-        """See `NodeRuntime.answer`. Raises `LogClosed`, too."""
+        """See `NodeRuntime.answer`. Also raises `LogClosed`."""
         return self._running().answer(machine, body, at=at, timeout_s=timeout_s)
 
     def answers(self, machine: str, bodies: Sequence[Request], *, timeout_s: float = ASK_S) -> list[Answer]:
-        """See `LoneNode.answers`. Raises `LogClosed`, too."""
+        """See `LoneNode.answers`. Also raises `LogClosed`."""
         return self._running().answers(machine, bodies, timeout_s=timeout_s)
 
     def produce(self, partition: PartitionId, asked: Produce, timeout_s: float) -> Answer:
-        """See `LoneNode.produce`. Raises `LogClosed`, too."""
+        """See `LoneNode.produce`. Also raises `LogClosed`."""
         return self._running().produce(partition, asked, timeout_s=timeout_s)
 
     def answer_now(self, asked: ForTransaction | ForGroup, timeout_s: float) -> Answer:
-        """See `LoneNode.answer_now`. Raises `LogClosed`, too."""
+        """See `LoneNode.answer_now`. Also raises `LogClosed`."""
         return self._running().answer_now(asked, timeout_s=timeout_s)
 
     def commit(self, partitions: Sequence[PartitionId]) -> list[Answer]:
-        """See `LoneNode.commit`. Raises `LogClosed`, too."""
+        """See `LoneNode.commit`. Also raises `LogClosed`."""
         return self._running().commit(partitions)
 
     def begin_produce(self, partition: PartitionId, asked: Produce, waiting: Awaiting) -> None:
@@ -388,14 +388,14 @@ class ClusterNode:
         return self._node.caught_up()
 
     def hold(self, look: Callable[[], _Result]) -> _Result:
-        """See `LoneNode.hold`. Raises `LogClosed`, too."""
+        """See `LoneNode.hold`. Also raises `LogClosed`."""
         try:
             return self._running().hold(look)
         except NodeStopped as error:
             raise LogClosed("this node has ended") from error
 
     def partition_answer(self, partition: PartitionId, body: ReplicaRequest, timeout_s: float = ASK_S) -> Answer:
-        """Of a replica of this node. Raises `NotNow`, `LogClosed`."""
+        """The answer of a replica of this node. Raises `NotNow` and `LogClosed`."""
         try:
             return self.answer(BROKER, ForPartition(partition, body), timeout_s=timeout_s)
         except NodeStopped as error:
@@ -404,9 +404,9 @@ class ClusterNode:
             raise NotNow(ErrorCode.request_timed_out, "the replica has not answered in time") from error
 
     def ask_controller(self, body: LeaderRequest, timeout_s: float = _DECIDED_S) -> LeaderAnswer:
-        """The answer of whoever leads the quorum; it is looked for.
+        """Looks for the leader of the quorum, and returns its answer.
 
-        Raises `NotNow` where nobody answers in time: what was asked may have happened, or may yet.
+        Raises `NotNow` if no node answers in time. The request may have been carried out, or may still be.
         """
         deadline = time.monotonic() + timeout_s
         at, members = self.controller or self.id, sorted(self.settings.members)
@@ -431,7 +431,7 @@ class ClusterNode:
         return answer
 
     def decide(self, body: DecidedRequest, timeout_s: float = _DECIDED_S) -> Done | Refused:
-        """A change of the metadata; once it is done, this node knows it, too. Raises as `ask_controller` does."""
+        """Changes the metadata. When it is done, this node knows the change. Raises the errors of `ask_controller`."""
         answer = self.ask_controller(body, timeout_s)
         assert not isinstance(answer, QuorumDescription), "nothing was to be described"
         if isinstance(answer, Done):

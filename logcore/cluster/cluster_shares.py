@@ -1,4 +1,4 @@
-"""What share groups have acquired, as handlers of requests see it: their coordinators may be on other nodes."""
+"""The acquired records of share groups, for the handlers of requests. Their coordinators may be on other nodes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ClusterShares:
         return given(answer, PartitionOffsets).high_watermark
 
     def _leader(self, place: PartitionId) -> NodeId | None:
-        """None where that is this node. Raises `NotNow`."""
+        """The leader of a partition; None if it is this node. Raises `NotNow`."""
         state = self._node.image.partition(place)
         if state is None or state.leader is None:
             raise NotNow(ErrorCode.coordinator_not_available, "nobody leads the partition now")
