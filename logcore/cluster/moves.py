@@ -1,4 +1,4 @@
-"""Which replicas to move where: to empty a node, or to give all nodes about as much. Nothing is moved here."""
+"""Plans moves of replicas: to empty a node, to change the number of replicas, or to balance the nodes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NOBODY: Final = NodeId(0)
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """`after`: the replicas to be, the preferred leader first. `bytes` are to be copied, for all new replicas together;
-    None where the size of the partition is not known."""
+    """`after`: the future replicas, the preferred leader first. `bytes`: the amount to copy for all new replicas; None
+    if the size of the partition is unknown."""
 
     topic: str
     partition: int
@@ -28,11 +28,12 @@ class Move:
 
 
 class CannotPlan(ValueError):
-    """There is nowhere to move to; the text says what is missing."""
+    """There are no nodes to move to; the text says what is missing."""
 
 
 class _Planner:
-    """State: how many replicas each node that is up has, and leads by preference, as far as the plan goes."""
+    """State: for each live node the number of its replicas, and of those it is preferred to lead, after the planned
+    moves."""
 
     def __init__(self, image: MetadataImage, sizes: Mapping[PartitionId, int], *, without: NodeId | None) -> None:
         self._image = image
@@ -57,8 +58,8 @@ class _Planner:
         self._set(partition, tuple(new if node == gone else node for node in replicas))
 
     def resize(self, partition: PartitionId, factor: int) -> bool:
-        """So many replicas: who is in sync stays before who is not, the leader before all. False where too few nodes
-        are up."""
+        """Changes the number of replicas. It removes those that are not in sync first, and the leader last. False if
+        too few nodes are live."""
         state, replicas = self.states[partition], list(self.after[partition])
         while len(replicas) > factor:
             replicas.remove(max(replicas, key=lambda node: (*_worth(state, node), self.replicas[node], node)))
@@ -72,7 +73,7 @@ class _Planner:
         return True
 
     def is_last(self, partition: PartitionId, node: NodeId) -> bool:
-        """Whether no other node that is up may lead it."""
+        """Whether no other live node may lead the partition."""
         state = self.states[partition]
         return not any(other in self._targets for other in (*state.isr, *state.elr) if other != node)
 
@@ -81,7 +82,7 @@ class _Planner:
         self._set(partition, (leader, *(node for node in replicas if node != leader)))
 
     def candidates(self, partition: PartitionId, gone: NodeId) -> list[NodeId]:
-        """Who may take the place of a replica: on a rack of its own if possible, then who has least."""
+        """The nodes that can replace `gone`: those on an unused rack first, then those with the fewest replicas."""
         stay = [node for node in self.after[partition] if node != gone]
         racks = Counter(self._rack(node) for node in stay)
         free = [node for node in self._targets if node not in stay and node != gone]
@@ -120,7 +121,7 @@ class _Planner:
 
 
 def emptied(image: MetadataImage, sizes: Mapping[PartitionId, int], node: NodeId) -> list[Move]:
-    """What takes all replicas from the node. Raises `CannotPlan`."""
+    """The moves that remove all replicas from the node. Raises `CannotPlan`."""
     planner = _Planner(image, sizes, without=node)
     for partition, replicas in list(planner.after.items()):
         if node not in replicas:
@@ -140,8 +141,8 @@ def emptied(image: MetadataImage, sizes: Mapping[PartitionId, int], node: NodeId
 def replicated(
     image: MetadataImage, sizes: Mapping[PartitionId, int], factor: int, topic: str | None = None
 ) -> list[Move]:
-    """What gives each partition, or each of the topic, so many replicas. No replica that stays is moved, and none that
-    is in sync goes before one that is not. Raises `CannotPlan`."""
+    """The moves that give each partition (or each one of the topic) this number of replicas. Replicas that stay are not
+    moved, and replicas that are not in sync are removed first. Raises `CannotPlan`."""
     planner = _Planner(image, sizes, without=None)
     for partition in list(planner.after):
         name = image.topics[partition.topic].name
@@ -158,12 +159,12 @@ def replicated(
 
 
 def _worth(state: PartitionState, node: NodeId) -> tuple[bool, bool]:
-    """Who goes first compares highest."""
+    """A sort key: replicas with the highest value are removed first."""
     return node not in state.isr, node != state.leader
 
 
 def balanced(image: MetadataImage, sizes: Mapping[PartitionId, int]) -> list[Move]:
-    """What gives all nodes about as many replicas, and as many partitions to lead; as few moves as it takes."""
+    """The moves that give all nodes about equally many replicas and partitions to lead, as few as possible."""
     planner = _Planner(image, sizes, without=None)
     while len(planner.targets) > 1 and _take_one_from_who_has_most(planner):
         pass
@@ -199,10 +200,10 @@ def _lead_one_less(planner: _Planner) -> bool:
 
 
 def bytes_of(moves: Iterable[Move]) -> int:
-    """That are to be copied, as far as it is known."""
+    """The bytes to copy for all moves, as far as they are known."""
     return sum(move.bytes or 0 for move in moves)
 
 
 def _settled(state: PartitionState) -> tuple[NodeId, ...]:
-    """The replicas when a reassignment that is under way is done."""
+    """The replicas after a reassignment in progress is complete."""
     return tuple(node for node in state.replicas if node not in state.removing)

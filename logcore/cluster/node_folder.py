@@ -1,5 +1,5 @@
-"""The directory of a node that is not running, for those who look into its files or mend them: which topics it has, and
-where. The metadata are read as the node would read them, and not changed."""
+"""The directory of a node that is not running, for inspecting or repairing its files: which topics it has, and where.
+The metadata are read as the node would read them, and not changed."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def is_node_folder(path: Path) -> bool:
 
 
 def topics_of_node(path: Path) -> dict[str, TopicImage]:
-    """By name. Raises `CorruptLog` where the metadata are damaged, OSError."""
+    """The node's topics by name. Raises `CorruptLog` if the metadata are damaged, and OSError."""
     return {topic.name: topic for topic in _image_of(path).topics.values()}
 
 
 def members_of_node(path: Path, first_voters: tuple[NodeId, ...]) -> set[NodeId]:
-    """All nodes of the cluster that vote, learn, are registered or were added, as far as this one knows. In:
-    `first_voters`: of the beginning, of which the metadata do not tell. Raises `CorruptLog`, OSError."""
+    """All nodes of the cluster that are voters, learners, registered or added, as far as this one knows. In:
+    `first_voters`: the initial ones, which are not in the metadata. Raises `CorruptLog` and OSError."""
     recovered = _recovered(path, first_voters)
     return {*QuorumLog(recovered).voters.members(), *nodes_of(_image(recovered))}
 
@@ -45,7 +45,8 @@ def replica_folder(path: Path, topic: TopicImage, partition: int) -> Path:
 
 
 def replica_folders(path: Path, topic: str | None = None) -> list[Path]:
-    """Of all partitions that have begun, or of those of a topic. Raises `UnknownTopic`; as `topics_of_node` does."""
+    """The folders of all partitions with files, or of those of a topic. Raises `UnknownTopic` and the errors of
+    `topics_of_node`."""
     if topic is None:
         return sorted({found.parent for found in (path / "replicas").glob("*-*/*.log") if found.stem.isdigit()})
     found = _topic(path, topic)
@@ -54,7 +55,7 @@ def replica_folders(path: Path, topic: str | None = None) -> list[Path]:
 
 
 def verify_node(path: Path, topic: str | None = None) -> tuple[Verified, list[FileFinding]]:
-    """As `verify`, of the partitions that this node has. Raises as `replica_folders` does."""
+    """Like `verify`, for the partitions of this node. Raises the errors of `replica_folders`."""
     try:
         topics_of_node(path)
     except CorruptLog as error:
@@ -64,7 +65,7 @@ def verify_node(path: Path, topic: str | None = None) -> tuple[Verified, list[Fi
 
 
 def accept_loss_of_node(path: Path, topic: str) -> list[str]:
-    """As `accept_loss`, of a topic that no other node has a copy of. Raises `InvalidTopic` where one has, too."""
+    """Like `accept_loss`, for a topic of which no other node has a copy. Also raises `InvalidTopic` if one has."""
     lock = locked(path / "lock")
     try:
         found = _topic(path, topic)
@@ -73,7 +74,7 @@ def accept_loss_of_node(path: Path, topic: str) -> list[str]:
         return [
             f"partition {number}: offsets {first}..{end - 1}"
             for number, folder in places
-            if folder.exists()  # else nobody has written to it
+            if folder.exists()  # else nothing was written to it
             for first, end in give_up(folder, _STALE)
         ]
     finally:
@@ -142,7 +143,7 @@ class _CopiedFile:
 
 
 class _CopiedFolder:
-    """A `Folder` that begins with the files of one on the disk, which stay as they are. State: what was changed."""
+    """A `Folder` that begins with the files of one on the disk, which it does not change. State: the changes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""The log of a cluster for a client in the process of one of its nodes: `NodeLog`, a `LogClient`."""
+"""`NodeLog`: a `LogClient` for the log of a cluster, in the process of one of its nodes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _PATIENCE_S: Final = 30.0
 
 
 class NodeLog(RoutedLog):
-    """What this node leads or coordinates is asked of it in process, everything else of the other nodes, over the
-    network. Errors, retries and fail-overs are those of `RemoteLog`; it is trusted as whoever shows the log's secret.
+    """Requests for partitions and groups of this node stay in the process; all others go over the network to the other
+    nodes. Errors, retries and fail-overs are those of `RemoteLog`. It is trusted like clients with the log's secret.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class NodeLog(RoutedLog):
         patience_s: float = _PATIENCE_S,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """In: `bootstrap`: empty where no other process finds the cluster. `tls`: how other nodes are asked."""
+        """In: `bootstrap`: empty if no other process can find the cluster. `tls`: for connections to other nodes."""
         self._served = served
         login = secret_credentials(served.serving.log.secret)
         alone = served.node.settings.alone
@@ -40,22 +40,22 @@ class NodeLog(RoutedLog):
     def listen(self, listener: Callable[[TopicPartition], None]) -> Callable[[], None]:
         """Calls `listener`, on any thread and with locks held, with each partition whose replica here has more to read.
 
-        Returns what ends it.
+        Returns a function that ends this.
         """
         return self._served.serving.log.listen(listener)
 
     def forget_producer(self, transactional_id: str) -> None:
-        """Leaves nothing of the id, where a client over the network only fences its producer. Raises `NotNow` where
-        somebody else has taken the id meanwhile."""
+        """Removes everything about the id; a client over the network can only fence its producer. Raises `NotNow` if
+        another producer has taken the id meanwhile."""
         producer = self.transactional_producer(transactional_id)  # ends what is open
         self._served.transactions.forget(Identity(transactional_id, producer.producer_id, producer.epoch))
         self._router.forget(CoordinatorKey("transaction", transactional_id))
 
     def keep_house(self) -> Kept:
-        """Does at once what otherwise happens in the background, to the replicas of this node: retention, compaction,
+        """Does the housekeeping of this node's replicas now instead of in the background: retention, compaction, and
         forgetting old producers."""
         return self._served.node.logs.keep_house()
 
     def problems(self) -> list[str]:
-        """What is wrong in this node's data directory, as far as it is known: damage, and housekeeping that failed."""
+        """The known problems of this node's data directory: damage, and failed housekeeping."""
         return self._served.node.logs.problems()

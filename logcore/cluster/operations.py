@@ -1,6 +1,6 @@
-"""What operators do with a cluster, from any of its nodes: look at it, move replicas, elect, add and remove nodes.
+"""Operators' actions on a cluster, from any of its nodes: show its status, move replicas, elect leaders, add and remove
 
-All of it blocks until the controller has decided, seconds at most: it is for threads that may wait.
+nodes. All of them block until the controller has decided, at most some seconds, so they are for threads that may wait.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from .moves import CannotPlan, Move, balanced, emptied, replicated
 from .status import ClusterStatus, nodes_of, status_of
 
 _SAFE_FACTOR: Final = 3
-_DECIDES_S: Final = 10.0  # for the controller to answer, whoever it is by then
+_DECIDES_S: Final = 10.0  # for the answer of the controller, which may change meanwhile
 _ANSWERS_S: Final = 2.0  # for one node
 _PAUSE_S: Final = 0.1
-_CHANGES_S: Final = 20.0  # for a change of members, one of which may be under way
+_CHANGES_S: Final = 20.0  # for a change of members, since another one may be in progress
 _NO_ROOM_HINT: Final = (
     "Start another node, or give the topics fewer replicas: millstream cluster replication --factor NUMBER"
 )
@@ -58,13 +58,13 @@ _ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})"
 
 
 class OperationRefused(LogError):
-    """What an operator asked for cannot be done as things are."""
+    """An operator's request cannot be carried out in the current state."""
 
     code = "OPERATION_REFUSED"
 
 
 class NoController(LogError):
-    """Nobody decides, or it cannot be reached from here: most voters are down, or cut off."""
+    """There is no controller, or it cannot be reached from here: most voters are down or disconnected."""
 
     code = "NO_CONTROLLER"
 
@@ -81,16 +81,16 @@ class ClusterPort(Protocol):
         ...
 
     def ask(self, machine: str, body: Request, *, at: NodeId | None = None) -> Future[Answer]:
-        """In: `at`: another node. The answer, or an error where that node does not answer in time."""
+        """The answer, or an error if the node does not answer in time. In: `at`: another node."""
         ...
 
     def ask_controller(self, body: LeaderRequest, timeout_s: float) -> LeaderAnswer:
-        """Raises `NotNow` where no node that decides has answered by then."""
+        """Raises `NotNow` if the controller has not answered by then."""
         ...
 
 
 class Operations:
-    """No state: everything is in the cluster."""
+    """Has no state of its own: everything is in the cluster."""
 
     def __init__(self, port: ClusterPort, cluster: str) -> None:
         """In: `cluster`: its name."""
@@ -100,7 +100,8 @@ class Operations:
     # Looking
 
     def status(self) -> ClusterStatus:
-        """Where nobody decides, as this node knew it last, so that an operator sees what is left."""
+        """The status of the cluster; without a controller the last one that this node knows, so that operators see what
+        is left."""
         port = self._port
         try:
             quorum = self.quorum()
@@ -117,7 +118,7 @@ class Operations:
         return found
 
     def _described(self, image: MetadataImage) -> dict[NodeId, ReplicasDescribed]:
-        """By the nodes that are up, asked side by side. Who does not answer is left out."""
+        """The replicas of all live nodes, which are asked in parallel. Nodes that do not answer are left out."""
         asked = {
             node: self._port.ask(BROKER, DescribeReplicas(), at=None if node == self._port.id else node)
             for node in image.brokers
@@ -137,7 +138,7 @@ class Operations:
     # Replicas
 
     def plan_to_empty(self, node: NodeId) -> list[Move]:
-        """Raises `OperationRefused` where the replicas have nowhere to go, `NoController`."""
+        """Raises `OperationRefused` if no nodes can take the replicas, and `NoController`."""
         image = self.quorum().image
         if node not in image.brokers:
             raise self._unknown_node(node, image)
@@ -148,7 +149,8 @@ class Operations:
         return self._planned(lambda: balanced(image, self._sizes(image)))
 
     def plan_to_replicate(self, factor: int, topic: str | None = None) -> list[Move]:
-        """So that all partitions, or those of a topic, have so many replicas. Raises `OperationRefused`."""
+        """The moves after which all partitions (or those of a topic) have this number of replicas. Raises
+        `OperationRefused`."""
         if topic is not None:
             self._partition_numbers(topic)
         if factor < 1:
@@ -157,8 +159,8 @@ class Operations:
         return self._planned(lambda: replicated(image, self._sizes(image), factor, topic))
 
     def replicate(self, factor: int, topic: str | None = None) -> list[Move]:
-        """Begins what is planned. Where a topic gets three replicas and more, and nothing else is said, two of them
-        have to have a record from then on, as with a new topic. Raises as `plan_to_replicate` does."""
+        """Begins the planned moves. With three or more replicas, two must have each record from then on, unless a
+        setting says otherwise; new topics have the same default. Raises the errors of `plan_to_replicate`."""
         moves = self.plan_to_replicate(factor, topic)
         image = self.quorum().image
         if factor >= _SAFE_FACTOR and image.config("", MIN_ISR) is None:
@@ -170,11 +172,11 @@ class Operations:
         return moves
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[NodeId] | None) -> None:
-        """Begins to move a partition; None calls off what is under way. Raises `OperationRefused`, `NoController`."""
+        """Begins to move a partition; None cancels a move in progress. Raises `OperationRefused` and `NoController`."""
         self._do(Reassign(self._partition(topic, partition), None if replicas is None else tuple(replicas)))
 
     def call_off_all(self) -> int:
-        """Ends all reassignments where they are, and says how many those were."""
+        """Cancels all reassignments, and returns their number."""
         image = self.quorum().image
         moving = [state for state in image.partitions() if state.adding or state.removing]
         for state in moving:
@@ -182,16 +184,16 @@ class Operations:
         return len(moving)
 
     def throttle(self, bytes_per_second: int | None) -> None:
-        """How fast replicas catch up that are not in sync, per node."""
+        """Sets how fast replicas that are not in sync catch up, per node."""
         self._do(SetThrottle(bytes_per_second))
 
     # Leaders
 
     def elect(self, topic: str, partition: int | None, *, unclean: bool = False) -> list[int]:
-        """The partitions of the topic (or the one) that have got another leader by this.
+        """Elects leaders, and returns the partitions of the topic (or the one) that got another leader.
 
-        The preferred replica leads; `unclean`: where nobody leads, any replica that is up. Raises `OperationRefused`
-        where one partition is named and it cannot be done, `NoController`.
+        The preferred replica is elected; with `unclean` any live replica of a partition without a leader. Raises
+        `OperationRefused` if the only partition named cannot get one, and `NoController`.
         """
         numbers = self._partition_numbers(topic) if partition is None else [partition]
         elected: list[int] = []
@@ -206,14 +208,14 @@ class Operations:
     # Nodes
 
     def add_node(self, node: NodeId, address: str) -> None:
-        """The node may join from now on, and gets all metadata. Raises `OperationRefused`, `NoController`."""
+        """From now on the node may join, and gets all metadata. Raises `OperationRefused` and `NoController`."""
         found = _ADDRESS.fullmatch(address)
         if found is None or not 0 < int(found[2]) < 65536:
             raise OperationRefused(f'"{address}" is no address of a node', hint="Write HOST:PORT, as 10.0.0.4:9093.")
         self._do(AddNode(node, address))
 
     def promote(self, node: NodeId) -> None:
-        """Makes a learner a voter, once it has caught up. Raises `OperationRefused`, `NoController`."""
+        """Makes a learner a voter once it has caught up. Raises `OperationRefused` and `NoController`."""
 
         def change(quorum: QuorumDescription) -> VotersChanged | None:
             voters = quorum.voters
@@ -227,7 +229,7 @@ class Operations:
         self._change_voters(change)
 
     def demote(self, node: NodeId) -> None:
-        """Makes a voter a learner. Raises `OperationRefused`, also for the last voter, `NoController`."""
+        """Makes a voter a learner. Raises `OperationRefused`, also for the last voter, and `NoController`."""
 
         def change(quorum: QuorumDescription) -> VotersChanged | None:
             voters = quorum.voters
@@ -243,7 +245,8 @@ class Operations:
         self._change_voters(change)
 
     def remove_node(self, node: NodeId) -> None:
-        """For good. It must be stopped and have no replicas. Raises `OperationRefused`, `NoController`."""
+        """Removes a node permanently. It must be stopped and have no replicas. Raises `OperationRefused` and
+        `NoController`."""
         self._check_removable(node, self.quorum().image)
 
         def change(quorum: QuorumDescription) -> VotersChanged | None:
@@ -256,8 +259,8 @@ class Operations:
         self._do(RemoveBroker(node))
 
     def raise_version(self) -> int:
-        """The cluster uses the newest version that this release speaks, which every node has to speak by now. Raises
-        `OperationRefused`, `NoController`."""
+        """Makes the cluster use the newest version that this release supports; every node must already support it.
+        Raises `OperationRefused` and `NoController`."""
         self._do(RaiseVersion(VERSIONS.newest))
         return VERSIONS.newest
 
@@ -274,7 +277,8 @@ class Operations:
             raise OperationRefused(f"node {node} is up", hint="Stop its process first, and keep it stopped.")
 
     def _change_voters(self, change: Callable[[QuorumDescription], VotersChanged | None]) -> None:
-        """One change at a time, so another one may have to be waited for, and a new voter to catch up."""
+        """Changes the voters. Only one change is possible at a time, so it may wait for another one, and for a new
+        voter to catch up."""
         deadline = time.monotonic() + _CHANGES_S
         while (wanted := change(self.quorum())) is not None:
             answer = self._decided(ChangeVoters(wanted))
@@ -297,7 +301,7 @@ class Operations:
         return answer
 
     def _answered(self, body: LeaderRequest, seconds: float) -> LeaderAnswer:
-        """What the controller answers, whichever node that is by then. Raises `NoController`."""
+        """The controller's answer; it may be another node by then. Raises `NoController`."""
         deadline = time.monotonic() + seconds
         while True:
             try:
