@@ -1,4 +1,4 @@
-"""Producers and transactions of clients, passed on to the coordinator's shard at whoever leads it."""
+"""Producers and transactions of clients: passes requests on to the leader of the coordinator's shard."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from ..topic_rules import TRANSACTIONS_TOPIC
 from .cluster_log import ClusterLog
 from .refusals import given, listed, refused
 
-_ANSWER_S: Final = 3.0  # clients have one such request under way, and ask again when it is answered
+_ANSWER_S: Final = 3.0  # clients have only one such request at a time, and retry after its answer
 _STATES: Final = {
     "Empty": TransactionState.EMPTY,
     "Ongoing": TransactionState.ONGOING,
@@ -68,8 +68,8 @@ class ClusterTransactions:
         self._ask(who.transactional_id, IncludePartitions(who.producer_id, who.epoch, ids))
 
     def add_offsets(self, who: Identity, group: str) -> None:
-        """Our own clients name a group like their id to open a transaction. That makes it no participant: offsets that
-        come for such a group make it one."""
+        """Our own clients open a transaction by naming a group that equals their id. This does not make the group a
+        participant; only offsets for it do."""
         opens = group == who.transactional_id
         include = IncludePartitions(*who[1:], ()) if opens else IncludeGroup(*who[1:], group)
         self._ask(who.transactional_id, include)
@@ -83,7 +83,7 @@ class ClusterTransactions:
         *,
         announces: bool,
     ) -> GroupFault:
-        """Asked of the group's coordinator, which is where clients send it."""
+        """Asks the group's coordinator, to which clients send this request."""
         rows = tuple(OffsetRow(*where, offset, *notes.get(where, NO_NOTE)) for where, offset in offsets.items())
         asked = SendOffsets(
             who.producer_id,
@@ -110,8 +110,8 @@ class ClusterTransactions:
         return raised
 
     def commit_at_once(self, who: Identity, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> Identity:
-        """As `end_and_raise` does, visibly. In: `offsets`: by group; see `EndTransaction`. What the transaction has
-        written is committed already."""
+        """Like `end_and_raise`, and visible on return. In: `offsets`: by group; see `EndTransaction`. The
+        transaction's records are already committed."""
         sent = tuple(
             SentOffsets(group, tuple(OffsetRow(*where, offset) for where, offset in each.items()))
             for group, each in offsets.items()
@@ -119,11 +119,11 @@ class ClusterTransactions:
         return self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, True, True, sent))
 
     def forget(self, who: Identity) -> None:
-        """Nothing is left of the id. Raises `NotNow` where somebody else has it by now."""
+        """Removes everything about the id. Raises `NotNow` if another producer now has it."""
         self._ask(who.transactional_id, ForgetProducer(who.producer_id, who.epoch))
 
     def check_current(self, who: Identity) -> None:
-        """Raises `NotNow` where somebody else has the id by now."""
+        """Raises `NotNow` if another producer now has the id."""
         asked = ForTransaction(who.transactional_id, CheckProducer(who.producer_id, who.epoch))
         if self._coordinator_of(who.transactional_id) == self._node.id:
             self._given_by(lambda: self._node.answer_now(asked, _ANSWER_S))
@@ -139,10 +139,10 @@ class ClusterTransactions:
             raise refused(answer)
 
     def end_overdue(self) -> None:
-        """The shards do that by themselves."""
+        """Does nothing, since the shards do this themselves."""
 
     def described(self) -> list[TransactionDescription]:
-        """All that are coordinated here."""
+        """All transactions that this node coordinates."""
         answer = self._asked(ForEveryShard(TRANSACTIONS_TOPIC, ListTransactions()), None)
         return [self._description(found) for found in listed(answer, DescribedTransaction)]
 
@@ -179,7 +179,7 @@ class ClusterTransactions:
         try:
             answer = ask()
         except (LogClosed, NodeStopped) as error:
-            # Not LEADER_NOT_AVAILABLE: of a coordinator, librdkafka takes that for the end of all.
+            # Not LEADER_NOT_AVAILABLE, which is a fatal error for librdkafka if it comes from a coordinator.
             raise NotNow(ErrorCode.coordinator_not_available, "this node has ended") from error
         except NoAnswer as error:
             raise NotNow(ErrorCode.coordinator_not_available, "the coordinator does not answer") from error

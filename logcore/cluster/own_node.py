@@ -1,4 +1,4 @@
-"""A client in the process of a node asks that node without a connection: the same handlers, no bytes in between."""
+"""Access to a node for clients in its own process, without a connection: the same handlers, but no encoding."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .own_transactions import OwnTransactions
 
 _NOWHERE: Final = ("", 0)
 _VERSIONS: Final = {api: min(known.newest, NAMING_TOPICS.get(api, known.newest)) for api, known in KNOWN.items()}
-"""As a connection to a node of this version of Millstream has them."""
+"""The versions of requests on a connection to a node of this version of Millstream."""
 
 _Result = TypeVar("_Result")
 _Write = Callable[[TopicPartition, EncodedBatch, str | None, float], ProduceResult]
@@ -42,15 +42,15 @@ _WriteCopies = Callable[[TopicPartition, Sequence[EncodedBatch], str, float], Pr
 
 class _OwnDesk(Desk):
     async def blocking(self, work: Callable[[], _Result]) -> _Result:
-        """Nobody else is on this thread."""
+        """Runs the work directly, since nothing else uses this thread."""
         return work()
 
 
 class OwnNode:
-    """A `Door`, and the `Line` behind it. Its clients may do what those may who show the log's secret: they are this
-    process, and no quota holds them up.
+    """A `Door`, and the `Line` behind it. Its clients are in this process: they have the rights of clients with the
+    log's secret, and no quotas.
 
-    State: who waits for the log to grow, and whether the node was ready once. Any thread may call any method.
+    State: the clients that wait for new records, and whether the node was ready once. Any thread may call any method.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class OwnNode:
         failure: Callable[[], str | None],
         full: Callable[[], LogFull | None],
     ) -> None:
-        """In: `failure`: why the node ended by itself, if it did: nothing more is to be hoped for in this process;
-        `full`: what its disk has no room for."""
+        """In: `failure`: why the node ended by itself, if it did; it cannot recover in this process. `full`: the error
+        if its disk is full."""
         self.node = serving.layout.node
         self._desk = _OwnDesk(serving, KafkaServiceSettings())
         self._write = write
@@ -97,7 +97,7 @@ class OwnNode:
     def begin_look(
         self, offsets: Mapping[TopicPartition, int], wait_s: float, bytes_max: int = 0, ids: TopicIds | None = None
     ) -> Look:
-        del wait_s, ids  # who asks stops waiting by itself, and knows the topics
+        del wait_s, ids  # the caller ends the wait itself, and knows the topics
         self.line()
         look = _OwnLook(self, offsets)
         with self._guard:
@@ -110,7 +110,7 @@ class OwnNode:
             self._looks = tuple(other for other in self._looks if other is not look)
 
     def _advanced(self, where: TopicPartition) -> None:
-        """On the node's thread."""
+        """It is called on the node's thread."""
         for look in self._looks:
             if where in look.offsets:
                 look.wake_if_there_is_news()
@@ -138,7 +138,7 @@ class OwnNode:
     # The line
 
     def ask(self, api: Api, fields: Fields, *, wait_s: float = 0) -> Any:
-        del wait_s  # the handler knows from the question how long to wait
+        del wait_s  # the request tells the handler how long to wait
         asked = messages.build_request(api, _VERSIONS[api], fields)
         waiting = WAITING_HANDLERS.get(api)
         if waiting is not None:
@@ -158,7 +158,7 @@ class OwnNode:
         return self._write_copies(where, batches, mirror, timeout_ms / 1000)
 
     def read(self, position: FetchPosition, isolation: Isolation) -> ReadAnswer:
-        """What is read counts only if this node led the partition all the time (T-L4)."""
+        """Records count as read only if this node led the partition all the time (T-L4)."""
         where, layout = position.partition, self._desk.layout
         try:
             layout.check_reads(where, position.leader_epoch, position.offset, "")
@@ -187,7 +187,7 @@ class OwnNode:
         return read_all(self._desk, ClientFetch(0, 0, 0, isolation, positions), self._peer)
 
     def has_news(self, where: TopicPartition, offset: int) -> bool:
-        """Whether there is something to say of the partition: committed records, or that it is not read here."""
+        """Whether there is something to report about the partition: committed records, or that it is not read here."""
         try:
             ends = self._desk.log.partition(*where).offsets()
             return ends.last_stable_offset > offset or offset > ends.high_watermark
@@ -196,7 +196,7 @@ class OwnNode:
 
 
 class _OwnLook:
-    """State: a pipe, of which one end can be read from once there is news."""
+    """State: a pipe, whose one end becomes readable once there is news."""
 
     grace_s: ClassVar[float] = 0.0
 

@@ -1,9 +1,9 @@
 """Transactions of a client in the process of their coordinator, which keeps the offsets until it commits them.
 
-Over the network a transaction says what belongs to it before it is decided: it opens, names its group, and sends the
-offsets, each written down by itself. A client that lives and dies with its coordinator says all of that when it
-commits, in the record that decides; until then its coordinator keeps in mind where it has written. So a commit makes
-two changes durable, one after the other: all that was written, and the decision.
+Over the network a transaction registers everything before it is decided: it opens, names its group, and sends the
+offsets, each with its own record. A client in the same process as its coordinator sends all of this with its commit, in
+the record of the decision. Until then the coordinator only remembers in memory which partitions it has written to. So a
+commit makes two changes durable, one after the other: the written records, and the decision.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OwnTransactions:
         self._produce = produce
 
     def forget(self, who: Identity) -> None:
-        """As `ClusterTransactions.forget`."""
+        """See `ClusterTransactions.forget`."""
         self._transactions.forget(who)
 
     def is_fenced(self, who: Identity) -> int:
@@ -79,7 +79,7 @@ class OwnTransactions:
         return EndedHere(0, raised.producer_id, raised.epoch)
 
     def _make_durable(self, written: Iterable[TopicPartition]) -> None:
-        """All partitions at once: they share a round of syncs. Those of topics that are gone need it no more."""
+        """Syncs all partitions together, so that they share a round of syncs. Deleted topics are skipped."""
         ids = [id for where in written if (id := self._log.node.partition_id(*where)) is not None]
         if not ids:
             return

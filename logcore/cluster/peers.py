@@ -1,4 +1,4 @@
-"""Where the other nodes are found: as the list says that this node was started with, until the metadata say more."""
+"""The addresses of the other nodes: those in the list that this node started with, until the metadata have others."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SetPeer = Callable[[NodeId, PeerAddress | None], None]
 
 
 class PeerFollower:
-    """Called with each new image: nodes that were added, moved or removed are told to the links.
+    """It is called with each new image, and tells the links about nodes that were added, moved or removed.
 
-    In: `listed`: the members stay where the list says, unless they are removed.
+    In: `listed`: members keep the addresses in the list, unless they are removed.
     """
 
     def __init__(self, members: Mapping[NodeId, PeerAddress], set_peer: SetPeer, *, listed: bool = False) -> None:

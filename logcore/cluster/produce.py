@@ -1,4 +1,4 @@
-"""Answers to Produce in a cluster: batches go to the replica that leads, which answers when enough replicas have them.
+"""Answers to Produce in a cluster: batches go to the leading replica, which answers when enough replicas have them.
 
 Requests of one connection reach the replica in the order in which they came.
 """
@@ -45,7 +45,7 @@ from .refusals import refused
 
 _WAIT_MS_MAX: Final = 5 * 60 * 1000
 _ALL: Final = -1
-_BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # with what a frame says besides
+_BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # leaves room for the rest of a frame
 _TOLD_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
@@ -58,7 +58,7 @@ _Checked = _ToStore | ProduceResult
 
 
 class _Slot:
-    """What one partition answers, on any thread. State, on the event loop: the answer, or why there is none."""
+    """The answer of one partition, given on any thread. State, on the event loop: the answer, or why there is none."""
 
     __slots__ = ("_loop", "_settled", "answer")
 
@@ -101,7 +101,7 @@ class _Request:
         return _Slot(self._loop, self._settled)
 
     def begin(self, stored: Sequence[_Stored]) -> asyncio.Future[list[Buffer] | None]:
-        """All were asked."""
+        """Begins to wait, after all partitions were asked."""
         self._stored = stored
         if not self._waiting:
             self._end()
@@ -114,8 +114,8 @@ class _Request:
 
     def _end(self) -> None:
         self._timer.cancel()
-        # The slots refer to this request. Without this the records that it holds would stay until the collector of
-        # cyclic garbage runs, which counts objects and not their bytes: 700 requests of 900 kB took 600 MB.
+        # The slots refer to this request. Without this its records would stay until the collector of cyclic garbage
+        # runs, which counts objects and not their bytes: 700 requests of 900 kB took 600 MB.
         stored, self._stored = self._stored, ()
         if not self.answer.done():
             try:
@@ -130,7 +130,7 @@ class ClusterProduce:
     def __init__(self, log: ClusterLog, layout: ClusterLayout) -> None:
         self._log = log
         self._layout = layout
-        self._told_bytes = 0  # with acks=0, that the node has not taken yet
+        self._told_bytes = 0  # bytes with acks=0 that the node has not taken yet
 
     async def __call__(self, broker: KafkaService, request: KafkaRequest) -> Answer:
         """Returns when the replicas have been asked; the answer comes when they have answered, or after the client's
@@ -194,13 +194,13 @@ class ClusterProduce:
     def write_copies(
         self, where: TopicPartition, batches: Sequence[EncodedBatch], mirror: str, timeout_s: float
     ) -> ProduceResult:
-        """What a mirror writes: batches that a source has stored, whose headers say where they belong."""
+        """Writes batches of a mirror, as its source has stored them. Their headers contain their offsets."""
         return self._written(where, lambda partition: _copies(partition, where, batches, mirror), timeout_s)
 
     def _written(
         self, where: TopicPartition, asked: Callable[[DiskLog], ProduceBatches], timeout_s: float
     ) -> ProduceResult:
-        """In: `asked`: what is to be stored, once the partition is found; raises `LogError`."""
+        """In: `asked`: returns what to store in the partition; it raises `LogError`."""
         try:
             id = self._log.id_of(where)
             partition = self._log.writable_at(where, id)
@@ -217,7 +217,8 @@ class ClusterProduce:
         return ProduceResult(where, 0, answer.first_offset, partition.log_start_offset)
 
     async def _told(self, size: int) -> None:
-        """The client waits for nothing; where the node does not keep up its connection does: batches would pile up."""
+        """The client does not wait for an answer, but its connection waits if the node is too slow. Otherwise batches
+        would pile up."""
         self._told_bytes += size
         taken = asyncio.wrap_future(self._log.node.caught_up())
 
@@ -262,7 +263,7 @@ class ClusterProduce:
         *,
         announces: bool = False,
     ) -> ProduceBatches:
-        """What the replica is asked for. Raises `RecordsTooLarge`, `InvalidRecords`."""
+        """The request to the replica. Raises `RecordsTooLarge` and `InvalidRecords`."""
         _check_replicable(data, batches)
         if partition.settings.append_time:
             batches = [stamp(batch, self._log.node.now_ms()) for batch in batches]

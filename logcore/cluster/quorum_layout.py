@@ -1,4 +1,4 @@
-"""The metadata quorum, as Kafka's clients are told of it."""
+"""The metadata quorum in the form for Kafka's clients."""
 
 from __future__ import annotations
 

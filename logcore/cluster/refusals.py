@@ -1,4 +1,4 @@
-"""What machines refuse, as errors of the log."""
+"""Refusals of machines as errors of the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ERRORS: Final[dict[Trouble, type[LogError]]] = {
 
 
 def check_done(answer: Done | controller_messages.Refused) -> Done:
-    """Raises what the controller has refused."""
+    """Raises an error if the controller has refused."""
     if isinstance(answer, Done):
         return answer
     kind = _ERRORS.get(answer.trouble)
@@ -31,7 +31,7 @@ def check_done(answer: Done | controller_messages.Refused) -> Done:
 
 
 def given(answer: Answer, kind: type[_Wanted]) -> _Wanted:
-    """The answer of a broker, which is of this kind. Raises what it has refused."""
+    """The answer of a broker, which is of this kind. Raises an error if it has refused."""
     if isinstance(answer, replica_messages.Refused):
         raise refused(answer)
     assert isinstance(answer, kind), f"a {kind.__name__} is the answer, and not {answer!r}"
@@ -39,7 +39,7 @@ def given(answer: Answer, kind: type[_Wanted]) -> _Wanted:
 
 
 def listed(answer: Answer, kind: type[_Wanted]) -> list[_Wanted]:
-    """What all shards of a node have answered to `ForEveryShard`: each a tuple of this kind. Raises as `given`."""
+    """The answers of all shards of a node to `ForEveryShard`, each a tuple of this kind. Raises like `given`."""
     found: list[_Wanted] = []
     for shard in given(answer, tuple):
         for each in shard:
@@ -49,5 +49,5 @@ def listed(answer: Answer, kind: type[_Wanted]) -> list[_Wanted]:
 
 
 def refused(answer: replica_messages.Refused) -> NotNow:
-    """What a broker has refused: of a replica, or of a coordinator."""
+    """The refusal of a broker's replica or coordinator as an error."""
     return NotNow(answer.problem.value, answer.message)

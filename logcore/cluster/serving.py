@@ -1,4 +1,4 @@
-"""A node of a cluster, put together for a Kafka listener and for clients in its own process."""
+"""Assembles a node of a cluster for a Kafka listener and for clients in its own process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _THREADS: Final = 64
 
 
 class ServedNode(NamedTuple):
-    """`serving`: for a `LogServer`, which may be started before the node is."""
+    """`serving`: for a `LogServer`, which may be started before the node."""
 
     node: ClusterNode
     log: ClusterLog
@@ -26,7 +26,8 @@ class ServedNode(NamedTuple):
     transactions: OwnTransactions
 
     def at(self, advertised: tuple[str, int] | None) -> Serving:
-        """For a listener of a node that has told nobody where clients find it: there, or where a client has."""
+        """For a listener of a node without a registered address for clients. They get `advertised`, or else the address
+        that they have connected to."""
         layout = ClusterLayout(self.log, lambda local: advertised or local)
         return self.serving._replace(layout=layout)
 
@@ -44,7 +45,7 @@ class ServedNode(NamedTuple):
 
 
 def served(node: ClusterNode) -> ServedNode:
-    """Once for each node."""
+    """Assembles the node. To be called once for each node."""
     log = ClusterLog(node)
     layout, transactions = ClusterLayout(log), ClusterTransactions(log)
     log.transactions = transactions.described
@@ -54,5 +55,5 @@ def served(node: ClusterNode) -> ServedNode:
 
 
 def serving_of(node: ClusterNode) -> Serving:
-    """Where nobody in this process is a client."""
+    """For a process without clients of its own."""
     return served(node).serving

@@ -1,6 +1,6 @@
-"""How a cluster is: its nodes, who decides, and each partition. Made of what the controller and the leaders say.
+"""The status of a cluster: its nodes, the controller, and each partition, from answers of the controller and leaders.
 
-Pure functions; whoever asks the nodes is in `operations.py`.
+These are pure functions; `operations.py` asks the nodes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ NodeRole = Literal["voter", "learner", "none", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """`state`: `fenced` nodes are down, or not yet up; `added` ones have never been up. `metadata_lag`: records of the
-    metadata log that are not on its disk; None where nobody knows. Times are since the controller heard it last."""
+    """`state`: `fenced` nodes are down, or not yet up; `added` ones have never been up. `metadata_lag`: the number of
+    records of the metadata log that are not on its disk; None if unknown. Times are since the controller last heard
+    from it."""
 
     id: NodeId
     state: NodeState
@@ -41,12 +42,12 @@ class NodeStatus:
     heard_ms_ago: int | None
     replicas: int
     leads: int
-    newest_version: int | None  # of the cluster, that it speaks
+    newest_version: int | None  # the newest cluster version that it supports
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerStatus:
-    """`missing`: records that are not on its disk, None where it has not asked yet."""
+    """`missing`: the number of records that are not on its disk; None if it has not fetched yet."""
 
     node: NodeId
     missing: int | None
@@ -55,7 +56,7 @@ class FollowerStatus:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """What the metadata say, and what the leader says: None and no followers, where it did not answer."""
+    """Data from the metadata and the leader. If the leader did not answer, its data are None, without followers."""
 
     topic: str
     partition: int
@@ -79,7 +80,7 @@ class PartitionStatus:
 
     @property
     def under_min_in_sync(self) -> bool:
-        """Nothing can be acknowledged with acks=all."""
+        """Whether too few replicas are in sync to acknowledge records with acks=all."""
         return len(self.in_sync) < self.min_in_sync
 
     @property
@@ -93,8 +94,8 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """`controller` None: nobody decides, and all the rest is as the asked node knew it last. `version`: that the
-    cluster uses: see `cluster_version.py`."""
+    """`controller`: None if there is none; then everything else is what the asked node last knew. `version`: the one
+    that the cluster uses, see `cluster_version.py`."""
 
     cluster: str
     controller: NodeId | None
@@ -114,7 +115,7 @@ def status_of(
     voters: VotersChanged | None,
     described: Mapping[NodeId, ReplicasDescribed],
 ) -> ClusterStatus:
-    """In: `described`: what the nodes that answered say of the partitions that they lead."""
+    """In: `described`: the answers of nodes about the partitions that they lead."""
     decides = quorum.controller if isinstance(quorum, QuorumDescription) else None
     led = {led.partition: led for answer in described.values() for led in answer.led}
     return ClusterStatus(
@@ -161,7 +162,7 @@ def _nodes(
 
 
 def nodes_of(image: MetadataImage) -> list[NodeId]:
-    """Those that are registered or were added, and not removed since."""
+    """The nodes that are registered or were added, and were not removed since."""
     added = (node for node, address in image.addresses.items() if address is not None)
     return sorted({*image.brokers, *added})
 
@@ -176,7 +177,7 @@ def _partitions(image: MetadataImage, led: Mapping[PartitionId, LedPartition]) -
     for topic in sorted(image.topics.values(), key=lambda topic: topic.name):
         for state in topic.partitions:
             found = led.get(PartitionId(state.topic_id, state.partition))
-            # One that led before may not have heard yet that it does not.
+            # An earlier leader may not know yet that it was replaced.
             yield _partition(topic.name, state, found if found and found.leader_epoch == state.leader_epoch else None)
 
 

@@ -1,14 +1,14 @@
-"""A data directory of the version before becomes that of a node that is alone: `upgrade_directory`.
+"""Upgrades a data directory of the previous version to that of a single node: `upgrade_directory`.
 
-That version had a log of its own for a single node. Its partitions are the same files as those of a replica, so they
-only move, however large they are:
+The previous version had another kind of log for a single node. Its partitions have the same files as a replica, so they
+are only moved, whatever their size:
 
     topics.json, settings.json   become records of the metadata log, in quorum/
     meta.json                    becomes node.json; the log keeps its id
     <topic>-<p>/                 becomes replicas/<id of the topic>-<p>/
 
-Nothing is changed before everything was found whole; else the directory is refused. From then on `upgrade.json` says
-what is to be done, until all of it is. Each step can be done twice, so the next start goes on where one was killed.
+Before any change it checks that everything is intact, and refuses the directory if not. Then `upgrade.json` contains
+the plan until the upgrade is complete. Each step can be repeated, so the next start continues after a crash.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _SETTINGS: Final = "settings.json"
 _CLOSED: Final = "closed"
 _PLAN: Final = "upgrade.json"
 _FORMAT: Final = 1
-_ITS_NODE: Final = 0  # the number that the version before gave to its only node
+_ITS_NODE: Final = 0  # the id of the only node in the previous version
 _EPOCH_MAX: Final = (1 << 15) - 1
 _ENTRIES_AT_ONCE: Final = 1_000
 _READ_BYTES: Final = 8 * 1024 * 1024
@@ -73,7 +73,7 @@ _log = structlog.get_logger("millstream.logcore")
 
 
 class _Topic(NamedTuple):
-    """As `topics.json` and `upgrade.json` describe one."""
+    """A topic, as described in `topics.json` and `upgrade.json`."""
 
     name: str
     id: str
@@ -85,11 +85,11 @@ class _Topic(NamedTuple):
 
 
 def upgrade_directory(path: Path, node: NodeId, cluster: str) -> None:
-    """Does nothing where the directory is of this version already, or is not there. In: `node`, `cluster`: who has it
-    from now on.
+    """Does nothing if the directory is already of this version, or does not exist. In: `node`, `cluster`: those that it
+    will belong to.
 
-    Raises `LogLocked`; `UnsupportedDataDirectory` where it has to be opened by the version before once more, and is as
-    it was; `CorruptLog`, `LogFull`, `LogWriteFailed`.
+    Raises `LogLocked`; `UnsupportedDataDirectory` if the previous version must open it once more, then it is unchanged;
+    `CorruptLog`, `LogFull` and `LogWriteFailed`.
     """
     if not any((path / name).exists() for name in (_META, _PLAN)):
         return
@@ -103,7 +103,7 @@ def upgrade_directory(path: Path, node: NodeId, cluster: str) -> None:
 
 
 class _Upgrade:
-    """State: none but the directory's. The lock is held."""
+    """Has no state except the directory, whose lock is held."""
 
     def __init__(self, path: Path, node: NodeId, cluster: str) -> None:
         self._path = path
@@ -174,7 +174,7 @@ class _Upgrade:
             )
 
     def _next_producer_id(self, topics: Iterable[_Topic]) -> int:
-        """The first that nobody has."""
+        """The first unused producer id."""
         entries = [entry for topic in topics if topic.name == TRANSACTIONS_TOPIC for entry in self._entries(topic)]
         ranges = [decode_entry(key, value) for key, value in entries if is_producer_ids(key)]
         return max((entry.end for entry in ranges if isinstance(entry, ProducerIdRange)), default=0)
@@ -195,7 +195,7 @@ class _Upgrade:
         fp("upgrade.node")
 
     def _write_metadata(self, topics: Iterable[_Topic], plan: Mapping[str, Any]) -> None:
-        """As one record, which the node finds as if it had decided it before."""
+        """Writes the metadata as one record, as if the node had decided it before."""
         folder = self._path / "quorum"
         shutil.rmtree(folder, ignore_errors=True)
         files = QuorumFiles(DiskFolder(folder), (self._node,), ImageCodec(), disk=plan["node_id"])
@@ -242,7 +242,7 @@ class _Upgrade:
             if topic.name in COORDINATORS and not place.exists():
                 self._rewrite(topic, place, ids)
             if place.exists():
-                sync_folder(replicas)  # it is there for certain before what it was made of goes
+                sync_folder(replicas)  # it must be durable before its source is removed
                 shutil.rmtree(folder, ignore_errors=True)
             else:
                 folder.rename(place)
@@ -252,12 +252,12 @@ class _Upgrade:
         sync_folder(self._path)
 
     def _abort_open(self, folder: Path) -> None:
-        """Whoever had begun these transactions was fenced when the log was closed."""
+        """Aborts open transactions. Their producers were fenced when the log was closed."""
         checkpoint = read_checkpoint(folder)
         assert checkpoint is not None, "it was found whole"
         if not checkpoint.state.transactions.open:
             return
-        log = self._opened(folder)  # which may have the markers of an earlier start
+        log = self._opened(folder)  # it may have the markers of an earlier start
         for found in list(log.state.transactions.open):
             epoch = min(max(found.epoch, log.state.producers.epoch_of(found.producer_id)) + 1, _EPOCH_MAX)
             marker = encode_marker(found.producer_id, epoch, committed=False, timestamp_ms=_now_ms())
@@ -267,7 +267,7 @@ class _Upgrade:
         fp("upgrade.aborted")
 
     def _rewrite(self, topic: _Topic, target: Path, ids: Mapping[str, bytes]) -> None:
-        """What coordinators know, as those of a node have it."""
+        """Rewrites the state of coordinators in the format of a node's coordinators."""
         aside = target.with_name(f"{target.name}.new")
         shutil.rmtree(aside, ignore_errors=True)
         create_files(aside, durable=True)
@@ -293,7 +293,7 @@ class _Upgrade:
     # Files
 
     def _entries(self, topic: _Topic) -> list[KeyValue]:
-        """The map that the topic holds. Raises `CorruptLog`."""
+        """The keys and values in the topic. Raises `CorruptLog`."""
         log = self._opened(topic.folders(self._path)[0])
         found: dict[bytes, bytes | None] = {}
         offset = log.offsets().log_start_offset
@@ -307,7 +307,7 @@ class _Upgrade:
         return DiskLog(f"the log in {folder}", folder, settings_of({}), self._context)
 
     def _read(self, name: str) -> Any:
-        """None where there is no such file. Raises `CorruptLog`."""
+        """The content of a file; None if it does not exist. Raises `CorruptLog`."""
         path = self._path / name
         try:
             return read_checked_json(path) if name == _PLAN else read_with_copy(path, durable=True)
@@ -325,12 +325,12 @@ def _topics_of(described: Mapping[str, Any]) -> list[_Topic]:
 
 
 def _transactions(entries: Iterable[KeyValue]) -> list[KeyValue]:
-    """Producer ids are in the metadata; how the log was closed says nothing any more."""
+    """Only the transactions: producer ids are in the metadata, and how the log was closed is no longer relevant."""
     return [entry for entry in entries if is_transaction(entry.key)]
 
 
 def _groups(entries: Iterable[KeyValue], ids: Mapping[str, bytes]) -> list[KeyValue]:
-    """Committed offsets name their topic by its id, too; which commits were applied is asked of nobody any more."""
+    """Committed offsets, which now also have their topic's id. The record of applied commits is no longer needed."""
     found: list[KeyValue] = []
     for entry in entries:
         key = decode_offset_key(entry.key)
@@ -344,7 +344,7 @@ def _groups(entries: Iterable[KeyValue], ids: Mapping[str, bytes]) -> list[KeyVa
 
 
 def _is_exact(folder: Path, checkpoint: Checkpoint) -> bool:
-    """Whether the log ends where its checkpoint says, and that was made durable."""
+    """Whether the checkpoint is durable, and the log ends where it says."""
     last = max(base_offsets(folder), default=-1)
     if not checkpoint.synced or last != checkpoint.segment:
         return False

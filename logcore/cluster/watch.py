@@ -1,6 +1,6 @@
-"""What a node notices of the cluster's metadata: it tells who listens, counts, and logs what somebody should look at.
+"""Watches the cluster's metadata: it calls listeners, counts events, and logs those that operators should know about.
 
-It is a machine of the node like the others, but decides and says nothing.
+It is a machine of the node like the others, but it decides nothing and sends no messages.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Listener = Callable[[MetadataImage, MetadataImage], None]
 
 @dataclass(slots=True)
 class Noticed:
-    """Since the start of this process. Elections are those that this node won, ISRs those of what it leads: added up
-    over all nodes, each counts once. Each node counts all brokers that are fenced."""
+    """Counts since the start of this process. They include elections that this node won, and ISR changes of partitions
+    that it leads, so that in the sum over all nodes each counts once. Every node counts all fenced brokers."""
 
     elections: int = 0
     unclean_elections: int = 0
@@ -36,10 +36,10 @@ class Noticed:
 
 
 class MetadataWatch:
-    """`image`: all that this node knows to be committed; any thread may read it, for an image never changes.
+    """`image`: all metadata that this node knows to be committed. Any thread may read it, since an image never changes.
 
-    In: `lives`: whether this node's registration is committed and known to it. What was committed before that happened
-    in earlier lives, and is neither counted nor logged.
+    In: `lives`: whether this node's registration is committed and known to it. Earlier records are from before this
+    start, and are neither counted nor logged.
     """
 
     def __init__(self, node: NodeId, lives: Callable[[], bool]) -> None:
@@ -50,7 +50,7 @@ class MetadataWatch:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """It is called in the node's thread, with the image before and after; what it raises ends the node."""
+        """The listener is called on the node's thread, with the images before and after. An exception ends the node."""
         self._listeners.append(listener)
 
     def step(self, given: Input) -> list[Effect]:
@@ -59,7 +59,7 @@ class MetadataWatch:
         return []
 
     def apply(self, change: Change) -> None:
-        """Nothing is stored: see `Storage`."""
+        """Does nothing, since nothing is stored: see `Storage`."""
 
     def sync(self) -> None:
         """See `apply`."""
@@ -80,7 +80,7 @@ class MetadataWatch:
             listener(before, image)
 
     def _notice(self, image: MetadataImage, record: LogRecord) -> None:
-        """In: `image`: before the record."""
+        """In: `image`: the one before the record."""
         if isinstance(record, PartitionState):
             self._notice_partition(image, record)
         elif isinstance(record, BrokerFenced) and image.is_live(record.broker):
