@@ -6,7 +6,8 @@
     ms.sql("CREATE TABLE totals AS SELECT user, COUNT(*) AS n FROM clicks GROUP BY user;")
     ms.sql("SELECT * FROM totals;").df()
 
-`connect` is in `connection.py`, tests of pipelines have `millstream.testing`; notebooks say `%load_ext millstream`.
+`connect` is in `connection.py`; `millstream.testing` is for tests of pipelines; in notebooks use `%load_ext
+millstream`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "Relation", "aggregate", "connect", "register", "scalar", "table_function"]
 
-# Every package imports `millstream.errors` and with it this file, which therefore imports nothing by itself.
+# Every package imports `millstream.errors` and thereby this file, so this file imports no packages itself.
 _HOMES = {
     "Connection": "connection", "Relation": "relation", "connect": "connection",
     "aggregate": "functions", "register": "functions", "scalar": "functions", "table_function": "functions",

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from millstream.logcore.remote import RemoteLog
 
 _OBJECTS_PER_COLLECTION = 20_000
-"""Python's own 700 are too few for a command: what is in memory mostly stays."""
+"""Python's default of 700 is too low for a command, because most of its objects stay in use."""
 
 _STOPS_S = 20.0
 
@@ -80,7 +80,7 @@ class OutputChoice(enum.StrEnum):
 
 
 class WrongUsage(ServerError):
-    """Flags that exclude each other, or a file that cannot be read."""
+    """Flags exclude each other, or a file cannot be read."""
 
     code = "WRONG_USAGE"
 
@@ -107,27 +107,27 @@ _exit_codes: list[int] = []
 
 @functools.cache
 def end_without_dismantling() -> None:
-    """Lets the process of a command end when all has run that `atexit` will have been given from now on.
+    """Ends the process of a command as soon as the `atexit` functions registered from now on have run.
 
-    Python would then take apart each module and object of a server: 0.4 s of CPU for memory that goes with the process.
-    Call it before anything else is imported, for `atexit` begins with what it was given last.
+    Otherwise Python would destroy each module and object of a server: 0.4 s of CPU for memory that the system frees
+    anyway. Call it before other imports, because `atexit` runs the last registered function first.
     """
     atexit.register(_end)
 
 
 def _end() -> None:
     if not _exit_codes:
-        return  # an exception that nobody expected ends it, which Python reports
+        return  # an unexpected exception ends the process; Python reports it
     try:
         _flush()
     except (OSError, ValueError):
-        return  # nobody reads it any more, which Python makes an exit code of
+        return  # nobody reads the output; Python sets the exit code
     os._exit(_exit_codes[-1])
 
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # it was closed before the process began
+        if stream is not None:  # None if it was closed before the process began
             stream.flush()
 
 
@@ -188,7 +188,7 @@ def server(
     with one_sentence_errors():
         from millstream.server.allocators import choose_allocators
 
-        choose_allocators()  # first: what comes next imports pyarrow
+        choose_allocators()  # first: the following imports need pyarrow
         with importing(forever=True):
             from millstream.server.config.configuration import load_configuration
 
@@ -203,15 +203,15 @@ def server(
 
         _log_to_stderr(configuration.log_level, configuration.log_format)
         with Service(configuration, _end_at_once) as service:
-            gc.freeze()  # what a server has when it is ready lives as long as the process
+            gc.freeze()  # these objects live as long as the process
             for line in service.announcements():
                 print(line, flush=True)
             asked_to_stop.get()
-            faulthandler.dump_traceback_later(_STOPS_S)  # what a stop waits for that does not end
+            faulthandler.dump_traceback_later(_STOPS_S)  # shows what a stop that hangs is waiting for
     if has_left_threads():
         with contextlib.suppress(OSError, ValueError):
             _flush()
-        os._exit(0)  # Python, and libraries such as pyarrow, would wait for what systems of others do not answer
+        os._exit(0)  # Python, and libraries such as pyarrow, would wait for external systems that do not answer
 
 
 @app.command()
@@ -260,7 +260,7 @@ def sql(
     _log_to_stderr("warning")
     with one_sentence_errors():
         if data is not None and server_url == os.environ.get(VARIABLE):
-            server_url = None  # the flag says more than the environment
+            server_url = None  # the flag overrides the environment
         open_client = shell_command.client_opener(url or server_url, data, user, password)
         variables = dict(map(shell_command.variable, define or ()))
         properties = shell_command.properties_of(config_file)
@@ -349,12 +349,12 @@ def _end_at_once(reason: str) -> None:
 
 
 def _stop_on_signals() -> SimpleQueue[int]:
-    """Gets the first SIGTERM or Ctrl-C. The second one ends the process at once."""
+    """A queue that gets the first SIGTERM or Ctrl-C. The second one ends the process at once."""
     asked, numbers = SimpleQueue[int](), list[int]()
 
     def stop(number: int, frame: FrameType | None) -> None:
-        """It may interrupt the one who waits anywhere, which only this kind of queue allows: an event has a lock, which
-        he may hold."""
+        """May interrupt the waiting code at any point. Only this kind of queue allows that: an event has a lock, which
+        the interrupted code may hold."""
         del frame
         if numbers:
             os._exit(128 + number)

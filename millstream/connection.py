@@ -1,4 +1,4 @@
-"""`millstream.connect`: an engine in this process, or a server; for programs and notebooks."""
+"""`millstream.connect`: opens an engine in this process, or connects to a server; for programs and notebooks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .waiting import wait_for_results
 if TYPE_CHECKING:
     from millstream.server.engine.embedded import EmbeddedEngine
 
-_ENVELOPE = ("@type", "statementText")  # what every entity has
+_ENVELOPE = ("@type", "statementText")  # the members of every entity
 
 
 def connect(
@@ -40,13 +40,13 @@ def connect(
     *,
     kafka: Mapping[str, str] | None = None,
 ) -> Connection:
-    """Connects to a server by its URL; or opens an engine in this process, in a folder or, without one, in a temporary
-    folder that goes with it.
+    """Connects to a server by its URL, or opens an engine in this process: in a folder or, without one, in a temporary
+    folder that is removed at the end.
 
-    In: `properties` as SET takes them, such as {"auto.offset.reset": "earliest"}; `millstream.pull.full.sql` is true
-    unless they say otherwise. `kafka`: the brokers that hold the log of the engine in this process, by the properties
-    of [external] in the configuration, and `ksql.service.id` (docs/external-kafka.md). Raises `ServerUnreachable`,
-    `LogLocked` where another process uses the folder, `InvalidProperty`, `InvalidKafkaProperty`.
+    In: `properties` as for SET, such as {"auto.offset.reset": "earliest"}; `millstream.pull.full.sql` is true by
+    default. `kafka`: the brokers for the log of an engine in this process, with the properties of [external] in the
+    configuration, and `ksql.service.id` (docs/external-kafka.md). Raises `ServerUnreachable`, `LogLocked` if another
+    process uses the folder, `InvalidProperty`, `InvalidKafkaProperty`.
 
     >>> with connect() as ms:
     ...     ms.sql("CREATE STREAM clicks (user STRING KEY, size INT) "
@@ -73,17 +73,18 @@ def connect(
 
 
 class Connection:
-    """One session: what is SET and DEFINEd holds for what follows. A context manager; `close` ends its own engine."""
+    """One session: SET and DEFINE apply to later statements. A context manager; `close` also ends the connection's own
+    engine."""
 
     def __init__(self, client: DataClient) -> None:
         self.client = client
-        self._registered: dict[str, str] = {}  # kinds by name, of what was made of data frames
+        self._registered: dict[str, str] = {}  # the kinds of registered data frames, by name
 
     def sql(self, text: str, parameters: Parameters | None = None, **frames: Any) -> Relation:
-        """Runs statements. A SELECT at the end becomes a `Relation`, which runs when its rows are asked for; any other
-        last statement gives an `Answer`, which a notebook shows.
+        """Runs statements. A SELECT at the end becomes a `Relation`, which runs when its rows are requested; any other
+        last statement returns an `Answer`, which a notebook displays.
 
-        In: `parameters`: values for `?`, or by name for `:name`. `frames`: data frames that the statements may name as
+        In: `parameters`: values for `?`, or by name for `:name`. `frames`: data frames that the statements may use as
         streams. Raises `MillstreamError`.
         """
         for name, frame in frames.items():
@@ -94,20 +95,20 @@ class Connection:
         return self._run(last)
 
     def table(self, name: str) -> Relation:
-        """All rows of a table, or of a stream so far. In: `name` as SQL reads it."""
+        """All rows of a table, or all current rows of a stream. In: `name` in SQL's notation."""
         return self._relation(f"SELECT * FROM {name};")
 
     stream = table
 
     def execute(self, text: str, parameters: Parameters | None = None) -> list[dict[str, Any]]:
-        """Runs statements that answer at once, and gives ksqlDB's entities. Raises `MillstreamError`."""
+        """Runs statements without rows, and returns ksqlDB's entities. Raises `MillstreamError`."""
         text = bind(text, parameters)
         _refuse_rows(text)
         return self.client.execute(text)
 
     def graph(self, of: str | None = None) -> GraphPicture:
-        """The graph of all streams, tables and queries; what lies around a stream, a table or a topic; or the plan of a
-        query. A notebook draws it. In: `of`: its name. Raises `MillstreamError`."""
+        """The graph of all streams, tables and queries; the neighbours of a stream, a table or a topic; or the plan of
+        a query. A notebook draws it. In: `of`: its name. Raises `MillstreamError`."""
         return graph_picture(self.client, of)
 
     def set(self, name: str, value: Any) -> None:
@@ -118,14 +119,14 @@ class Connection:
     def insert(self, name: str, frame: Any) -> int:
         """Appends the rows of a data frame to a stream or table, all or none, and returns how many.
 
-        Columns are found by name, whatever their case; ROWTIME (ms or timestamps) is the rows' time. Values are cast
-        where nothing is lost. Over HTTP a large frame goes in several requests. Raises `MillstreamError`, `TypeError`.
+        Columns are found by name, in any case; ROWTIME (ms or timestamps) is the rows' time. Values are cast if nothing
+        is lost. Over HTTP, a large frame takes several requests. Raises `MillstreamError`, `TypeError`.
         """
         return self.client.insert(_read_name(name), arrow_table(frame))
 
     def wait(self, timeout: float = 30.0) -> None:
-        """Returns once all that was inserted before is in the results of all running queries, and in the results of the
-        queries that read those. Windows that are still open and paused queries keep what they have.
+        """Returns when all rows inserted before are in the results of all running queries, and of queries that read
+        those results. Open windows and paused queries do not count.
 
         In: `timeout` in seconds. Raises `ResultsBehind`, which names the query that is behind.
         """
@@ -134,10 +135,10 @@ class Connection:
     def register(
         self, name: str, frame: Any, *, key: str | None = None, kind: Literal["STREAM", "TABLE"] = "STREAM"
     ) -> None:
-        """Makes a stream (or a TABLE, which needs a `key`) of a data frame. One that this connection registered before
-        under the name is replaced; for any other, and for a topic of the name, `MillstreamError` is raised.
+        """Creates a stream (or a TABLE, which needs a `key`) from a data frame. It replaces one that this connection
+        registered under the same name. For any other stream, table or topic of that name, it raises `MillstreamError`.
 
-        The rows go to a columnar topic of that name, one partition, in the frame's order.
+        The rows are written to a columnar topic of that name with one partition, in the frame's order.
         """
         rows = arrow_table(frame)
         columns = [column for column in rows.column_names if column.upper() != "ROWTIME"]
@@ -191,8 +192,8 @@ class Connection:
 
 
 class Answer(Relation):
-    """What a statement other than SELECT says, as rows of text and numbers: the lines of SHOW, DESCRIBE and EXPLAIN, or
-    one with the status of a change. `entities` are ksqlDB's."""
+    """The answer to a statement other than SELECT, as rows of text and numbers: the lines of SHOW, DESCRIBE and
+    EXPLAIN, or one with the status of a change. `entities` are ksqlDB's."""
 
     def __init__(self, entities: list[dict[str, Any]]) -> None:
         super().__init__(self._tables, "", endless=False)
@@ -200,7 +201,7 @@ class Answer(Relation):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The lines as they are in the last entity."""
+        """The lines of the last entity."""
         if not self.entities:
             return []
         last = self.entities[-1]
@@ -237,7 +238,7 @@ class Answer(Relation):
 
 
 def _plain(value: Any) -> int | str | None:
-    """A cell: what is nested is text, types as SQL writes them."""
+    """A cell: nested values become text, types are in SQL notation."""
     match value:
         case int() | str() | None:
             return value
@@ -250,7 +251,7 @@ def _plain(value: Any) -> int | str | None:
 
 
 def _refuse_rows(text: str) -> None:
-    """Raises `InvalidStatement` for a text that has a SELECT or a PRINT among its statements."""
+    """Raises `InvalidStatement` if the text contains a SELECT or a PRINT."""
     for statement in split_statements(text):
         if gives_rows(statement):
             first = str(tokenize(statement, limit=1)[0]).upper()
@@ -259,7 +260,7 @@ def _refuse_rows(text: str) -> None:
 
 
 def _read_name(name: str) -> str:
-    """The name that SQL reads: upper case, unless it is quoted."""
+    """The name as SQL reads it: upper case, unless it is quoted."""
     if name[:1] in ("`", '"') and name[-1:] == name[:1] and len(name) > 1:
         return name[1:-1].replace(name[0] * 2, name[0])
     return name.upper()
@@ -270,8 +271,8 @@ def _quoted(name: str) -> str:
 
 
 def own_engine(folder: Path | None, kafka: Mapping[str, str] | None = None) -> LocalClient:
-    """A client of an engine in this process, which ends with it, at the latest with the process; without a folder
-    nothing is kept. In: `kafka`: brokers with its log.
+    """A client of an engine in this process. The engine ends with the client, at the latest with the process; without a
+    folder, nothing is stored. In: `kafka`: brokers for its log.
 
     Queries run on DuckDB: there is no listener for Spark's processes.
     """
@@ -291,7 +292,7 @@ def own_engine(folder: Path | None, kafka: Mapping[str, str] | None = None) -> L
         parts.close()
         raise
     parts.callback(engine.close)
-    atexit.register(parts.close)  # else threads that still compute end the process with a signal
+    atexit.register(parts.close)  # otherwise threads that still compute end the process with a signal
     parts.callback(atexit.unregister, parts.close)
     address = f"an engine in this process ({folder or 'nothing is kept'})"
     return LocalClient(engine, Session(), address=address, close=parts.close)
@@ -306,10 +307,9 @@ def _engine_on_brokers(data: Path, kafka: Mapping[str, str]) -> EmbeddedEngine:
 
 
 def _quiet_logs() -> None:
-    """Warnings to standard error, and nothing else, unless the program has said what it wants of structlog. Where that
-    is, each line asks anew: notebooks and tests put another file in its place, and close it. An error comes without the
-    values of variables: rows and passwords may be among them, and where rich is installed, showing them takes a second.
-    """
+    """Logs only warnings, to standard error, unless the program has configured structlog. Each line looks up standard
+    error again, because notebooks and tests replace it and close the old file. Errors are logged without the values of
+    variables: these may include rows and passwords, and with rich installed, formatting them takes a second."""
     import structlog
 
     if not structlog.is_configured():

@@ -1,11 +1,11 @@
-"""PEP 249 (https://peps.python.org/pep-0249/): for pandas, JupySQL, SQLAlchemy and everything else that speaks it.
+"""PEP 249 (https://peps.python.org/pep-0249/): for pandas, JupySQL, SQLAlchemy and other users of that interface.
 
     connection = millstream.dbapi.connect("http://127.0.0.1:8088")
     cursor = connection.cursor()
     cursor.execute("SELECT * FROM totals WHERE user = ?;", ["ada"])
     cursor.fetchall()
 
-There are no transactions: every statement counts at once, `commit` and `rollback` do nothing.
+There are no transactions: every statement takes effect at once; `commit` and `rollback` do nothing.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ apilevel: Final = "2.0"
 threadsafety: Final = 1  # threads may share the module, not connections
 paramstyle: Final = "qmark"
 
-# An INSERT that gives nothing but values.
+# An INSERT whose values are all parameters.
 _INSERT = re.compile(
     r"(?P<head>\s*INSERT\s+INTO\b.*\bVALUES\s*)(?P<row>\(\s*\?(?:\s*,\s*\?)*\s*\))\s*;?\s*", re.I | re.S
 )
-_PART_MAX = 100_000  # characters, of which a request has a million, and no more words and signs than that
+_PART_MAX = 100_000  # characters and tokens; a request may have a million characters
 _ROWS_MAX = 1_000
 
 Date = datetime.date
@@ -49,7 +49,7 @@ def TimeFromTicks(ticks: float) -> datetime.time:
 
 
 class _TypeGroup(frozenset[str]):
-    """Equal to each SQL type of the group, as PEP 249 wants it."""
+    """Equal to each SQL type of the group, as PEP 249 requires."""
 
     def __eq__(self, other: object) -> bool:
         return str(other).partition("(")[0] in self if isinstance(other, str) else super().__eq__(other)
@@ -66,19 +66,19 @@ ROWID = _TypeGroup()
 
 
 class Warning(Exception):
-    """Never raised: PEP 249 asks for the name."""
+    """Never raised; PEP 249 requires the name."""
 
 
 class Error(Exception):
-    """Base of all errors here; `__cause__` is Millstream's own."""
+    """Base of all errors here; `__cause__` is Millstream's error."""
 
 
 class InterfaceError(Error):
-    """The module was used wrongly: a closed cursor, rows that nobody asked for."""
+    """The module was used incorrectly: a closed cursor, or rows without a query."""
 
 
 class DatabaseError(Error):
-    """The engine said no."""
+    """The engine refused a statement, or failed."""
 
 
 class DataError(DatabaseError):
@@ -86,7 +86,7 @@ class DataError(DatabaseError):
 
 
 class OperationalError(DatabaseError):
-    """The server is not there, or something broke on the way."""
+    """The server does not answer, or the connection broke."""
 
 
 class IntegrityError(DatabaseError):
@@ -98,21 +98,21 @@ class InternalError(DatabaseError):
 
 
 class ProgrammingError(DatabaseError):
-    """The statement is wrong."""
+    """The statement is invalid."""
 
 
 class NotSupportedError(DatabaseError):
-    """What Millstream does not do."""
+    """Millstream does not support this."""
 
 
 def connect(target: str | Path | None = None, properties: Mapping[str, Any] | None = None) -> Connection:
-    """A connection to a server's URL, to an engine in a folder, or to a temporary one; as `millstream.connect`."""
+    """Connects to a server by URL, to an engine in a folder, or to a temporary one, like `millstream.connect`."""
     with _translated():
         return Connection(connections.connect(target, properties))
 
 
 class Connection:
-    """A context manager; `close` ends an engine of its own. `millstream` is the connection beneath."""
+    """A context manager; `close` also ends its own engine. `millstream` is the underlying connection."""
 
     def __init__(self, beneath: connections.Connection) -> None:
         self.millstream = beneath
@@ -124,10 +124,10 @@ class Connection:
         return Cursor(self)
 
     def commit(self) -> None:
-        """Nothing is left to do."""
+        """Does nothing: statements have already taken effect."""
 
     def rollback(self) -> None:
-        """Does nothing: what was done stays."""
+        """Does nothing: changes cannot be undone."""
 
     def close(self) -> None:
         self._closed = True
@@ -141,7 +141,7 @@ class Connection:
 
 
 class Cursor:
-    """Runs one statement after the other, and gives the rows of the last one, as they come.
+    """Runs statements, and returns the rows of the last one as they arrive.
 
     `description`: (name, SQL type, None, …) per column; None after a statement without rows. `rowcount`: the rows that
     `executemany` inserted, else -1.
@@ -174,7 +174,7 @@ class Cursor:
         return self
 
     def executemany(self, operation: str, parameters: Sequence[Parameters]) -> Cursor:
-        """Runs the statement once per set of values; an INSERT of values takes many rows each time."""
+        """Runs the statement for each set of values; an INSERT of values combines many rows in one statement."""
         insert = _INSERT.fullmatch(operation)
         if insert is None:
             for values in parameters:
@@ -191,7 +191,7 @@ class Cursor:
             return next(self._open_rows(), None)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """As many rows as there are, `size` at most; a live query waits for them."""
+        """The rows that are available, at most `size`; a live query waits for them."""
         rows = self._open_rows()
         with _translated():
             return [row for _, row in zip(range(self.arraysize if size is None else size), rows, strict=False)]
@@ -205,13 +205,13 @@ class Cursor:
             yield from self._open_rows()
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
-        """Not needed."""
+        """Has no effect."""
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """Not needed."""
+        """Has no effect."""
 
     def close(self) -> None:
-        """Ends a query whose rows are not all taken."""
+        """Ends a query whose rows are not all fetched."""
         self._end.close()
         self._closed = True
 
@@ -237,7 +237,7 @@ class Cursor:
 
 
 def _in_parts(rows: Iterable[str]) -> Iterator[list[str]]:
-    """Rows of INSERT, as many together as a request takes."""
+    """Rows of INSERT, in groups that fit into one request."""
     part: list[str] = []
     size = 0
     for row in rows:
@@ -251,7 +251,7 @@ def _in_parts(rows: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _typed(tables: Any) -> Iterator[tuple[pa.Field, str]]:
-    """The query's own columns; the mark of tombstones is not among them."""
+    """The query's own columns, without the tombstone column."""
     return zip(tables.schema, tables.sql_types, strict=False)
 
 

@@ -1,7 +1,7 @@
-"""The errors of every package: four bases, one class per mistake, each with a stable `code`.
+"""The errors of every package: four bases, one class per kind of error, each with a stable `code`.
 
-Imports nothing of Millstream, so that every package may use it. What an error looks like on a screen
-(`render`) lives here too, because the shell, the server and the tests show the same text.
+Imports nothing of Millstream, so that every package may use it. The rendering of an error (`render`) is here, too,
+because the shell, the server and the tests show the same text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of statement text: character offsets, `start` inclusive, `end` exclusive."""
+    """A range of statement text: character offsets, `start` inclusive, `end` exclusive."""
 
     start: int
     end: int
@@ -24,15 +24,16 @@ class Span:
         return Span(min(self.start, other.start), max(self.end, other.end))
 
     def __deepcopy__(self, memo: dict[int, object]) -> Span:
-        """It never changes; every node of a copied expression has one, and copying them costs more than the nodes."""
+        """Returns itself, because it is immutable: every node of a copied expression has a span, and copying spans
+        would cost more than copying the nodes."""
         return self
 
 
 class MillstreamError(Exception):
-    """Base of everything that Millstream raises on purpose.
+    """Base of all errors that Millstream raises on purpose.
 
-    `span` points into `text`, the whole text the user sent; both may be None.
-    `unsupported` is true when the request is valid but not built yet.
+    `span` refers to `text`, the whole text that the user sent; both may be None. `unsupported`: the request is valid
+    but not implemented yet.
     """
 
     code: ClassVar[str] = "MILLSTREAM"
@@ -50,7 +51,7 @@ class MillstreamError(Exception):
             self.add_note(f"hint: {hint}")  # below the message in a traceback
 
     def render(self) -> str:
-        """The error as people read it: message, the line with a caret line below, hint."""
+        """The error for people: message, the line with a caret line below it, hint."""
         lines = [f"error: {self.message}"]
         if self.span is not None and self.text is not None:
             lines += _excerpt(self.text, self.span)
@@ -60,7 +61,7 @@ class MillstreamError(Exception):
 
     @property
     def line_and_column(self) -> tuple[int, int] | None:
-        """Both from 1, of the start of the span; None where there is none."""
+        """Line and column, both from 1, of the span's start; None if there is no span."""
         if self.span is None or self.text is None:
             return None
         before = self.text[: self.span.start]
@@ -79,7 +80,7 @@ def _excerpt(text: str, span: Span) -> list[str]:
 
 
 class StatementError(MillstreamError):
-    """A mistake in the user's SQL."""
+    """An error in the user's SQL."""
 
     code = "STATEMENT"
 
@@ -91,7 +92,7 @@ class QueryError(MillstreamError):
 
 
 class LogError(MillstreamError):
-    """Storage or replication."""
+    """An error of storage or replication."""
 
     code = "LOG"
 
@@ -103,16 +104,15 @@ class ServerError(MillstreamError):
 
 
 class Unsupported(StatementError):
-    """A valid statement that is not built yet."""
+    """A valid statement that is not implemented yet."""
 
     code = "UNSUPPORTED"
     unsupported = True
 
 
 class SqlSyntaxError(StatementError):
-    """As text it has ksqlDB's lines first, whose clients look for them: `line 1:8: Syntax Error`, what ksqlDB says is
-    missing (`as_ksqldb`), and the statement. What people read is `render`.
-    """
+    """A syntax error. Its `str` begins with ksqlDB's lines, which ksqlDB clients search for: `line 1:8: Syntax Error`,
+    ksqlDB's text about what is missing (`as_ksqldb`), and the statement. People read `render`."""
 
     code = "SYNTAX"
 
@@ -136,7 +136,7 @@ class SqlSyntaxError(StatementError):
 
 
 class InvalidNumber(StatementError):
-    """A number that no type holds. As text it begins with its place, as in ksqlDB."""
+    """A number that no type can represent. Its `str` begins with the position, as in ksqlDB."""
 
     code = "INVALID_NUMBER"
 
@@ -146,7 +146,8 @@ class InvalidNumber(StatementError):
 
 
 class UnknownName(StatementError):
-    """A name with no meaning in its place. As text it begins with that place, as in ksqlDB: `Line: 1, Col: 8: `."""
+    """A name without a meaning at its position. Its `str` begins with the position, as in ksqlDB: `Line: 1, Col: 8:
+    `."""
 
     code = "UNKNOWN_NAME"
 
@@ -162,7 +163,7 @@ class WrongKeyWord(UnknownName):
 
 
 class UnknownAlias(UnknownName):
-    """A column of what FROM does not name."""
+    """A column of a source that FROM does not name."""
 
     code = "UNKNOWN_ALIAS"
 
@@ -171,7 +172,7 @@ class UnknownAlias(UnknownName):
 
 
 class AmbiguousColumn(UnknownName):
-    """A name that several sources have."""
+    """A name that exists in several sources."""
 
     code = "AMBIGUOUS_COLUMN"
 
@@ -196,7 +197,7 @@ class UnknownType(StatementError):
 
 
 class TypeMismatch(StatementError):
-    """An operator or a function does not take these types."""
+    """An operator or a function does not accept these types."""
 
     code = "TYPE_MISMATCH"
 
@@ -216,13 +217,13 @@ class InvalidProperty(StatementError):
 
 
 class FormatError(StatementError):
-    """A format cannot hold this schema, or does not exist."""
+    """A format cannot represent this schema, or does not exist."""
 
     code = "FORMAT"
 
 
 def did_you_mean(name: str, candidates: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """A hint that names the nearest candidate, or None where nothing is near: `cutoff` is how much must be the same."""
+    """A hint with the most similar candidate, or None if none is similar: `cutoff` is the required similarity."""
     by_upper = {candidate.upper(): candidate for candidate in candidates}
     near = difflib.get_close_matches(name.upper(), by_upper, n=1, cutoff=cutoff)
     return f'Did you mean "{by_upper[near[0]]}"?' if near else None

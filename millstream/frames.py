@@ -1,4 +1,4 @@
-"""Data frames of other libraries: how they become Arrow tables, and which SQL types their columns have."""
+"""Data frames of other libraries: their conversion to Arrow tables, and the SQL types of their columns."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from millstream.sql.types import (
 
 
 def arrow_table(frame: Any) -> pa.Table:
-    """The frame as an Arrow table: of pyarrow, pandas, Polars, DuckDB, or anything else that speaks Arrow's C stream; a
-    dict of columns, or a list of dicts. Raises `TypeError` for anything else."""
+    """The frame as an Arrow table: of pyarrow, pandas, Polars, DuckDB, or any other object with Arrow's C stream
+    interface; a dict of columns, or a list of dicts. Raises `TypeError` for anything else."""
     match frame:
         case pa.Table():
             return frame
@@ -37,7 +37,7 @@ def arrow_table(frame: Any) -> pa.Table:
         case dict():
             return pa.table(frame)
         case list():
-            names = dict.fromkeys(name for row in frame for name in row)  # Arrow would take the first row's only
+            names = dict.fromkeys(name for row in frame for name in row)  # Arrow takes the first row's only
             return pa.table({name: pa.array([row.get(name) for row in frame]) for name in names})
         case _ if hasattr(frame, "__arrow_c_stream__"):
             return pa.table(frame)
@@ -50,7 +50,7 @@ def arrow_table(frame: Any) -> pa.Table:
 
 
 def sql_type(arrow: pa.DataType, name: str = "") -> SqlType:
-    """The SQL type that holds every value of an Arrow type. Raises `InvalidStatement` where there is none.
+    """The SQL type that can represent every value of an Arrow type. Raises `InvalidStatement` if there is none.
 
     In: `name` of the column, for the message.
     """

@@ -10,9 +10,9 @@
     millstream.register(ms, net)
     ms.sql("SELECT net(amount, 0.2) FROM orders;")
 
-What is registered is the function's source text, as CREATE FUNCTION takes it: it goes into the log, and runs after a
-restart and in Spark's processes, where nothing else of the program is. Modules and plain constants that the function
-takes from around it go along.
+The function's source text is registered, as in CREATE FUNCTION. It is stored in the log, and runs after a restart and
+in Spark's processes, without the rest of the program. Modules and plain constants that the function uses from its
+surroundings are included.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CONSTANTS = (bool, int, float, str, bytes, type(None))
 
 
 class NotAFunction(ServerError):
-    """A Python function that cannot become one of SQL's."""
+    """A Python function that cannot become a SQL function."""
 
     code = "NOT_A_FUNCTION"
 
@@ -56,7 +56,7 @@ class Executes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A decorated function: it can still be called from Python, and `register` takes it."""
+    """A decorated function: it can still be called from Python, and `register` accepts it."""
 
     python: Callable[..., Any]
     sql: str
@@ -83,10 +83,10 @@ def scalar(
     vectorized: bool = False,
     called_on_null: bool = False,
 ) -> Declared | Decorator:
-    """Makes a function of one row's values, or (`vectorized`) of Arrow columns.
+    """Declares a function of one row's values, or (`vectorized`) of Arrow columns.
 
-    In: `signature`: its types, as in "(amount DOUBLE, at TIMESTAMP) -> STRING"; without one the annotations say them.
-    `called_on_null`: call it for NULL arguments too, which otherwise give NULL. Raises `NotAFunction`.
+    In: `signature`: its types, as in "(amount DOUBLE, at TIMESTAMP) -> STRING"; default: from the annotations.
+    `called_on_null`: also call it with NULL arguments, for which the result is otherwise NULL. Raises `NotAFunction`.
     """
     return _decorator("scalar", signature, name, vectorized=vectorized, called_on_null=called_on_null)
 
@@ -105,8 +105,8 @@ def table_function(
     vectorized: bool = False,
     called_on_null: bool = False,
 ) -> Declared | Decorator:
-    """Makes a function that gives a list of values, or yields them; each becomes a row. The signature's result is one
-    value's type; annotated, it is a list or an iterator of them."""
+    """Declares a function that returns a list of values, or yields them; each becomes a row. The result in the
+    signature is the type of one value; the annotation is a list or an iterator."""
     return _decorator("table", signature, name, vectorized=vectorized, called_on_null=called_on_null)
 
 
@@ -124,17 +124,17 @@ def aggregate(
     state: str | None = None,
     called_on_null: bool = False,
 ) -> Declared | Decorator:
-    """Makes an aggregate of a class with the methods init(self), add(self, state, …), result(self, state), and if it
-    can undo(self, state, …) for tables, merge(self, a, b) for sessions.
+    """Declares an aggregate from a class with the methods init(self), add(self, state, …), result(self, state), and
+    optionally undo(self, state, …) for tables, merge(self, a, b) for sessions.
 
-    In: `signature`: without one, the annotations of `add` and `result` say the types. `state`: the SQL type of a state;
-    without one it is whatever JSON can hold.
+    In: `signature`: default: from the annotations of `add` and `result`. `state`: the SQL type of a state; without one,
+    any value that JSON can represent.
     """
     return _decorator("aggregate", signature, name, state=state, called_on_null=called_on_null)
 
 
 def register(target: Executes, *functions: Declared) -> None:
-    """Creates the functions, or replaces them. In: a connection, a `Sandbox`, a client. Raises `MillstreamError`."""
+    """Creates or replaces the functions. In: a connection, a `Sandbox`, a client. Raises `MillstreamError`."""
     for function in functions:
         target.execute(function.sql)
 
@@ -195,7 +195,7 @@ def _signature(function: Callable[..., Any], kind: Kind) -> str:
 
 
 def _name(name: str) -> str:
-    """In backticks: Python names may be reserved words of SQL."""
+    """In backticks, because Python names may be reserved words of SQL."""
     return f"`{name}`"
 
 
@@ -243,7 +243,7 @@ def _sql_type(hint: Any, what: str, function: Callable[..., Any]) -> str:
 
 
 def _source(function: Callable[..., Any], name: str | None) -> str:
-    """The text of the function without its decorators, after what it needs from around it."""
+    """The text of the function without its decorators, after the definitions that it needs from its surroundings."""
     try:
         text = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError) as error:
@@ -259,7 +259,7 @@ def _source(function: Callable[..., Any], name: str | None) -> str:
 
 
 def _surroundings(function: Callable[..., Any], node: ast.AST) -> list[str]:
-    """Lines that define the global names which the text uses."""
+    """Lines that define the global names used in the text."""
     module = sys.modules.get(function.__module__)
     around = dict(vars(module)) if module is not None else {}
     if inspect.isfunction(function):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GraphPicture:
-    """A graph in every way in which it can be shown. A notebook draws it; `str` gives it as text."""
+    """A graph in all output formats. A notebook draws it; `str` returns it as text."""
 
     text: str
     dot: str
@@ -30,9 +30,9 @@ class GraphPicture:
 
 
 def graph_picture(client: Client, of: str | None = None) -> GraphPicture:
-    """The graph of everything, or of what lies around a stream, a table or a topic, or the plan of a query.
+    """The graph of everything, or the neighbours of a stream, a table or a topic, or the plan of a query.
 
-    In: `of`: its name. Raises `StatementError` or `RemoteError` where nothing is called so.
+    In: `of`: its name. Raises `StatementError` or `RemoteError` if nothing has this name.
     """
     shown = shown_graph(client, of, "TEXT")
     return GraphPicture(

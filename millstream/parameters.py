@@ -11,7 +11,7 @@ from millstream.sql.printing import literal as literal_of
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
-# What is text, a name or a comment has no parameters in it. `:=` belongs to STRUCT.
+# Strings, quoted names and comments contain no parameters. `:=` belongs to STRUCT.
 _PART = re.compile(
     r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/|(?P<mark>\?)|(?<![:\w]):(?P<name>[A-Za-z_]\w*)""",
     re.DOTALL,
@@ -19,9 +19,9 @@ _PART = re.compile(
 
 
 def bind(text: str, parameters: Parameters | None) -> str:
-    """The text with each `?` replaced by the next value of a sequence, or each `:name` by a mapping's.
+    """The text with each `?` replaced by the next value of a sequence, or each `:name` by a value of a mapping.
 
-    Raises `InvalidStatement` where values are missing, left over, or have no literal.
+    Raises `InvalidStatement` if values are missing, left over, or have no literal.
 
     >>> bind("SELECT * FROM t WHERE id = ? AND name <> '?';", [7])
     "SELECT * FROM t WHERE id = 7 AND name <> '?';"
@@ -41,7 +41,7 @@ def bind(text: str, parameters: Parameters | None) -> str:
 
 
 def literal(value: Any) -> str:
-    """The value as SQL. Raises `InvalidStatement` for what has no literal."""
+    """The value as SQL. Raises `InvalidStatement` for a value without a literal."""
     try:
         return literal_of(value)
     except ValueError as error:

@@ -24,13 +24,13 @@ _PREVIEW_ROWS: Final = 20
 
 
 class Relation:
-    """Rows that a query will give: each method below runs it, a live one (`EMIT CHANGES`) for as long as it is asked.
+    """The rows of a query: each method below runs it; a live query (`EMIT CHANGES`) runs while its rows are requested.
 
         ms.table("totals").filter("n > 10").df()         # a pandas data frame; .pl() of Polars, .arrow(), .fetchall()
         for batch in ms.sql("SELECT * FROM totals EMIT CHANGES;"): …      # pyarrow tables, as they come
 
-    A live query of a table has one column more, `@tombstone`, true where a row is gone. What wants all rows refuses a
-    query that has no end (`InvalidStatement`): give it a LIMIT, or iterate.
+    A live query of a table has an additional column, `@tombstone`, true if a row is deleted. Methods that need all rows
+    refuse a query without an end (`InvalidStatement`): give it a LIMIT, or iterate.
     """
 
     def __init__(
@@ -52,23 +52,23 @@ class Relation:
         """Whether it is a live query without a LIMIT."""
         return self._endless
 
-    # ------------------------------------------------------------ more of the same
+    # ------------------------------------------------------------ derived relations
 
     def filter(self, condition: str) -> Relation:
-        """The rows for which a SQL condition is true. Comes before `order_by` and `limit`, as `select` does."""
+        """The rows for which a SQL condition is true. Use it before `order_by` and `limit`, like `select`."""
         return self._over(f"SELECT * FROM ({self._text}) WHERE {condition}")
 
     def select(self, *columns: str) -> Relation:
-        """SQL expressions, `AS name` where they need one."""
+        """Selects SQL expressions, with `AS name` if they need one."""
         return self._over(f"SELECT {', '.join(columns)} FROM ({self._text})")
 
     def order_by(self, *columns: str) -> Relation:
-        """SQL expressions, `DESC` behind them for the other way round."""
+        """Orders by SQL expressions, followed by `DESC` for descending order."""
         over = self._over(f"SELECT * FROM ({self._text})")
         return Relation(self._start, over._text, endless=False, order=f"ORDER BY {', '.join(columns)}")
 
     def limit(self, count: int, offset: int = 0) -> Relation:
-        """The first rows, or those after `offset` of them."""
+        """The first `count` rows, after skipping `offset` rows."""
         if self._limit:
             raise InvalidStatement("the relation has a limit already", hint="Limit it once, at the end.")
         text = self._text if self._order else self._over(f"SELECT * FROM ({self._text})")._text
@@ -83,7 +83,7 @@ class Relation:
             return pa.concat_tables([tables.schema.empty_table(), *tables])
 
     def df(self) -> pandas.DataFrame:
-        """All rows as a pandas data frame; a column that may be NULL keeps its type where pandas has one for it."""
+        """All rows as a pandas data frame; a column with NULLs keeps its type if pandas has a nullable one."""
         return self.arrow().to_pandas()
 
     def pl(self) -> polars.DataFrame:
@@ -97,24 +97,25 @@ class Relation:
         return rows_of(self.arrow())
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The first row, None where there is none."""
+        """The first row; None if there is none."""
         with self._start(self.sql) as tables:
             return next((rows_of(table.slice(0, 1))[0] for table in tables if table.num_rows), None)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """For everything that reads Arrow's C stream: `polars.DataFrame(relation)`, `duckdb.sql("FROM relation")`."""
+        """For consumers of Arrow's C stream: `polars.DataFrame(relation)`, `duckdb.sql("FROM relation")`."""
         return self.reader().__arrow_c_stream__(requested_schema)
 
     def reader(self) -> pa.RecordBatchReader:
-        """The rows as they come; also of a live query."""
+        """The rows as they arrive; also of a live query."""
         tables = self._start(self.sql)
         batches = (batch for table in tables for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(tables.schema, batches)
 
-    # ------------------------------------------------------------ as they come
+    # ------------------------------------------------------------ rows as they arrive
 
     def tables(self) -> ResultTables:
-        """Starts the query, and gives its columns at once and its rows as they come. Raises for one without an end."""
+        """Starts the query; returns its columns at once, and its rows as they arrive. Raises for a query without an
+        end."""
         if self._endless:
             raise InvalidStatement(
                 "this query goes on for ever, so there is no last row to wait for",
@@ -123,14 +124,14 @@ class Relation:
         return self._start(self.sql)
 
     def live(self) -> ResultTables:
-        """As `tables`, also of a query without an end; `close` ends it, from any thread."""
+        """Like `tables`, but also for a query without an end; `close` ends it, from any thread."""
         return self._start(self.sql)
 
     def __iter__(self) -> Iterator[pa.Table]:
         return iter(self._start(self.sql))
 
     async def __aiter__(self) -> AsyncIterator[pa.Table]:
-        """Batches for `async for`; the query runs in a thread, and ends with the loop that reads it."""
+        """Batches for `async for`; the query runs in a thread, and ends when the loop ends."""
         tables = await asyncio.to_thread(self._start, self.sql)
         batches = iter(tables)
         try:
@@ -139,12 +140,12 @@ class Relation:
         finally:
             tables.close()
 
-    # ------------------------------------------------------------ for people
+    # ------------------------------------------------------------ display
 
     def live_table(self, *, rows_max: int = 1000) -> LiveTable:
-        """A table in the notebook that changes as rows come: the newest `rows_max` of them. Needs anywidget.
+        """A table in the notebook that is updated as rows arrive: the newest `rows_max` of them. Needs anywidget.
 
-        A query that would answer once goes on here, as if it said EMIT CHANGES.
+        A query that would answer once becomes a live query, as with EMIT CHANGES.
         """
         from .notebook.widgets import LiveTable
 
@@ -154,17 +155,17 @@ class Relation:
         self, x: str | None = None, y: str | Sequence[str] | None = None, *,
         by: str | None = None, kind: Kind | None = None, title: str = "", rows_max: int = 2000,
     ) -> LiveChart:  # fmt: skip
-        """A chart in the notebook that moves as rows come: `y` over `x`, a series for each value of `by`.
+        """A chart in the notebook that is updated as rows arrive: `y` over `x`, a series for each value of `by`.
 
-        What is not said is chosen: `x` a window's start or another time, else the time at which rows come; `y` the
-        columns of numbers; `by` the key. Lines, and bars where `x` is no number and no time. Needs anywidget.
+        Defaults: `x` is a window's start or another time, else the time at which rows arrive; `y` is the numeric
+        columns; `by` is the key. It draws lines, or bars if `x` is neither a number nor a time. Needs anywidget.
         """
         from .notebook.chart_widget import LiveChart
 
         return LiveChart(self._start(self._emitting()), rows_max, x=x, y=y, by=by, kind=kind, title=title)
 
     def _emitting(self) -> str:
-        """The query as one that goes on, where it does not say itself when it ends."""
+        """The query as a live query, unless its text determines when it ends."""
         words = {str(token).upper() for token in tokenize(self.sql)}
         return self.sql if words & {"EMIT", "LIMIT", "ORDER"} else f"{self._text} EMIT CHANGES;"
 
@@ -177,7 +178,7 @@ class Relation:
         return self._repr_mimebundle_().get("text/html")
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """What a notebook shows; also of a query that fails, for there nobody could catch the error."""
+        """The notebook's display; it includes errors of the query, because nobody could catch them there."""
         from .notebook.display import error_html
 
         try:
@@ -195,7 +196,7 @@ class Relation:
         return {"text/plain": text_of(rows, _PREVIEW_ROWS), "text/html": rows_html(rows, types, _PREVIEW_ROWS)}
 
     def _preview(self, count: int) -> tuple[pa.Table, tuple[str, ...]]:
-        """The first rows and the columns' types; the query ends once they are there."""
+        """The first rows and the columns' types; the query ends as soon as it has enough rows."""
         with self.tables() as tables:
             found = [tables.schema.empty_table()]
             for table in tables:

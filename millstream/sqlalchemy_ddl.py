@@ -1,7 +1,8 @@
-"""What SQLAlchemy's CREATE TABLE, DROP TABLE and CREATE INDEX become; `DataFrame.to_sql` and `create_all` write them.
+"""SQLAlchemy's CREATE TABLE, DROP TABLE and CREATE INDEX as Millstream's statements, for `DataFrame.to_sql` and
+`create_all`.
 
-A table with a primary key is a TABLE. One without is a STREAM, to which rows are appended: a table keeps one row for
-each key, and without a key there is nothing to tell rows apart.
+A table with a primary key becomes a TABLE. A table without one becomes a STREAM, to which rows are appended: a TABLE
+keeps one row for each key, and without a key, rows cannot be identified.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from sqlalchemy.exc import CompileError
 from sqlalchemy.sql import compiler
 
 TABLE_OPTIONS: dict[str, Any] = {"topic": None, "format": "JSON", "partitions": 1}
-"""Of `Table(…, millstream_format="AVRO")`. The topic has the table's name where none is named."""
+"""Options as in `Table(…, millstream_format="AVRO")`. By default, the topic has the table's name."""
 
 
 class MillstreamTypes(compiler.GenericTypeCompiler):
-    """Millstream's names of types. What has none is refused, by name."""
+    """Millstream's names of types. A type without an equivalent is refused by name."""
 
     def visit_VARCHAR(self, type_: Any, **kw: Any) -> str:
         return "STRING"
@@ -80,14 +81,14 @@ class MillstreamDdl(compiler.DDLCompiler):
         return f"CREATE {_kind(table)} {exists}{name} ({columns}) WITH ({', '.join(within)})"
 
     def visit_drop_table(self, drop: schema.DropTable, **kw: Any) -> str:
-        """With its topic: made anew under its name, it begins without rows."""
+        """Also deletes the topic, so that a new table with this name starts without rows."""
         exists = "IF EXISTS " if drop.if_exists else ""
         return f"DROP {_kind(drop.element)} {exists}{self.preparer.quote(drop.element.name)} DELETE TOPIC"
 
     def visit_create_index(
         self, create: schema.CreateIndex, include_schema: bool = False, include_table_schema: bool = True, **kw: Any
     ) -> str:
-        """Nothing: the index of a data frame is a column like the others, and there is no faster way to look for it."""
+        """Does nothing: a data frame's index is an ordinary column, and there are no indexes for faster searches."""
         return ""
 
     def visit_drop_index(self, drop: schema.DropIndex, **kw: Any) -> str:

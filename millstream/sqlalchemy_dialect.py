@@ -3,8 +3,8 @@
     engine = sqlalchemy.create_engine("millstream://127.0.0.1:8088")     # a server
     engine = sqlalchemy.create_engine("millstream:///folder")            # an engine in this process
 
-Streams and tables are tables to SQLAlchemy. It is for reading, for INSERT, and for tables without a query, as
-`DataFrame.to_sql` makes them (`sqlalchemy_ddl.py`); queries that run on are made with SQL text.
+Streams and tables are tables in SQLAlchemy. The dialect is for reading, for INSERT, and for tables without a query, as
+`DataFrame.to_sql` creates them (`sqlalchemy_ddl.py`); create persistent queries with SQL text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TYPES: dict[str, Callable[[], types.TypeEngine[Any]]] = {
 
 
 class MillstreamIdentifiers(compiler.IdentifierPreparer):
-    """Names in upper case are those that need no quotes."""
+    """Names in upper case need no quotes."""
 
     def __init__(self, dialect: default.DefaultDialect) -> None:
         super().__init__(dialect, initial_quote="`")
@@ -80,7 +80,7 @@ class MillstreamDialect(default.DefaultDialect):
         return [target, options], {}
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
-        """Nothing to do where SQLAlchemy has a statement and Millstream needs none."""
+        """Does nothing if Millstream needs no statement for SQLAlchemy's operation."""
         if statement:
             cursor.execute(statement, parameters)
 
@@ -89,7 +89,7 @@ class MillstreamDialect(default.DefaultDialect):
         return True
 
     def initialize(self, connection: Connection) -> None:
-        """There is nothing to find out: no versions that differ, no modes."""
+        """Does nothing: there are no different versions or modes to detect."""
 
     def get_table_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
         """Tables and streams."""
@@ -118,7 +118,7 @@ class MillstreamDialect(default.DefaultDialect):
     def get_pk_constraint(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> reflection.ReflectedPrimaryKeyConstraint:
-        """Of a table. A stream's key may be there many times."""
+        """The key of a table. A stream has none, because rows may have the same key."""
         described = self._described(connection, table_name)
         keys = (
             [f["name"] for f in described["fields"] if f.get("type") == "KEY"] if described["type"] == "TABLE" else []
@@ -146,7 +146,7 @@ class MillstreamDialect(default.DefaultDialect):
 
 
 def _column_type(schema: dict[str, Any]) -> types.TypeEngine[Any]:
-    """Arrays, maps and structs have no type in SQLAlchemy that would say more than JSON."""
+    """Arrays, maps and structs become JSON, because SQLAlchemy has no more specific type."""
     if schema["type"] == "DECIMAL":
         return types.DECIMAL(schema["parameters"]["precision"], schema["parameters"]["scale"])
     return _TYPES.get(schema["type"], types.JSON)()

@@ -1,4 +1,4 @@
-"""Sandbox: a private engine with a log of its own, for tests of pipelines.
+"""Sandbox: a private engine with its own log, for tests of pipelines.
 
     with Sandbox() as sandbox:
         sandbox.create_topic("clicks")
@@ -8,10 +8,10 @@
         sandbox.drain()
         assert sandbox.consume("N")[0]["value"] == {"N": 1}
 
-Nothing runs by itself: `drain` runs every query in the order of creation until no input is left, so a test gives the
-same records each time, on DuckDB and on Spark. Queries are live: what a script inserts, by INSERT or by `produce`, they
-see row by row in its order; what was there before they were created, by time. Time moves by the timestamps of records
-only; `now_ms` is what INSERT VALUES takes for now.
+Nothing runs in the background. `drain` runs every query in the order of creation until no input is left, so a test gets
+the same records each time, on DuckDB and on Spark. Queries are live: they see the rows that a script inserts, by INSERT
+or by `produce`, row by row in its order; rows from before their creation they see by time. Only the timestamps of
+records advance time; `now_ms` is the current time for INSERT VALUES.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ __all__ = ["ConnectorSandbox", "Sandbox", "SandboxExecutor", "TopicRecord", "Win
 
 
 class SandboxExecutor(Executor, Protocol):
-    """What an executor must be able to do to run in a Sandbox."""
+    """The methods that an executor needs to run in a Sandbox."""
 
     def drain(self) -> None:
         """Runs every query until no input is left."""
         ...
 
     def open_feed(self, planned: PlannedPush, properties: Mapping[str, str]) -> ChangeFeed:
-        """Starts a push query, whose iteration ends when nothing is left to read."""
+        """Starts a push query; its iteration ends when no input is left."""
         ...
 
 
@@ -87,11 +87,11 @@ class _Pending:
 class Sandbox:
     """One private engine. Nothing is left on disk after `close`.
 
-    In: `properties`: as SET would set them; names that nobody knows are accepted. Every change of a table is emitted
-    unless `ksql.streams.cache.max.bytes.buffering` says otherwise. `log`: what to run on, instead of a log of its own;
-    it keeps what was written, and the caller closes it. A Sandbox has no recovery: another one on the same log computes
-    the rows of queries that it finds there from the beginning, and adds them to what the first one wrote. What goes on
-    exactly where it ended is `millstream.connect`.
+    In: `properties`: as for SET; unknown names are accepted. Every change of a table is emitted unless
+    `ksql.streams.cache.max.bytes.buffering` is set. `log`: use this log instead of a new one; it keeps what was
+    written, and the caller closes it. A Sandbox has no recovery: another one on the same log computes the rows of
+    existing queries from the beginning, and appends them to the output of the first one. To continue exactly where an
+    engine ended, use `millstream.connect`.
     """
 
     executors: ClassVar[Mapping[str, MakeExecutor]] = {"duckdb": StepwiseExecutor, "spark": SparkSandboxExecutor}
@@ -130,7 +130,7 @@ class Sandbox:
         self.close()
 
     def close(self) -> None:
-        """Ends everything and removes the log, unless it was given."""
+        """Ends everything, and removes the log unless it was given."""
         self.engine.close()
         self._own_log.close()
 
@@ -151,8 +151,8 @@ class Sandbox:
         """Registers a schema for the topic's keys or values (`part` is key or value).
 
         `format`: AVRO or JSON_SR, whose `schema` is JSON, or PROTOBUF, whose schema is text. `schema_id`: the id to
-        get. `references`: schemas that it imports, as {"name", "format", "schema"}. The schema of a topic that does
-        not exist yet gets its id when a statement can need it: sources that are declared before number first.
+        use. `references`: schemas that it imports, as {"name", "format", "schema"}. The schema of a topic that does not
+        exist yet gets its id when a statement may need it; sources that are declared earlier get their ids first.
         """
         pending = _Pending(
             topic, "key" if part == "key" else "value", format.upper(), schema, schema_id, references or []
@@ -163,14 +163,14 @@ class Sandbox:
             self._pending.append(pending)
 
     def execute(self, sql: str) -> list[dict[str, Any]]:
-        """Runs the statements; one object per statement that has an answer. Raises `StatementError`."""
+        """Runs the statements; returns an object for each statement with an answer. Raises `StatementError`."""
         if self._pending:
             self._register_pending(sql)
         return [entity.as_json() for entity in self.engine.execute(sql, self.session)]
 
     def query(self, sql: str) -> Iterator[dict[str, Any]]:
-        """Starts a SELECT and gives its header, rows and final message, lazily. A push query ends at its LIMIT, or
-        when nothing is left to read."""
+        """Starts a SELECT; yields its header, rows and final message, lazily. A push query ends at its LIMIT, or when
+        no input is left."""
         return _response(self.engine.query(sql, self.session))
 
     def produce(
@@ -183,11 +183,11 @@ class Sandbox:
         partition: int | None = None,
         window: Window | None = None,
     ) -> None:
-        """Appends one record, written as the stream or table declared on the topic says.
+        """Appends one record, in the formats of the stream or table declared on the topic.
 
         DELIMITED takes the text of the record, KAFKA a number or text, JSON any JSON value. AVRO, PROTOBUF and JSON_SR
-        are written by the topic's latest schema, names in any case. None is a null key or a tombstone. Without
-        `partition` the key's hash decides, as in Kafka's clients.
+        use the topic's latest schema, with names in any case. None is a null key or a tombstone. Without `partition`,
+        the key's hash chooses, as in Kafka's clients.
         """
         known = self._open_log.topic(topic)
         if known is None:
@@ -209,23 +209,23 @@ class Sandbox:
         self.log.append(topic, partition, RowRecords(table))
 
     def drain(self) -> None:
-        """Runs every persistent query until no input is left. Raises `QueryError` where one cannot go on.
+        """Runs every persistent query until no input is left. Raises `QueryError` if one cannot continue.
 
-        Each runs to its end before the next; but where one reads what another writes, and also what the script inserts,
-        the script's rows go through all of them one by one.
+        Each query runs to its end before the next one. But if a query reads both another query's output and rows that
+        the script inserts, the script's rows go through all of these queries one by one.
         """
         self._executor.drain()
 
     def idle(self, milliseconds: int) -> None:
-        """Lets so much time pass in which nothing comes: after a `drain`, queries with EMIT FINAL give the windows that
-        `millstream.emit.final.idle.ms` lets close. Only with the executor "duckdb"."""
+        """Lets time pass without input: after a `drain`, queries with EMIT FINAL emit the windows that
+        `millstream.emit.final.idle.ms` closes. Only with the executor "duckdb"."""
         if not isinstance(self._executor, StepwiseExecutor):
             raise Unsupported("only queries on DuckDB notice that nothing comes")
         self.now_ms += milliseconds
         self._executor.idle(milliseconds)
 
     def consume(self, topic: str) -> list[TopicRecord]:
-        """All records of the topic in the order in which they were appended, as logical values."""
+        """All records of the topic, in the order in which they were appended, as logical values."""
         source = self._source_on(topic)
         by_place: dict[RecordPlace, TopicRecord] = {}
         for partition in range(self._open_log.partition_count(topic)):
@@ -265,7 +265,7 @@ class Sandbox:
         return {f"{part}_schema": schema, f"{part}_schema_id": None if latest is None else latest.id}
 
     def _register(self, pending: _Pending) -> None:
-        """References get ids that nobody counts on, far from those of topics."""
+        """References get ids far from those of topics, which tests do not expect."""
         store, kind = self.engine.schemas, FORMAT_KINDS[pending.format]
         registry = store.registry
         named = [
@@ -297,7 +297,7 @@ class Sandbox:
         return registry.new_version(reference["name"], given).version
 
     def _register_pending(self, sql: str) -> None:
-        """Before a query, all of them; before another statement those of the topics that it names."""
+        """Registers all schemas before a query; before another statement, those of the topics that it names."""
         statements = parse(sql)
         sources = [s for s in statements if isinstance(s, CreateSource)]
         topics = {str(s.properties.get("KAFKA_TOPIC", s.name)) for s in sources}
@@ -308,7 +308,7 @@ class Sandbox:
             self._register(pending)
 
     def _with_latest_schemas(self, source: SourceInfo | None) -> SourceInfo | None:
-        """The source as a producer sees it: with the latest schemas of its topic."""
+        """The source for a producer: with the latest schemas of its topic."""
         if source is None:
             return None
         return replace(

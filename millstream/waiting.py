@@ -1,4 +1,4 @@
-"""Waits until running queries have processed all inserted records: which topics they read, their progress, their order.
+"""Waits until running queries have processed all inserted records: finds their topics, their progress and their order.
 
 It uses only DESCRIBE and SHOW QUERIES, so it works the same with an engine in this process and with a server.
 """
@@ -22,15 +22,15 @@ Place = tuple[str, int]
 
 
 class ResultsBehind(QueryError):
-    """A query has not processed its input in time, or will not: it has stopped."""
+    """A query has not processed its input in time, or has stopped."""
 
     code = "RESULTS_BEHIND"
 
 
 @dataclass(frozen=True, slots=True)
 class RunningQuery:
-    """A query at one moment. `positions`: the next offset to read; `ends`: up to where its input is readable.
-    A partition is in neither where the query has not begun to read it. `trouble`: what the query reports, or empty."""
+    """A query at one moment. `positions`: the next offset to read; `ends`: the end of its readable input. A partition
+    that the query has not begun to read is in neither. `trouble`: the query's reported error, or empty."""
 
     id: str
     reads: frozenset[Place]
@@ -49,15 +49,15 @@ class RunningQuery:
         return self.reads <= self.positions.keys()
 
     def missing(self, ends: Mapping[Place, int]) -> dict[Place, int]:
-        """How many records up to `ends` it has not processed yet, where there are any."""
+        """How many records up to `ends` it has not processed, for partitions with any."""
         left = {at: end - self.positions.get(at, 0) for at, end in ends.items()}
         return {at: count for at, count in left.items() if count > 0}
 
 
 def wait_for_results(client: DataClient, timeout: float) -> None:
-    """Returns once each running query has processed all that its input held at the time of the call.
+    """Returns when each running query has processed all input that existed at the time of the call.
 
-    Queries come after the queries that write what they read, so the results of results are complete too. Raises
+    It waits for queries after those that write their input, so the results of results are complete, too. Raises
     `ResultsBehind`.
     """
     deadline = time.monotonic() + timeout
@@ -67,9 +67,9 @@ def wait_for_results(client: DataClient, timeout: float) -> None:
 
 
 def wait_for_inserted(client: DataClient, names: Iterable[str], timeout: float) -> None:
-    """As `wait_for_results`, for the queries that these streams and tables feed, directly or through others.
+    """Like `wait_for_results`, for the queries that read these streams and tables, directly or through others.
 
-    In: `names` in any case; one that does not exist feeds nothing.
+    In: `names` in any case; unknown names are ignored.
     """
     deadline = time.monotonic() + timeout
     overview = client.execute(_OVERVIEW)
@@ -91,7 +91,8 @@ class _Waiting:
         return running_queries(self._client.execute(_OVERVIEW))
 
     def for_group(self, ids: Sequence[str]) -> None:
-        """Queries that read what they write themselves go round until nothing is left; of others one round is all."""
+        """Waits for a group. Queries that read their own output need repeated rounds until nothing is left; for others
+        one round is enough."""
         ends = self._ends(ids)
         while True:
             self._reach(ends)
@@ -106,7 +107,7 @@ class _Waiting:
         return query is not None and bool(query.topics & query.writes)
 
     def _ends(self, ids: Sequence[str]) -> dict[str, Mapping[Place, int]]:
-        """Where the input of these queries ends now. A query that has only just been created begins first."""
+        """The current ends of the queries' input. Waits until a query that was just created has begun."""
         pauses = _pauses()
         while True:
             queries = [query for query in self.look().values() if query.id in ids]
@@ -125,7 +126,7 @@ class _Waiting:
             self._pause(pauses, late, late.missing(ends[late.id]))
 
     def _pause(self, pauses: Iterator[float], late: RunningQuery, missing: Mapping[Place, int]) -> None:
-        """Waits a little for a query that is behind. Raises `ResultsBehind` where it has stopped or the time is up."""
+        """Waits briefly for a query that is behind. Raises `ResultsBehind` if it has stopped or the time is up."""
         if late.stopped:
             raise ResultsBehind(
                 f"query {late.id} has stopped with {_left(missing)}: {late.trouble or 'no error is known'}",
@@ -167,8 +168,8 @@ def _left(missing: Mapping[Place, int]) -> str:
 
 
 def running_queries(overview: Sequence[Mapping[str, Any]]) -> dict[str, RunningQuery]:
-    """The queries by id, as the answers to `_OVERVIEW` describe them. Paused ones are left out: nobody expects their
-    results to move."""
+    """The queries by id, from the answers to `_OVERVIEW`. Paused queries are left out, because their results do not
+    change."""
     sources = [source for entity in overview for source in entity.get("sourceDescriptions", ())]
     described = [query for entity in overview for query in entity.get("queryDescriptions", ())]
     reads: dict[str, set[Place]] = {}
@@ -202,13 +203,13 @@ def running_queries(overview: Sequence[Mapping[str, Any]]) -> dict[str, RunningQ
 
 
 def _stopped(query: Mapping[str, Any]) -> bool:
-    """A query all of whose records fail is in ERROR too, and goes on."""
+    """Whether a query has stopped. A query whose records all fail is in ERROR, too, but continues."""
     metrics = query["metrics"]
     return query["state"] == "ERROR" and not 0 < metrics["rows_in"] == metrics["rows_failed"]
 
 
 def fed_by(topics: Iterable[str], queries: Sequence[RunningQuery]) -> list[RunningQuery]:
-    """The queries that read one of the topics, or what another such query writes.
+    """The queries that read one of the topics, or the output of another such query.
 
     >>> def query(id, reads, writes):
     ...     return RunningQuery(id, frozenset({(reads, 0)}), frozenset({writes}), {}, {})
@@ -223,7 +224,7 @@ def fed_by(topics: Iterable[str], queries: Sequence[RunningQuery]) -> list[Runni
 
 
 def groups_in_order(queries: Sequence[RunningQuery]) -> list[list[str]]:
-    """The ids, each after those of the queries that write what it reads; those that read each other in one group.
+    """The ids, each after those of the queries that write its input; queries that read each other are in one group.
 
     >>> def query(id, reads, writes):
     ...     return RunningQuery(id, frozenset({(reads, 0)}), frozenset({writes}), {}, {})
@@ -236,7 +237,7 @@ def groups_in_order(queries: Sequence[RunningQuery]) -> list[list[str]]:
     all_before = {each: _reachable(each, before) for each in before}
     groups: list[list[str]] = []
     placed: set[str] = set()
-    # Whoever has fewer queries before it comes first; in a circle all have the same ones.
+    # A query with fewer predecessors comes first; in a cycle, all have the same ones.
     for each in sorted(before, key=lambda each: len(all_before[each] | {each})):
         if each not in placed:
             circle = sorted({each, *(other for other in all_before[each] if each in all_before[other])})

@@ -1,1 +1,1 @@
-"""The commands of `millstream`, a module each. They import their modules when they run."""
+"""The commands of `millstream`, one module each. They import their modules when they run."""

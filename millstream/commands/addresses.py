@@ -1,4 +1,4 @@
-"""Where commands find a server: `--server URL`, or MILLSTREAM_SERVER."""
+"""The address of the server for commands: `--server URL`, or MILLSTREAM_SERVER."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ServerOption = Annotated[
 
 
 def with_identity(url: str, user: str, password: str) -> str:
-    """The URL with user and password in it.
+    """The URL with user and password.
 
     >>> with_identity("127.0.0.1:8088", "ada", "p@ss")
     'http://ada:p%40ss@127.0.0.1:8088'

@@ -1,4 +1,4 @@
-"""The commands `millstream backup`: consistent copies of a server's log while it works, and the way back."""
+"""The commands `millstream backup`: consistent copies of a running server's log, and their restore."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def restore(
 
 
 class _Told:
-    """A line that says how far it is, where a person looks at it. State: when it was written last."""
+    """A progress line, if standard error is a terminal. State: when it was last written."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -222,10 +222,10 @@ def upgrade(server: ServerOption = DEFAULT_SERVER) -> None:
 
 
 def _drained(client: HttpClient, node: int, throttle: float | None) -> bool:
-    """Takes replicas and vote from a node that has some. True where it is up, and has to be stopped."""
+    """Moves replicas and vote away from a node that has any. True if the node is up, and has to be stopped."""
     known = next((found for found in client.cluster()["nodes"] if found["id"] == node), None)
     if known is None:
-        return False  # the server says so
+        return False  # the server reports the error
     moves = client.cluster("plan", {"empty": node})["moves"] if known["replicas"] or known["state"] == "up" else []
     if moves:
         _move(client, moves, throttle, waits=True)
@@ -235,7 +235,7 @@ def _drained(client: HttpClient, node: int, throttle: float | None) -> bool:
     return True
 
 
-# What reassign does
+# The moves of reassign
 
 
 def _proposal(
@@ -269,7 +269,7 @@ def _move(
     waits: bool,
     begin: Callable[[], object] | None = None,
 ) -> None:
-    """In: `begin`: what has the moves begin, where that is not all there is to it."""
+    """In: `begin`: starts the moves, if more than a reassignment is necessary."""
     if not moves:
         typer.echo("nothing to move")
         return
@@ -314,7 +314,7 @@ def _wait_until_moved(client: HttpClient, ours: set[tuple[str, int]]) -> None:
         time.sleep(_POLL_S)
 
 
-# What is given
+# Arguments
 
 
 def _client(server: str) -> HttpClient:
@@ -333,8 +333,8 @@ def _status_if_any(client: HttpClient) -> dict[str, Any] | None:
 
 
 def _status_when_well(client: HttpClient, seconds: float) -> tuple[dict[str, Any], bool]:
-    """Returns as soon as all is well, or the status after `seconds`, and whether all is. Raises if no node has answered
-    by then."""
+    """Returns as soon as the cluster is healthy, or the status after `seconds`, and whether it is healthy. Raises if no
+    node has answered by then."""
     from millstream.repl.text.cluster_text import is_well
 
     deadline = time.monotonic() + seconds
@@ -348,7 +348,8 @@ def _status_when_well(client: HttpClient, seconds: float) -> tuple[dict[str, Any
 
 
 def _has_engine(client: HttpClient) -> bool:
-    """Any node answers for all but the engine, which may take a while to start where it was started anew."""
+    """Whether the engine answers. Any node answers other requests, but the engine may take a while to start on a new
+    node."""
     from millstream.server.client import RemoteError, ServerUnreachable
 
     try:

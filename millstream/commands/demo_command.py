@@ -1,4 +1,4 @@
-"""The command `millstream demo`, and what `millstream` says without a command."""
+"""The command `millstream demo`, and the output of `millstream` without a command."""
 
 from __future__ import annotations
 

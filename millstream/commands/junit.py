@@ -12,12 +12,12 @@ from millstream.errors import ServerError
 
 from .sql_tests import SqlTestFailure, SqlTestResult
 
-# XML 1.0 has no way to write these, not even escaped.
+# XML 1.0 cannot represent these characters, not even escaped.
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class CannotWriteResults(ServerError):
-    """The file for the results of tests cannot be written."""
+    """The file for the test results cannot be written."""
 
     code = "CANNOT_WRITE_RESULTS"
 

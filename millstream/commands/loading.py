@@ -31,7 +31,7 @@ _ROWS: Final = 50_000  # at a time
 
 
 class CannotLoad(ServerError):
-    """A file that cannot be read, or whose rows do not fit."""
+    """A file cannot be read, or its rows do not fit."""
 
     code = "CANNOT_LOAD"
 
@@ -39,7 +39,7 @@ class CannotLoad(ServerError):
 @dataclass(frozen=True, slots=True)
 class LoadTarget:
     """`name`: of the stream or table. `key`: its key column. `time`: the column with the rows' time. The other fields
-    are for a new one; `value_format` as in WITH."""
+    are for a new stream or table; `value_format` as in WITH."""
 
     name: str
     key: str | None = None

@@ -23,7 +23,7 @@ class NoSuchFiles(ServerError):
 
 
 class HoldsState(ServerError):
-    """The topic has the state of a query: no part of it may be given up."""
+    """The topic contains the state of a query, which must not lose any part."""
 
     code = "HOLDS_STATE"
 

@@ -1,4 +1,4 @@
-"""Snapshots of all nodes of a server's log, of one moment, read over HTTP."""
+"""Snapshots of all nodes of a server's log, at one moment, read over HTTP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TRIES_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class RemoteSnapshot:
-    """A `NodeSnapshot`. `held_ms`: so long nobody could write to the node."""
+    """A `NodeSnapshot`. `held_ms`: how long writes to the node were blocked."""
 
     client: HttpClient
     id: str
@@ -48,9 +48,9 @@ class RemoteSnapshot:
 
 @contextlib.contextmanager
 def snapshots_of(url: str) -> Generator[dict[int, RemoteSnapshot]]:
-    """By node; removed at the end. In: `url`: of any node, with user and password.
+    """The snapshots by node; removed at the end. In: `url`: of any node, with user and password.
 
-    Raises `BackupFailed` where the nodes were never held at one moment, `RemoteError`, `ServerUnreachable`.
+    Raises `BackupFailed` if the nodes could not be held at the same moment, `RemoteError`, `ServerUnreachable`.
     """
     clients = _clients(url)
     taken = _at_one_moment(clients)
@@ -58,12 +58,12 @@ def snapshots_of(url: str) -> Generator[dict[int, RemoteSnapshot]]:
         yield taken
     finally:
         for snapshot in taken.values():
-            with contextlib.suppress(MillstreamError):  # it ends by itself
+            with contextlib.suppress(MillstreamError):  # it expires by itself
                 snapshot.remove()
 
 
 def _clients(url: str) -> dict[int, HttpClient]:
-    """Of all nodes: the others are where the first one says, and asked as the same user."""
+    """Clients of all nodes: the first node has the addresses of the others; all use the same user."""
     from millstream.logcore.backup.store import BackupFailed
     from millstream.server.client import HttpClient
 
@@ -79,7 +79,8 @@ def _clients(url: str) -> dict[int, HttpClient]:
 
 
 def _at_one_moment(clients: Mapping[int, HttpClient]) -> dict[int, RemoteSnapshot]:
-    """All nodes are held until the last one has its snapshot. That takes milliseconds, so it rarely takes two tries."""
+    """Holds all nodes until the last one has its snapshot. That takes milliseconds, so a second attempt is rarely
+    needed."""
     from millstream.logcore.backup.store import BackupFailed
 
     alone = len(clients) == 1

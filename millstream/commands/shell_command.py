@@ -1,4 +1,4 @@
-"""`millstream sql`: opens a shell on a server, or on an engine in this process, from the flags."""
+"""`millstream sql`: opens a shell on a server, or on an engine in this process, according to the flags."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _WAIT_S: Final = 30.0
-"""A pull query of a script waits no longer for the results of what the script inserted."""
+"""How long a pull query of a script waits at most for the results of the script's inserts."""
 
 
 def open_shell(
@@ -74,7 +74,7 @@ def variable(text: str) -> tuple[str, str]:
 
 
 def properties_of(file: Path | None) -> Mapping[str, str]:
-    """What --config-file sets. Raises `typer.BadParameter`."""
+    """The properties in --config-file. Raises `typer.BadParameter`."""
     from ..migrations.files import java_properties
 
     if file is None:
@@ -92,7 +92,7 @@ def _in_process(data: Path | None) -> DataClient:
         with importing(forever=True):
             from ..connection import own_engine
 
-            importlib.import_module("millstream.server.engine.embedded")  # which it imports when it is called
+            importlib.import_module("millstream.server.engine.embedded")  # it would import this when it is called
         return own_engine(data)
 
 

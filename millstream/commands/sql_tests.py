@@ -38,14 +38,14 @@ from ..testing import Sandbox
 
 _DIRECTIVE: Final = re.compile(r"--@(?P<name>[\w.]+):\s*(?P<value>.*)")
 _KNOWN: Final = ("test", "expected.error", "expected.message")
-_SCRIPTS_MAX: Final = 16  # one in another
+_SCRIPTS_MAX: Final = 16  # nested
 
 _FRAMES: Final = ("Exception while preparing statement: ", "Failed to prepare statement: ")
 """Prefixes of ksqlDB's error messages; they depend on the class that raised the error."""
 
 
 class MalformedTests(ServerError):
-    """A file of tests that cannot be read."""
+    """A file of tests cannot be parsed."""
 
     code = "MALFORMED_TESTS"
 
@@ -65,7 +65,7 @@ class SqlTest:
 
 @dataclass(frozen=True, slots=True)
 class SqlTestFailure:
-    """`line`: of the statement that failed, from 1; of the test's start where none did. `statement`: its text."""
+    """`line`: of the statement that failed, from 1; or of the test's start. `statement`: its text."""
 
     message: str
     line: int
@@ -85,8 +85,8 @@ class SqlTestResult:
 
 
 class _StatementFailed(Exception):
-    """The statement between `start` and `end` of the text has raised its cause. `script`: the file and line, if it is
-    one of RUN SCRIPT."""
+    """The statement between `start` and `end` of the text has raised its cause. `script`: the file and line, if the
+    statement is from RUN SCRIPT."""
 
     def __init__(self, start: int, end: int, script: str = "") -> None:
         super().__init__()
@@ -238,7 +238,7 @@ def _hint() -> str:
 
 
 def report(name: str, result: SqlTestResult) -> str:
-    """What people read about a test of the file `name`."""
+    """The report about a test of the file `name`."""
     failure = result.failure
     if failure is None:
         return f"ok      {name}:{result.test.line}  {result.test.name}"

@@ -16,7 +16,7 @@ from .command_line import one_sentence_errors
 
 
 class NotMillstream(ServerError):
-    """What answers has no metrics that could be read."""
+    """The server's metrics cannot be read."""
 
     code = "NOT_MILLSTREAM"
 

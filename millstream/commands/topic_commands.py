@@ -1,4 +1,4 @@
-"""The commands `millstream topic`: the topics of a server, and how they keep their records."""
+"""The commands `millstream topic`: the topics of a server, and their settings."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ConfigOption = Annotated[
 
 
 class WrongTopicUsage(ServerError):
-    """Flags of a topic command that say nothing, or not what they should."""
+    """Flags of a topic command are missing or invalid."""
 
     code = "WRONG_TOPIC_USAGE"
 
 
 def topic_app(remote_log: Callable[[str], AbstractContextManager[RemoteLog]]) -> typer.Typer:
-    """In: `remote_log`: opens the log at an address, and says in one sentence what goes wrong with it."""
+    """In: `remote_log`: opens the log at an address, and prints its errors on one line."""
     app = command_group("Topics of a server, and their settings.")
 
     @app.command("list")

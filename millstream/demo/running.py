@@ -1,4 +1,4 @@
-"""Runs the demo in a temporary folder, and leaves its server open if it is asked to."""
+"""Runs the demo in a temporary folder, and leaves its server running on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from .story import Story
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """`flights`: how many departures, None for all. `seconds`: over which they come. `keep`: leave the server open."""
+    """`flights`: how many departures, None for all. `seconds`: over which they are sent. `keep`: leave the server
+    open."""
 
     flights: int | None
     executor: str
@@ -28,9 +29,9 @@ class DemoOptions:
 
 
 def run_demo(options: DemoOptions, screen: Screen | None = None) -> bool:
-    """Whether every check passed; what went wrong is on the screen."""
+    """Whether every check passed; failures are printed on the screen."""
     screen = screen or Screen()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also then the server must not be left behind
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # then, too, the server must be stopped
     try:
         flights = load_flights(options.flights)
         screen.say(f"{len(flights):,} departures: {flights.title}")
@@ -58,8 +59,8 @@ def _leave_open(screen: Screen) -> Callable[[str], None]:
 
 @contextlib.contextmanager
 def _interrupted() -> Generator[Callable[[], None]]:
-    """Gives what waits for Ctrl-C or SIGTERM, also for one that comes before the wait. As an exception it could come
-    too early, or be lost where Python can raise none."""
+    """Yields a function that waits for Ctrl-C or SIGTERM, including one that arrives before the wait. As an exception,
+    the signal could arrive too early, or be lost where Python cannot raise one."""
     heard, said = os.pipe()
 
     def note(number: int, frame: object) -> None:
@@ -80,7 +81,7 @@ def _interrupted() -> Generator[Callable[[], None]]:
 
 def _say_how_to_look_around(screen: Screen) -> Callable[[str], None]:
     def say(url: str) -> None:
-        del url  # it stops now
+        del url  # the server stops now
         screen.headline("Look around")
         screen.say("`millstream demo --keep` leaves the server open at the end, with its console for the browser.")
 

@@ -1,4 +1,4 @@
-"""What people see: one moving line on a terminal, a line now and then elsewhere."""
+"""The demo's output: one updated line on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BAR_WIDTH: Final = 24
 
 
 class Screen:
-    """State: the moving line, where there is one; otherwise when the last plain line was written."""
+    """State: the updated line on a terminal; otherwise the time of the last plain line."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
@@ -32,11 +32,11 @@ class Screen:
         self._unsaid: str | None = None  # the newest plain line, if it was not written
 
     def say(self, text: str) -> None:
-        """A line for people."""
+        """Prints a line."""
         self._console.print(escape(text))
 
     def headline(self, text: str) -> None:
-        """The beginning of a chapter."""
+        """Begins a chapter."""
         self._console.print()
         self._console.rule(f"[bold]{escape(text)}", align="left")
 
@@ -47,16 +47,16 @@ class Screen:
         self._console.print(f"[bold green]{escape(text)}")
 
     def statement(self, sql: str) -> None:
-        """SQL, coloured."""
+        """Prints SQL in colour."""
         self._console.print(Syntax(sql, "sql", background_color="default", word_wrap=True))
 
     def rows(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """A table that stays."""
+        """Prints a table."""
         self._console.print(_table(title, columns, rows))
 
     @contextlib.contextmanager
     def moving_line(self) -> Generator[None]:
-        """Within, `progress` writes over what it wrote before; the last one stays."""
+        """Inside it, `progress` overwrites its previous output; the last line stays."""
         if not self._console.is_terminal:
             self._said = self._unsaid = None
             yield
@@ -71,7 +71,7 @@ class Screen:
                 self._live = None
 
     def progress(self, share: float, status: str) -> None:
-        """How far it is, and one line that says it. Without a terminal only now and then."""
+        """Shows the progress and a status line. Without a terminal only occasionally."""
         if self._live is not None:
             line = Table.grid(padding=(0, 1))
             line.add_column(width=_BAR_WIDTH)

@@ -1,4 +1,4 @@
-"""`millstream server` as a process of its own, which can be killed."""
+"""`millstream server` as a separate process, which can be killed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ServerDidNotStart(ServerError):
 
 
 class ServerProcess:
-    """A server on a data directory. Free ports at the first start, the same ones later.
+    """A server on a data directory. It uses free ports at the first start, and the same ones later.
 
-    `executor_line`: what the server says about its executor. What it logs is in `server.log` beside the data.
+    `executor_line`: the server's line about its executor. Its log is `server.log` next to the data.
     """
 
     def __init__(self, folder: Path, executor: str) -> None:
@@ -57,7 +57,7 @@ class ServerProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Returns once it answers. Raises `ServerDidNotStart`."""
+        """Returns when it answers. Raises `ServerDidNotStart`."""
         command = [sys.executable, "-m", "millstream", "server", "--data", str(self._data), "--http", self._http]
         command += ["--kafka", self._kafka, "--executor", self._executor]
         with self._log.open("a") as log:
@@ -72,24 +72,24 @@ class ServerProcess:
         else:
             process.wait()
             raise ServerDidNotStart("the server did not start")
-        threading.Thread(target=deque, args=(process.stdout, 0), daemon=True).start()  # what else it prints
+        threading.Thread(target=deque, args=(process.stdout, 0), daemon=True).start()  # discards further output
         self._http = found["http:"].rpartition("//")[2]
         self._kafka = found["kafka:"].rpartition(" ")[2]
         self.executor_line = found["executor:"]
 
     def last_log_lines(self) -> str:
-        """What it logged last, over all its lives."""
+        """Its last log lines, over all starts."""
         lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
         return "\n".join(lines[-_LOG_LINES:])
 
     def kill(self) -> None:
-        """As `kill -9`: it can clean up nothing."""
+        """Like `kill -9`: the process cannot clean up."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """Ends it as a user would; kills it if that takes too long."""
+        """Stops it as a user would; kills it if that takes too long."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.terminate()

@@ -1,4 +1,4 @@
-"""The demo from beginning to end."""
+"""The story of the demo, from start to end."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from .screen import Screen
 from .server_process import ServerProcess
 
 _KILL_AT: Final = 0.5  # of the departures
-_COUNTED_AT: Final = 0.1  # of the departures: no kill before these are in the results
+_COUNTED_AT: Final = 0.1  # share of the departures: no kill before these are in the results
 _LOOK_S: Final = 0.3
-_PATIENCE_S: Final = 120.0  # without a new count
+_PATIENCE_S: Final = 120.0  # without progress
 _SHOWN: Final = 8
 
 
 class DemoFailed(ServerError):
-    """Something in the demo did not happen."""
+    """An expected event of the demo did not happen."""
 
     code = "DEMO_FAILED"
 
 
 class Story:
-    """In: `seconds`: over which the departures come."""
+    """In: `seconds`: over which the departures are sent."""
 
     def __init__(self, screen: Screen, flights: Flights, folder: Path, executor: str, seconds: float) -> None:
         self._screen = screen
@@ -43,10 +43,10 @@ class Story:
         self._server = ServerProcess(folder, executor)
         self._seconds = seconds
         self._counted = 0  # departures in the windows, when they were last read
-        self._before = 0  # the same, when this process of the server started
+        self._before = 0  # the same, when the current server process started
 
     def run(self, then: Callable[[str], None] = lambda _: None) -> bool:
-        """Whether everything came out right. Raises `MillstreamError` where something broke.
+        """Whether all checks passed. Raises `MillstreamError` if the demo failed.
 
         In: `then` is called at the end with the server's URL; the server stops when it returns.
         """
@@ -108,7 +108,7 @@ class Story:
             client.execute(statement)
 
     def _watch(self, client: Client, feeder: Feeder, headline: str, until: Callable[[], bool]) -> None:
-        """Raises `DemoFailed` if departures cannot be sent, or no more are counted."""
+        """Raises `DemoFailed` if departures cannot be sent, or counting stops."""
         self._screen.headline(headline)
         self._before = self._counted
         counted_at = time.monotonic()
@@ -145,7 +145,7 @@ class Story:
         return f"{status} · {_clock(begin)} {origin}: {flights} flights, {mean_delay or 0:.0f} minutes late"
 
     def _results(self, client: Client) -> None:
-        """What the tables have now, the first rows of it."""
+        """Prints the first rows of the current results."""
         hours = [row.values for row in client.query(statements.HOURS)]
         latest = sorted(hours, key=lambda row: (-row[1], row[0]))[:_SHOWN]
         makers = [row.values for row in client.query(statements.MAKERS)]
@@ -167,7 +167,7 @@ class Story:
         self._start_server("It starts again, on the same data")
 
     def _check(self, client: Client) -> bool:
-        """Waits until the results are complete, or time is up, and says what they are."""
+        """Waits until the results are correct, or time is up, and prints the outcome."""
         self._screen.headline("Is it right?")
         self._screen.say("The same results are computed from the data frames, with DuckDB, and compared …")
         deadline = time.monotonic() + _PATIENCE_S

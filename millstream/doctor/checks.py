@@ -1,5 +1,5 @@
 """The checks of `millstream doctor`: the machine, a data folder, a configuration, a running server. Each check returns
-its own lines, and none changes anything."""
+lines of its own, and none changes anything."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FREE_WARN, _FREE_FAIL = 10 << 30, 1 << 30
 _FILES_WARN = 4096
 _SYNCS, _SYNC_WARN_MS, _SYNC_FAIL_MS = 16, 20.0, 250.0
 _CLOCK_WARN_S = 2.0
-_VERIFY_BYTES = 256 << 20  # of the newest segments
+_VERIFY_BYTES = 256 << 20  # how much of the newest segments is verified
 
 
 def machine() -> Iterator[CheckResult]:
@@ -102,14 +102,14 @@ def configured(file: Path | None) -> Iterator[CheckResult]:
 
 
 def configuration_of(file: Path | None, data: Path | None) -> Configuration | None:
-    """None where it cannot be used."""
+    """None if it is invalid."""
     with contextlib.suppress(MillstreamError):
         return load_configuration(file, {"data": data or Path("."), "executor": None})
     return None
 
 
 def ports(configuration: Configuration) -> Iterator[CheckResult]:
-    """Whether a server could listen where it should, or one does already."""
+    """Whether a server could use its ports, or is already running on them."""
     listeners = [("http", configuration.http)]
     if configuration.kafka_listener is not None:
         listeners.append(("kafka", configuration.kafka_listener))
@@ -121,7 +121,7 @@ def ports(configuration: Configuration) -> Iterator[CheckResult]:
 
 
 def _port(name: str, address: ListenAddress, *, running: bool) -> CheckResult:
-    """In: `running`: a server of ours answers where this one would."""
+    """In: `running`: whether one of our servers answers at the HTTP address."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
@@ -153,7 +153,7 @@ def _answers(address: ListenAddress) -> bool:
 
 
 def data_directory(data: Path) -> Iterator[CheckResult]:
-    """Lock, room, speed, clock, and the newest segments."""
+    """Lock, free space, speed, clock, and the newest segments."""
     if data.exists() and not data.is_dir():
         yield CheckResult("data", "fail", f"{data} is a file", "A data directory is a folder: name another one.")
         return
@@ -177,7 +177,7 @@ def data_directory(data: Path) -> Iterator[CheckResult]:
 
 
 def _owner(lock: Path) -> str | None:
-    """Who holds the lock of a log; None where nobody does."""
+    """The process that holds the lock of a log; None if it is free."""
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

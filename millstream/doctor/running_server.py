@@ -21,7 +21,7 @@ _CLOCK_WARN_S = 5.0
 
 
 def server(url: str) -> Iterator[CheckResult]:
-    """Whether it answers, what it says about itself, and what keeps its queries from giving results."""
+    """Whether the server answers, its health, and why queries produce no results."""
     try:
         client = connect(url)
         info = client.info()
@@ -61,7 +61,7 @@ def _health(url: str) -> Iterator[CheckResult]:
 
 
 def queries(client: Client) -> Iterator[CheckResult]:
-    """Of each query the causes that somebody should do something about."""
+    """The causes of each query that need action."""
     (shown,) = client.execute("SHOW QUERIES;")
     persistent = [line["id"] for line in shown["queries"] if line["queryType"] == "PERSISTENT"]
     quiet = 0

@@ -1,4 +1,4 @@
-"""The check of `millstream doctor` on a segment: it tells a torn write after a crash from damage."""
+"""The check of `millstream doctor` on a segment: distinguishes a torn write after a crash from damage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 def segment(path: Path, size: int, *, in_use: bool) -> Iterator[CheckResult]:
-    """Nothing for the newest segment of a partition that is whole. In: `in_use`: a server is writing to it. Raises
+    """No lines if the newest segment of a partition is intact. In: `in_use`: a server is writing to it. Raises
     OSError."""
     end, next_offset = 0, int(path.stem)
     for batch in dump(path):
@@ -41,13 +41,13 @@ def segment(path: Path, size: int, *, in_use: bool) -> Iterator[CheckResult]:
 
 
 def _stored(folder: Path) -> int:
-    """The offset behind the last record that was on the disk for certain."""
+    """The offset after the last record that was certainly on the disk."""
     checkpoint = read_checkpoint(folder)
     return 0 if checkpoint is None else checkpoint.state.end_offset
 
 
 def _only_zeros(file: LogFile, position: int, end: int) -> bool:
-    """True for what an open log keeps ahead of its last batch."""
+    """True for the space that an open log allocates after its last batch."""
     while position < end:
         chunk = memoryview(bytearray(min(_CHUNK_BYTES, end - position)))
         file.read_into(chunk, position)

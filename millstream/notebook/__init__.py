@@ -1,6 +1,6 @@
-"""Millstream in notebooks: the extension of IPython, live tables and charts, and how results look.
+"""Millstream in notebooks: the IPython extension, live tables and charts, and the display of results.
 
-`%load_ext millstream` comes here. What a relation looks like needs no IPython, live widgets need anywidget.
+`%load_ext millstream` loads this package. The display of a relation does not need IPython; live widgets need anywidget.
 """
 
 from __future__ import annotations

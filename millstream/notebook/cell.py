@@ -1,4 +1,4 @@
-"""The text of a `%%millstream` cell: its statements with values for `:name`, and where a mistake is."""
+"""The text of a `%%millstream` cell: its statements with values for `:name`, and the positions of errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RED, _CYAN, _BOLD, _PLAIN = "\x1b[31m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
 
 
 class NotebookVariables(Mapping[str, Any]):
-    """The notebook's variables as parameters. Iterating gives those that look like values, for messages."""
+    """The notebook's variables as parameters. Iteration yields those that look like values, for messages."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
@@ -38,8 +38,8 @@ class NotebookVariables(Mapping[str, Any]):
 
 
 def statements_of(cell: str, variables: Mapping[str, Any]) -> tuple[str, list[Span]]:
-    """The cell with values in place of its `:name`, and where its statements are; they are numbered as in the notebook,
-    where the magic stands on line 1. Raises `InvalidStatement` for a name without a value.
+    """The cell with values in place of `:name`, and the positions of its statements. Lines are numbered as in the
+    notebook, where the magic is line 1. Raises `InvalidStatement` for a name without a value.
 
     >>> text, spans = statements_of("SET 'a' = ':b';\\nSELECT * FROM t\\nWHERE id = :wanted;", {"wanted": "x"})
     >>> [text[span.start:span.end] for span in spans]

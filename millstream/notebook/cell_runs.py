@@ -6,7 +6,7 @@ import weakref
 from typing import Any, Protocol
 
 _made_by: dict[str, weakref.WeakSet[Any]] = {}
-_running: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # the cell of each shell that is watched
+_running: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # the current cell of each watched shell
 
 
 class Stoppable(Protocol):
@@ -14,7 +14,7 @@ class Stoppable(Protocol):
 
 
 def watch(shell: Any) -> None:
-    """Learns from now on which cell a shell runs. Twice is once."""
+    """Records from now on which cell a shell runs. May be called twice."""
     if shell not in _running:
         _running[shell] = _asked_of_kernel(shell)
 
@@ -27,7 +27,7 @@ def watch(shell: Any) -> None:
 
 
 def belongs_to_this_cell(made: Stoppable) -> None:
-    """Stops `made` when the cell that runs now runs again. Outside notebooks nothing happens."""
+    """Stops `made` when the current cell runs again. Outside notebooks it does nothing."""
     shell = _shell()
     if shell is not None:
         watch(shell)
@@ -43,6 +43,6 @@ def _shell() -> Any:
 
 
 def _asked_of_kernel(shell: Any) -> str:
-    """The running cell's id; its text where the notebook's program sends no ids."""
+    """The running cell's id; its text if the notebook application sends no ids."""
     parent: dict[str, Any] = shell.get_parent() if hasattr(shell, "get_parent") else {}
     return parent.get("metadata", {}).get("cellId") or parent.get("content", {}).get("code", "")

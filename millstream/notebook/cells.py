@@ -1,4 +1,4 @@
-"""Values as a page shows them: in the HTML of a result, and in the rows that a live widget gets."""
+"""The display of values: in the HTML of a result, and in the rows for a live widget."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cell_text(value: Any) -> str:
 
 
 def page_cell(value: Any) -> bool | int | float | str | None:
-    """What JavaScript gets: a number that it holds exactly stays one, all else is text.
+    """The value for JavaScript: numbers that JavaScript represents exactly stay numbers, other values become text.
 
     >>> [page_cell(value) for value in (None, 1, 2**60, 0.5, [1, 2])]
     [None, 1, '1152921504606846976', 0.5, '[1, 2]']

@@ -1,4 +1,4 @@
-"""What a chart shows: which columns are its axes, and the rows as series of points. No threads, no widgets."""
+"""The data of a chart: which columns are its axes, and the rows as series of points. No threads, no widgets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WINDOW: Final = ("WINDOWSTART", "WINDOWEND")
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Positions of columns. `x` None is the time at which a row came; `by` None is one series for each of `y`."""
+    """Positions of columns. `x`: None: the time at which a row arrived; `by`: None: one series for each of `y`."""
 
     kind: Kind
     scale: Scale
@@ -36,7 +36,7 @@ class Axes:
 
     @property
     def of_windows(self) -> bool:
-        """Whether points are windows, so that some may be missing between two of them."""
+        """Whether the points are windows, so that some may be missing between two of them."""
         return self.x is not None and self.names[self.x] in _WINDOW
 
     @property
@@ -48,7 +48,7 @@ def choose_axes(
     names: Sequence[str], types: Sequence[str], key: tuple[int, ...] | None,
     *, x: str | None = None, y: str | Sequence[str] | None = None, by: str | None = None, kind: Kind | None = None,
 ) -> Axes:  # fmt: skip
-    """The axes that are asked for; of what is not said, the likeliest.
+    """The requested axes; missing ones are chosen by likelihood.
 
     >>> choose_axes(["USER", "WINDOWSTART", "WINDOWEND", "N"], ["STRING", "BIGINT", "BIGINT", "BIGINT"], (0, 1, 2))
     Axes(kind='line', scale='time', x=1, y=(3,), by=0, names=('USER', 'WINDOWSTART', 'WINDOWEND', 'N'))
@@ -80,7 +80,7 @@ def choose_axes(
 def series_of(axes: Axes, rows: Iterable[tuple[float, tuple[Any, ...]]]) -> list[dict[str, Any]]:
     """Series with their points, those with the largest last value first.
 
-    In: rows with the time (ms) at which they came. Points without a value for x or y are left out.
+    In: rows with the time (ms) at which they arrived. Points without a value for x or y are left out.
 
     >>> axes = choose_axes(["USER", "N"], ["STRING", "BIGINT"], None, y="n", by="user")
     >>> series_of(axes, [(10, ("ada", 1)), (20, ("bo", 5)), (30, ("ada", 2))])
@@ -132,7 +132,7 @@ def _number(value: Any) -> float:
 
 
 def _likely_x(names: Sequence[str], types: Sequence[str], key: tuple[int, ...] | None, kind: Kind | None) -> int | None:
-    """A time among the columns; for bars the key; else None."""
+    """A time column; for bars the key; else None."""
     times = [i for name in _TIMES for i, found in enumerate(names) if found == name and types[i] == "BIGINT"]
     times += [i for i, type_ in enumerate(types) if type_ in ("TIMESTAMP", "DATE")]
     if times:
@@ -149,7 +149,7 @@ def _scale(name: str, type_: str) -> Scale:
 
 
 def _position(name: str, names: Sequence[str]) -> int:
-    """As SQL reads names, upper case; or as it is written."""
+    """The position of the column with this name: as written, or in upper case."""
     for wanted in (name, name.upper()):
         if wanted in names:
             return list(names).index(wanted)

@@ -18,8 +18,8 @@ from .widgets import TOMBSTONE, LiveWidget, page_module
 class LiveChart(LiveWidget):
     """Columns of a live query over time, as lines or bars.
 
-    With an `x` among the columns and a key, a row's point moves when the row is updated. Without an `x`, points stay
-    where they are: each is a value and the time at which it came.
+    With an `x` column and a key, a row's point moves when the row is updated. Without an `x`, points do not move: each
+    is a value and the time at which it arrived.
     """
 
     _esm = page_module("chart.js")
@@ -51,7 +51,7 @@ class LiveChart(LiveWidget):
 
     @property
     def series(self) -> list[dict[str, Any]]:
-        """What there is to draw now: series with `name`, `x` (ms where it is a time) and `y`."""
+        """The series to draw now, with `name`, `x` (ms if it is a time) and `y`."""
         with self._feed.quiet():
             return series_of(self._chosen, self._rows_with_time())
 

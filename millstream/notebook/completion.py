@@ -1,4 +1,4 @@
-"""Completion inside `%%millstream` and `%%sql` cells: what the shell would offer, from the live catalog."""
+"""Completion in `%%millstream` and `%%sql` cells: the shell's suggestions, from the live catalog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMPLETIONS_MAX: Final = 200
 
 
 class CellCompletion:
-    """Names are asked of `connection()`, and remembered until it is another one, or `forget`."""
+    """Names are read from `connection()`, and cached until the connection changes, or until `forget`."""
 
     def __init__(self, connection: Callable[[], Connection | None]) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""What notebooks show of relations and of answers, as HTML. It works where scripts and style sheets are taken out."""
+"""HTML for relations and answers in notebooks. It also works if scripts and style sheets are removed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SINKS: Final = ("sinks", "sinkKafkaTopics")
 
 
 def rows_html(rows: pa.Table, types: Sequence[str], rows_max: int) -> str:
-    """The first rows under their names and types, and whether there are more."""
+    """The first rows with names and types, and whether there are more."""
     shown = rows.slice(0, rows_max)
     body = list(zip(*(column.to_pylist() for column in shown.columns), strict=True))
     more = f"the first {rows_max} rows" if rows.num_rows > rows_max else _counted(shown.num_rows, "row")
@@ -35,7 +35,7 @@ def rows_html(rows: pa.Table, types: Sequence[str], rows_max: int) -> str:
 
 
 def live_html(sql: str) -> str:
-    """A query without an end: what it is, and how to see it move."""
+    """A query without an end: its text, and how to watch it."""
     return f"{_PRE}{escape(sql)}</pre>" + _note(
         "a live query: <code>.live_table()</code> and <code>.live_chart()</code> show it, iterating gives its rows"
     )
@@ -50,7 +50,7 @@ def error_html(error: MillstreamError) -> str:
 
 
 def answer_bundle(answer: Answer) -> dict[str, str]:
-    """Text, HTML, and the picture where the answer is one."""
+    """Text, HTML, and the picture if the answer contains one."""
     bundle = {"text/plain": repr(answer), "text/html": "".join(map(_entity_html, answer.entities))}
     if picture := next(filter(None, map(_picture, answer.entities)), None):
         bundle["image/svg+xml"] = picture
@@ -80,7 +80,7 @@ def _answer_html(entity: dict[str, Any]) -> str:
 
 def _list_html(lines: list[dict[str, Any]]) -> str:
     told = (name for name, value in lines[0].items() if not isinstance(value, dict) and name not in _SINKS)
-    names = sorted(told, key=lambda name: name in _LONG)  # what is long comes last
+    names = sorted(told, key=lambda name: name in _LONG)  # long values come last
     body = [tuple(_fact(line.get(name)) for name in names) for line in lines]
     return _table(names, [""] * len(names), body)
 

@@ -1,6 +1,6 @@
-"""A push query that is read in the background: rows are taken at once, updates are sent at most ten times a second.
+"""Reads a push query in the background: rows are taken at once, updates are sent at most ten times a second.
 
-It knows no widgets or notebooks: `cell_runs` and `widgets` know those.
+It does not depend on widgets or notebooks: `cell_runs` and `widgets` do.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ State = Literal["running", "ended", "stopped", "failed"]
 
 _NEWS_EVERY_SECONDS: Final = 0.1
 _STATUS_EVERY_SECONDS: Final = 1.0
-_NEWS_BYTES_PER_SECOND: Final = 1_000_000  # a notebook may be far away
-_RATE_SECONDS: Final = 3.0  # over which rows are counted
+_NEWS_BYTES_PER_SECOND: Final = 1_000_000  # a notebook may have a slow connection
+_RATE_SECONDS: Final = 3.0  # the period over which rows are counted
 
 _JOIN_SECONDS: Final = 5.0
 
@@ -34,7 +34,7 @@ _started: weakref.WeakSet[Feed] = weakref.WeakSet()
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`message` says why a query failed or was stopped. `rate` is in rows per second."""
+    """`message`: why a query failed or was stopped. `rate`: in rows per second."""
 
     state: State = "running"
     message: str = ""
@@ -46,9 +46,10 @@ class Status:
 
 
 class Feed:
-    """Reads `tables` in a thread of its own, until their end or `stop`.
+    """Reads `tables` in a separate thread, until their end or `stop`.
 
-    In: `take` gets each table of rows, `publish` the status, and gives how many bytes it sent. They never run at once.
+    In: `take` gets each table of rows; `publish` gets the status, and returns how many bytes it sent. They never run
+    concurrently.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Feed:
         self._close = tables.close
         self._take = take
         self._publish = publish
-        self._news = threading.Condition()  # re-entrant: who is told the news may ask for the status
+        self._news = threading.Condition()  # re-entrant: a notified caller may ask for the status
         self._status = Status()
         self._dirty = True
         self._arrivals: collections.deque[tuple[float, int]] = collections.deque()
@@ -73,7 +74,7 @@ class Feed:
             thread.start()
 
     def stop(self, message: str = "") -> None:
-        """Ends the query. Any thread may say so, and more than once."""
+        """Ends the query. Any thread may call it, repeatedly."""
         self._finish("stopped", message)
         self._close()
 
@@ -83,7 +84,7 @@ class Feed:
             return self._status_now()
 
     def wait(self, reached: Callable[[Status], bool], seconds: float) -> bool:
-        """Until `reached` holds or the query is over; whether that is so."""
+        """Waits until `reached` holds or the query is over; returns whether that happened."""
         with self._news:
             return self._news.wait_for(lambda: self._over.is_set() or reached(self._status), seconds)
 
@@ -92,12 +93,12 @@ class Feed:
         return self._news
 
     def join(self, seconds: float) -> None:
-        """Until both threads are gone: after `stop`, for those who must know."""
+        """Waits for both threads to end, after `stop`."""
         for thread in self._threads:
             thread.join(seconds)
 
     def _read(self, tables: ResultTables) -> None:
-        """Keeps nothing of the query, which is gone with its last row though the widget stays."""
+        """Keeps no reference to the query, which is freed after its last row although the widget stays."""
         try:
             for table in tables:
                 if table.num_rows:
@@ -107,7 +108,7 @@ class Feed:
             self._finish("ended", "its engine was closed")
         except MillstreamError as error:
             self._finish("failed", error.message + (f" {error.hint}" if error.hint else ""))
-        except Exception as error:  # whatever ends the thread, people must see it
+        except Exception as error:  # any error that ends the thread must be visible
             self._finish("failed", f"{type(error).__name__}: {error}")
         self._close = lambda: None
 
@@ -122,7 +123,7 @@ class Feed:
             self._news.notify_all()
 
     def _finish(self, state: State, message: str = "") -> None:
-        """The first end counts."""
+        """Sets the final state; only the first call counts."""
         with self._news:
             if not self._over.is_set():
                 self._status = Status(state, message, self._status.received)
@@ -142,7 +143,7 @@ class Feed:
             self._over.wait(max(_NEWS_EVERY_SECONDS, sent / _NEWS_BYTES_PER_SECOND))
 
     def _status_now(self) -> Status:
-        """With the rate of the last seconds. `_news` is held."""
+        """With the rate of the last seconds. The caller holds `_news`."""
         if self._over.is_set():
             return self._status
         horizon = time.monotonic() - _RATE_SECONDS
@@ -154,7 +155,8 @@ class Feed:
 
 @atexit.register
 def stop_all() -> None:
-    """Ends every live query of this process; a thread that computes when Python ends would end it with a signal."""
+    """Ends every live query of this process. Otherwise a thread that computes while Python exits would end the process
+    with a signal."""
     feeds = list(_started)
     for feed in feeds:
         feed.stop()

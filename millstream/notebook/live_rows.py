@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class LiveRow:
-    """`number` is the row's own as long as it is kept: an update keeps it. `gone`: a deletion, shown as a change."""
+    """`number` identifies the row while it is kept: an update keeps it. `gone`: a deletion, displayed as a change."""
 
     number: int
     values: tuple[Any, ...]
@@ -18,8 +18,8 @@ class LiveRow:
 
 
 class LiveRows:
-    """The newest rows of a query. With a `key` (positions of its columns) a row takes the place of the one before,
-    and a tombstone removes it; without one each row is kept as a change of its own.
+    """The newest rows of a query. With a `key` (positions of its columns), a row replaces the previous one, and a
+    tombstone removes it; without a key, each row is kept as a separate change.
 
     >>> rows = LiveRows((0,), rows_max=2)
     >>> rows.take([("ada", 1), ("bo", 1), ("ada", 2)])
@@ -29,7 +29,7 @@ class LiveRows:
     >>> [(row.number, row.values) for row in rows]
     [(0, ('ada', 2)), (2, ('cy', 1))]
 
-    Beyond `rows_max` the row that has been still for longest goes. `forgotten` counts those.
+    Beyond `rows_max`, the row that has not changed for longest is removed. `forgotten` counts removed rows.
     """
 
     def __init__(self, key: tuple[int, ...] | None, rows_max: int) -> None:
@@ -37,7 +37,7 @@ class LiveRows:
         self._key = key
         self._rows_max = rows_max
         self._numbers = itertools.count()
-        self._rows: dict[Any, LiveRow] = {}  # the row that changed last comes last
+        self._rows: dict[Any, LiveRow] = {}  # the most recently changed row is last
 
     def take(self, rows: Iterable[tuple[Any, ...]], gone: Iterable[bool] | None = None) -> None:
         """In: `gone`: which of the rows are tombstones."""
@@ -45,11 +45,11 @@ class LiveRows:
             self._change(values, deleted)
 
     def skip(self, count: int) -> None:
-        """So many rows came that would have gone at once."""
+        """Counts rows that would have been removed at once."""
         self.forgotten += count
 
     def __iter__(self) -> Iterator[LiveRow]:
-        """In the order in which they first came."""
+        """In the order in which they first arrived."""
         return iter(sorted(self._rows.values(), key=lambda row: row.number))
 
     def __len__(self) -> int:

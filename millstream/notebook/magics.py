@@ -1,4 +1,4 @@
-"""`%millstream` connects, `%%millstream` runs SQL. `%%sql` is the same, where JupySQL has not taken the name."""
+"""`%millstream` connects, `%%millstream` runs SQL. `%%sql` is the same, unless JupySQL has taken the name."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _EARLIEST: Final = {OFFSET_RESET.name: "earliest"}
 
 @magics_class
 class MillstreamMagics(Magics):
-    """One connection for a notebook; the variable `ms` is that connection too, where the name is free."""
+    """One connection for a notebook; the variable `ms` is the same connection, if the name is free."""
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self.connection: Connection | None = None
         self.completion = CellCompletion(lambda: self.connection)
-        self._own: Connection | None = None  # the connection that we made, and therefore close
+        self._own: Connection | None = None  # the connection that we opened, and have to close
 
     @no_var_expand
     @line_cell_magic
@@ -73,12 +73,12 @@ class MillstreamMagics(Magics):
         return result
 
     def _last(self, result: Relation, options: Options) -> Any:
-        """What becomes of the last statement's result; what is returned, the notebook shows."""
+        """Handles the last statement's result; the notebook displays the returned value."""
         shown = _form(result, options)
         if options.into is None:
             return _show(result) if shown is result else shown
         if shown is result and not isinstance(result, Answer):
-            self._connected().execute(f"EXPLAIN {result.sql}")  # mistakes are told now, though it runs later
+            self._connected().execute(f"EXPLAIN {result.sql}")  # reports errors now, although the query runs later
         self._shell.user_ns[options.into] = shown
         return shown if options.live or options.chart else None
 
@@ -108,18 +108,18 @@ class MillstreamMagics(Magics):
                 display(opened)
 
     def close(self) -> None:
-        """Closes the connection, where it is ours."""
+        """Closes the connection, if we opened it."""
         if self._own is not None:
             self._own.close()
         self._own = self.connection = None
 
     @property
-    def _shell(self) -> Any:  # `shell` is of a type that says too little
+    def _shell(self) -> Any:  # the declared type of `shell` is too general
         return self.shell
 
 
 def register(shell: Any) -> None:
-    """Adds the magics and the completion to a shell. Twice is once."""
+    """Adds the magics and the completion to a shell. May be called twice."""
     magics = getattr(shell, "millstream_magics", None)
     if magics is None:
         magics = shell.millstream_magics = MillstreamMagics(shell)
@@ -131,7 +131,7 @@ def register(shell: Any) -> None:
 
 
 def unregister(shell: Any) -> None:
-    """Takes back what `register` added, and closes its connection."""
+    """Removes what `register` added, and closes its connection."""
     magics: MillstreamMagics = shell.millstream_magics
     magics.close()
     for kind in ("line", "cell"):
@@ -144,7 +144,8 @@ def unregister(shell: Any) -> None:
 
 
 def _opened(words: list[str], line: str) -> Connection:
-    """Reads from the beginning, unless it is SET otherwise: in a notebook one asks what there is."""
+    """The connection. It reads from the beginning unless that is SET otherwise, because notebooks explore existing
+    data."""
     match words:
         case ["embedded", *folder] if len(folder) < 2:
             return connect(*folder, properties=_EARLIEST)
@@ -155,7 +156,7 @@ def _opened(words: list[str], line: str) -> Connection:
 
 
 def _form(result: Relation, options: Options) -> Any:
-    """What `--as`, `--live` and `--chart` ask for."""
+    """The form requested by `--as`, `--live` and `--chart`."""
     kept = {} if options.rows is None else {"rows_max": options.rows}
     if options.chart:
         return result.live_chart(options.x, options.y, by=options.by, kind=options.kind, title=options.title, **kept)
@@ -165,7 +166,7 @@ def _form(result: Relation, options: Options) -> Any:
 
 
 def _show(result: Relation) -> None:
-    """The rows; of a query without an end what it is."""
+    """Displays the rows, or a description of a query without an end."""
     if not isinstance(result, Answer) or result.entities:
         display(result.bundle(), raw=True)
 
@@ -181,7 +182,7 @@ def _placed(text: str, statement: Span) -> Generator[None]:
 
 @contextlib.contextmanager
 def _told_shortly() -> Generator[None]:
-    """Errors of ours are shown as the shell shows them, without a traceback."""
+    """Displays Millstream's errors like the shell, without a traceback."""
     try:
         yield
     except MillstreamError as error:

@@ -1,4 +1,4 @@
-"""What the first line of a `%%millstream` cell asks for."""
+"""The options in the first line of a `%%millstream` cell."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _RESULT: Final = re.compile(r"\s*(\w+)\s*<<")
 
 
 class MagicUsage(ServerError):
-    """The magic's line is not as it should be."""
+    """The magic's line is invalid."""
 
     code = "MAGIC_USAGE"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`rows`: how many a live table or chart keeps."""
+    """`rows`: how many rows a live table or chart keeps."""
 
     into: str | None
     form: Literal["relation", "df", "pl", "arrow"]
@@ -55,7 +55,7 @@ def read_options(line: str) -> Options:
 
 
 def split_words(line: str) -> list[str]:
-    """As a command line is split. Raises `MagicUsage`."""
+    """Splits like a command line. Raises `MagicUsage`."""
     try:
         return shlex.split(line)
     except ValueError as error:

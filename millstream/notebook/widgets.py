@@ -1,7 +1,7 @@
-"""The live table as a widget: what both live widgets are, and the table. The chart is in `chart_widget`.
+"""The live table as a widget, and the base of both live widgets. The chart is in `chart_widget`.
 
-The page gets whole snapshots through traits, not changes: so a second view, a reloaded page and a saved notebook show
-the same, and a page that falls behind misses nothing but what has been overtaken.
+The page gets whole snapshots through traits, not changes. So a second view, a reloaded page and a saved notebook show
+the same, and a page that falls behind misses only outdated states.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ except ImportError as error:
     raise ImportError("live tables and charts need anywidget: pip install 'millstream[notebook]'") from error
 
 TOMBSTONE: Final = "@tombstone"
-_UNSEEN_SECONDS: Final = 15.0  # how long a query goes on after its last view was closed: a cell may be moved
+_UNSEEN_SECONDS: Final = 15.0  # how long a query continues after its last view was closed, because a cell may be moved
 
 
 def page_file(name: str) -> str:
-    """A file of the JavaScript half, which notebooks share with the web console."""
+    """A file of the JavaScript part, which notebooks share with the web console."""
     return (files("millstream.server.console") / "page" / "live" / name).read_text(encoding="utf-8")
 
 
 def page_module(name: str) -> str:
-    """A module and what it imports as one text: a notebook has no address to load the second module from.
+    """A module and its imports as one text: a notebook has no address to load the second module from.
 
     >>> "import " in page_module("chart.js"), page_module("chart.js").count("export default")
     (False, 1)
@@ -76,24 +76,25 @@ class LiveWidget(anywidget.AnyWidget):
 
     @property
     def status(self) -> Status:
-        """Whether the query runs, how many rows have come, and how many per second do."""
+        """Whether the query runs, how many rows have arrived, and how many arrive per second."""
         return self._feed.status
 
     def stop(self) -> None:
-        """Ends the query; what has come stays."""
+        """Ends the query; received rows stay."""
         self._feed.stop()
         self._look_again()
 
     def close(self) -> None:
-        """Ends the query, and takes the view away."""
-        if hasattr(self, "_feed"):  # widgets that were refused close themselves too
+        """Ends the query, and removes the view."""
+        if hasattr(self, "_feed"):  # refused widgets close themselves, too
             self.stop()
         super().close()
 
     def wait(self, until: int | Callable[[Any], bool] | None = None, seconds: float = 30.0) -> Status:
-        """Until so many rows have come, until a condition on `rows` (of a chart, `series`) holds, or the query is over.
+        """Waits until `until` rows have arrived, until a condition on `rows` (of a chart, `series`) holds, or the query
+        is over.
 
-        Nobody needs it to see rows move: it is for programs, and for notebooks that run by themselves. Raises
+        It is for programs, and for notebooks that run by themselves; for watching rows it is not needed. Raises
         `TimeoutError` after `seconds`.
         """
 
@@ -107,15 +108,15 @@ class LiveWidget(anywidget.AnyWidget):
         return self.status
 
     def _now(self) -> Any:
-        """What `wait` tells its condition. A child says what it is."""
+        """The argument of the condition in `wait`. Subclasses define it."""
         raise AssertionError("a child's")
 
     def _received(self, values: list[tuple[Any, ...]], gone: list[bool] | None) -> None:
-        """Rows have come. A child says what becomes of them."""
+        """Handles received rows. Subclasses define it."""
         raise AssertionError("a child's")
 
     def _snapshot(self) -> dict[str, Any]:
-        """The traits for what there is now. A child says which."""
+        """The traits of the current state. Subclasses define it."""
         raise AssertionError("a child's")
 
     def _take(self, table: pa.Table) -> None:
@@ -128,7 +129,7 @@ class LiveWidget(anywidget.AnyWidget):
         self._fresh = True
 
     def _publish(self, status: Status) -> int:
-        """How many bytes were sent, about."""
+        """Returns approximately how many bytes were sent."""
         sent = 0
         with self.hold_sync():
             if self._fresh:
@@ -141,7 +142,7 @@ class LiveWidget(anywidget.AnyWidget):
         return sent
 
     def _told(self, _: object, content: dict[str, Any], buffers: object) -> None:
-        """What the page says: `stop`, or that a view was opened or closed."""
+        """Handles messages of the page: `stop`, or that a view was opened or closed."""
         match content.get("kind"):
             case "stop":
                 self.stop()
@@ -167,7 +168,7 @@ class LiveWidget(anywidget.AnyWidget):
 
 
 class LiveTable(LiveWidget):
-    """The newest rows of a query, in a table: with a key each row in its place, else the latest change on top."""
+    """The newest rows of a query, in a table: with a key each row keeps its place, else the latest change is on top."""
 
     _esm = page_module("table.js")
     _columns = traitlets.List().tag(sync=True)
@@ -184,7 +185,7 @@ class LiveTable(LiveWidget):
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows that are there now, as Python values; deletions among changes are left out."""
+        """The current rows, as Python values; deletions among changes are left out."""
         with self._feed.quiet():
             return [row.values for row in self._kept if not row.gone]
 

@@ -1,7 +1,7 @@
-"""SQL's types as Spark has them.
+"""The Spark types of SQL types.
 
-TIMESTAMP, which is a moment, becomes Spark's TIMESTAMP, not its TIMESTAMP_NTZ. TIME becomes a text,
-`13:04:05.678`: Spark 4 has a type TIME, and refuses it unless it is enabled.
+TIMESTAMP, a point in time, becomes Spark's TIMESTAMP, not TIMESTAMP_NTZ. TIME becomes a text, `13:04:05.678`: Spark 4
+has a type TIME, but refuses it unless it is enabled.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import pyarrow as pa
 
 
 def spark_type(type_: pa.DataType) -> pa.DataType:
-    """In: of a SQL type, in Arrow."""
+    """In: the Arrow type of a SQL type."""
     return _mapped(type_, _shown)
 
 
 def with_texts_of_times(table: pa.Table) -> pa.Table:
-    """Each TIME, also in nested values, in milliseconds: from there Arrow makes the text."""
+    """Casts each TIME, also in nested values, to milliseconds; Arrow formats the text from that."""
     schema = pa.schema([(field.name, _mapped(field.type, _in_ms)) for field in table.schema])
     return table if schema.equals(table.schema) else table.cast(schema)
 

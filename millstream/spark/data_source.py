@@ -19,7 +19,7 @@ from .topic_readers import BatchReader, ReadParts, TopicStreamReader, batch_read
 class MillstreamSource(DataSource):
     """`spark.read.format("millstream")` and `spark.readStream.format("millstream")`, see docs/spark.md."""
 
-    _kind: RowKind | None = None  # travels with the source to the processes that plan
+    _kind: RowKind | None = None  # is sent with the source to the processes that plan
 
     @classmethod
     def name(cls) -> str:
@@ -40,7 +40,7 @@ class MillstreamSource(DataSource):
         return self._kind
 
     def _parts(self, schema: StructType) -> ReadParts:
-        """In: `schema`: of `schema()`, or given by the user, who may name some of the columns."""
+        """In: `schema`: from `schema()`, or given by the user, who may select some of the columns."""
         kind = self._rows()
         known = {field.name: field.dataType for field in _spark_schema(kind.schema).fields}
         for field in schema.fields:

@@ -1,4 +1,4 @@
-"""Where a job reads: the offsets of each partition, and the parts that its tasks read."""
+"""The positions of a job: the offsets of each partition, and the parts that its tasks read."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .row_kinds import RowKind
 from .source_options import ReadingPlace
 
 Offsets = dict[int, int]
-"""By partition."""
+"""Offsets by partition."""
 
 _READ_ANYWAY: Final = 'go on without them: .option("failOnDataLoss", "false").'
 
 
 @dataclass(frozen=True, slots=True)
 class TopicBounds:
-    """The offsets of a topic at one moment: of the first record that is there, and behind the last that may be read."""
+    """The offsets of a topic at one moment: of the first existing record, and after the last readable record."""
 
     topic: str
     starts: Offsets
@@ -31,7 +31,7 @@ class TopicBounds:
 
 
 def topic_bounds(log: LogClient, kind: RowKind) -> TopicBounds:
-    """Raises `PositionLost` where the topic is not that of the job any more."""
+    """Raises `PositionLost` if the topic is no longer the job's topic."""
     check_topic(log, kind)
     found = {number: log.offsets(kind.topic, number) for number in range(log.partition_count(kind.topic))}
     return TopicBounds(
@@ -42,7 +42,8 @@ def topic_bounds(log: LogClient, kind: RowKind) -> TopicBounds:
 
 
 def check_topic(log: LogClient, kind: RowKind) -> None:
-    """Raises `PositionLost` where it was deleted, or deleted and created again: offsets mean other records then."""
+    """Raises `PositionLost` if the topic was deleted, or deleted and created again: its offsets then mean other
+    records."""
     known = log.topic_id(kind.topic)
     if known is None or kind.topic_id is None:
         log.partition_count(kind.topic)  # raises where there is none
@@ -54,7 +55,7 @@ def check_topic(log: LogClient, kind: RowKind) -> None:
 
 
 def offsets_at(log: LogClient, place: ReadingPlace, bounds: TopicBounds) -> Offsets:
-    """Raises `InvalidProperty` for offsets that the topic cannot have."""
+    """The offsets of a place. Raises `InvalidProperty` for offsets that the topic cannot have."""
     match place.kind:
         case "earliest":
             return dict(bounds.starts)
@@ -86,9 +87,9 @@ def _check_offsets(given: Mapping[int, int], bounds: TopicBounds) -> None:
 
 
 def without_lost(start: Offsets, bounds: TopicBounds, *, fail: bool) -> Offsets:
-    """Where reading begins, of each partition: those whose first records are gone begin later.
+    """The start offset of each partition; partitions whose first records are deleted start later.
 
-    Raises `PositionLost`, if `fail`, for these; and in any case where a partition ends before its start.
+    Raises `PositionLost` for these if `fail`, and always if a partition ends before its start.
     """
     for number, offset in start.items():
         first, end = bounds.starts.get(number, 0), bounds.ends.get(number, 0)
@@ -108,7 +109,8 @@ def without_lost(start: Offsets, bounds: TopicBounds, *, fail: bool) -> Offsets:
 
 
 def parts_between(topic: str, start: Offsets, end: Offsets, parts_min: int = 0) -> list[LaneRange]:
-    """What tasks read. In: `parts_min`: long partitions are cut, so that there are about so many parts at least."""
+    """The parts for tasks. In: `parts_min`: long partitions are split, so that there are at least about this many
+    parts."""
     total = sum(max(0, end[number] - start[number]) for number in end)
     size = max(1, -(-total // parts_min)) if parts_min else max(1, total)
     found: list[LaneRange] = []

@@ -1,7 +1,7 @@
-"""Spark's filters on rows that are still in Python: what they drop need not travel to the JVM.
+"""Applies Spark's filters to rows that are still in Python, so that dropped rows need not be sent to the JVM.
 
-Spark checks all rows again, so a filter may let rows pass. It must not drop one that Spark keeps: filters on types of
-which Arrow and Spark might think differently (DOUBLE with its NaN, nested types) are left alone.
+Spark checks all rows again, so a filter may keep too many rows. It must not drop a row that Spark keeps: filters on
+types that Arrow and Spark may treat differently (DOUBLE with NaN, nested types) are not applied.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SEARCHED: Final[dict[str, Callable[..., pa.ChunkedArray]]] = {
 
 
 def usable(filters: Sequence[Any], schema: pa.Schema) -> list[Any]:
-    """Those that `filtered` understands, of tables of this schema."""
+    """The filters that `filtered` supports, for tables of this schema."""
     return [each for each in filters if _mask(each, schema.empty_table()) is not None]
 
 
@@ -40,11 +40,11 @@ def filtered(table: pa.Table, filters: Sequence[Any]) -> pa.Table:
     masks = [mask for each in filters if (mask := _mask(each, table)) is not None]
     if not masks:
         return table
-    return table.filter(functools.reduce(pc.and_kleene, masks))  # NULL, which is neither, drops a row as in Spark
+    return table.filter(functools.reduce(pc.and_kleene, masks))  # NULL drops a row, as in Spark
 
 
 def _mask(filter_: Any, table: pa.Table) -> pa.ChunkedArray | None:
-    """None where the filter is not understood."""
+    """None if the filter is not supported."""
     if isinstance(filter_, datasource.Not):
         inner = filter_.child
         mask = _mask(inner, table) if type(inner).__name__ in ("EqualTo", *_SEARCHED) else None
@@ -74,7 +74,7 @@ def _mask(filter_: Any, table: pa.Table) -> pa.ChunkedArray | None:
 
 
 def _value(value: Any, type_: pa.DataType) -> pa.Scalar | None:
-    """The value in the column's type; None where they do not fit together."""
+    """The value in the column's type; None if they do not match."""
     fits = (
         (pa.types.is_string(type_) and isinstance(value, str))
         or (pa.types.is_integer(type_) and isinstance(value, int) and not isinstance(value, bool))

@@ -1,6 +1,7 @@
-"""A topic of the log as rows, whatever is in its records.
+"""A topic of the log as rows, with any contents.
 
-A topic in row form has the columns of TOPIC_SCHEMA; one in columnar form its own columns, `_partition` and `_offset`.
+A topic in row form has the columns of TOPIC_SCHEMA; a topic in columnar form has its own columns, `_partition` and
+`_offset`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _OFFSET: Final[dict[type, str]] = {FetchedRows: "offset", FetchedColumns: "_offs
 
 
 def topic_schema(log: LogClient, topic: str) -> pa.Schema:
-    """By the first record that there is."""
+    """The schema, determined by the first existing record."""
     for partition in range(log.partition_count(topic)):
         found = log.fetch(topic, partition, log.offsets(topic, partition).log_start_offset, max_bytes=1).runs
         if found and isinstance(found[0], FetchedColumns):

@@ -1,4 +1,4 @@
-"""What a data frame is made of: the rows of a stream or table, or the records of a topic."""
+"""The contents of a data frame: the rows of a stream or table, or the records of a topic."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _log: Final = logging.getLogger("millstream.spark")
 
 
 class RowKind(Protocol):
-    """Travels to tasks. `whole_partitions`: a partition is read as a whole, for its rows are what is left at its end.
-    `topic_id`: None where it is not known."""
+    """Is sent to tasks. `whole_partitions`: a partition has to be read as a whole, because its rows are the state at
+    its end. `topic_id`: None if it is unknown."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -45,7 +45,7 @@ class RowKind(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the tables that `read` gives."""
+        """The schema of the tables that `read` returns."""
         ...
 
     def read(self, log: LogClient, part: LaneRange) -> Iterator[pa.Table]:
@@ -104,7 +104,7 @@ class TopicKind:
     """Implements `RowKind` for the records of a topic."""
 
     topic: str
-    bootstrap: str = field(repr=False)  # with the user's password
+    bootstrap: str = field(repr=False)  # contains the user's password
     topic_id: str | None
     schema: pa.Schema
     whole_partitions: bool = False
@@ -128,7 +128,7 @@ def row_kind(options: SourceOptions) -> RowKind:
 
 @contextlib.contextmanager
 def reached_log(bootstrap: str) -> Generator[LogClient]:
-    """The log, as `log_at` finds it. Errors say what to do where nobody is there."""
+    """The log, opened by `log_at`. Its errors have a hint if the log does not answer."""
     try:
         with log_at(bootstrap) as log:
             yield log

@@ -1,4 +1,4 @@
-"""What the server says about a SELECT: the driver asks, with the rights of the user."""
+"""The server's information about a SELECT: the driver requests it, with the rights of the user."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class NotReadable(ServerError):
 
 @dataclass(frozen=True, slots=True)
 class DescribedSource:
-    """`reading_json`: of a `SourceReading`. `bootstrap`: where tasks reach the log, with the user's credentials.
-    `topic_id`: None where the log gives none."""
+    """`reading_json`: of a `SourceReading`. `bootstrap`: the log's address for tasks, with the user's credentials.
+    `topic_id`: None if the log has no topic ids."""
 
     options: SourceOptions
     reading_json: str
@@ -41,13 +41,14 @@ class DescribedSource:
         return _reading(self.reading_json)
 
     def schema(self, number: int) -> RecordSchema | None:
-        """Of the registry, by id. One that came after the job began is asked for again."""
+        """The schema with this id from the registry. A schema that was registered after the job began is requested
+        then."""
         found = self.reading.schemas.get(str(number))
         return found or _reading(_asked(self.options)["reading_json"]).schemas.get(str(number))
 
 
 def described_source(options: SourceOptions) -> DescribedSource:
-    """Raises `MillstreamError`: what the server refuses, or that it is away."""
+    """Raises `MillstreamError` if the server refuses or does not answer."""
     asked = _asked(options)
     reading = _reading(asked["reading_json"])
     name = reading.source.name
@@ -61,9 +62,10 @@ def described_source(options: SourceOptions) -> DescribedSource:
 
 
 def log_address(options: SourceOptions, told: str | None, user: str | None, host: str | None = None) -> str:
-    """As `RemoteLog` takes it. In: `told`: by the server; `user`: who it takes the asking one for; `host`: of it.
+    """The address for `RemoteLog`. In: `told`: from the server; `user`: the user's name at the server; `host`: the
+    server's host.
 
-    Raises `NotReadable` where nobody says an address.
+    Raises `NotReadable` if no address is known.
     """
     found = options.kafka or told
     if found is None:
@@ -81,7 +83,7 @@ def log_address(options: SourceOptions, told: str | None, user: str | None, host
 
 
 def _reached(address: str, host: str | None) -> str:
-    """A server that listens everywhere is where it was found."""
+    """Replaces the host of a server that listens on all addresses by the host at which it was found."""
     name, _, port = address.rpartition(":")
     return f"{host}:{port}" if host and name.strip("[]") in _EVERYWHERE else address
 
@@ -101,7 +103,7 @@ def _asked(options: SourceOptions) -> dict[str, Any]:
 
 
 def _url(options: SourceOptions) -> str:
-    """With the user's name and password in it."""
+    """The URL with the user's name and password."""
     url = options.url if "://" in options.url else f"http://{options.url}"
     if options.user is None:
         return url

@@ -1,4 +1,4 @@
-"""The options of `spark.read.format("millstream")`, read and checked."""
+"""Reads and checks the options of `spark.read.format("millstream")`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _POSITIONS: Final = ("startingOffsets", "startingTimestamp", "endingOffsets", "e
 
 @dataclass(frozen=True, slots=True)
 class ReadingPlace:
-    """A place in each partition of a topic. `offsets`: by partition; `time_ms`: of the first record from then on."""
+    """A position in each partition of a topic. `offsets`: by partition; `time_ms`: the first record with this time or a
+    later one."""
 
     kind: Literal["earliest", "latest", "offsets", "time"]
     offsets: Mapping[int, int] = field(default_factory=dict)
@@ -31,11 +32,11 @@ class ReadingPlace:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """`name`: of a stream or table, as SQL reads it; `topic`: of a topic, in its place. `columns` and `where`: as in
-    SELECT. `kafka`: where Spark's processes reach the log, in the place of what the server says. `fail_fast`: a record
-    that cannot be read ends the job, it is left out otherwise."""
+    """`name`: of a stream or table, in SQL's notation; `topic`: of a topic, instead of `name`. `columns` and `where`:
+    as in SELECT. `kafka`: the log's address for Spark's processes, instead of the server's information. `fail_fast`: a
+    record that cannot be read ends the job; otherwise it is left out."""
 
-    url: str = field(repr=False)  # a password may be in it
+    url: str = field(repr=False)  # it may contain a password
     name: str | None
     topic: str | None
     columns: str
@@ -51,19 +52,19 @@ class SourceOptions:
     offsets_per_trigger: int | None
     fail_on_data_loss: bool
     fail_fast: bool
-    positions_given: str | None  # the first option that is about positions
+    positions_given: str | None  # the first option about positions
 
     @property
     def statement(self) -> str:
-        """The SELECT of a stream or table."""
+        """The SELECT for a stream or table."""
         return f"SELECT {self.columns} FROM {self.name}{'' if self.where is None else f' WHERE {self.where}'};"
 
 
 def source_options(given: Mapping[str, str]) -> SourceOptions:
-    """In: what the job says, names in any case. Raises `InvalidProperty`."""
+    """In: the options of the job, with names in any case. Raises `InvalidProperty`."""
     lowered = {name.lower(): value for name, value in given.items()}
     if "path" in lowered:
-        lowered.setdefault("name", lowered.pop("path"))  # what `load` was called with
+        lowered.setdefault("name", lowered.pop("path"))  # the argument of `load`
     known = {name.lower(): name for name in _OPTIONS}
     for name in lowered:
         if name not in known:

@@ -1,4 +1,4 @@
-"""What Spark calls: readers of what is there, and of what comes."""
+"""The readers that Spark calls: of existing rows, and of new rows."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ANSWER_ROWS: Final = 50_000  # in one Arrow batch
 
 @dataclass
 class TopicPart(InputPartition):
-    """What one task reads."""
+    """The input of one task."""
 
     part: LaneRange
 
 
 @dataclass(frozen=True)
 class ReadParts:
-    """What tasks do. `schema`: that of the data frame in Arrow."""
+    """The work of a task. `schema`: the data frame's, in Arrow."""
 
     kind: RowKind
     options: SourceOptions
@@ -68,7 +68,7 @@ class ReadParts:
 
 
 class BatchReader(DataSourceReader):
-    """What is there when the job is planned."""
+    """Reads the rows that exist when the job is planned."""
 
     def __init__(self, parts: ReadParts) -> None:
         self.parts = parts
@@ -88,17 +88,17 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(BatchReader):
-    """The same where Spark hands its filters over. Spark refuses readers that take filters where it is set not to."""
+    """The same with Spark's filters. Spark refuses readers with filters if its settings disable them."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """All of them are checked by Spark too."""
+        """Returns all filters, because Spark checks them, too."""
         chosen = usable(filters, self.parts.schema)
         self.parts = ReadParts(self.parts.kind, self.parts.options, self.parts.schema, chosen)
         return filters
 
 
 def batch_reader(parts: ReadParts) -> BatchReader:
-    """The reader for the process of Spark's that asks: the one that hands filters over has a module of its own."""
+    """The reader for the calling Spark process: the process that pushes filters down runs a separate module."""
     module = "pyspark.sql.worker.data_source_pushdown_filters"
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     pushes = module in sys.modules or (main is not None and main.name == module)
@@ -106,8 +106,8 @@ def batch_reader(parts: ReadParts) -> BatchReader:
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows the topic. Spark keeps the offsets, in the query's checkpoint: `topic`, `id` (of the topic) and `offsets`
-    by partition. State: `_until`: the end, where the query is to end there."""
+    """Follows the topic. Spark stores the offsets in the query's checkpoint: `topic`, `id` (of the topic) and `offsets`
+    by partition. State: `_until`: the end, if the query has to end there."""
 
     def __init__(self, parts: ReadParts) -> None:
         self._parts = parts
@@ -163,13 +163,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return topic_bounds(log, self._parts.kind).ends
 
     def _told(self, offsets: Offsets) -> dict[str, Any]:
-        """Partitions in order: Spark compares the text."""
+        """Partitions in order, because Spark compares the text."""
         kind = self._parts.kind
         listed = {str(number): offset for number, offset in sorted(offsets.items())}
         return {"topic": kind.topic, "id": kind.topic_id, "offsets": listed}
 
     def _heard(self, told: dict[str, Any]) -> Offsets:
-        """Raises `PositionLost` for a checkpoint that is not of this topic."""
+        """Raises `PositionLost` for a checkpoint of another topic."""
         kind = self._parts.kind
         if (told.get("topic"), told.get("id")) != (kind.topic, kind.topic_id):
             raise PositionLost(
@@ -181,7 +181,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def stream_reader(parts: ReadParts) -> TopicStreamReader:
-    """Raises `InvalidProperty` for what has no changes to follow."""
+    """Raises `InvalidProperty` if there are no changes to follow."""
     options = parts.options
     if parts.kind.whole_partitions:
         raise InvalidProperty(
