@@ -1,1 +1,1 @@
-"""The shell: reads statements, runs them through `server.client`, and prints what they answer."""
+"""The shell: it reads statements, runs them through `server.client` and prints the answers."""

@@ -1,4 +1,4 @@
-"""What the shell's own commands do: one function per command of `commands`, found by its verb."""
+"""What the shell's own commands do: one function for each command of `commands`, found by its verb."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ Action = Callable[["Runner", str | None], None]
 
 
 class CommandFailed(ServerError):
-    """A command of the shell that could not do what it should: a file, an editor, a statement to repeat."""
+    """A command of the shell failed, for example because of a file, an editor, or a statement to repeat."""
 
     code = "COMMAND_FAILED"
 
 
 def act(runner: Runner, command: Command) -> None:
-    """Does it. Raises `MillstreamError`, `LeaveShell`."""
+    """Runs the command. Raises `MillstreamError`, `LeaveShell`."""
     _ACTIONS[command.verb](runner, command.argument)
 
 
-# ------------------------------------------------------------------ of the session
+# ------------------------------------------------------------------ commands about the session
 
 
 def _help(runner: Runner, argument: str | None) -> None:
@@ -82,7 +82,7 @@ def _history(runner: Runner, count: str | None) -> None:
     runner.printer.lines(line for entry in typed_entries(int(count) if count else None) for line in entry.splitlines())
 
 
-# ------------------------------------------------------------------ of the output
+# ------------------------------------------------------------------ commands about the output
 
 
 def _output(runner: Runner, format: str | None) -> None:
@@ -115,7 +115,7 @@ def _set(runner: Runner, argument: str | None) -> None:
 
 def _known(runner: Runner, name: str) -> str:
     if name not in [row[0] for row in runner.settings.as_rows()]:
-        runner.settings.set(name, None)  # raises, with a hint
+        runner.settings.set(name, None)  # raises an error with a hint
     return name
 
 
@@ -162,7 +162,7 @@ def _opened(file: str) -> io.TextIOWrapper:
         raise CommandFailed(f"{file} cannot be written: {(error.strerror or str(error)).lower()}") from None
 
 
-# ------------------------------------------------------------------ of the catalog
+# ------------------------------------------------------------------ commands about the catalog
 
 
 def _describe(runner: Runner, name: str | None) -> None:
@@ -216,12 +216,12 @@ def _is_pattern(text: str) -> bool:
 
 
 def _as_name(name: str) -> str:
-    """As SQL reads a name, or what would be one in quotes."""
+    """The name if SQL can read it as it is; otherwise the name in quotes."""
     plain = name.isascii() and name.isidentifier()
     return name if plain or name[:1] in '`"' else quote_identifier(name)
 
 
-# ------------------------------------------------------------------ of statements
+# ------------------------------------------------------------------ commands about statements
 
 
 def _run_script(runner: Runner, file: str | None) -> None:
@@ -259,7 +259,7 @@ def _watch(runner: Runner, argument: str | None) -> None:
 
 
 def _edit(runner: Runner, file: str | None) -> None:
-    """The text that was written becomes what the next prompt begins with."""
+    """Opens an editor; the next prompt begins with the text written there."""
     if not runner.interactive and not has_keys(runner.printer.out):
         raise CommandFailed("an editor needs a terminal")
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Ends of queries that go on: after so many rows, after so much time. Pull queries end by themselves."""
+"""Ends push queries after a number of rows or after a time. Pull queries end by themselves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMIT_REACHED: Final = "Limit Reached"
 
 @contextlib.contextmanager
 def bounded_rows(rows: Rows, settings: Settings) -> Generator[Rows]:
-    """The rows up to the `limit` and the `timeout` of the settings; where one ended them, the final message says so."""
+    """Limits the rows by the settings `limit` and `timeout`; the final message says which limit ended them."""
     if rows.kind == "PULL" or not (settings.limit or settings.timeout):
         yield rows
         return
@@ -48,7 +48,7 @@ def bounded_rows(rows: Rows, settings: Settings) -> Generator[Rows]:
 
 @contextlib.contextmanager
 def bounded_tables(tables: ResultTables, settings: Settings) -> Generator[ResultTables]:
-    """As `bounded_rows`."""
+    """Like `bounded_rows`, for tables."""
     if tables.kind == "PULL" or not (settings.limit or settings.timeout):
         yield tables
         return

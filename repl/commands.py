@@ -1,4 +1,4 @@
-"""The shell's own commands, which are no SQL: one entry each. `help` and completion read this list."""
+"""The shell's own commands, which are not SQL: one entry for each. `help` and completion read this list."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Verb = Literal[
 
 
 class UnknownCommand(ServerError):
-    """A word after a backslash that is no command."""
+    """The word after a backslash is not a command."""
 
     code = "UNKNOWN_COMMAND"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`argument` is None where nothing was said."""
+    """`argument` is None if there is none."""
 
     verb: Verb
     argument: str | None = None
@@ -36,8 +36,8 @@ class _Entry:
     verb: Verb
     usage: str
     doc: str
-    short: str = ""  # what stands after a backslash, to the end of the line
-    pattern: re.Pattern[str] | None = None  # the words as ksqlDB's shell has them, to the `;`
+    short: str = ""  # the word after the backslash; the argument is the rest of the line
+    pattern: re.Pattern[str] | None = None  # the words as in ksqlDB's shell, up to the `;`
 
 
 def _entry(verb: Verb, usage: str, doc: str, *, short: str = "", words: str = "") -> _Entry:
@@ -91,7 +91,7 @@ TAKES_STATEMENT: Final[frozenset[Verb]] = frozenset({"run", "run expanded", "wat
 
 
 def command_of(text: str) -> Command | None:
-    """The command that the text is; None for SQL. Raises `UnknownCommand`.
+    """The command in the text, or None if the text is SQL. Raises `UnknownCommand`.
 
     >>> command_of("OUTPUT json;"), command_of("\\\\dt my*"), command_of("show streams;")
     (Command(verb='output', argument='json'), Command(verb='tables', argument='my*'), None)
@@ -114,14 +114,14 @@ def _short_command(text: str) -> Command:
         hint = did_you_mean(f"\\{word}", SHORT) or "\\? lists the commands."
         raise UnknownCommand(f"there is no command \\{word}", hint=hint)
     argument = rest.strip().rstrip(";").rstrip()
-    quotes = "'" if entry.verb in ("describe", "queries") else "'\""  # around a name they mean its exact letters
+    quotes = "'" if entry.verb in ("describe", "queries") else "'\""  # double quotes mean exact letters: they stay
     if len(argument) > 1 and argument[0] == argument[-1] and argument[0] in quotes:
         argument = argument[1:-1]
     return Command(entry.verb, argument or None)
 
 
 def help_text(width_max: int | None = None) -> str:
-    """In: `width_max`: of the screen, if there is one."""
+    """In: `width_max`: the width of the screen, or None if there is no screen."""
     width = max(len(entry.usage) for entry in _ENTRIES)
     lines: list[str] = []
     for entry in _ENTRIES:

@@ -1,4 +1,4 @@
-"""What could be typed next: what the grammar allows there, and the names of what is alive."""
+"""What can be typed next: the words that the grammar allows, and the names that exist on the server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FORMAT_PROPERTIES: Final = frozenset({"FORMAT", "KEY_FORMAT", "VALUE_FORMAT"})
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A text that fits, what kind of thing it is, and more about it for people."""
+    """A text that fits, its kind, and a description of it."""
 
     text: str
     what: str
@@ -49,7 +49,7 @@ class Candidate:
 
 
 class StatementCompleter(Completer):
-    """Knows the statement up to the cursor, and asks `names` for what is alive."""
+    """Uses the statement up to the cursor, and asks `names` which names exist."""
 
     def __init__(self, names: LiveNames) -> None:
         self._names = names
@@ -70,20 +70,20 @@ class StatementCompleter(Completer):
         if not complete_event.completion_requested and len(word) < 2 and not word.startswith("\\"):
             return
         candidates = candidates_for(rest, document.text, self._names.get())
-        lower = word.islower()  # as one types, so one is answered
+        lower = word.islower()  # words typed in lower case are completed in lower case
         for candidate in matching(word, candidates):
             text = _as_typed(candidate) if lower else candidate.text
             yield Completion(text, -len(word), display=printable(text), display_meta=_meta(candidate))
 
 
 def highlighted_words() -> frozenset[str]:
-    """The keywords, types and units; not those that are names more often."""
+    """The keywords, types and units, except those that are mostly used as names."""
     return (all_keywords() | {*_TYPES, *_UNITS}) - _OFTEN_NAMES
 
 
 def candidates_for(before: str, whole: str, names: Names) -> list[Candidate]:
-    """What fits, the likeliest kind first. In: `before`: the text up to the word that is being typed; `whole`: with
-    what follows."""
+    """The candidates that fit, the likeliest kind first. In: `before`: the text up to the word being typed; `whole`:
+    the text including what follows the cursor."""
     statement = _unfinished(before)
     if statement.lstrip().startswith("\\"):
         return _for_backslash(statement.split(), names)
@@ -105,7 +105,7 @@ def candidates_for(before: str, whole: str, names: Names) -> list[Candidate]:
 
 
 def matching(word: str, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-    """The candidates that begin with the word, each text once; case and quotes do not matter."""
+    """The candidates that begin with the word, each text once; case and quotes are ignored."""
     seen: set[str] = set()
     start = word.upper().lstrip("`'\"")
     for candidate in candidates:
@@ -114,11 +114,11 @@ def matching(word: str, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
             yield candidate
 
 
-# ------------------------------------------------------------------ places that want one kind of thing
+# ------------------------------------------------------------------ places that take one kind of candidate
 
 
 def _special(tokens: Sequence[Token], whole: str, names: Names) -> list[Candidate] | None:
-    """What fits at a place that only takes one kind of thing; None for other places."""
+    """The candidates for a place that takes only one kind of them; None for other places."""
     last, first = _upper(tokens[-1]), _upper(tokens[0])
     before = _upper(tokens[-2]) if len(tokens) > 1 else ""
     if last == ".":
@@ -167,7 +167,7 @@ def _inside_parentheses(tokens: Sequence[Token], names: Names) -> list[Candidate
 
 
 def _opening(tokens: Sequence[Token]) -> tuple[int, int]:
-    """Where the innermost parenthesis that is open begins, and how many are open."""
+    """The index of the innermost open parenthesis, and the number of open parentheses."""
     stack = [-1]
     for index, token in enumerate(tokens):
         if token.type in ("LPAR", "LAMBDA_LPAR"):
@@ -186,14 +186,14 @@ def _values(property: str, names: Names) -> list[Candidate]:
 
 
 def _of_qualifier(tokens: Sequence[Token], whole: str, names: Names) -> list[Candidate]:
-    """The columns of the source that stands before the dot, under its name or an alias."""
+    """The columns of the source before the dot, given by its name or an alias."""
     qualifier = _name(tokens[-2]) if len(tokens) > 1 else ""
     source = _sources_by_name(tokenize(whole), names).get(qualifier)
     return [] if source is None else [_column(*column) for column in names.columns[source].items()]
 
 
 def _for_backslash(words: Sequence[str], names: Names) -> list[Candidate]:
-    """What may follow a command. In: its words so far."""
+    """What may follow a command. In: the words of the command so far."""
     match words:
         case ["\\d"]:
             return _sources(names, names.columns)
@@ -213,7 +213,7 @@ def _for_backslash(words: Sequence[str], names: Names) -> list[Candidate]:
             return []
 
 
-# ------------------------------------------------------------------ kinds of things
+# ------------------------------------------------------------------ kinds of candidates
 
 
 def _short_commands() -> list[Candidate]:
@@ -221,7 +221,7 @@ def _short_commands() -> list[Candidate]:
 
 
 def _keywords(statement: str) -> list[Candidate]:
-    """Those that the grammar takes here; where the statement is wrong already, all that are reserved."""
+    """The keywords that the grammar takes here; if the statement is already wrong, all reserved words."""
     expected = expected_keywords(statement)
     return [Candidate(word, "keyword") for word in sorted(RESERVED if expected is None else expected)]
 
@@ -237,7 +237,7 @@ def _functions(names: Names) -> Iterator[Candidate]:
 
 @cache
 def _signature(name: str) -> str:
-    """Of our own functions, the first signature and how many others there are."""
+    """For Millstream's own functions: the first signature, and the number of other signatures."""
     entry: Any = FUNCTIONS.get(name)
     signatures: Sequence[str] = getattr(entry, "signatures", ())
     more = f"  (+{len(signatures) - 1})" if len(signatures) > 1 else ""
@@ -245,7 +245,7 @@ def _signature(name: str) -> str:
 
 
 def _columns(tokens: Sequence[Token], names: Names) -> list[Candidate]:
-    """Of the sources that the statement names, or of all."""
+    """The columns of the sources that the statement names, or of all sources if it names none."""
     mentioned = set(_sources_by_name(tokens, names).values())
     found: dict[str, Candidate] = {}
     for source in mentioned or names.columns:
@@ -259,7 +259,7 @@ def _column(name: str, type_: str) -> Candidate:
 
 
 def _sources_by_name(tokens: Sequence[Token], names: Names) -> Mapping[str, str]:
-    """The sources of a statement by their names and aliases."""
+    """The sources of a statement, by their names and aliases."""
     found: dict[str, str] = {}
     for position, token in enumerate(tokens):
         source = _name(token)
@@ -276,13 +276,13 @@ def _sources_by_name(tokens: Sequence[Token], names: Names) -> Mapping[str, str]
 
 
 def _qualified(rest: str, word: str) -> tuple[str, str]:
-    """Splits a word such as `u.na` behind its last dot."""
+    """Splits a word such as `u.na` after its last dot."""
     head, dot, tail = word.rpartition(".")
     return (rest + head + dot, tail) if dot and not word.startswith("'") else (rest, word)
 
 
 def _unfinished(text: str) -> str:
-    """The last statement or command, if it is not ended."""
+    """The last statement or command, if it is not finished."""
     *_, last = [None, *parts(text)]
     if last is None or (last.ended and not last.is_backslash) or (last.is_backslash and text.rstrip(" ")[-1:] == "\n"):
         return ""
@@ -298,12 +298,12 @@ def _name(token: Token) -> str:
 
 
 def _is_keyword_here(token: Token) -> bool:
-    """Of words that are names elsewhere: those after which a name or an expression comes."""
+    """Whether a name or an expression follows this word, which can also be a name itself."""
     return _upper(token) in {"BY", "OFFSET", "OF", "LINEAGE", "ESCAPE"}
 
 
 def _as_typed(candidate: Candidate) -> str:
-    """In lower case, where that means the same."""
+    """The text in lower case, if that does not change its meaning."""
     kind_of_word = candidate.what in ("keyword", "function", "command", "type") or candidate.text.isupper()
     plain = kind_of_word and candidate.what != "value" and "`" not in candidate.text
     return candidate.text.lower() if plain else candidate.text

@@ -1,4 +1,4 @@
-"""Consumer groups for people: `millstream group list`, `describe`, `reset-offsets` and `delete`."""
+"""Shows consumer groups: `millstream group list`, `describe`, `reset-offsets` and `delete`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ _END: Final[tuple[Literal["earliest"], Literal["latest"]]] = ("earliest", "lates
 
 
 class BadTarget(LogError):
-    """What the offsets of a group should become is neither an end, an offset, nor a time."""
+    """The new position for the offsets of a group is not an end, an offset, or a time."""
 
     code = "BAD_TARGET"
 
 
 def group_table(admin: Admin, width_max: int | None = None) -> list[str]:
-    """All groups as lines of a table."""
+    """All groups, as lines of a table."""
     rows = [[group.group, str(group.state), len(group.members), group.protocol] for group in admin.groups()]
     return render_table(["Group", "State", "Members", "Protocol"], rows, width_max)
 
 
 def group_description(admin: Admin, group: str, width_max: int | None = None) -> list[str]:
-    """Where a group is in each partition, and who reads it. Raises `GroupChangeRefused` where there is none."""
+    """The position of a group in each partition, and its members. Raises `GroupChangeRefused` if there is no such
+    group."""
     described = admin.group(group)
     clients = {member.member_id: f"{member.client_id}@{member.client_host}" for member in described.members}
     rows = [
@@ -49,9 +50,9 @@ def group_description(admin: Admin, group: str, width_max: int | None = None) ->
 
 
 def reset_offsets(admin: Admin, group: str, topic: str, to: str) -> list[str]:
-    """Makes the group go on elsewhere; gives the new offsets as lines of a table.
+    """Moves the group to other offsets; returns the new offsets as lines of a table.
 
-    In: `to`: earliest, latest, an offset, or a time as 2026-01-31 or 2026-01-31T12:00:00Z. Raises `BadTarget`.
+    In: `to`: earliest, latest, an offset, or a time such as 2026-01-31 or 2026-01-31T12:00:00Z. Raises `BadTarget`.
     """
     if to in _END:
         offsets = admin.reset_offsets(group, topic, "earliest" if to == "earliest" else "latest")

@@ -1,4 +1,4 @@
-"""Colours for what is being typed, from the tokens of the language itself."""
+"""Colours for the text being typed, from the tokens of the SQL language."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _STYLES: Final = {
 
 
 class StatementLexer(Lexer):
-    """Gives each line its pieces; strings and comments may go over several lines. In: `keywords`: those known now."""
+    """Splits each line into styled pieces; strings and comments may span lines. In: `keywords`: returns the current
+    keywords."""
 
     def __init__(self, keywords: Callable[[], frozenset[str]]) -> None:
         self._keywords = keywords
@@ -37,7 +38,7 @@ class StatementLexer(Lexer):
 
 
 def styled_lines(text: str, keywords: frozenset[str] = RESERVED) -> list[StyleAndTextTuples]:
-    """Pieces of text with their style, line by line."""
+    """Pieces of text with their styles, line by line."""
     lines: list[StyleAndTextTuples] = [[]]
     for match in TOKEN.finditer(text):
         style = _style(match.lastgroup or "", match.group(), keywords)

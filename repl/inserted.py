@@ -1,4 +1,4 @@
-"""What a script has inserted since its last pull query: that query is to see the results of it."""
+"""Tracks what a script has inserted since its last pull query, because that query should see the results."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ..sql.identifiers import normalise_identifier
 from ..sql.tokens import tokenize
 
 WaitForInserted = Callable[[DataClient, Collection[str]], None]
-"""Returns once the queries have processed what was inserted into these streams and tables. Raises `MillstreamError`
-where they do not in time."""
+"""Returns when the queries have processed the rows inserted into these streams and tables. Raises `MillstreamError` if
+they do not do so in time."""
 
 
 def inserted_into(statement: str) -> str | None:
-    """The stream or table whose rows the statement adds or deletes.
+    """The stream or table to which the statement adds rows, or from which it deletes them.
 
     >>> inserted_into("insert into clicks values (1);"), inserted_into("DELETE FROM `t` WHERE k = 1;")
     ('CLICKS', 't')
@@ -27,7 +27,7 @@ def inserted_into(statement: str) -> str | None:
 
 
 def is_pull_query(statement: str) -> bool:
-    """Of a statement that gives rows.
+    """Whether a statement that returns rows is a pull query.
 
     >>> is_pull_query("SELECT * FROM t;"), is_pull_query("SELECT * FROM t EMIT CHANGES;"), is_pull_query("PRINT x;")
     (True, False, False)

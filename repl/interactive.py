@@ -33,14 +33,14 @@ _CONTINUATION: Final = "        ... "
 
 
 def equip(runner: Runner) -> None:
-    """Lets the runner use the screen, where there is one: queries that go on change their rows where they stand."""
+    """Lets the runner use the screen, if there is one: push queries then update their rows in place."""
     if has_keys(runner.printer.out):
         runner.show_live = show_live
         runner.show_watched = show_watched
 
 
 def run_interactive(runner: Runner, *, input: Input | None = None, output: Output | None = None) -> None:
-    """Reads and runs until the user leaves. `input`, `output`: the terminal, unless told otherwise."""
+    """Reads and runs input until the user leaves. `input` and `output` replace the terminal."""
     runner.interactive = True
     if has_keys(runner.printer.out):
         runner.printer.pager = page
@@ -57,10 +57,10 @@ def run_interactive(runner: Runner, *, input: Input | None = None, output: Outpu
 
 
 def is_finished(text: str) -> bool:
-    """Whether Enter sends the text: it ends with `;`, is a command of the shell, or is nothing."""
+    """Whether Enter sends the text: it ends with `;`, is a command of the shell, or is empty."""
     try:
         return splitting.is_finished(text) or command_of(text) is not None
-    except MillstreamError:  # an unknown command, which is said when it runs
+    except MillstreamError:  # an unknown command; the error appears when it runs
         return True
 
 
@@ -86,18 +86,18 @@ def _session(runner: Runner, names: LiveNames, input: Input | None, output: Outp
 
 
 def _continuation(width: int, line_number: int, wrap_count: int) -> str:
-    """What stands before a further line; nothing before the rest of one that is too long for the screen."""
+    """The prefix of a continuation line; only blanks if the line was wrapped because the screen is too narrow."""
     del line_number
     return " " * width if wrap_count else _CONTINUATION
 
 
 def _converse(runner: Runner, session: PromptSession[str]) -> None:
-    """One prompt and what was typed there. Raises `EOFError`, `LeaveShell`."""
+    """Shows one prompt and runs what was typed. Raises `EOFError`, `LeaveShell`."""
     session.editing_mode = EditingMode.VI if runner.settings.keys == "vi" else EditingMode.EMACS
     draft, runner.draft = runner.draft, ""
     try:
         text = session.prompt(default=draft)
-    except KeyboardInterrupt:  # drops what was typed
+    except KeyboardInterrupt:  # discards what was typed
         return
     runner.printer.note(f"{_PROMPT}{text}")
     try:
@@ -108,8 +108,8 @@ def _converse(runner: Runner, session: PromptSession[str]) -> None:
 
 
 def startup_file() -> Path:
-    """The file of commands and statements that a conversation begins with: in the user's configuration directory, where
-    XDG says it is."""
+    """The file of commands and statements that run when an interactive session begins. It is in the user's
+    configuration directory, as XDG defines it."""
     configuration = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     return Path(configuration).expanduser() / "millstream" / "shellrc"
 
@@ -127,7 +127,7 @@ def _bindings() -> KeyBindings:
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
-            buffer.complete_state = None  # takes what is chosen, and stays
+            buffer.complete_state = None  # accepts the chosen completion, without sending the text
             return
         if is_finished(buffer.text):
             buffer.validate_and_handle()

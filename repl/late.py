@@ -1,4 +1,4 @@
-"""Modules that take a while to load and that the first prompt does not need: a thread loads them meanwhile."""
+"""Loads, in a thread, modules that load slowly and that the first prompt does not need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .names import LiveNames
 
 
 class LateCompletion(Completer):
-    """`completion.StatementCompleter`, once it is there. Whoever asks before that waits."""
+    """`completion.StatementCompleter`, once it is loaded. Earlier callers wait for it."""
 
     def __init__(self, names: LiveNames) -> None:
         self._names = names
@@ -30,7 +30,7 @@ class LateCompletion(Completer):
             yield from self._completer.get_completions(document, complete_event)
 
     def keywords(self) -> frozenset[str]:
-        """The words that are highlighted; few before it is there."""
+        """The words to highlight; only a few before the completer is loaded."""
         return self._keywords
 
     def _load(self) -> None:

@@ -1,5 +1,5 @@
-"""Push queries on a terminal: a table's rows change where they stand, a stream's rows scroll, and a bar below says how
-fast, how far behind and at which stream time. Ctrl-C ends the query, and only that."""
+"""Push queries on a terminal: a table's rows are updated in place, a stream's rows scroll. A bar below shows the rate,
+the lag and the stream time. Ctrl-C ends the query, but not the shell."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from .text.keyed_rows import KeyedRows
 from .text.tables import cut_to, text_width
 from .viewer import BAR_STYLE, REFRESH_SECONDS, Page, Viewer, end_soon
 
-_LINES_WAITING_MAX: Final = 2_000  # then the query waits for the screen
+_LINES_WAITING_MAX: Final = 2_000  # when this many lines wait, the query waits for the screen
 _LINES_WRITTEN_AT_ONCE: Final = 500
 _RATE_SECONDS: Final = 3.0
 
 
 def show_live(printer: Printer, rows: Rows, *, input: Input | None = None, output: Output | None = None) -> bool:
-    """Shows the rows until the query ends or the user ends it; True for the latter. Raises what the query raises.
+    """Shows the rows until the query or the user ends it; True if the user did. Raises what the query raises.
 
-    In: `input`, `output`: the terminal, unless told otherwise.
+    In: `input`, `output`: replace the terminal.
     """
     if rows.key is not None and printer.settings.redraw and rows.kind == "PUSH":
         return _show_table(printer, rows, input, output)
@@ -74,7 +74,7 @@ def _show_lines(printer: Printer, rows: Rows, input: Input | None, output: Outpu
 
 
 class _Reading:
-    """A thread that takes rows; `done` is called after the last one."""
+    """A thread that reads rows; it calls `done` after the last one."""
 
     def __init__(self, steps: Iterable[object], done: Callable[[], None]) -> None:
         self._steps = steps
@@ -87,13 +87,13 @@ class _Reading:
         self._thread.start()
 
     def end(self, rows: Rows, wake_up: Callable[[], None] = lambda: None) -> bool:
-        """Ends it; True if it had not come to its end."""
+        """Ends the reading; True if the rows were not finished."""
         early = not self._finished
         rows.close()
         wake_up()
         self._thread.join(5.0)
         if early:
-            self.error = None  # what a query says that was cut off
+            self.error = None  # the error of a query that was ended early does not matter
         return early
 
     def _run(self) -> None:
@@ -107,7 +107,7 @@ class _Reading:
 
 
 class _Scroll:
-    """Lines that scroll above a bar. `add` is for another thread, and waits while the screen is behind."""
+    """Lines that scroll above a bar. `add` is called by another thread, and waits while the screen is behind."""
 
     def __init__(self, printer: Printer, pace: _Pace, input: Input | None, output: Output | None) -> None:
         self._printer = printer
@@ -138,13 +138,13 @@ class _Scroll:
         end_soon(self._app)
 
     def give_up(self) -> None:
-        """Nobody looks any more: `add` does not wait."""
+        """Nobody looks at the screen any more, so `add` does not wait."""
         with self._room:
             self._gives_up = True
             self._room.notify_all()
 
     def write_rest(self, *, at_once: bool) -> None:
-        """Writes what is waiting. `at_once`: no more than one would watch going by."""
+        """Writes the waiting lines. `at_once`: only as many as are written in one go."""
         self._write_some()
         while self._waiting and not at_once:
             self._write_some()
@@ -182,7 +182,7 @@ def _ending_keys() -> KeyBindings:
 
 
 class _Pace:
-    """How many rows came, how fast, and how far the query is."""
+    """Counts the rows, and shows their number, their rate and the progress of the query."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows

@@ -16,7 +16,8 @@ from .viewer import Page, Viewer, ViewerPlace, window
 
 @dataclass(slots=True)
 class _Watched:
-    """What is known; one thread asks, another one draws. `columns`: for how wide a screen to ask."""
+    """The state of a watched statement; one thread asks, another one draws. `columns`: the width of the screen to ask
+    for."""
 
     columns: int
     lines: Sequence[str] = ()
@@ -29,14 +30,14 @@ def show_watched(
     answer: Callable[[int], list[str]], title: str, seconds: float, times: int | None,
     *, input: Input | None = None, output: Output | None = None,
 ) -> list[str]:  # fmt: skip
-    """Shows what `answer` gives for a width, every so many seconds, until the user ends it; gives the last answer.
-    Raises what `answer` raises."""
+    """Shows what `answer` returns for a width, every `seconds`, until the user ends it; returns the last answer. Raises
+    what `answer` raises."""
     watched = _Watched(width())
     stop = threading.Event()
 
     def content(place: ViewerPlace) -> Page:
         watched.columns = place.columns
-        head = list(watched.lines[:2])  # a table's titles, which stay
+        head = list(watched.lines[:2])  # a table's titles, which do not scroll
         return window(watched.lines[2:], place, head)
 
     def bar(page: Page) -> str:

@@ -1,4 +1,4 @@
-"""The names that a statement can use right now, for completion: asked of the server, kept for a moment."""
+"""The names that a statement can use now, for completion. They come from the server and are kept for a short time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _FRESH_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """`columns` by the name of the stream or table, with their types; `fields` of STRUCTs by the name of the column or
-    field that holds them; `tables`: which of the sources are tables; `functions` with their kinds."""
+    """`columns`: the columns and their types, by the name of the stream or table. `fields`: the fields of STRUCTs, by
+    the name of the column or field that contains them. `tables`: the sources that are tables. `functions`: the
+    functions and their kinds."""
 
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -33,7 +34,7 @@ class Names:
 
 
 class LiveNames:
-    """Asks again when what it knows is old or `forget` was called. Any thread may call any method."""
+    """Asks the server again if the names are old or `forget` was called. Any thread may call any method."""
 
     def __init__(self, client: Callable[[], Client]) -> None:
         self._client = client
@@ -42,7 +43,7 @@ class LiveNames:
         self._asked_at: float | None = None
 
     def get(self) -> Names:
-        """What is known; where the server does not answer, what was known before."""
+        """The current names; the previous ones if the server does not answer."""
         with self._guard:
             now = time.monotonic()
             if self._asked_at is None or now - self._asked_at > _FRESH_SECONDS:
@@ -54,7 +55,7 @@ class LiveNames:
             return self._known
 
     def forget(self) -> None:
-        """Something may have changed."""
+        """Call it when the names may have changed."""
         with self._guard:
             self._asked_at = None
 
@@ -84,7 +85,7 @@ def _named(items: list[dict[str, Any]], member: str) -> tuple[str, ...]:
 def _structs(fields: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, tuple[str, ...]]]:
     for holder in fields:
         schema = holder["schema"]
-        while schema.get("memberSchema"):  # of an array or a map
+        while schema.get("memberSchema"):  # the elements of an array or a map
             schema = schema["memberSchema"]
         inner = schema.get("fields") or ()
         if inner:

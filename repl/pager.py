@@ -1,4 +1,4 @@
-"""Long results page by page: with the user's pager, with `less`, or with a built-in one."""
+"""Shows long results page by page: with the user's pager, with `less`, or with the built-in viewer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .text.tables import text_width
 from .viewer import Page, Viewer, ViewerPlace, window
 
 _ESCAPES: Final = re.compile(r"\033\[[0-9;]*m")
-_LINES_KEPT: Final = 1_000_000  # of our own view
-_LESS: Final = "-RS"  # colours, and long lines to the side
+_LINES_KEPT: Final = 1_000_000  # the most lines that the built-in viewer keeps
+_LESS: Final = "-RS"  # shows colours, and scrolls long lines sideways
 
 
 def page(lines: Iterator[str], write: Callable[[str], None]) -> None:
-    """Writes the lines, if they fit on the screen; else they go through a pager, until the user has seen enough."""
+    """Writes the lines if they fit on the screen; otherwise shows them in a pager until the user leaves it."""
     first = list(islice(lines, height()))
     if len(first) < height() and all(text_width(_ESCAPES.sub("", line)) <= width() for line in first):
         for line in first:
@@ -36,7 +36,7 @@ def page(lines: Iterator[str], write: Callable[[str], None]) -> None:
 
 
 def pager_command() -> list[str] | None:
-    """What MILLSTREAM_PAGER or PAGER says, or `less`; None for our own view."""
+    """The command in MILLSTREAM_PAGER or PAGER, or `less`; None for the built-in viewer."""
     for name in ("MILLSTREAM_PAGER", "PAGER"):
         chosen = os.environ.get(name)
         if chosen:
@@ -46,7 +46,7 @@ def pager_command() -> list[str] | None:
 
 
 def _through(command: list[str], lines: Iterator[str]) -> bool:
-    """False if there is no such program; then no line was taken."""
+    """False if there is no such program; in that case no line was taken."""
     environment = {"LESS": _LESS, **os.environ}
     with _interrupts_are_for_the_pager():
         try:
@@ -67,7 +67,7 @@ def _through(command: list[str], lines: Iterator[str]) -> bool:
 
 @contextlib.contextmanager
 def _interrupts_are_for_the_pager() -> Generator[None]:
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)  # a handler, unlike SIG_IGN, is not inherited
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)  # unlike SIG_IGN, handlers are not inherited
     try:
         yield
     finally:
@@ -89,7 +89,7 @@ def _own(lines: Iterator[str]) -> None:
 
 
 def _from(line: str, column: int) -> str:
-    """The line from that column of the screen on."""
+    """The line, starting at that column of the screen."""
     position = 0
     while position < len(line) and column > 0:
         column -= text_width(line[position])

@@ -1,5 +1,5 @@
 """The output of the shell: answers and rows go to standard output, errors and remarks to standard error. `row_lines`
-formats rows."""
+formats the rows."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .text.entity_text import entity_lines, entity_table, warning_lines
 from .text.excerpts import is_carets, shown_lines
 from .text.tables import printable, render_table
 
-if TYPE_CHECKING:  # most commands need no Arrow, which takes a fifth of a second to import
+if TYPE_CHECKING:  # most commands do not need Arrow, whose import takes 0.2 s
     import pyarrow as pa
 
     from ..server.client import ResultTables
 
 Pager = Callable[[Iterator[str], Callable[[str], None]], None]
-"""Shows lines itself, or has each written by the function."""
+"""Shows the lines itself, or writes each with the function."""
 
 _RED, _BOLD, _DIM, _RESET = "\033[31m", "\033[1m", "\033[2m", "\033[0m"
 _ESCAPES: Final = re.compile(r"\033\[[0-9;]*m")
@@ -33,17 +33,17 @@ _FOR_PROGRAMS: Final = ("json", "jsonl", "csv", "arrow")
 
 
 class NotForScreens(ServerError):
-    """Arrow is bytes, which a terminal cannot show."""
+    """Arrow output is binary, and a terminal cannot show it."""
 
     code = "NOT_FOR_SCREENS"
 
 
 @dataclass(slots=True)
 class Printer:
-    """Where a stream is a terminal, it gets colours and cut tables.
+    """Prints the results, in colour and with tables cut to the width if the output is a terminal.
 
-    `redirected` takes the results instead of `out`; `spool` gets all that is said as well. `pager` shows what is
-    longer than the screen, where there is somebody to turn pages.
+    If `redirected` is set, results go there and not to `out`; `spool` gets a copy of everything that is printed.
+    `pager` shows results that are longer than the screen, if a user is present.
     """
 
     out: TextIO
@@ -67,7 +67,7 @@ class Printer:
 
     @property
     def width_max(self) -> int | None:
-        """Of a table; None where nobody looks at it on a screen."""
+        """The greatest width of a table; None if the output is not a screen."""
         return width() if self.on_screen and self.settings.cut else None
 
     @property
@@ -76,11 +76,11 @@ class Printer:
 
     @property
     def for_eyes(self) -> bool:
-        """Whether results are shown to somebody, as rows and columns."""
+        """Whether results are shown to a person, as rows and columns."""
         return self.on_screen and self.settings.format in ("table", "vertical")
 
     def entity(self, entity: Mapping[str, Any]) -> None:
-        """An answer. Where the format is one for data, what is no data goes to the error output."""
+        """Prints an answer. If the output format is for data, text that is not data goes to standard error."""
         if self.settings.format in ("json", "jsonl"):
             self._show([row_lines.json_text(entity)])
         elif self.settings.format == "table" and not self.vertical:
@@ -89,22 +89,23 @@ class Printer:
             self._entity_as_data(entity)
 
     def entity_lines(self, entity: Mapping[str, Any], width_max: int | None) -> list[str]:
-        """The answer as people read it."""
+        """The answer as text for people."""
         return entity_lines(entity, width_max, colour=self.colour)
 
     def rows(self, rows: Rows) -> None:
-        """Prints all rows, as they come. Raises what the query raises."""
+        """Prints all rows as they arrive. Raises what the query raises."""
         lines = self.lines_of(rows, self.width_max)
         self._show(lines, streaming=rows.kind != "PULL")
         self.last_words(rows)
 
     def last_words(self, rows: Rows) -> None:
-        """What the engine said at the end."""
+        """Prints the final message of the engine."""
         if rows.final_message and self.settings.format == "table":
             self.remark(rows.final_message)
 
     def lines_of(self, rows: Rows, width_max: int | None) -> Iterator[str]:
-        """The rows in the format that is set, a table as wide as it may be. They come when the lines are taken."""
+        """The rows in the current format; a table is at most `width_max` wide. Rows are read only as the lines are
+        taken."""
         if rows.kind == "PRINT":
             return row_lines.print_lines(rows)
         match "vertical" if self.vertical else self.settings.format:
@@ -122,14 +123,14 @@ class Printer:
                 return row_lines.table_lines(rows, width_max, colour=self.colour, column_width=self.settings.width)
 
     def arrow(self, tables: ResultTables) -> None:
-        """Prints rows as one Arrow IPC stream. Raises `NotForScreens`, and what the query raises."""
+        """Prints the rows as one Arrow IPC stream. Raises `NotForScreens`, and what the query raises."""
         binary = getattr(self.results, "buffer", None)
         if binary is None or self.results.isatty():
             raise NotForScreens("Arrow is bytes, and no terminal can show them", hint="Write it to a file: \\o FILE.")
         self._write_arrow(tables.schema, tables, cast(BinaryIO, binary))
 
     def table(self, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """A small table of the shell's own."""
+        """Prints a small table that the shell itself made."""
         format = "vertical" if self.vertical else self.settings.format
         match format:
             case "json" | "jsonl":
@@ -141,12 +142,12 @@ class Printer:
                 self._show(row_lines.small_table_lines(format, titles, rows))
 
     def error(self, error: MillstreamError) -> None:
-        """The error with its place and its hint."""
+        """Prints the error with its position and its hint."""
         for line in shown_lines(error.render()):
             self._to_err(self._coloured(line))
 
     def remark(self, text: str) -> None:
-        """For people only, so not part of the output."""
+        """Prints text that is only for people, and so is not part of the output."""
         self._to_err(f"{_DIM}{text}{_RESET}" if has_colours(self.err) else text)
 
     def line(self, text: str) -> None:
@@ -154,11 +155,11 @@ class Printer:
         self.results.flush()
 
     def lines(self, lines: Iterable[str]) -> None:
-        """A text of the shell's own, which may be long."""
+        """Prints a text of the shell's own, which may be long."""
         self._show(lines)
 
     def note(self, text: str) -> None:
-        """What is on the screen already, and belongs into the spool."""
+        """Writes to the spool what is already on the screen."""
         self._to_spool(text)
 
     def _entity_as_data(self, entity: Mapping[str, Any]) -> None:
@@ -199,9 +200,9 @@ class Printer:
         binary.flush()
 
     def _show(self, lines: Iterable[str], *, streaming: bool = False) -> None:
-        """Writes lines, each as it comes, or through the pager."""
+        """Writes each line as it comes, or shows the lines in the pager."""
         if self.settings.format in _FOR_PROGRAMS and self.results.isatty():
-            lines = map(printable, lines)  # which have no colours of ours
+            lines = map(printable, lines)  # these formats have no colours
         if self.pager is not None and self.settings.pager and self.on_screen and not streaming:
             self.pager(iter(lines), self._write)
             self.results.flush()
@@ -232,6 +233,6 @@ class Printer:
 
     def _to_spool(self, text: str) -> None:
         if self.spool is not None:
-            with contextlib.suppress(OSError):  # a disk that is full does not end a session
+            with contextlib.suppress(OSError):  # a full disk does not end the session
                 self.spool.write(_ESCAPES.sub("", text) + "\n")
                 self.spool.flush()

@@ -1,4 +1,4 @@
-"""Topics and records for people and pipes: `millstream topic`, `produce` and `consume`, over any log client."""
+"""Shows and reads topics and records: `millstream topic`, `produce` and `consume`, with any log client."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _WAKE_UP_S: Final = 0.2
 
 
 class BadLine(LogError):
-    """A line of the input that is no record."""
+    """A line of the input is not a record."""
 
     code = "BAD_LINE"
 
 
 def topic_table(log: LogClient, width_max: int | None = None) -> list[str]:
-    """The topics of users as lines of a table."""
+    """The topics of users, as lines of a table."""
     topics = sorted(topic.name for topic in log.topics().values() if not topic.name.startswith("_"))
     rows = [[name, log.topics()[name].partition_count] for name in topics]
     return render_table(["Topic", "Partitions"], rows, width_max)
 
 
 def find_topic(log: LogClient, name: str) -> Topic:
-    """Raises `UnknownTopic` with a hint."""
+    """The topic of this name. Raises `UnknownTopic` with a hint."""
     topics = log.topics()
     if name not in topics:
         hint = did_you_mean(name, topics) or f"Create it with `millstream topic create {name}`."
@@ -47,10 +47,11 @@ def find_topic(log: LogClient, name: str) -> Topic:
 
 
 def produce_lines(log: LogClient, topic: str, lines: Iterable[bytes], key_member: str | None) -> int:
-    """Appends each line as the value of a record and gives their number. Empty lines are left out.
+    """Appends each line as the value of a record and returns the number of records. Empty lines are skipped.
 
-    In: `key_member`: the member of the line, which is a JSON object then, that becomes the key, as text; without it
-    there are no keys. The key's hash decides about the partition, as in Kafka's clients; without one they take turns.
+    In: `key_member`: each line is a JSON object, and this member becomes the key, as text; without it, records have no
+    keys. The hash of the key chooses the partition, as in Kafka's clients; records without a key take the partitions in
+    turn.
     """
     partition_count = find_topic(log, topic).partition_count
     total = 0
@@ -62,7 +63,7 @@ def produce_lines(log: LogClient, topic: str, lines: Iterable[bytes], key_member
 
 
 def consume_lines(log: LogClient, topic: str, *, from_beginning: bool, limit: int | None) -> Iterator[str]:
-    """A JSON object per record: partition, offset, timestamp, key, value. Goes on until `limit`."""
+    """A JSON object for each record: partition, offset, timestamp, key, value. Continues until `limit`."""
     positions: dict[TopicPartition, int] = {}
     for partition in range(find_topic(log, topic).partition_count):
         bounds = log.offsets(topic, partition)
@@ -86,9 +87,9 @@ def consume_lines(log: LogClient, topic: str, *, from_beginning: bool, limit: in
 def consume_as_member(
     log: GroupLog, topic: str, group: str, *, from_beginning: bool, limit: int | None
 ) -> Iterator[str]:
-    """The same for a member of a group, which shares the topic with the others; a line that was taken counts as read.
+    """Like `consume_lines`, as a member of a group that shares the topic; a line counts as read when it was taken.
 
-    In: `from_beginning`: where the group has committed nothing yet.
+    In: `from_beginning`: applies if the group has not committed anything yet.
     """
     find_topic(log, topic)
     reset: Reset = "earliest" if from_beginning else "latest"
@@ -114,7 +115,7 @@ def consume_as_member(
 
 
 def _batches(lines: Iterable[bytes]) -> Iterator[tuple[int, list[tuple[int, bytes]]]]:
-    """The number of the first line of each batch, and its lines with their distance to that."""
+    """Batches: the number of the first line of each batch, and its lines with their distance from the first."""
     batch: list[tuple[int, bytes]] = []
     first = size = 0
     for number, raw in enumerate(lines, 1):
@@ -158,7 +159,7 @@ def _append(
 
 
 def _records(partition: int, run: FetchedRows | FetchedColumns) -> Iterator[dict[str, Any]]:
-    if isinstance(run, FetchedColumns):  # what queries write for each other: the value is all columns
+    if isinstance(run, FetchedColumns):  # written by a query for other queries: the value is all columns
         for offset, value in zip(run.row_offsets.tolist(), run.batch.to_pylist(), strict=True):
             yield {
                 "partition": partition,
@@ -178,7 +179,7 @@ def _records(partition: int, run: FetchedRows | FetchedColumns) -> Iterator[dict
 
 
 def _value(data: bytes | None) -> Any:
-    """JSON as it is, anything else as text."""
+    """JSON stays as it is, anything else becomes text."""
     if data is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Runs what was typed or read: statements one after the other, and the shell's own commands (`actions`)."""
+"""Runs input: statements one after the other, and the shell's own commands (`actions`)."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from .settings import Settings
 from .splitting import StatementText, parts
 from .watch import ShowWatched
 
-_SCRIPTS_MAX: Final = 20  # that run each other
+_SCRIPTS_MAX: Final = 20  # the most scripts that may call each other
 
 ShowLive = Callable[[Printer, Rows], bool]
-"""Shows the rows of a query that goes on, on a terminal. True where the user ended it."""
+"""Shows the rows of a push query on a terminal. True if the user ended it."""
 
 Closable = Callable[[], None]
 
 
 class LeaveShell(Exception):
-    """The user wants out."""
+    """The user wants to leave the shell."""
 
 
 class ScriptUnreadable(ServerError):
-    """The file of `run script` or `-f`."""
+    """The file of `run script` or `-f` cannot be read."""
 
     code = "SCRIPT_UNREADABLE"
 
 
 class Runner:
-    """One session of the shell. `client` is replaced by the command `server`; who leaves closes it.
+    """One session of the shell. The command `server` replaces `client`; `close` closes it.
 
-    In: `interactive`: Ctrl-C ends a query, and the session goes on; else KeyboardInterrupt is raised after it.
-    `last`: the statement that ran last. `draft`: what the next prompt begins with.
+    In: `interactive`: Ctrl-C ends a query and the session continues; otherwise KeyboardInterrupt is raised after the
+    query. `last`: the last statement that ran. `draft`: the text with which the next prompt begins.
     """
 
     def __init__(self, client: DataClient, printer: Printer, *, interactive: bool = False) -> None:
@@ -58,14 +58,14 @@ class Runner:
         self.last: str | None = None
         self.draft = ""
         self._scripts = 0
-        self._inserted: set[str] = set()  # into these, since a query waited
+        self._inserted: set[str] = set()  # the streams and tables with rows inserted since a query last waited
 
     @property
     def settings(self) -> Settings:
         return self.printer.settings
 
     def run(self, text: str) -> None:
-        """Runs the statements and commands of the text. Raises the first `MillstreamError`, or `LeaveShell`."""
+        """Runs the statements and commands in the text. Raises the first `MillstreamError`, or `LeaveShell`."""
         for part, following in _with_next(parts(text)):
             command = command_of(part.text)
             if command is not None:
@@ -76,7 +76,7 @@ class Runner:
                 self.statement(part.text)
 
     def attempt(self, text: str) -> bool:
-        """As `run`, but errors are printed. False if there was one."""
+        """Like `run`, but prints errors. False if there was one."""
         try:
             self.run(text)
         except MillstreamError as error:
@@ -87,7 +87,7 @@ class Runner:
         return True
 
     def statement(self, text: str) -> None:
-        """Runs one statement, and remembers it. Raises as `run`."""
+        """Runs one statement, and remembers it. Raises the same errors as `run`."""
         self.last = text
         started = time.perf_counter()
         if self._inserted and gives_rows(text) and is_pull_query(text):
@@ -105,7 +105,7 @@ class Runner:
             self.printer.remark(f"Time: {(time.perf_counter() - started) * 1000:,.1f} ms")
 
     def run_file(self, file: Path) -> None:
-        """Runs a file's statements. Raises as `run`, and `ScriptUnreadable`."""
+        """Runs the statements in a file. Raises the same errors as `run`, and `ScriptUnreadable`."""
         if self._scripts >= _SCRIPTS_MAX:
             raise ScriptUnreadable(
                 f"{file} would be the script number {_SCRIPTS_MAX + 1} of scripts that run each other"
@@ -129,7 +129,7 @@ class Runner:
         self.client.close()
 
     def _wait_for_inserted(self) -> None:
-        """In a script only: people who type see that a result is not there yet, and ask again."""
+        """Waits in scripts only: a person who types sees that a result is missing, and asks again."""
         is_script = not self.interactive or self._scripts > 0
         if self.wait_for_inserted is None or not is_script or not self.settings.wait:
             return
@@ -193,7 +193,7 @@ def _counted(count: int) -> str:
 
 @contextlib.contextmanager
 def ends_on_interrupt(close: Closable) -> Generator[threading.Event]:
-    """Ctrl-C ends the query; a second one, while it ends, is the usual KeyboardInterrupt."""
+    """Ctrl-C ends the query; a second Ctrl-C while it ends raises KeyboardInterrupt as usual."""
     interrupted = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -17,7 +17,7 @@ _SWITCH: Final = {"on": True, "off": False, "true": True, "false": False, "1": T
 
 
 class UnknownOutputFormat(ServerError):
-    """`output` or `--format` with another word than it knows."""
+    """`output` or `--format` with an unknown word."""
 
     code = "UNKNOWN_OUTPUT_FORMAT"
 
@@ -30,7 +30,7 @@ class BadSetting(ServerError):
 
 @dataclass(slots=True)
 class Settings:
-    """They may change while the shell runs. What each means says `ENTRIES`."""
+    """The values may change while the shell runs. `ENTRIES` describes each."""
 
     format: OutputFormat = "table"
     expanded: bool = False
@@ -46,7 +46,7 @@ class Settings:
     timeout: int = 0
 
     def set(self, name: str, value: str | None) -> None:
-        """In: `value`: None turns a switch. Raises `BadSetting`, `UnknownOutputFormat`."""
+        """Sets a value. In: `value`: None toggles a switch. Raises `BadSetting`, `UnknownOutputFormat`."""
         entry = ENTRIES.get(name.lower())
         if entry is None:
             raise BadSetting(f'there is no setting "{name}"', hint=did_you_mean(name, ENTRIES) or _all_names())
@@ -61,13 +61,13 @@ class Settings:
         return ("on" if value else "off") if isinstance(value, bool) else str(value)
 
     def as_rows(self) -> list[list[str]]:
-        """Name, value, choices and meaning of each."""
+        """The name, value, choices and meaning of each setting."""
         return [[entry.name, self.shown(entry.name), entry.choices, entry.doc] for entry in ENTRIES.values()]
 
 
 @dataclass(frozen=True, slots=True)
 class SettingEntry:
-    """`read` raises for what does not fit."""
+    """`read` raises an error if the value is not allowed."""
 
     name: str
     choices: str
@@ -76,7 +76,7 @@ class SettingEntry:
 
 
 def output_format(word: str) -> OutputFormat:
-    """The format of this name. Raises `UnknownOutputFormat`."""
+    """The format with this name. Raises `UnknownOutputFormat`."""
     name = word.lower()
     if name in _FORMAT_ALIASES:
         return _FORMAT_ALIASES[name]

@@ -1,4 +1,5 @@
-"""`millstream sql`: the statements of -e, of files or of standard input, or a conversation on a terminal."""
+"""`millstream sql`: runs the statements of -e, of files or of standard input, or an interactive session on a
+terminal."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ INTERRUPTED: Final = 130
 
 @dataclass(frozen=True, slots=True)
 class ShellOptions:
-    """`texts` (-c) and `files` (-f) run in this order, and then the shell ends; `properties` are SET and `variables`
-    DEFINEd before. `limit` and `timeout` as the settings of these names."""
+    """`texts` (-c) and then `files` (-f) run in order, and then the shell ends. Before that, `properties` are SET and
+    `variables` are DEFINEd. `limit` and `timeout` are the settings of these names."""
 
     texts: Sequence[str] = ()
     files: Sequence[Path] = ()
@@ -45,11 +46,11 @@ def run_shell(
     equip: Callable[[Runner], None] = lambda runner: None,
     wait_for_inserted: WaitForInserted | None = None,
 ) -> int:
-    """Runs the shell on standard input and output and returns the exit code: 1 after an error of a script, 3 where no
+    """Runs the shell on standard input and output and returns the exit code: 1 after an error in a script, 3 if no
     server answers, 130 after Ctrl-C.
 
-    In: `interact`: the conversation, where a person is there to have one (`run_interactive`). `equip`: called where
-    there is a screen. `wait_for_inserted`: what a script's pull query does before it runs.
+    In: `interact`: the interactive session, for when a person is present (`run_interactive`). `equip`: prepares the
+    runner for a screen. `wait_for_inserted`: a script calls it before each pull query.
     """
     settings = Settings(options.output, limit=options.limit, timeout=options.timeout)
     printer = Printer(sys.stdout, sys.stderr, settings)
@@ -77,7 +78,7 @@ def run_shell(
         return _code(error)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe, as in `| head`
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

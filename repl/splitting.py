@@ -1,4 +1,4 @@
-"""What was typed or read, in parts: statements, and commands of the shell."""
+"""Splits input into parts: statements, and commands of the shell."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..sql.tokens import TOKEN
 
 @dataclass(frozen=True, slots=True)
 class StatementText:
-    """`text` has so many blanks before it that its errors name the line and the column that it has in the whole.
+    """`text` begins with enough line ends and blanks that its errors give the line and column in the whole input.
 
-    `ended`: by `;`. A line from a backslash on is a part, too.
+    `ended`: whether it ended with `;`. The rest of a line from a backslash on is also a part.
     """
 
     text: str
@@ -34,7 +34,7 @@ def parts(text: str) -> Iterator[StatementText]:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int, bool]]:
-    """Start, end, and whether it ended with `;`."""
+    """The start and end of each part, and whether it ended with `;`."""
     position = 1 if text.startswith("\ufeff") else 0
     start: int | None = None
     end = 0
@@ -60,6 +60,6 @@ def _pieces(text: str) -> Iterator[tuple[int, int, bool]]:
 
 
 def is_finished(text: str) -> bool:
-    """Whether Enter sends the text: it ends with `;` or with a command of a backslash, or is nothing."""
+    """Whether Enter sends the text: it ends with `;` or with a backslash command, or is empty."""
     found = list(parts(text))
     return not found or found[-1].ended

@@ -1,4 +1,4 @@
-"""Properties of the terminal: whether there is one, its size, its colours."""
+"""Properties of the terminal: whether there is one, its size and its colours."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TextIO
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether somebody looks at it, on a screen that can be written to anywhere."""
+    """Whether the output is a screen on which the cursor can be moved."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def has_colours(stream: TextIO) -> bool:
-    """NO_COLOR (no-color.org) turns them off."""
+    """Whether to use colours; NO_COLOR (no-color.org) turns them off."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR")
 
 
 def has_keys(stream: TextIO) -> bool:
-    """Whether somebody sits before it: a screen, and a keyboard that is the standard input."""
+    """Whether a person is present: a screen, and a keyboard as standard input."""
     return is_terminal(stream) and sys.stdin.isatty()
 
 

@@ -1,4 +1,4 @@
-"""What `millstream topic describe` prints."""
+"""The output of `millstream topic describe`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .text.tables import render_table
 
 
 def topic_description(log: LogClient, name: str) -> list[str]:
-    """Settings and partitions of a topic, as lines. Raises `UnknownTopic`."""
+    """The settings and partitions of a topic, as lines. Raises `UnknownTopic`."""
     topic = find_topic(log, name)
     partitions: list[list[object]] = []
     for partition in range(topic.partition_count):

@@ -1,4 +1,5 @@
-"""The history of the shell, in a file of the user, without secrets: of URLs, CREATE SECRET, connectors and settings."""
+"""The history of the shell, in a file of the user. Leaves out secrets in URLs, CREATE SECRET, connectors and
+settings."""
 
 from __future__ import annotations
 
@@ -16,18 +17,18 @@ from ..sql.settings.secret_values import without_assigned_secrets
 
 _PASSWORD: Final = re.compile(r"(://[^\s:/@'\"]+):[^\s/@'\"]+@")
 _ENTRIES_MAX: Final = 10_000
-_BYTES_MAX: Final = 4 * 1024 * 1024  # then the file is begun anew with the latest entries
+_BYTES_MAX: Final = 4 * 1024 * 1024  # above this, a new file is written with the latest entries
 
 
 class TypedHistory(FileHistory):
-    """A history without passwords."""
+    """A history that stores no passwords."""
 
     def store_string(self, string: str) -> None:
         super().store_string(without_passwords(string))
 
 
 def state_folder() -> Path:
-    """The user's state directory, where XDG says it is."""
+    """The user's state directory, as XDG defines it."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "millstream"
 
@@ -37,20 +38,20 @@ def history_file() -> Path:
 
 
 def open_history() -> History:
-    """The history; one that is forgotten, where the file cannot be written."""
+    """The history; kept only in memory if the file cannot be written."""
     file = history_file()
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.touch(mode=0o600)
         file.chmod(0o600)
         _keep_small(file)
-    except OSError:  # a home that cannot be written
+    except OSError:  # the home directory is not writable
         return InMemoryHistory()
     return TypedHistory(file)
 
 
 def typed_entries(count: int | None = None) -> list[str]:
-    """What was typed, the latest last."""
+    """What was typed, the latest entry last."""
     try:
         newest_first = list(islice(FileHistory(history_file()).load_history_strings(), count or _ENTRIES_MAX))
     except OSError:

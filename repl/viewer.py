@@ -1,4 +1,4 @@
-"""A view that fills the screen while it is open: some lines, and a bar below them. Keys move through the lines."""
+"""A view that fills the screen while it is open: lines, and a bar below them. Keys scroll the lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ REFRESH_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ViewerPlace:
-    """What of the content is wanted: `columns` and `rows` of the screen, from line `top` and column `left` on."""
+    """The requested part of the content: the `columns` and `rows` of the screen, beginning at line `top` and column
+    `left`."""
 
     columns: int
     rows: int
@@ -32,7 +33,8 @@ class ViewerPlace:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`head` stays; `lines` are those that were wanted; `total` is how many lines there are, `top` the first shown."""
+    """`head` does not scroll; `lines` are the requested lines; `total` is the number of lines, `top` the first line
+    shown."""
 
     head: Sequence[str]
     lines: Sequence[str]
@@ -44,7 +46,7 @@ Content = Callable[[ViewerPlace], Page]
 
 
 class Viewer:
-    """`content` and `bar` are asked again and again, in the thread that runs it. `close` ends it, from any thread."""
+    """Calls `content` and `bar` repeatedly, in the thread that runs it. `close` ends it, from any thread."""
 
     def __init__(
         self, content: Content, bar: Callable[[Page], str], *, refresh: bool = True,
@@ -68,7 +70,7 @@ class Viewer:
         )
 
     def run(self, begin: Callable[[], None] = lambda: None) -> None:
-        """Until `close`, Ctrl-C or q. `begin` is called when the screen is there."""
+        """Runs until `close`, Ctrl-C or q. Calls `begin` when the screen is ready."""
         self._app.run(pre_run=begin)
 
     def close(self) -> None:
@@ -120,14 +122,14 @@ class Viewer:
 
 
 def window(lines: Sequence[str], place: ViewerPlace, head: Sequence[str] = ()) -> Page:
-    """The page of lines that are all there."""
+    """The page, for content whose lines are all known."""
     room = max(1, place.rows - len(head))
     top = max(0, min(place.top, len(lines) - room))
     return Page(head, lines[top : top + room], len(lines), top)
 
 
 def end_soon(app: Application[None]) -> None:
-    """Ends an application, from any thread; also one that has ended."""
+    """Ends an application, from any thread; it may already have ended."""
 
     def end() -> None:
         if app.is_running and not app.is_done:
@@ -137,5 +139,5 @@ def end_soon(app: Application[None]) -> None:
     if loop is not None:
         try:
             loop.call_soon_threadsafe(end)
-        except RuntimeError:  # it is closed
+        except RuntimeError:  # the loop is closed
             return

@@ -16,15 +16,15 @@ from .text.tables import printable
 if TYPE_CHECKING:
     from .runner import Runner
 
-_ROWS_MAX: Final = 10_000  # of one answer, on a screen
+_ROWS_MAX: Final = 10_000  # the most rows of one answer on a screen
 
 ShowWatched = Callable[[Callable[[int], list[str]], str, float, int | None], list[str]]
-"""Shows what the function answers for a width, under a title, every so many seconds and so many times; it returns the
+"""Shows what the function returns for a width, under a title, every so many seconds, at most so many times. Returns the
 last answer."""
 
 
 def watch_statement(runner: Runner, text: str, seconds: float, times: int | None) -> None:
-    """Runs it until Ctrl-C, or so many times. Raises what the statement raises."""
+    """Runs the statement until Ctrl-C, or a number of times. Raises what the statement raises."""
     _refuse_endless(text)
     if runner.show_watched is not None and runner.printer.on_screen:
         for line in runner.show_watched(lambda width: _answer(runner, text, width), _title(text), seconds, times):

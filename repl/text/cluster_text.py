@@ -1,4 +1,4 @@
-"""The state of a cluster on a screen: the answer of GET /cluster, as lines."""
+"""Shows the state of a cluster: the answer of GET /cluster, as lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MEGA: Final = 1_000_000
 
 
 def status_lines(status: Status, *, every_partition: bool = False) -> Iterator[str]:
-    """The nodes, and the partitions that somebody should look at, or all."""
+    """The nodes, and the partitions that need attention, or all partitions."""
     yield _headline(status)
     yield from _versions(status)
     if status["throttle"] is not None:
@@ -42,7 +42,7 @@ def status_lines(status: Status, *, every_partition: bool = False) -> Iterator[s
 
 
 def is_well(status: Status) -> bool:
-    """Somebody decides, all nodes are up and have said where they are, and all replicas are in sync."""
+    """There is a controller, all nodes are up with a known address, and all replicas are in sync."""
     return (
         status["controller"] is not None
         and all(node["state"] == "up" and _has_an_address(node) for node in status["nodes"])
@@ -51,7 +51,7 @@ def is_well(status: Status) -> bool:
 
 
 def _has_an_address(node: Status) -> bool:
-    """A server that was alone has none until its new life is registered."""
+    """A server that used to run alone has no address until it registers again."""
     return not str(node["address"] or ":0").endswith(":0")
 
 
@@ -67,7 +67,7 @@ def _headline(status: Status) -> str:
 
 
 def _versions(status: Status) -> Iterator[str]:
-    """What an upgrade still lacks. A server of an earlier release says nothing of versions."""
+    """What is missing to finish an upgrade. Servers of earlier releases do not report versions."""
     used = status.get("version", 1)
     speaks = {node["id"]: node.get("newestVersion") or 1 for node in status["nodes"] if node["state"] != "added"}
     newest = max(speaks.values(), default=used)
@@ -109,7 +109,7 @@ def _partition_row(partition: Mapping[str, Any]) -> list[object]:
 
 
 def copied_shares(partition: Mapping[str, Any]) -> dict[int, str]:
-    """How much the replicas have that are not in sync yet, by node.
+    """How much of the data each replica has that is not yet in sync, by node.
 
     >>> copied_shares({"records": 200, "inSync": [1], "followers": [{"node": 2, "missing": 50, "behindMs": 10}]})
     {2: '75 %'}
@@ -124,7 +124,7 @@ def copied_shares(partition: Mapping[str, Any]) -> dict[int, str]:
 
 
 def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
-    """What POST /cluster/plan answers."""
+    """The answer of POST /cluster/plan, as lines."""
     moves = plan["moves"]
     if not moves:
         yield "nothing to move"
@@ -144,7 +144,7 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def moving_lines(partitions: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How far reassignments are."""
+    """The progress of reassignments."""
     lines: list[str] = []
     for partition in partitions:
         shares = copied_shares(partition)

@@ -1,4 +1,4 @@
-"""Answers about connectors as text for people."""
+"""Answers about connectors, as text for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Connector = Mapping[str, Any]
 
 
 def created_lines(entity: _Connector, width_max: int | None) -> list[str]:
-    """CREATE and ALTER CONNECTOR."""
+    """Answer of CREATE and ALTER CONNECTOR."""
     del width_max
     info = entity["info"]
     count = len(info["tasks"])
@@ -24,7 +24,7 @@ def dropped_lines(entity: _Connector, width_max: int | None) -> list[str]:
 
 
 def described_lines(entity: _Connector, width_max: int | None) -> list[str]:
-    """DESCRIBE CONNECTOR: the states of the tasks, then the settings. A server of ksqlDB tells less."""
+    """Answer of DESCRIBE CONNECTOR: the states of the tasks, then the settings. A ksqlDB server reports less."""
     status = entity["status"]
     facts = {
         "Name": status["name"],

@@ -1,4 +1,4 @@
-"""What statements answered, as text for people: one function per kind of answer, found by its `@type`."""
+"""Answers of statements, as text for people: one function for each kind of answer, found by its `@type`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Lines = list[str]
 
 
 def entity_lines(entity: Entity, width_max: int | None, *, colour: bool = False) -> Lines:
-    """In: `width_max`: of a table; None for as wide as it takes. `colour`: for a terminal."""
+    """In: `width_max`: the greatest width of a table; None for no limit. `colour`: whether it is for a terminal."""
     table = entity_table(entity)
     if table is not None:
         return [*render_table(*table, width_max, colour=colour), *warning_lines(entity)]
@@ -27,7 +27,7 @@ def entity_lines(entity: Entity, width_max: int | None, *, colour: bool = False)
 
 
 def entity_table(entity: Entity) -> tuple[Sequence[str], list[Sequence[Any]]] | None:
-    """Titles and rows of an answer that is one table."""
+    """The titles and rows of an answer that is a single table."""
     table = _TABLES.get(entity.get("@type", ""))
     return None if table is None else table(entity)
 
@@ -42,7 +42,7 @@ TableOf = Callable[[Entity], tuple[Sequence[str], list[Sequence[Any]]]]
 
 
 def _columns(member: str, **by_title: str | Callable[[Entity], Any]) -> TableOf:
-    """A table of the objects in `member`: title to the name of a field, or to what makes the cell."""
+    """A table of the objects in `member`: maps each title to a field name, or to a function that makes the cell."""
 
     def table(entity: Entity) -> tuple[Sequence[str], list[Sequence[Any]]]:
         rows: list[Sequence[Any]] = [
@@ -153,7 +153,7 @@ def _source(description: Entity, width_max: int | None) -> Lines:
 
 
 def _state_and_place(query: Entity) -> str:
-    executor = query.get("executor")  # earlier servers do not say it
+    executor = query.get("executor")  # earlier servers do not report it
     return f"{query['state']} on {executor}" if executor else str(query["state"])
 
 
@@ -226,7 +226,7 @@ _TEXTS: dict[str, Callable[[Entity, int | None], Lines]] = {
 
 
 def _facts(*pairs: tuple[str, Any]) -> Lines:
-    """`Name : value` for the values that are there."""
+    """`Name : value` for each value that is not None."""
     return [f"{title:<10}: {cell_text(value)}" for title, value in pairs if value is not None]
 
 
@@ -239,7 +239,7 @@ def _fields(fields: Iterable[Entity], width_max: int | None) -> Lines:
 
 
 def type_text(schema: Entity) -> str:
-    """`ARRAY<STRUCT<A INTEGER>>`."""
+    """The type as text, such as `ARRAY<STRUCT<A INTEGER>>`."""
     kind = str(schema["type"])
     match kind:
         case "ARRAY":

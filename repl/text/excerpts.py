@@ -1,4 +1,4 @@
-"""Errors on a screen: what cannot be shown is written as an escape, and the carets stay below what they mean."""
+"""Errors on a screen: unprintable characters become escapes, and the carets stay under the text that they mark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EXPLAIN STALL, SHOW LINEAGE and SHOW GRAPH, as text for people."""
+"""Answers of EXPLAIN STALL, SHOW LINEAGE and SHOW GRAPH, as text for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Entity = Mapping[str, Any]
 
 
 def stall_lines(entity: Entity, width_max: int | None) -> list[str]:
-    """What blocks is marked; below each sentence stands its hint."""
+    """Marks what blocks, and puts its hint below each sentence."""
     del width_max
     verdict = "is held back" if entity["stalled"] else "is not held back"
     kinds = {"queryId": "Query", "connector": "Connector", "mirror": "Mirror"}
@@ -25,7 +25,7 @@ def stall_lines(entity: Entity, width_max: int | None) -> list[str]:
 
 
 def lineage_lines(entity: Entity, width_max: int | None) -> list[str]:
-    """A row per step back."""
+    """A row for each step back."""
     titles = ["Column", "Comes from", "How", "Through", "Query", "Topic"]
     rows = [
         [
@@ -45,6 +45,6 @@ def lineage_lines(entity: Entity, width_max: int | None) -> list[str]:
 
 
 def graph_lines(entity: Entity, width_max: int | None) -> list[str]:
-    """In the format that was asked for."""
+    """The graph, in the requested format."""
     del width_max
     return [printable(line) for line in str(entity["text"]).splitlines()]

@@ -1,4 +1,4 @@
-"""The current rows of a push query on a table: a new row replaces the one with the same key."""
+"""The current rows of a push query on a table: a new row replaces the row with the same key."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ..viewer import Page, ViewerPlace
 from .row_lines import shown_values
 from .tables import Table, cell_text, fit, is_numeric_type, printable, text_width
 
-_ROWS_MAX: Final = 100_000  # then the oldest go
+_ROWS_MAX: Final = 100_000  # above this, the oldest rows are removed
 _FRESH_SECONDS: Final = 1.0
-_WIDTH_MAX: Final = 60  # that one long value may claim for its column
+_WIDTH_MAX: Final = 60  # the most width that one long value may take for its column
 _BOLD, _RESET = "\033[1m", "\033[0m"
 
 
 class KeyedRows:
-    """Rows in the order in which their keys came first. `take` runs in one thread, the rest in another.
+    """Rows, in the order in which their keys first appeared. One thread runs `take`, another one the other methods.
 
-    In: `column_width`: of all columns, where it is not 0."""
+    In: `column_width`: the width of every column, if it is not 0."""
 
     def __init__(self, rows: Rows, *, colour: bool, column_width: int = 0) -> None:
         assert rows.key is not None
@@ -32,18 +32,18 @@ class KeyedRows:
         self._numeric = [is_numeric_type(type_) for type_ in rows.column_types]
         self._colour = colour
         self._guard = threading.Lock()
-        self._rows: dict[str, tuple[Row, float]] = {}  # and when it changed
+        self._rows: dict[str, tuple[Row, float]] = {}  # each row, and when it changed
         self._fixed = column_width > 0
         self._widths = [column_width or text_width(printable(title)) for title in self._titles]
 
     def take(self) -> Iterator[None]:
-        """Takes the rows as they come."""
+        """Reads the rows as they arrive."""
         for row in self._source:
             self._put(row)
             yield
 
     def page(self, place: ViewerPlace) -> Page:
-        """The rows that fit, as a table. Columns become wider with their values, never narrower."""
+        """The rows that fit, as a table. Columns grow with their values, and never shrink."""
         room = max(1, place.rows - 2)
         with self._guard:
             total = len(self._rows)
@@ -60,7 +60,7 @@ class KeyedRows:
         return Page(table.head(), lines, total, top)
 
     def last_lines(self, width_max: int | None, rows_max: int) -> Iterator[str]:
-        """The table as it was in the end."""
+        """The table in its final state."""
         cells = [self._cells(row) for row, _ in islice(self._rows.values(), rows_max)]
         self._widen(cells)
         table = self._table(width_max)

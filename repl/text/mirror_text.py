@@ -1,4 +1,4 @@
-"""Answers about mirrors as text for people."""
+"""Answers about mirrors, as text for people."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _Mirror = Mapping[str, Any]
 
 
 def mirror_table(entity: _Mirror) -> tuple[Sequence[str], list[Sequence[Any]]]:
-    """SHOW MIRRORS."""
+    """Answer of SHOW MIRRORS."""
     titles = ["Mirror", "State", "Mode", "Source", "Topics", "Partitions", "Lag", "Per second", "Last error"]
     return titles, [_cells(mirror) for mirror in entity["mirrors"]]
 
 
 def mirror_lines(entity: _Mirror, width_max: int | None) -> list[str]:
-    """DESCRIBE MIRROR: figures, partitions, topics that are not copied, settings."""
+    """Answer of DESCRIBE MIRROR: figures, partitions, topics that are not copied, settings."""
     mirror = entity["mirror"]
     facts = {
         "Name": mirror["name"],

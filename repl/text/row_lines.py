@@ -1,4 +1,4 @@
-"""Rows as lines of text: one function per output format. `printer` chooses, and writes them."""
+"""Rows as lines of text: one function for each output format. `printer` chooses the format, and writes the lines."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import orjson
 from ...server.client import Row, Rows
 from .tables import GONE, cell_text, fitted_table, fixed_table, printable, streaming_table, text_width
 
-_PULL_ROWS_ALIGNED: Final = 1000  # a table is as wide as its first rows need
+_PULL_ROWS_ALIGNED: Final = 1000  # the first rows, which set the width of a table
 
 
 def print_lines(rows: Rows) -> Iterator[str]:
-    """The records of PRINT."""
+    """The records of PRINT, one on each line."""
     return (printable(str(row.values[0])) for row in rows)
 
 
 def json_lines(rows: Rows) -> Iterator[str]:
-    """An object per row."""
+    """One JSON object for each row."""
     return (row_json(rows.column_names, row) for row in rows)
 
 
 def json_array(rows: Rows) -> Iterator[str]:
-    """All rows as one JSON value, a row per line."""
+    """All rows as one JSON array, with one row on each line."""
     before = "["
     for row in rows:
         yield before + row_json(rows.column_names, row)
@@ -37,8 +37,8 @@ def json_array(rows: Rows) -> Iterator[str]:
 
 
 def csv_lines(rows: Rows) -> Iterator[str]:
-    """RFC 4180 with a line of titles. NULL is nothing, a text without characters is `""`. Where rows may be
-    gone, a last column has a 1 for those that are."""
+    """RFC 4180 with a line of titles. NULL is an empty field, an empty text is `""`. If the query can delete rows, a
+    last column is 1 for deleted rows and 0 for others."""
     keyed = rows.key is not None
     yield csv_line([*rows.column_names, *(["@tombstone"] if keyed else [])])
     for row in rows:
@@ -46,21 +46,21 @@ def csv_lines(rows: Rows) -> Iterator[str]:
 
 
 def markdown_lines(rows: Rows) -> Iterator[str]:
-    """A table for a page."""
+    """A Markdown table."""
     yield from markdown_head(rows.column_names)
     for row in rows:
         yield markdown_row(shown_values(row))
 
 
 def vertical_lines(rows: Rows) -> Iterator[str]:
-    """A line per column."""
+    """One line for each column."""
     for number, row in enumerate(rows, 1):
         yield from vertical_record(number, rows.column_names, shown_values(row))
 
 
 def table_lines(rows: Rows, width_max: int | None, *, colour: bool, column_width: int = 0) -> Iterator[str]:
-    """A table. Of a query that answers once it is as wide as its first rows need. In: `column_width`: of all columns,
-    where it is not 0."""
+    """A table. For a pull query, its first rows set the width. In: `column_width`: the width of every column, if it is
+    not 0."""
     iterator = iter(rows)
     if column_width:
         table = fixed_table(rows.column_names, rows.column_types, column_width, width_max, colour=colour)
@@ -81,7 +81,7 @@ def table_lines(rows: Rows, width_max: int | None, *, colour: bool, column_width
 
 
 def shown_values(row: Row) -> list[Any]:
-    """The values for people: of a row that is gone, the keys."""
+    """The values to show to people; for a deleted row, only the keys."""
     return [GONE if row.tombstone and value is None else value for value in row.values]
 
 
@@ -154,7 +154,7 @@ def vertical_record(number: int, titles: Sequence[str], values: Sequence[Any]) -
 
 
 def small_table_lines(format: str, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """A table that is known as a whole, as csv, markdown or vertical."""
+    """A table whose rows are all known, as csv, markdown or vertical."""
     if format == "csv":
         yield from map(csv_line, [titles, *rows])
     elif format == "markdown":
@@ -165,5 +165,5 @@ def small_table_lines(format: str, titles: Sequence[str], rows: Sequence[Sequenc
 
 
 def _decimal(value: object) -> object:
-    """A number with all the digits of its scale; orjson knows everything else that rows have."""
+    """A number with all digits of its scale; orjson handles all other types that rows contain."""
     return orjson.Fragment(format(value, "f").encode()) if isinstance(value, decimal.Decimal) else str(value)

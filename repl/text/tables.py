@@ -1,4 +1,4 @@
-"""Rows of text as a table: aligned, numbers to the right, no wider than it may be."""
+"""Rows of text as an aligned table, with numbers to the right, within a given width."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any, Final
 
-_COLUMN_MIN: Final = 8  # no column is cut below this, unless the screen is very narrow
+_COLUMN_MIN: Final = 8  # columns are not cut below this, unless the screen is very narrow
 _COLUMN_MIN_NARROW: Final = 3
-_MORE: Final = "| …"  # in place of columns for which there is no room
+_MORE: Final = "| …"  # replaces columns that do not fit
 _AMBIGUOUS: Final = re.compile(r"'*(?:null|<gone>)'*", re.IGNORECASE)
 _DIM, _BOLD, _RESET = "\033[2m", "\033[1m", "\033[0m"
 _NUMBERS: Final = ("INTEGER", "BIGINT", "DOUBLE", "DECIMAL")
@@ -19,7 +19,7 @@ _TYPICAL_OTHER: Final = 20
 
 
 class Word(str):
-    """The text of a cell that is no value: what stands for NULL, for example."""
+    """The text of a cell that is not a value, such as the text for NULL."""
 
 
 NULL: Final = Word("null")
@@ -27,10 +27,10 @@ GONE: Final = Word("<gone>")
 
 
 class Table:
-    """Column titles and how wide each column is; it gives lines.
+    """The titles and widths of a table's columns; makes the lines of the table.
 
-    In: `widths`: of the cells, perhaps fewer than there are titles (`fit`), and then `…` stands for the others.
-    `cut`: whether a wider value is cut with `…` or pushes the others aside. `colour`: for a terminal.
+    In: `widths`: the widths of the cells. There may be fewer than titles (`fit`); `…` then replaces the other columns.
+    `cut`: whether a wider value is cut with `…` or moves the other columns. `colour`: whether it is for a terminal.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Table:
         self._more = _MORE if len(self._widths) < len(self._titles) else ""
 
     def head(self) -> list[str]:
-        """Titles and the line below them."""
+        """The titles, and the line below them."""
         rule = "+".join("-" * (width + 2) for width in self._widths)
         titles = self.row(self._titles)
         return [f"{_BOLD}{titles}{_RESET}" if self._colour else titles, rule + ("+--" if self._more else "")]
@@ -65,7 +65,7 @@ class Table:
 def render_table(
     titles: Sequence[str], rows: Sequence[Sequence[Any]], width_max: int | None, *, colour: bool = False
 ) -> list[str]:
-    """The lines of a table that is known as a whole. In: `width_max`: None for as wide as it takes."""
+    """The lines of a table whose rows are all known. In: `width_max`: None for no limit."""
     cells = [[cell_text(value) for value in row] for row in rows]
     table = fitted_table(titles, rows, cells, width_max, colour=colour)
     return [*table.head(), *map(table.row, cells)]
@@ -79,7 +79,7 @@ def fitted_table(
     *,
     colour: bool = False,
 ) -> Table:
-    """A table as wide as these rows need. In: `cells`: their texts."""
+    """A table as wide as these rows need. In: `cells`: the texts of the rows."""
     columns = [[row[index] for row in cells] for index in range(len(titles))]
     widths = [
         max([text_width(printable(title)), *map(text_width, column)])
@@ -92,7 +92,7 @@ def fitted_table(
 def streaming_table(
     titles: Sequence[str], types: Sequence[str], width_max: int | None, *, colour: bool = False
 ) -> Table:
-    """A table whose rows are still to come: as wide as values of these types usually are."""
+    """A table whose rows are not known yet: as wide as values of these types usually are."""
     widths = [
         max(text_width(title), _TYPICAL.get(type_, _TYPICAL_OTHER)) for title, type_ in zip(titles, types, strict=True)
     ]
@@ -103,14 +103,14 @@ def streaming_table(
 def fixed_table(
     titles: Sequence[str], types: Sequence[str], column_width: int, width_max: int | None, *, colour: bool = False
 ) -> Table:
-    """A table whose columns are all as wide as somebody wants; what is wider is cut."""
+    """A table whose columns all have the given width; wider values are cut."""
     widths = fit([column_width] * len(titles), width_max)
     return Table(titles, widths, [is_numeric_type(type_) for type_ in types], cut=True, colour=colour)
 
 
 def fit(widths: Sequence[int], width_max: int | None) -> list[int]:
-    """Takes from the widest columns until the whole, with its lines, is `width_max` wide. Where that is not enough, the
-    last columns go.
+    """Narrows the widest columns until the whole table, with its lines, is `width_max` wide. If that is not enough,
+    removes the last columns.
 
     >>> fit([10, 100, 40], 80), fit([10, 10, 10], 20), fit([10] * 9, 20)
     ([10, 31, 31], [4, 4, 4], [3, 3, 3])
@@ -145,7 +145,7 @@ def _whole_width(widths: Sequence[int]) -> int:
 
 
 def cell_text(value: Any) -> str:
-    """A JSON value as a cell shows it. NULL is a `Word`; a text that looks like one is in quotes.
+    """A JSON value as a cell shows it. NULL is a `Word`; a text that looks like NULL is put in quotes.
 
     >>> cell_text(None), cell_text("null"), cell_text("'NULL'"), cell_text("nullable")
     ('null', "'null'", "'''NULL'''", 'nullable')
@@ -174,7 +174,7 @@ def is_numeric_type(sql_type: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """The text without what would move a terminal's cursor or change its colours: data is not to be trusted.
+    """The text without characters that move a terminal's cursor or change its colours, because data is not trusted.
 
     >>> printable("a\\x1b[31mb\\nc")
     'a\\\\x1b[31mb\\\\nc'
@@ -187,14 +187,14 @@ def printable(text: str) -> str:
 
 
 def text_width(text: str) -> int:
-    """How many columns of a terminal the text takes."""
+    """The number of terminal columns that the text takes."""
     if text.isascii():
         return len(text)
     return sum(map(_width, text))
 
 
 def cut_to(text: str, width: int) -> str:
-    """The beginning of the text and `…`, together `width` columns wide at most."""
+    """The beginning of the text and `…`, together at most `width` columns wide."""
     taken, room = "", width - 1
     for character in text:
         room -= _width(character)
@@ -214,5 +214,5 @@ def _is_aligned_right(value: object) -> bool:
 
 def _width(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me", "Cf") or "\u1160" <= character <= "\u11ff":
-        return 0  # joins the one before it
+        return 0  # combines with the character before it
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -1,4 +1,4 @@
-"""What a server is doing, on a screen: two readings of GET /metrics become rates, and a table of queries and topics."""
+"""The activity of a server: two readings of GET /metrics give rates, and a table of queries and topics."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _UNITS: Final = ("", " k", " M", " G", " T")
 
 @dataclass(slots=True)
 class ServerFigures:
-    """One reading. `queries`, `topics`, `groups`: by name, the sum over partitions of each metric; `states`: of the
-    queries; `plain`: metrics without such labels."""
+    """One reading. `queries`, `topics`, `groups`: for each name, the sum of each metric over the partitions. `states`:
+    the states of the queries. `plain`: metrics without such labels."""
 
     queries: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
     topics: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
@@ -32,7 +32,7 @@ class ServerFigures:
 
 
 def read_figures(text: str) -> ServerFigures:
-    """In: the answer of GET /metrics. Raises ValueError where it is none."""
+    """In: the answer of GET /metrics. Raises ValueError if the text is something else."""
     found = ServerFigures()
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -55,7 +55,7 @@ def _note(found: ServerFigures, name: str, labels: Mapping[str, str], value: flo
 
 
 def top_lines(before: ServerFigures, now: ServerFigures, seconds: float) -> Iterator[str]:
-    """In: two readings, and the time between them. What needs attention comes first: stopped queries, then lag."""
+    """In: two readings, and the time between them. Lines that need attention come first: stopped queries, then lag."""
     running = sum(state == "RUNNING" for state in now.states.values())
     counts = [f"{running} of {len(now.states)} queries running"]
     counts += [f"{now.plain['client_queries']:.0f} queries of clients"]
@@ -93,7 +93,7 @@ def _query_rows(before: ServerFigures, now: ServerFigures, seconds: float) -> li
 
 
 def _topic_rows(before: ServerFigures, now: ServerFigures, seconds: float) -> list[Sequence[str]]:
-    """The busiest ones, then the largest."""
+    """The busiest topics first, then the largest."""
     rates = {
         topic: tuple(
             _rate(before.topics.get(topic, {}), figures, f"topic_appended_{name}_total", seconds)
@@ -115,7 +115,7 @@ def _topic_rows(before: ServerFigures, now: ServerFigures, seconds: float) -> li
 
 
 def _group_rows(now: ServerFigures) -> list[Sequence[str]]:
-    """Of consumers: those of queries are in the first table."""
+    """The groups of consumers; those of queries are in the first table."""
     others = {
         group: figures
         for group, figures in now.groups.items()
@@ -129,7 +129,7 @@ def _group_rows(now: ServerFigures) -> list[Sequence[str]]:
 
 
 def _rate(before: Mapping[str, float], now: Mapping[str, float], name: str, seconds: float) -> float:
-    """Per second; 0 after a restart of the server, when counters begin again."""
+    """The rate per second; 0 after a restart of the server, because counters then begin at 0."""
     return max(0.0, now.get(name, 0.0) - before.get(name, 0.0)) / max(seconds, 1e-9)
 
 
