@@ -1,4 +1,4 @@
-"""Functions OVER partitions, such as ROW_NUMBER and RANK. DuckDB computes the partitions that a batch touches twice:
+"""Functions OVER partitions, such as ROW_NUMBER and RANK. For each touched partition, DuckDB computes the results
 before and after the batch. The difference is the output.
 
 The store has only rows, no results: a row that comes first changes the numbers of all later rows, and writing those

@@ -1,8 +1,8 @@
 """Joins rows that have equal values in some columns, and updates the pairs when either side changes.
 
 Every row that exists at some time during a batch is a version with a lifetime: from the change that adds it to the
-change that removes it. A pair lives while both of its rows live: its begin is a +1 in the output, its end a -1. Pairs
-that exist before and after the batch are never formed.
+change that removes it. A pair lives while both of its rows live: its start is a +1 in the output, its end a -1. Pairs
+that live through the whole batch are never formed.
 """
 
 from __future__ import annotations

@@ -238,8 +238,8 @@ _expressions: list[_Instance] = []  # the last one is in use; one from before a 
 
 
 def for_expressions() -> duckdb.DuckDBPyConnection:
-    """A connection, with locked settings, for SQL without tables and Python functions: constants, and times of records.
-    All these connections are in one instance."""
+    """A connection, with locked settings, for SQL that needs neither tables nor Python functions: constants, and times
+    of records. All these connections are in one instance."""
     with _expressions_guard:
         if not _expressions or not _expressions[-1].is_usable():
             _expressions.append(_Instance(None, EngineSettings()))

@@ -74,7 +74,7 @@ def _put_words(words: Vector, column: pa.Array, secret: tuple[np.uint64, np.uint
 
 
 def _as_bytes(column: pa.Array) -> pa.Array:
-    """The values as text or bytes, which are equal if and only if the values are."""
+    """The values as text or bytes. Equal values give equal bytes."""
     type_ = column.type
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
         return column

@@ -75,9 +75,8 @@ class StateFile:
         self._table_names: list[str] | None = None
 
     def commit(self, applied: Mapping[int, int], rows: int) -> None:
-        """Commits the open transaction of `connection`. From now on the file contains the changelog up to these
-        offsets.
-        In: `rows`: how many rows of the changelog were applied since the last commit."""
+        """Commits the open transaction of `connection`. After that, the file contains the changelog up to the offsets
+        `applied`. In: `rows`: how many rows of the changelog were applied since the last commit."""
         self._finish(self._own, applied, rows)
         self.clear_laid_aside()
 

@@ -62,7 +62,7 @@ class Members:
         self, events: Mapping[int, GroupEvents], values: pa.Array, keys: pa.Table
     ) -> tuple[dict[int, GroupEvents], dict[int, Turned]]:
         """The events of each call, without those that do not change the set of values of its group; and, if values may
-        be retracted, the members that the events turn.
+        be retracted, the members that the events add and remove.
 
         In: events that refer to rows with these values; `keys`: the key of each event's group. NULL is no value.
         """
