@@ -122,7 +122,7 @@ class Lifetimes:
         self.store.delete(ended.select(self._key))
         return self._ended(ended.select(self._key), times[gone] + self._ttl_ms, np.full(len(ended), -1))
 
-    # -------------------------------------------------------------- what goes
+    # -------------------------------------------------------------- expired rows
 
     def _times(self, groups: Ints, times: Ints, appears: Bools, stored: Ints) -> Ints:
         if not self._cumulative or not len(times):

@@ -18,7 +18,7 @@ from ...planner.steps.over_calls import SortKey
 from ...sql.functions.aggregation.aggregate_values import as_physical, physical
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
-"""Of the shape (words of a row, rows)."""
+"""An array of the shape (words of a row, rows)."""
 
 _SIGN = np.uint64(1 << 63)
 

@@ -144,7 +144,7 @@ class TopRowsOperator(Operator):
         (column,) = self._store.values_at(slots, [name])
         return column.to_numpy(zero_copy_only=False)
 
-    # -------------------------------------------------------------- what goes out
+    # -------------------------------------------------------------- output
 
     def _changes(self, pool: _Pool, ranked: Ranked) -> pa.Table:
         row, rank, weight, cause = (

@@ -20,7 +20,7 @@ from ...sql.functions.aggregation.aggregate_values import as_physical
 from ..work_pool import slices, work_pool
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
-"""Of the shape (2, keys)."""
+"""An array of the shape (2, keys)."""
 Vector = np.ndarray[Any, Any]  # an argument of a compiled loop
 
 _SECRET = (np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64)))
