@@ -50,14 +50,14 @@ class WorkerState(Enum):
 class WorkerEvent(Enum):
     """What callers ask for, and what a turn reports."""
 
-    PAUSE = "somebody pauses the query"
-    RESUME = "somebody resumes it"
-    STOP = "somebody stops it"
-    TROUBLE = "a batch failed, and is tried again"
+    PAUSE = "a caller pauses the query"
+    RESUME = "a caller resumes it"
+    STOP = "a caller stops it"
+    TROUBLE = "a batch failed and is retried"
     WAITED = "the wait after a failure is over"
     RESTED = "no batch is under way, and the state is in its file"
-    GAVE_UP = "a batch failed, and trying again would not help"
-    ENDED = "the thread has closed everything: its last act"
+    GAVE_UP = "a batch failed, and a retry would not help"
+    ENDED = "the last turn has closed everything"
 
 
 _S, _E = WorkerState, WorkerEvent

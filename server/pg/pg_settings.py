@@ -85,7 +85,7 @@ class PgSettings:
     def reset(self, name: str | None) -> dict[str, str]:
         """In: `name`: None resets all."""
         if name is None:
-            changed = {each: _DEFAULTS[each] for each in REPORTED if each not in _FIXED and self._default(each)}
+            changed = {each: _DEFAULTS[each] for each in REPORTED if each not in _FIXED and self._is_changed(each)}
             kept = {each: self._values[each] for each in ("session_authorization", "application_name")}
             self._values = {**_DEFAULTS, **kept}
             return {each: value for each, value in changed.items() if each not in kept}
@@ -111,7 +111,7 @@ class PgSettings:
         """The timeout of a statement."""
         return _seconds(self._values[STATEMENT_TIMEOUT]) or None
 
-    def _default(self, name: str) -> bool:
+    def _is_changed(self, name: str) -> bool:
         return self._values[name] != _DEFAULTS[name]
 
     def own_property(self, name: str) -> str | None:
