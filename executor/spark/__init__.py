@@ -1,7 +1,7 @@
-"""The Spark executor: the operators of `executor.operators` in the tasks of Spark jobs, one job for each batch.
+"""The Spark executor: runs the operators of `executor.operators` in the tasks of Spark jobs, one job per batch.
 
-`spark_executor.py` is the door. `alignment.py`, `markers.py` and `spark_run.py` need no Spark, so whoever takes a query
-over uses them; nor do the stages themselves (`stages.py`, `stage_one.py`, `bucket.py`), which tests run in process.
-`spark_session.py` and `spark_jobs.py` are where pyspark comes in. Data frames of streams and tables, for jobs of
-people's own, are in `millstream/spark`.
+The entry point is `spark_executor.py`. `alignment.py`, `markers.py` and `spark_run.py` do not need Spark, so another
+executor can use them to take over a query. The stages (`stages.py`, `stage_one.py`, `bucket.py`) do not need it either;
+tests run them in process. Only `spark_session.py` and `spark_jobs.py` use pyspark. The data frames of streams and
+tables that users read in their own jobs are in `millstream/spark`.
 """

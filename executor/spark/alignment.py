@@ -1,13 +1,13 @@
-"""How a query begins under a new run: all its buckets at one place, and every earlier run shut out. Needs no Spark.
+"""Begins a new run of a query: brings all buckets to one position and fences every earlier run. Needs no Spark.
 
-A run that ended in the middle of a batch leaves buckets that have done it and buckets that have not. The latter do it
-here, in process, subplan after subplan, so that what follows begins at one position everywhere and nothing is left
-between subplans; then another executor may take over as well.
+A run that ended in the middle of a batch leaves some buckets that have done the batch and some that have not. The
+latter do it here, in process, subplan after subplan. Then all buckets are at one position and no rows are left between
+subplans, so another executor may take over as well.
 
-Whose the query is, the transactional id of its own decides, on every executor: who takes it, has it, and then marks the
-buckets as his. The order matters. A taker who was slow may still write markers after the next one has taken the id; so
-each proves, once his markers are written, that the id is still his, and does no batch before. Whoever takes it later
-writes markers later, and the tasks of the run before find them.
+The query's own transactional id decides which run owns the query, on every executor. A run first acquires the id, then
+writes its markers into the buckets. The order matters. A slow run may still write markers after the next run has
+acquired the id. So each run checks, after it has written its markers, that it still holds the id, and it does no batch
+before that. A run that acquires the id later also writes its markers later, and the tasks of the earlier run find them.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 NO_RUN = ""
-"""The run of a query that does not run on Spark."""
+"""The name of the run while the query does not run on Spark."""
 
-_THREADS = 16  # buckets are begun side by side: each waits for the log, which syncs once for several
+_THREADS = 16  # buckets begin in parallel: each waits for the log, and one sync of the log serves several
 
 
 @dataclass(frozen=True, slots=True)
 class AlignedBuckets:
-    """Where all buckets stand: `positions` are the query's committed offsets. `last`: the batch before; None where no
-    batch was ever done. `seen`: what lies in the state of each bucket that has one; None where nobody knows."""
+    """The position that all buckets have reached. `positions`: the query's committed offsets. `last`: the previous
+    batch; None if no batch was ever done. `seen`: what the state of each stateful bucket contains; None if unknown."""
 
     positions: Positions
     last: BatchRecord | None
@@ -76,9 +76,9 @@ class AlignedBuckets:
 
 
 def take_from_spark(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> TransactionalProducer:
-    """Readies a query for another executor, which goes on with this producer of the query's id. A Spark run that is
-    still alive ends. Raises `ProducerFenced` where somebody else takes the query meanwhile."""
-    owner = take_id(client, plan, plan.query_id)  # before the look: a run that begins now finds itself fenced
+    """Prepares a query for another executor, which continues with the returned producer of the query's id. This ends a
+    Spark run that is still alive. Raises `ProducerFenced` if another run acquires the query meanwhile."""
+    owner = take_id(client, plan, plan.query_id)  # before the markers are read: a run that begins now is fenced
     if client.topic(marker_topic(plan.query_id)) is not None:
         try:
             align(plan, client, properties, NO_RUN, owner)
@@ -90,10 +90,10 @@ def take_from_spark(plan: PhysicalPlan, client: LogClient, properties: Mapping[s
 def align(
     plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str], run: str, owner: TransactionalProducer
 ) -> AlignedBuckets:
-    """Begins the run at the place where all buckets stand.
+    """Brings all buckets to one position and begins the run there.
 
-    In: `owner`: of the query's id, taken right before. Raises `ProducerFenced`, `StaleRun` where the query was taken by
-    another meanwhile; `StateLost`, `PositionLost`.
+    In: `owner`: the producer of the query's id, acquired right before this call. Raises `ProducerFenced` or `StaleRun`
+    if another run acquired the query meanwhile; `StateLost`; `PositionLost`.
     """
     settings = {**properties, **plan.properties}
     stages = split(plan)
@@ -102,9 +102,9 @@ def align(
     committed = start_positions(client, plan, StartSettings.of(settings))
     topic = marker_topic(plan.query_id)
     before = _side_by_side(partial(last_marker, client, topic), range(stages.bucket_count))
-    is_new = not committed_ends(client, plan.query_id)  # another executor has not had a state
+    is_new = not committed_ends(client, plan.query_id)  # the query had no state on another executor
     if run != NO_RUN or any(last is not None and last.run != NO_RUN for last in before):
-        forget_ends(client, plan.query_id)  # the markers note them now, or the next batch on DuckDB does
+        forget_ends(client, plan.query_id)  # from now on they are in the markers, or in the next batch on DuckDB
     markers = _begin_run(stages, run, client, owner, StateSeen() if is_new else None)
     fp("spark.aligning")
     last, markers = _last_batch(stages, client, run, markers)
@@ -126,7 +126,7 @@ def align(
 
 
 def _check_owner(owner: TransactionalProducer) -> None:
-    """Raises `ProducerFenced` where somebody else has taken the query."""
+    """Raises `ProducerFenced` if another run has acquired the query."""
     owner.begin()
     owner.abort()
 
@@ -139,8 +139,8 @@ def _side_by_side(work: Callable[[int], T], buckets: Sequence[int]) -> list[T]:
 
 
 def _undisturbed(check_owner: Callable[[], None], work: Callable[[], T]) -> T:
-    """The result of work with a bucket, which is done again where a task of an earlier run has taken the bucket's id in
-    the middle of it: that task finds that its run is over, and writes nothing. Raises `ProducerFenced` where the query
+    """The result of `work`, which works with a bucket. It is repeated if a task of an earlier run acquired the bucket's
+    id meanwhile; that task then finds that its run is over, and writes nothing. Raises `ProducerFenced` if the query
     itself has another owner."""
     while True:
         try:
@@ -150,7 +150,7 @@ def _undisturbed(check_owner: Callable[[], None], work: Callable[[], T]) -> T:
 
 
 def batch_partition(stages: Stages) -> int:
-    """Where the records of batches are, behind the markers of the buckets."""
+    """The partition of the batch records, after the partitions with the buckets' markers."""
     return stages.bucket_count
 
 
@@ -167,23 +167,24 @@ def _create_topics(stages: Stages, client: LogClient) -> None:
         if found is None:
             with contextlib.suppress(TopicExists):
                 client.create_topic(topic, partition_count, config)
-        elif found.partition_count < partition_count:  # an earlier version had fewer buckets, and no batches there
+        elif found.partition_count < partition_count:  # an earlier version had fewer buckets and no batch records
             cast(LogAdmin, client).add_partitions(topic, partition_count)
 
 
 def _begin_run(
     stages: Stages, run: str, client: LogClient, owner: TransactionalProducer, seen: StateSeen | None
 ) -> list[StateMarker]:
-    """Writes the markers that make the buckets this run's, and gives them. In: `seen`: of a bucket's first marker."""
+    """Writes the markers that assign the buckets to this run, and returns them. In: `seen`: what a bucket's first
+    marker says about its state."""
     topic = marker_topic(stages.plan.query_id)
-    guard = threading.Lock()  # a producer is for one thread at a time
+    guard = threading.Lock()  # only one thread at a time may use a producer
 
     def begin(bucket: int) -> StateMarker:
         producer = take_id(client, stages.plan, bucket_id(stages.plan.query_id, bucket))
         last = last_marker(client, topic, bucket)
         if last is None:
             marker = StateMarker(run, seen=seen)
-        elif last.run == NO_RUN:  # another executor has had the state
+        elif last.run == NO_RUN:  # another executor had the state
             marker = replace(last, run=run, ends={}, token=uuid.uuid4().hex, seen=None)
         else:
             marker = replace(last, run=run)
@@ -202,7 +203,8 @@ def _begin_run(
 def _last_batch(
     stages: Stages, client: LogClient, run: str, markers: list[StateMarker]
 ) -> tuple[BatchRecord | None, list[StateMarker]]:
-    """The last batch that a bucket has done, and the markers as if they had all named batches."""
+    """The last batch that any bucket has done, and the markers. Markers of versions that named no batches are converted
+    to markers that do."""
     query_id, partition = stages.plan.query_id, batch_partition(stages)
     topic = marker_topic(query_id)
     record, markers = adopted(run, markers)
@@ -216,8 +218,9 @@ def _last_batch(
 def _target(
     client: LogClient, query_id: str, known: Mapping[TopicPartition, int], committed: Positions, last: BatchRecord
 ) -> Positions:
-    """Where all buckets will stand: at the end of the batch, or where another executor has gone on to. Raises
-    `PositionLost`. A topic that was made anew since the batch is read anew; its group may know it again already."""
+    """The position that all buckets will reach: the end of the batch, or the position that another executor has reached
+    since. The end of the batch does not apply to a topic that was recreated since, even if the group already has
+    offsets of the new topic: such a topic is read from its committed offset. Raises `PositionLost`."""
     target = dict(committed)
     anew = {topic for topic, id in last.topics.items() if digest_of(client, topic) != id}
     for lane, end in last.ends.items():
@@ -238,7 +241,7 @@ def _finish(
     read: Sequence[LaneRange],
     owner: TransactionalProducer,
 ) -> dict[int, StateSeen | None]:
-    """Does the batch in the buckets that have not, in process. Out: what lies in their states now."""
+    """Does the batch, in process, in the buckets that have not done it. Out: what their states contain now."""
     finished: dict[int, StateSeen | None] = {}
     sent = {bucket: marker.sent for bucket, marker in enumerate(markers) if marker.batch == last.id}
     for subplan in stages.subplans:
@@ -263,7 +266,7 @@ def _finish(
 
 
 def remove_run_topics(client: LogClient, query_id: str) -> None:
-    """Forgets that the query ever ran on Spark."""
+    """Removes the topics that the query has only on Spark."""
     for topic in (marker_topic(query_id), repartition_topic(query_id)):
         if client.topic(topic) is not None:
             with contextlib.suppress(UnknownTopic):

@@ -1,7 +1,7 @@
-"""A bucket of a query: it applies its share of a batch, once, in one transaction of the log.
+"""A bucket of a query: it applies its share of a batch exactly once, in one transaction of the log.
 
-The transaction holds outputs, state changes, errors and the marker. The state is a cache of the changelog: it is right
-under the token of the last marker, and else it is brought up to date, or made anew.
+The transaction contains outputs, state changes, errors and the marker. The state is a cache of the changelog. It is
+valid if it has the token of the last marker; otherwise the bucket brings it up to date or rebuilds it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def bucket_id(query_id: str, bucket: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a bucket did with its share of a batch, as `QueryMetrics` counts."""
+    """What a bucket did with its share of a batch. The counts are those of `QueryMetrics`."""
 
     bucket: int
     rows_in: int = 0
@@ -66,9 +66,9 @@ class Report:
     rows_failed: int = 0
     rows_out: int = 0
     bytes_in: int = 0
-    sent_start: int = 0  # what it wrote to the repartition topic lies between these offsets of its partition
+    sent_start: int = 0  # the rows that it wrote to its partition of the repartition topic are between these offsets
     sent_end: int = 0
-    figures: str = ""  # `BucketFigures` as JSON; empty where it had done its share before
+    figures: str = ""  # `BucketFigures` as JSON; empty if the bucket had already done its share
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ class _Output:
 
 
 class BucketRuntime:
-    """Applies batches to one bucket. Not for several threads at once.
+    """Applies batches to one bucket. Not thread-safe.
 
-    In: `cache_directory`: of the query; None keeps the state in memory.
+    In: `cache_directory`: the query's folder for caches; None keeps the state in memory.
     """
 
     def __init__(
@@ -119,10 +119,11 @@ class BucketRuntime:
         self._pipeline: Pipeline | None = None
 
     def apply(self, pieces: Sequence[Piece], batch: BatchId) -> Report:
-        """Does its share of the batch, unless that is done. In: all pieces of the batch for this bucket, a lane's in
-        order.
+        """Does the bucket's share of the batch, unless it is already done. In: all pieces of the batch for this bucket;
+        the pieces of a lane in offset order.
 
-        After an exception nothing of the batch is done, or all of it; `apply` may be called again. Raises `StaleRun`.
+        After an exception either nothing or all of the share is done; the caller may call `apply` again. Raises
+        `StaleRun`.
         """
         assert pieces
         try:
@@ -141,7 +142,7 @@ class BucketRuntime:
             raise
 
     def close(self, cause: BaseException | None = None) -> None:
-        """Lets go of the cache. A transaction that is open is aborted by the bucket's next producer."""
+        """Closes the cache. The bucket's next producer aborts an open transaction."""
         if self._state is not None:
             with contextlib.suppress(duckdb.Error):
                 self._state.close(cause)
@@ -150,10 +151,10 @@ class BucketRuntime:
     # -------------------------------------------------------------- ownership
 
     def _begin(self) -> TransactionalProducer:
-        """An open transaction, with the state as the last one left it."""
+        """Begins a transaction, with the state as the last transaction left it."""
         if self._producer is not None:
             try:
-                self._producer.begin()  # whoever is not fenced knows that nobody else has written since
+                self._producer.begin()  # it is not fenced, so no other producer has written since
                 return self._producer
             except ProducerFenced:
                 pass
@@ -231,12 +232,13 @@ class BucketRuntime:
         return report, after
 
     def _counted(self) -> list[OperatorCounts]:
-        """Without the leaves whose rows another stage has counted already, under the same ids."""
+        """The counts of its operators, without leaves whose rows another stage has already counted under the same
+        ids."""
         elsewhere = self._subplan.counted_elsewhere
         return [counts for counts in self._meters.take() if counts.covers[-1] not in elsewhere]
 
     def _look(self) -> StateSeen | None:
-        """What lies in the state; None where it has none, or to look now would take too much of the batch's time."""
+        """What the state contains. None if the subplan has no state, or if looking now would take too much time."""
         if not self._subplan.stateful or not self._looks.is_due or self._pipeline is None:
             return None
         since = time.monotonic()
@@ -252,8 +254,8 @@ class BucketRuntime:
         errors: Sequence[RecordError],
         after: StateMarker,
     ) -> tuple[StateMarker, dict[int, int]]:
-        """Commits the transaction. Out: the marker in it, and the offset in each changelog partition up to which the
-        state is contained."""
+        """Commits the transaction. Out: the marker in it, and for each changelog partition the offset up to which the
+        state contains it."""
         for partition, records in output.records:
             producer.append(self._stages.sink.topic, partition, records)
         sent = self._send(producer, output.rows)
@@ -262,7 +264,7 @@ class BucketRuntime:
             count = self._client.partition_count(self._changelog)
             columnar = self._client.capabilities.columnar
             for partition, records in changelog_records(changes, count, columnar=columnar):
-                if partition not in applied:  # exact: nobody else writes this partition while the subplan runs
+                if partition not in applied:  # exact: nothing else writes this partition while the subplan runs
                     applied[partition] = self._client.offsets(self._changelog, partition).log_end_offset
                 producer.append(self._changelog, partition, records)
                 applied[partition] += offsets_used(records)
@@ -277,7 +279,7 @@ class BucketRuntime:
         return after, applied
 
     def _send(self, producer: TransactionalProducer, rows: pa.Table | None) -> SentRange:
-        """Writes what another subplan goes on with. Out: where it lies, exactly: nobody else writes this partition."""
+        """Writes the rows for the next subplan. Out: their exact offsets: nothing else writes this partition."""
         if self._lane is None or rows is None or not rows.num_rows:
             return NOTHING_SENT
         start = self._client.offsets(*self._lane).log_end_offset
@@ -288,8 +290,8 @@ class BucketRuntime:
         return SentRange(start, end)
 
     def _compute(self, batch: BucketBatch) -> tuple[_Output, Sequence[StoreChanges], list[RecordError]]:
-        """Leaves out the records that make the rest fail, and says which. Where memory does not suffice, the records
-        are done in ever more parts."""
+        """Runs the batch without the records that make it fail, and returns an error for each of them. If memory is too
+        small, it runs the records in parts, and doubles the number of parts until they fit."""
         failed: list[RecordError] = []
         inputs, parts = batch.inputs, 1
         while True:
@@ -339,14 +341,15 @@ class BucketRuntime:
         return with_causes(changes, causes_of(batch.ordered, length), batch.headers)
 
     def _try(self, batch: BucketBatch, parts: int, inputs: Mapping[str, ChangeBatch]) -> None:
-        """Raises one of DATA_ERRORS where the rows fail; the state stays as it was."""
+        """Raises one of DATA_ERRORS if the rows fail. The state does not change."""
         try:
             self._run(inputs, batch, parts)
         finally:
             self._start_again()
 
     def _start_again(self) -> None:
-        """The state as it was before the batch. An error leaves the pipeline's stores undefined."""
+        """Restores the state from before the batch. The pipeline is replaced, because an error leaves its stores
+        undefined."""
         assert self._state is not None
         if self._subplan.stateful:
             self._state.connection.execute("ROLLBACK")
@@ -355,7 +358,7 @@ class BucketRuntime:
 
 
 def _joined(outputs: Sequence[_Output]) -> _Output:
-    """What the parts of a batch gave, one after the other."""
+    """Joins the outputs of the parts of a batch, in order."""
     if len(outputs) == 1:
         return outputs[0]
     tables = [output.rows for output in outputs if output.rows is not None]

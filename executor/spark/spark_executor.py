@@ -38,23 +38,23 @@ log = structlog.get_logger()
 OpenSession = Callable[[SparkSettings], "SparkSession"]
 EndSession = Callable[[], None]
 
-LOOK_S = 5.0  # how often it is asked whether jobs wait for executors
-REGISTER_S = 60.0  # without executors for so long, the application registers anew; doubles until a batch is done
+LOOK_S = 5.0  # how often to check whether jobs wait for executors
+REGISTER_S = 60.0  # after this time without executors, the application registers again; doubles until a batch is done
 REGISTER_MAX_S = 1_800.0
-CLOSE_S = 3.5  # how long queries and then Spark may take to end when the executor closes, whatever they do
-END_S = 0.5  # so long at least it is waited for Spark: queries may have taken all the time
+CLOSE_S = 3.5  # total time for the queries and then Spark to end when the executor closes, whatever they do
+END_S = 0.5  # minimum time to wait for Spark, even if the queries have used up `CLOSE_S`
 
 
 class SparkExecutor:
     """Implements `Executor`. Spark starts with the first query.
 
-    In: `data_directory`: for caches of state, one folder per query; None takes a temporary one. `properties`:
-    those that begin with `spark.` configure Spark (`spark.master`: `local[*,4]`); `millstream.spark.bootstrap.servers`
-    says where its tasks reach the log, if that is not this process. `session`, `end`, `jobs`: what opens Spark, what
-    ends it, and what runs the batches of a query in it.
+    In: `data_directory`: for caches of state, one folder per query; None uses a temporary folder. `properties`: names
+    that begin with `spark.` configure Spark (`spark.master`: `local[*,4]`); `millstream.spark.bootstrap.servers` is the
+    address where Spark's tasks reach the log, if the log is not in this process. `session` opens Spark, `end` ends it,
+    and `jobs` runs the batches of a query in it.
 
-    On a cluster, Spark ends with the executor: the application of a server that runs no queries any more would keep
-    the cores from the server that has taken them over.
+    On a cluster, Spark ends when the executor closes. Otherwise the application of a server that no longer runs queries
+    would hold cores that the server that took over the queries needs.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class SparkExecutor:
         found.start()
 
     def query(self, query: PersistentQuery) -> SparkQuery:
-        """A query that is not started."""
+        """Creates the query without starting it."""
         return SparkQuery(
             query.plan,
             self._client,
@@ -138,14 +138,14 @@ class SparkExecutor:
             queries, self._queries = list(self._queries.values()), {}
         self._closing.set()
         since = time.monotonic()
-        for query in queries:  # they end side by side: it takes as long as the slowest one
+        for query in queries:  # they end in parallel, so closing takes as long as the slowest one
             query.ask_to_stop()
         for query in queries:
             query.stop()
         if not self._settings.is_local:
             ending = threading.Thread(target=self._end, name="spark-end", daemon=True)
             ending.start()
-            # A driver that hangs does not answer, and nobody can make it.
+            # A driver that hangs never answers, so the wait has a limit.
             ending.join(left_to_end_s(time.monotonic() - since))
         if self._server is not None:
             self._server.stop()
@@ -154,7 +154,8 @@ class SparkExecutor:
             self._temporary.remove()
 
     def _watch(self) -> None:
-        """One thread asks Spark for all queries whether they have executors: Spark may take long to answer."""
+        """Starts the one thread that asks Spark for all queries whether they have executors. Spark may answer slowly,
+        so no other thread asks."""
         if self._watcher is None:
             self._watcher = threading.Thread(target=self._look, name="spark-watch", daemon=True)
             self._watcher.start()
@@ -165,7 +166,7 @@ class SparkExecutor:
             waited_s: list[float] = []
             queries = list(self._queries.values())
             for query in queries:
-                with contextlib.suppress(Exception):  # the driver has gone: the query notices it by itself
+                with contextlib.suppress(Exception):  # the driver has ended; the query notices that itself
                     found = query.look()
                     waited_s += [] if found is None else [found]
             before, done = done, sum(query.metrics.batches for query in queries)
@@ -174,8 +175,9 @@ class SparkExecutor:
             self._register_anew(min(waited_s, default=0.0))
 
     def _register_anew(self, waited_s: float) -> None:
-        """A standalone master that was started again without its memory does not know the application, which never asks
-        it: Spark would wait for executors without end. In: for how long no query has had one."""
+        """Registers the application again if it has had no executors for long. A standalone master that restarted
+        without its recovery state does not know the application, and the application never asks the master, so Spark
+        would wait for executors forever. In: `waited_s`: for how long no query has had an executor."""
         since_s = time.monotonic() - self._registered_at
         if self._settings.is_standalone and min(waited_s, since_s) >= self._register_after_s:
             log.warning("Spark has no executors for us: the application registers anew", seconds=int(waited_s))
@@ -184,14 +186,15 @@ class SparkExecutor:
             self._end()
 
     def _end(self) -> None:
-        with contextlib.suppress(Exception):  # it has ended
+        with contextlib.suppress(Exception):  # Spark has already ended
             self._end_session()
 
     def _session(self) -> SparkSession:
         return self._open_session(self._settings)
 
     def bootstrap(self) -> str:
-        """Where tasks reach the log. A log in this process gets a listener of its own, on the loopback interface."""
+        """The address where tasks reach the log. For a log in this process, this starts a listener on the loopback
+        interface."""
         named = self._settings.bootstrap
         if named is not None:
             return trusted_address(self._client.served, named) if isinstance(self._client, Log) else named
@@ -218,7 +221,7 @@ class SparkExecutor:
 
 
 def left_to_end_s(taken_s: float) -> float:
-    """How long Spark may take to end once queries have taken so long.
+    """How long Spark may take to end, if the queries took `taken_s` to end.
 
     >>> left_to_end_s(0.5), left_to_end_s(4.25), left_to_end_s(9.0)
     (3.0, 0.5, 0.5)

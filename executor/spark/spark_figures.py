@@ -1,8 +1,7 @@
-"""What a query on Spark measures about itself: its buckets count in Spark's tasks and report with each batch; the
-driver adds up.
+"""The figures of a query on Spark. Its buckets count in Spark's tasks and report with each batch; the driver adds up.
 
-A bucket reports what was counted since its last report, by the stage that read its records as well, and what lies in
-its state. The latter stands in the bucket's marker, too: a run that begins knows it before its first batch.
+A bucket reports the counts since its last report, including those of the stage that read its records, and what its
+state contains. The latter is also in the bucket's marker, so a new run knows it before its first batch.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from ..figures import Meters, OpenWindows, OperatorCounts, PartitionTimes, Query
 from ..inspection import StateSeen, inspected
 from .lanes import lane_of, lane_text
 
-_SPARE = 50  # a look at the state that takes long is not taken again before so many times as long are over
+_SPARE = 50  # after a look at the state that took longer than `_LONG_S`, the next one waits this many times as long
 _LONG_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class BucketFigures:
-    """What a bucket reports. `times`: the largest rowtime of what was read of each lane."""
+    """What a bucket reports. `times`: the largest rowtime read from each lane."""
 
     operators: Sequence[OperatorCounts] = ()
     times: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -62,7 +61,7 @@ def state_from_json(found: Mapping[str, Any]) -> StateSeen:
 
 
 class StateLooks:
-    """Looks into the state of a bucket after its batches, unless that takes too much of their time."""
+    """Decides after which batches to look into the state of a bucket, so that looking takes little of their time."""
 
     def __init__(self) -> None:
         self._due_s = 0.0
@@ -72,31 +71,31 @@ class StateLooks:
         return time.monotonic() >= self._due_s
 
     def took(self, seconds: float) -> None:
-        """The last look did."""
+        """Reports how long the last look took."""
         self._due_s = time.monotonic() + _SPARE * seconds if seconds > _LONG_S else 0.0
 
 
 class SparkFigures:
-    """The figures of one query, on the driver. The query's thread writes, anybody reads."""
+    """The figures of one query, on the driver. Only the query's thread writes; any thread may read."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self._steps = frozenset(step.id for step in plan.steps())
         self._meters = Meters(steadily=True)
         self._times: dict[TopicPartition, PartitionTimes] = {}
-        self._states: dict[int, StateSeen | None] | None = None  # of the buckets that have one
+        self._states: dict[int, StateSeen | None] | None = None  # by stateful bucket
         self._guard = threading.Lock()
 
     def begin(self, states: Mapping[int, StateSeen | None]) -> None:
-        """What lies in the state of each bucket that has one, when a run begins; None where nobody knows it."""
+        """Begins a run. In: what the state of each stateful bucket contains; None if unknown."""
         with self._guard:
             self._states = dict(states)
 
     def sample(self) -> None:
-        """Now and then, while a run goes on: rates are between two samples."""
+        """Takes a sample; call it regularly during a run. Rates are computed between two samples."""
         self._meters.sample()
 
     def add(self, reports: Iterable[tuple[int, str]]) -> None:
-        """In: buckets, each with the `BucketFigures` of a batch that it has done, as JSON."""
+        """Adds the figures of a batch. In: for each bucket that has done it, its `BucketFigures` as JSON."""
         now_ms = int(time.time() * 1000)
         with self._guard:
             for bucket, text in reports:
@@ -110,13 +109,13 @@ class SparkFigures:
                     self._states[bucket] = figures.state
 
     def _count(self, counts: OperatorCounts) -> None:
-        """Subplans have steps of their own, which the plan does not know."""
+        """Adds the counts without steps that exist only in subplans, not in the plan."""
         covers = tuple(step for step in counts.covers if step in self._steps)
         if covers:
             self._meters.add(counts._replace(covers=covers))
 
     def figures(self) -> QueryFigures:
-        """What is known at this moment; of the state only if all buckets with one have told."""
+        """The figures at this moment. They include the state only if that of every stateful bucket is known."""
         with self._guard:
             states = (self._states or {}).values()
             known = [state for state in states if state is not None]

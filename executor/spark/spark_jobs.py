@@ -1,11 +1,13 @@
-"""A subplan's part of a batch as one ordinary Spark job.
+"""Runs a subplan's part of a batch as one ordinary Spark job.
 
-Structured Streaming would plan the batches in a process for each query, and write down offsets that nobody believes:
-positions live in the log. So a job is nothing but DataFrame operations, and Spark knows nothing of streams.
+We do not use Structured Streaming: it would plan the batches in one process per query, and store offsets that we would
+not use, because positions are in the log. So a job consists of DataFrame operations only, and Spark does not know about
+streams.
 
-All queries share one pool of Spark's scheduler, in which the job that was submitted first comes first. A query has one
-job at a time, so queries take turns, whatever waits for each: a batch goes on before later ones begin. With a pool for
-each, those without a running task are served by their *names*, and while cores are scarce the last ones get none.
+All queries share one pool of Spark's scheduler, which runs the job first that was submitted first. A query has one job
+at a time, so queries take turns, however much input waits for each of them, and a batch continues before later ones
+begin. With one pool per query, Spark would order pools without a running task by their *names*, and while cores are
+scarce the last ones would get none.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ POOL = "millstream"
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """How many tasks of a job run, and how many are done."""
+    """How many tasks of a job are running, and how many are done."""
 
     active: int
     completed: int
@@ -41,19 +43,19 @@ class Jobs(Protocol):
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run side by side at this moment."""
+        """How many tasks can run in parallel at this moment."""
         ...
 
     def run(self, round_: Round) -> Sequence[Report]:
-        """What each bucket did that the round has rows of."""
+        """The reports of the buckets for which the round has rows."""
         ...
 
     def cancel(self) -> None:
-        """Ends the job that is under way; `run` raises then."""
+        """Cancels the current job; `run` then raises."""
         ...
 
     def tasks(self) -> TaskCounts | None:
-        """Of the job that is under way; None where there is none."""
+        """The tasks of the current job; None if no job runs."""
         ...
 
 
@@ -61,7 +63,7 @@ MakeJobs = Callable[["SparkSession", RunSpec], Jobs]
 
 
 class SparkJobs:
-    """Runs a run's batches as jobs. They are a group by the run's name."""
+    """Runs the batches of one run as Spark jobs, in a job group with the run's name."""
 
     def __init__(self, session: SparkSession, spec: RunSpec) -> None:
         self._session = session
@@ -72,27 +74,27 @@ class SparkJobs:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks the executors of this moment run side by side."""
+        """How many tasks the current executors can run in parallel."""
         return max(1, int(self._context.defaultParallelism))
 
     def run(self, round_: Round) -> list[Report]:
-        """What each bucket did that the round has rows of. Spark's errors pass through."""
+        """The reports of the buckets for which the round has rows. Raises the errors of Spark."""
         count, records = len(self._spec.stages.subplans), f"{round_.record_count:,} records"
         part = f", part {round_.subplan + 1} of {count}" if count > 1 else ""
         try:
             with self._described(f"{self._spec.query_id}: {records}{part}"):
                 return [Report(**row.asDict()) for row in self._reports(round_).collect()]
         except (AttributeError, AssertionError) as error:
-            if self._context._jsc is None:  # all that PySpark says of it is that None has no attributes
+            if self._context._jsc is None:  # Spark was ended; PySpark only reports that None has no such attribute
                 raise SparkUnavailable("Spark was ended, and is started again") from error
             raise
 
     def cancel(self) -> None:
-        """Ends the job that is under way; `run` raises then."""
+        """Cancels the current job; `run` then raises."""
         self._context.cancelJobGroup(self._group)
 
     def tasks(self) -> TaskCounts | None:
-        """Of the job that is under way; None where there is none."""
+        """The tasks of the current job; None if no job runs."""
         tracker: Any = self._context.statusTracker()
         infos = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
         running = [info for info in infos if info is not None and info.status == "RUNNING"]
@@ -102,10 +104,10 @@ class SparkJobs:
         return TaskCounts(sum(stage.numActiveTasks for stage in stages), sum(each.numCompletedTasks for each in stages))
 
     def _reports(self, round_: Round) -> DataFrame:
-        """Each bucket's pieces come together in one task; where a bucket is what one task has read, they are there
-        already."""
+        """The data frame with the reports. Spark moves all pieces of a bucket to one task. If one task reads all rows
+        of a bucket, there is nothing to move, and both stages run in that task."""
         count, subplan = len(round_.tasks), self._spec.stages.subplans[round_.subplan]
-        numbers = self._session.range(0, count, 1, count)  # a partition for each
+        numbers = self._session.range(0, count, 1, count)  # one partition per task
         reading = self._spec_json, round_.subplan, round_.tasks, round_.topics
         if not subplan.shuffled:
             return numbers.mapInArrow(ReadAndApplyStage(*reading, round_.batch), REPORT_SCHEMA)
@@ -116,7 +118,8 @@ class SparkJobs:
 
     @contextlib.contextmanager
     def _described(self, text: str) -> Generator[None]:
-        """Spark keeps these by thread, and a query has a thread of its own only in a server."""
+        """Sets pool, group and description of the job, and removes them afterwards: Spark keeps them per thread, and
+        only in a server does a query have its own thread."""
         self._context.setLocalProperty("spark.scheduler.pool", POOL)
         self._context.setJobGroup(self._group, text)
         try:

@@ -1,14 +1,15 @@
-"""A persistent query on Spark: a thread that begins runs of it until it is told to stop.
+"""A persistent query on Spark: a thread that begins runs of the query until the query is stopped.
 
-States and who moves between them, under one lock; `_changed` wakes whoever waits for one:
+The table lists the wanted states and what sets them. One lock guards the state; `_changed` wakes the threads that wait
+for a change.
 
-| wanted | the thread | comes from |
+| wanted | the thread | set by |
 | --- | --- | --- |
-| `run` | begins a run, and does its batches; after an outage it waits and begins another | `start`, `resume` |
-| `rest` | lets its job end (a while later it is cancelled) and waits | `pause` |
-| `end` | the same, and ends | `stop`; the thread itself, on what trying again does not mend |
+| `run` | begins a run and does its batches; after an outage it waits and begins another run | `start`, `resume` |
+| `rest` | lets its job end (it is cancelled after `PATIENCE_S`) and waits | `pause` |
+| `end` | lets its job end in the same way, and ends | `stop`; the thread itself, if a retry cannot help |
 
-A job may be cancelled at any moment, since what a batch has left undone the next run finishes.
+A job may be cancelled at any moment, because the next run finishes a batch that is only partly done.
 """
 
 from __future__ import annotations
@@ -49,18 +50,18 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-FAILURES_MAX = 6  # in a row, of those that may be the query's own fault
+FAILURES_MAX = 6  # consecutive failures that the query itself may have caused
 BACKOFF_S = 0.5  # after the first failure; doubles with each
 BACKOFF_MAX_S = 15.0
 PATIENCE_S = 2.0  # how long a batch may go on when the query should rest
-STOP_S = 1.0  # how long a cancelled job may take to end, before nobody waits for it any more
-IDLE_S = 10.0  # a job of which no task runs, and none ends, for so long has no executor
+STOP_S = 1.0  # how long to wait for a cancelled job to end
+IDLE_S = 10.0  # a job has no executor if none of its tasks has run or ended for this long
 
 
 class SparkQuery:
-    """Runs one query. In: `session` may raise; it is tried again like a failed batch. `bootstrap`: where tasks reach
-    the log. `directory`: of the query; caches of state are in it where tasks run on this host. `jobs`: what runs the
-    batches of a run."""
+    """Runs one query. In: `session` may raise; it is retried like a failed batch. `bootstrap`: the address where tasks
+    reach the log. `directory`: the query's folder; it holds the caches of state if tasks run on this host. `jobs`: runs
+    the batches of a run."""
 
     def __init__(
         self,
@@ -91,9 +92,10 @@ class SparkQuery:
         self._wanted_since = time.monotonic()
         self._state: QueryState = "PAUSED" if paused else "RUNNING"
         self._error: str | None = None
-        self._jobs: Jobs | None = None  # of the run that is under way
+        self._jobs: Jobs | None = None  # those of the current run
         self._job_since: float | None = None
-        self._seen: tuple[float | None, TaskCounts | None, float] = None, None, 0.0  # as `look` saw it, since when
+        # What `look` saw last (the start of the batch, its task counts), and when it last changed.
+        self._seen: tuple[float | None, TaskCounts | None, float] = None, None, 0.0
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -101,7 +103,7 @@ class SparkQuery:
             self._begin_thread()
 
     def pause(self) -> None:
-        """Returns once no batch is under way, or Spark does not say so."""
+        """Returns when no batch is running, or when Spark has not confirmed that in time."""
         with self._changed:
             if self._state != "RUNNING":
                 return
@@ -109,7 +111,7 @@ class SparkQuery:
         self._await_rest()
 
     def resume(self) -> None:
-        """Also after an error: the query tries again, with the topics that there are."""
+        """Resumes a paused query. After an error the query also tries again, and accepts the topics as they are now."""
         if self._state == "ERROR":
             self._topics.accept()
         with self._changed:
@@ -121,13 +123,14 @@ class SparkQuery:
                 self._begin_thread()
 
     def ask_to_stop(self) -> None:
-        """Waits for nothing: who ends several queries asks all of them before it waits for the first one."""
+        """Asks the query to stop, without waiting. A caller that ends several queries asks all of them before it waits
+        for the first one."""
         with self._changed:
             self._want("end", "ERROR" if self._state == "ERROR" else "STOPPED")
 
     def stop(self) -> None:
-        """Returns once nothing of the query runs any more, or Spark does not say so: what it still does then finds that
-        another run has begun, or the log closed."""
+        """Returns when no part of the query runs any more, or when Spark has not confirmed that in time. In the latter
+        case, tasks that still run find that another run has begun or that the log is closed."""
         thread = self._thread
         if self._wanted != "end":
             self.ask_to_stop()
@@ -149,12 +152,12 @@ class SparkQuery:
         return QueryStatus(self.query_id, self._state, self.metrics, positions, lag, self._error, "spark")
 
     def figures(self) -> QueryFigures:
-        """What its operators have done since it was started here, and what lies in its state."""
+        """What the operators have done since the query was started here, and what its state contains."""
         return self._figures.figures()
 
     def look(self) -> float | None:
-        """Says in the status whether the batch waits for executors. Call it every few seconds; it asks Spark, so it may
-        take long. Out: for how many seconds no task of the batch has run; None without a batch."""
+        """Reports in the status whether the batch waits for executors. Call it every few seconds. It asks Spark, so it
+        may take long. Out: for how many seconds no task of the batch has run; None without a batch."""
         jobs, since = self._jobs, self._job_since
         counts = None if jobs is None or since is None else jobs.tasks()
         now = time.monotonic()
@@ -170,8 +173,8 @@ class SparkQuery:
         return waited_s
 
     def run_available(self, stops: Sequence[Positions] | None = None) -> None:
-        """Processes what is there, in the caller's thread; for queries that were not started. In: `stops`: reads up to
-        each of these places in turn, and no further. Raises `QueryFailed`."""
+        """Processes the available input in the caller's thread; for queries that were not started. In: `stops`: reads
+        up to each of these positions in turn, and no further. Raises `QueryFailed`."""
         try:
             with self._begun() as run:
                 for stop in [run.available()] if stops is None else stops:
@@ -180,24 +183,25 @@ class SparkQuery:
         except Exception as error:
             raise QueryFailed(f"query {self.query_id}: {trouble_of(error, self.query_id).text}") from error
 
-    # -------------------------------------------------------------- what others want
+    # -------------------------------------------------------------- requests from other threads
 
     def _want(self, wanted: Literal["run", "rest", "end"], state: QueryState) -> None:
         self._wanted, self._state, self._wanted_since = wanted, state, time.monotonic()
         self._changed.notify_all()
 
     def _left_s(self, patience_s: float) -> float:
-        """Of so many seconds since the query was told: several that are told together take no longer than one."""
+        """What is left of `patience_s`, counted from the last request. So several queries that get a request together
+        take no longer than one."""
         return max(0.0, self._wanted_since + patience_s - time.monotonic())
 
     def _await_rest(self) -> None:
-        """Waits for the job under way; cancels it when that takes long."""
+        """Waits for the current job, and cancels it after `PATIENCE_S`."""
         with self._changed:
             if self._changed.wait_for(lambda: self._jobs is None, self._left_s(PATIENCE_S)):
                 return
             jobs = self._jobs
         if jobs is not None:
-            # A driver that hangs does not answer, and nobody can make it.
+            # A driver that hangs never answers, so another thread calls it.
             threading.Thread(target=_cancel, args=(jobs,), name="spark-cancel", daemon=True).start()
         with self._changed:
             self._changed.wait_for(lambda: self._jobs is None, self._left_s(PATIENCE_S + STOP_S))
@@ -215,7 +219,7 @@ class SparkQuery:
             try:
                 self._run_once()
                 failures = 0
-            except Exception as error:  # whatever it is: what counts is in the log, so begin again from there
+            except Exception as error:  # any error: everything durable is in the log, so a new run begins from there
                 if self._wanted != "run":
                     continue  # its job was cancelled
                 failures = 1 if self.metrics.batches > batches else failures + 1
@@ -229,26 +233,27 @@ class SparkQuery:
                     self._wait_out(trouble, failures)
 
     def _topic_lost(self, error: Exception) -> Exception:
-        """A topic that is gone or another one explains whatever went wrong. A task that finds out knows neither what
-        the query does with it nor what to do, and of its error Spark passes on no more than the text."""
+        """`PositionLost` if a topic was deleted or recreated, because that explains any other error; else `error`. The
+        task that notices it does not know what the query uses the topic for or what to do about it, and Spark passes on
+        only the text of the task's error."""
         try:
             self._topics.check()
         except PositionLost as lost:
             return lost
-        except Exception:  # the log does not answer either
+        except Exception:  # the log does not answer
             return error
         return error
 
     def _may_run(self) -> bool:
-        """Waits while the query should rest; False when it should end."""
+        """Waits while the query should rest. False if it should end."""
         with self._changed:
             self._changed.wait_for(lambda: self._wanted != "rest")
             if self._wanted == "end":
-                self._thread = None  # from here on `resume` begins another
+                self._thread = None  # from now on `resume` begins another thread
             return self._wanted == "run"
 
     def _run_once(self) -> None:
-        """One run: until the query should stop, or fails."""
+        """Does one run: until the query should stop, a topic has grown, or the run fails."""
         with self._begun() as run:
             while self._wanted == "run" and not run.has_grown():
                 self._job_since = time.monotonic()
@@ -283,14 +288,14 @@ class SparkQuery:
 
     @contextlib.contextmanager
     def _begun(self) -> Generator[SparkRun]:
-        session = self._session()  # it may take minutes, in which nothing of the query is under way
+        session = self._session()  # it may take minutes; no part of the query runs during that time
         name = uuid.uuid4().hex
         spec = RunSpec(
             plan_to_json(self._plan), self._bootstrap(), name, self._properties, self._cache(_master(session))
         )
         jobs = self._make_jobs(session, spec)
         with self._changed:
-            if self._wanted != "run":  # meanwhile; whoever said so does not wait for what has not begun
+            if self._wanted != "run":  # changed meanwhile; that caller does not wait for a run that has not begun
                 raise QueryFailed("the query was told to stop before it had begun")
             self._jobs = jobs
         try:
@@ -304,7 +309,8 @@ class SparkQuery:
                 self._changed.notify_all()
 
     def _cache(self, master: str) -> str | None:
-        """In the data directory where tasks run on this host, else where each host has room for temporary files."""
+        """Where caches of state are: in the data directory if tasks run on this host, else in each host's folder for
+        temporary files. None: in memory."""
         if QuerySettings.of({**self._properties, **self._plan.properties}).cache == "memory":
             return None
         if master.startswith("local"):
@@ -334,5 +340,5 @@ def _master(session: SparkSession) -> str:
 
 
 def _cancel(jobs: Jobs) -> None:
-    with contextlib.suppress(Exception):  # the driver has gone: so has the job
+    with contextlib.suppress(Exception):  # the driver has ended, and the job with it
         jobs.cancel()

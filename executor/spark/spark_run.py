@@ -1,4 +1,4 @@
-"""One run of a query on Spark: from the place where all its buckets stand, batch by batch."""
+"""One run of a query on Spark: batch by batch, from the position that all its buckets have reached."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ from .lanes import Positions, ranges_between
 from .markers import NO_BATCH, SentRange
 from .spec import RunSpec
 
-PURGE_S = 30.0  # how often what was read of the repartition topic is removed; Kafka Streams does it as often
+PURGE_S = 30.0  # how often the part of the repartition topic that was read is removed; same as in Kafka Streams
 
 
 class SparkRun:
-    """Shuts every earlier run out, and goes on where the query stands.
+    """Fences every earlier run, and continues from the query's position.
 
-    In: `run_round` does a subplan's part of a batch and gives what its buckets did; the part is done, or any of it is.
-    A run is over after an exception: the next one brings all buckets to one place. Raises `StaleRun` once another has
-    begun, `PositionLost` once a topic of the query is gone or another one, and what the log raises. `parallelism`: how
-    many tasks may read. `seen`: what lay in the state when it began (`alignment.py`).
+    In: `run_round` does a subplan's part of a batch and returns what its buckets did. If it raises, any subset of the
+    buckets may have done their part. `parallelism`: how many tasks may read.
+
+    A run is over after an exception: the next run brings all buckets to one position. Raises `StaleRun` if another run
+    has begun, `PositionLost` if a topic of the query was deleted or recreated, and the errors of the log.
+
+    `seen`: what the state contained when the run began (`alignment.py`).
     """
 
     def __init__(
@@ -52,7 +55,8 @@ class SparkRun:
         self._planner = BatchPlanner(spec.stages, client, size, parallelism)
         self._topics = KnownTopics(client, plan)
         self._same = [SameTopic(client, topic) for topic in self._topics.names]
-        self._topics.check()  # after the look at the ids: what is another topic since then is found before a batch
+        # After `SameTopic` has read the ids: a topic that is recreated from now on is found before a batch reads it.
+        self._topics.check()
         self._topic_ids = self._topics.ids()
         self._producer = take_id(client, plan, plan.query_id)
         aligned = align(plan, client, spec.properties, spec.run, self._producer)
@@ -60,12 +64,12 @@ class SparkRun:
         self.seen = aligned.seen
         self._last = NO_BATCH if aligned.last is None else aligned.last.id
         self._run_before = None if aligned.last is None or aligned.last.run == spec.run else aligned.last.run
-        self._read: dict[int, int] = {}  # by bucket, up to where its rows in the repartition topic were read
+        self._read: dict[int, int] = {}  # by bucket: the offset up to which its rows in the repartition topic were read
         self._purged_at = time.monotonic()
         self._partitions_due_s = self._topics_due_s = time.monotonic() + PARTITIONS_S
 
     def step(self, until: Positions | None = None) -> Sequence[Report] | None:
-        """Does the next batch; None where nothing came for a moment, or nothing is left before `until`."""
+        """Does the next batch. None if no record arrived within a short wait, or nothing is left before `until`."""
         ends = self._planner.next(self._at, until)
         self._check_topics(at_once=ends is not None)
         if ends is None:
@@ -84,23 +88,24 @@ class SparkRun:
         return reports
 
     def available(self) -> Positions:
-        """Up to where each lane can be read now."""
+        """The offset up to which each lane can be read now."""
         return self._planner.available(self._at)
 
     def has_grown(self) -> bool:
-        """Whether a topic has partitions that this run does not read: the next one does. Nobody announces them, so the
-        log is asked now and then."""
+        """Whether a topic has partitions that this run does not read; the next run reads them. New partitions are not
+        announced, so this asks the log every `PARTITIONS_S`."""
         if time.monotonic() < self._partitions_due_s:
             return False
         self._partitions_due_s = time.monotonic() + PARTITIONS_S
-        with contextlib.suppress(LogError):  # a topic that is gone: who reads it finds out
+        with contextlib.suppress(LogError):  # a deleted topic: its readers report that
             read = Counter(lane.topic for lane in self._at)
             return any(self._client.partition_count(topic) > count for topic, count in read.items())
         return False
 
     def _check_topics(self, *, at_once: bool) -> None:
-        """After the look at where they end, and before anybody reads them or writes: of a topic that was made anew
-        records would be passed over. Else now and then: a query that waits says it as well. Raises `PositionLost`."""
+        """Checks that no topic was recreated. This must happen after the topics' ends were read and before a task reads
+        or writes; otherwise the query would skip records of a recreated topic. Without a batch it checks every
+        `PARTITIONS_S`, so that an idle query reports the problem as well. Raises `PositionLost`."""
         if at_once or time.monotonic() >= self._topics_due_s:
             self._topics_due_s = time.monotonic() + PARTITIONS_S
             with self._topics.said():
@@ -108,7 +113,7 @@ class SparkRun:
                     topic.check()
 
     def _rounds(self, batch: BatchRecord) -> list[Report]:
-        """One subplan after the other: what one sends, the next reads."""
+        """Runs one subplan after the other: each reads the rows that earlier ones sent."""
         stages, read = self._spec.stages, ranges_between(self._at, batch.ends)
         reports: list[Report] = []
         sent: dict[int, SentRange] = {}
@@ -122,7 +127,7 @@ class SparkRun:
         return reports
 
     def _commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """In a transaction of the query's own id, so that a run that is over cannot move them any more."""
+        """Commits the offsets in a transaction of the query's own id, so that a fenced run can no longer move them."""
         fp("spark.before_offsets")
         self._producer.begin()
         self._producer.send_offsets(offset_group(self._spec.query_id), positions)
@@ -130,7 +135,7 @@ class SparkRun:
         fp("spark.after_offsets")
 
     def _purge(self, reports: Sequence[Report]) -> None:
-        """Removes from the repartition topic what is done. What cannot be removed now is next time."""
+        """Removes processed rows from the repartition topic. If that fails, the next call tries again."""
         self._read |= {report.bucket: report.sent_end for report in reports if report.sent_end}
         if time.monotonic() - self._purged_at < PURGE_S:
             return

@@ -1,4 +1,4 @@
-"""The Spark session: one per process, made when the first query needs it."""
+"""The Spark session: one per process, opened when the first query needs it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _USE_DUCKDB = "Or run the query on DuckDB, which needs neither: SET 'millstream.
 _guard = threading.Lock()
 _sessions: dict[str, SparkSession] = {}
 _own: list[Any] = []
-"""The context that was made here, if one was."""
+"""The Spark context, if this module has created it."""
 
-EXIT_S = 1.0  # how long Spark may take to end with the process that drives it
+EXIT_S = 1.0  # how long Spark may take to end when the driver's process exits
 
 
 def require_spark() -> None:
-    """Raises `SparkUnavailable` where PySpark or Java is missing."""
+    """Raises `SparkUnavailable` if PySpark or Java is missing."""
     if importlib.util.find_spec("pyspark") is None:
         raise SparkUnavailable(
             "the Spark executor needs PySpark, which is not installed",
@@ -56,8 +56,8 @@ def require_spark() -> None:
 
 
 def spark_session(settings: SparkSettings) -> SparkSession:
-    """The process's session. The settings that are Spark's own configure it, if it is not there yet; a session that
-    the process has already is used, under settings of our own. Raises `SparkUnavailable`."""
+    """The process's session. If the process has no Spark context yet, Spark's own settings configure a new one.
+    Otherwise the session uses the existing context, with our session settings. Raises `SparkUnavailable`."""
     with _guard:
         if "session" not in _sessions or _is_stopped(_sessions["session"].sparkContext):
             require_spark()
@@ -67,8 +67,8 @@ def spark_session(settings: SparkSettings) -> SparkSession:
 
 
 def end_session() -> None:
-    """Gives a cluster its executors back; whoever needs Spark again gets another session. A Spark that the process had
-    before is left alone."""
+    """Ends Spark, which returns its executors to the cluster. The next query that needs Spark gets a new session. A
+    Spark context that the process had before is left alone."""
     with _guard:
         session = _sessions.pop("session", None)
     if session is not None and session.sparkContext in _own:
@@ -88,7 +88,7 @@ def _open_session(settings: SparkSettings) -> SparkSession:
     for name, value in {**_defaults(local), **own, **_FORCED, SPARK_MASTER.name: master}.items():
         builder = builder.config(name, value)
     compiling = threading.Thread(target=warm_up, name="millstream-warm-up", daemon=True)
-    compiling.start()  # once here, and not in each of Spark's processes at the same time
+    compiling.start()  # once here, instead of in each of Spark's processes at the same time
     before = importlib.import_module("pyspark").SparkContext._active_spark_context
     try:
         session: SparkSession = builder.getOrCreate().newSession()
@@ -110,15 +110,16 @@ def _open_session(settings: SparkSettings) -> SparkSession:
 
 
 def end_at_exit(stop: Callable[[], object], kill: Callable[[], object]) -> Callable[[], None]:
-    """Registers what ends Spark, and gives it: `stop`, and `kill` where that takes longer than EXIT_S.
+    """Registers a function that ends Spark at exit, and returns it. It calls `stop`, and `kill` if `stop` takes longer
+    than EXIT_S.
 
-    The thread that stops is there from the beginning: at its exit a process begins none.
+    The thread that calls `stop` starts now, because a process that exits cannot start threads.
     """
     asked, stopped = threading.Event(), threading.Event()
 
     def wait() -> None:
         asked.wait()
-        with contextlib.suppress(Exception):  # it has ended
+        with contextlib.suppress(Exception):  # Spark has already ended
             stop()
         stopped.set()
 
@@ -133,7 +134,7 @@ def end_at_exit(stop: Callable[[], object], kill: Callable[[], object]) -> Calla
 
 
 def _kill_driver(session: SparkSession) -> None:
-    """The JVM, if this process has started it."""
+    """Kills the JVM, if this process has started it."""
     context: Any = session.sparkContext
     driver = getattr(context._gateway, "proc", None)
     if driver is not None:
@@ -141,7 +142,8 @@ def _kill_driver(session: SparkSession) -> None:
 
 
 def _with_retries(master: str) -> str:
-    """In one process Spark does not run a failed task again unless the master says how often."""
+    """The master with a number of retries: in local mode Spark retries a failed task only if the master says how
+    often."""
     found = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
     return master if found is None else f"local[{found[1] or 1},4]"
 
@@ -149,7 +151,7 @@ def _with_retries(master: str) -> str:
 def _defaults(local: bool) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
-        "spark.scheduler.mode": "FAIR",  # between our queries and whoever else uses the session
+        "spark.scheduler.mode": "FAIR",  # between our queries and other users of the session
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "millstream-spark-warehouse")),
         "spark.executorEnv.PYSPARK_PYTHON": os.environ["PYSPARK_PYTHON"],
@@ -164,22 +166,23 @@ def _defaults(local: bool) -> dict[str, str]:
     return settings
 
 
-# The JVM moves few rows, each of them large: compiling its code well costs more than it gains (25 s of CPU time before
-# the first batch is done, against 12).
+# The JVM moves few but large rows, so optimizing its code costs more than it gains: 25 s of CPU time before the first
+# batch is done, compared with 12 s.
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-_FORCED = {"spark.speculation": "false"}  # two attempts of a bucket at once would fence each other without end
+_FORCED = {"spark.speculation": "false"}  # two simultaneous attempts of a bucket would fence each other forever
 
 _SESSION_SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.adaptive.enabled": "false",  # else the number of partitions is not ours
+    "spark.sql.adaptive.enabled": "false",  # otherwise Spark would choose the number of partitions
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),  # a row may be as large as 16 MB
 }
 
 
 def _is_stopped(context: Any) -> bool:
-    """Also where the driver's process has gone, or its start was cut short: then nobody answers."""
+    """Whether the context is stopped. True also if the driver's process does not answer, because it has ended or its
+    start was interrupted."""
     try:
         return context._jsc is None or context._jsc.sc().isStopped()
     except Exception:
@@ -187,7 +190,7 @@ def _is_stopped(context: Any) -> bool:
 
 
 def _forget_dead_driver() -> None:
-    """PySpark would give a driver that has died to whoever asks for a session; it takes another one after this."""
+    """Makes PySpark forget a driver that has died. Otherwise a new session would use the dead driver."""
     pyspark: Any = importlib.import_module("pyspark")
     context, sessions = pyspark.SparkContext, importlib.import_module("pyspark.sql").SparkSession
     dead = context._active_spark_context
@@ -204,12 +207,12 @@ def _forget_dead_driver() -> None:
 _PACKAGES = ("sql", "planner", "executor", "logcore")
 _TRAVELS = (".py", ".lark", ".typed")
 _STAND_IN = "from millstream_unpacking import enter\n\nenter(__loader__.archive)\n"
-_MADE = (2000, 1, 1, 0, 0, 0)  # of all files: the same package is the same archive, so it is unpacked once
+_MADE = (2000, 1, 1, 0, 0, 0)  # the time of all files: equal packages give equal archives, so one is unpacked once
 
 
 @functools.cache
 def package_archive() -> Path:
-    """Where it is, until the process ends."""
+    """The path of the package's archive, which exists until the process ends."""
     folder = TemporaryFolder("package")
     atexit.register(folder.remove)
     path = folder.path / "millstream.zip"
@@ -218,8 +221,8 @@ def package_archive() -> Path:
 
 
 def write_archive(path: Path) -> None:
-    """This package, for the hosts of a cluster: they run what the server runs, whatever they have installed. What it
-    depends on has to be there."""
+    """Writes this package for the hosts of a cluster, so that they run the server's version of it, whichever version
+    they have installed. Its dependencies must be installed on the hosts."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "millstream_unpacking.py", Path(unpacking.__file__).read_bytes())
         _add(archive, "millstream/__init__.py", _STAND_IN.encode())
@@ -228,7 +231,7 @@ def write_archive(path: Path) -> None:
 
 
 def _files() -> dict[str, Path]:
-    """What travels, by its name below the folder that Python imports from."""
+    """The files to archive, by their path below the folder from which Python imports."""
     found: dict[str, Path] = {}
     for name in ("millstream", *(f"millstream.{package}" for package in _PACKAGES)):
         for folder in map(Path, importlib.import_module(name).__path__):

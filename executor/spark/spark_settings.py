@@ -1,4 +1,4 @@
-"""What the Spark executor takes from the server's properties."""
+"""The settings of the Spark executor, from the server's properties."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ...sql.settings.property_table import SPARK_BATCH_RECORDS, SPARK_BOOTSTRAP,
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """`bootstrap`: HOST:PORT where Spark's processes reach the log; None: where it is. `own`: what Spark is configured
-    with, by its own names."""
+    """`bootstrap`: HOST:PORT where Spark's processes reach the log; None: the log's own address. `own`: the properties
+    that configure Spark, by Spark's names."""
 
     master: str
     log_level: str
@@ -32,10 +32,10 @@ class SparkSettings:
 
     @property
     def is_local(self) -> bool:
-        """Whether its tasks run in this process's machine."""
+        """Whether Spark's tasks run on this machine."""
         return self.master.startswith("local")
 
     @property
     def is_standalone(self) -> bool:
-        """Whether the cluster is Spark's own."""
+        """Whether the cluster is Spark's standalone cluster."""
         return self.master.startswith("spark://")

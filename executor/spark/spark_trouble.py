@@ -1,12 +1,12 @@
-"""What an error that came through Spark means: the query's own fault, or that of the machines it runs on.
+"""Classifies an error that came through Spark: did the query cause it, or the machines it runs on?
 
-| kind | what it is | what the query does |
+| kind | cause | what the query does |
 | --- | --- | --- |
-| `over` | another run has begun, records or state are lost | stops: trying again changes nothing |
-| `outage` | a lost executor, a worker that does not call back, no answer of master or log | waits, without end |
-| `failure` | a task raised anything else | tries again, some times |
+| `over` | another run has begun; records or state are lost | stops: a retry cannot help |
+| `outage` | a lost executor, a worker that does not call back, no answer from the master or the log | retries forever |
+| `failure` | a task raised any other error | retries a limited number of times |
 
-An outage is known by what is missing: Spark reports it in Java's words, and no exception of ours is in its text.
+An error of Spark itself is an outage. Its text has only Java errors and no Python exception of ours.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ Kind = Literal["over", "outage", "failure"]
 _OVER = (ProducerFenced, StaleRun, LogClosed, *LOST)
 _OUTAGES = (*OUTAGES, NotNow, SparkUnavailable, ConnectionError, TimeoutError, EOFError)
 _LOST_NAMES = tuple(kind.__name__ for kind in LOST)
-_OVER_NAMES = frozenset({"ProducerFenced", "StaleRun", *_LOST_NAMES})  # a task's log is closed when its driver ends
+# Without "LogClosed": a task's log is closed when its driver ends.
+_OVER_NAMES = frozenset({"ProducerFenced", "StaleRun", *_LOST_NAMES})
 _OUTAGE_NAMES = frozenset({kind.__name__ for kind in (*_OUTAGES, *ConnectionError.__subclasses__())} | {"LogClosed"})
 _ERROR = re.compile(
     r"^((?:\w+\.)*)(\w*(?:Error|Exception|Fenced|Topic|Run|Unavailable|Failed|Full|Lost|NotNow|Closed|CorruptLog)\w*)"
@@ -37,8 +38,9 @@ _ERROR = re.compile(
 )
 _SIZE_NAMES = frozenset(kind.__name__ for kind in SIZE_ERRORS)
 LOST_MIN = 1_000
-"""Records. Most executors are lost for other reasons, one after the other where machines are in trouble, and so many
-records need little memory: a batch is bounded by its bytes, too."""
+"""The smallest batch, in records, that is tried after a lost executor. Most executors are lost for other reasons than
+memory, and machines in trouble lose one after the other. This many records need little memory, because the bytes of a
+batch are limited as well."""
 _LOST_WORKER = re.compile(r"OutOfMemoryError|ExecutorLostFailure|worker exited unexpectedly|Size exceeds Integer.MAX")
 _JVM = ("java.", "javax.", "org.", "scala.", "io.", "py4j.", "pyspark.errors.exceptions.captured.")
 _JAVA_ERROR = re.compile(r"^: (.+)$", re.M)
@@ -46,20 +48,21 @@ _JAVA_ERROR = re.compile(r"^: (.+)$", re.M)
 
 @dataclass(frozen=True, slots=True)
 class QueryTrouble:
-    """`text`: for people. `smallest`: a batch of no less than so many records may do: memory did not suffice, or an
-    executor or a worker was lost, which is how a machine without memory ends them; 0 where size is not the trouble."""
+    """`text`: the message for users. `smallest`: a smaller batch of at least this many records may succeed, because
+    memory was too small, or an executor or a worker was lost (a machine that is out of memory kills them). 0: the size
+    of the batch is not the problem."""
 
     kind: Kind
     text: str
     smallest: int = 0
 
     def followed_by(self, records_max: int) -> QueryTrouble:
-        """With how it goes on."""
+        """Adds to the text how the query continues."""
         return replace(self, text=f"{self.text}; the next batch has at most {counted(records_max, 'record')}")
 
 
 def trouble_of(error: Exception, query_id: str) -> QueryTrouble:
-    """Sorts an error of a run."""
+    """Classifies an error of a run."""
     if isinstance(error, _OVER):
         return QueryTrouble("over", what_to_do(error))
     if isinstance(error, _OUTAGES):
@@ -76,8 +79,8 @@ def trouble_of(error: Exception, query_id: str) -> QueryTrouble:
 
 
 def cause_of(error: BaseException) -> str:
-    """What a person should read of an error that has come through Spark: the last Python error in its text, or the
-    Java error it began with."""
+    """The part of an error from Spark that a user should read: the last Python error in its text, or the Java error
+    with which it began."""
     name, text = _python_error(error)
     if name is not None:
         return f"{name}: {text}"
@@ -91,7 +94,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _python_error(error: BaseException) -> tuple[str | None, str]:
-    """Name and text of the last Python error in the text of one of Spark's."""
+    """Name and text of the last Python error in the text of an error from Spark."""
     found = [(name, text) for module, name, text in _ERROR.findall(str(error)) if not module.startswith(_JVM)]
     return (found[-1][0], found[-1][1].strip()) if found else (None, "")
 

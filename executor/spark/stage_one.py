@@ -1,5 +1,5 @@
-"""The first stage of a subplan: reads stretches of lanes, runs the stateless steps over them, and splits the rows by
-bucket. What another subplan wrote has been through all steps and is split only."""
+"""The first stage of a subplan: reads ranges of lanes, runs the stateless steps on the rows, and splits them by bucket.
+Rows that another subplan wrote have already passed these steps, so they are only split."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ READ_BYTES = 16 * 1024 * 1024
 
 
 class StageOne:
-    """Runs the chains of a subplan. Not for several threads at once."""
+    """Runs the chains of a subplan. Not thread-safe."""
 
     def __init__(self, stages: Stages, subplan: Subplan, log: LogClient) -> None:
         self._stages = stages
@@ -60,9 +60,9 @@ class StageOne:
         self._database.close()
 
     def read(self, ranges: Sequence[LaneRange], topics: Mapping[str, int]) -> Iterator[tuple[int, Piece]]:
-        """The pieces of these ranges, each with its bucket; a lane's in offset order. Use none before the last one is
-        there: only then is it known that they are of `topics`, those of the batch. Raises `PositionLost`, the log's
-        errors pass through."""
+        """The pieces of these ranges, each with its bucket; the pieces of a lane are in offset order. Use no piece
+        before the iterator has ended: only its end proves that the pieces come from `topics`, the topics of the batch.
+        Raises `PositionLost`, and the errors of the log."""
         for lane_range in ranges:
             if lane_range.lane.topic == self._stages.repartition_topic:
                 yield from self._read_rows(lane_range)
@@ -70,11 +70,12 @@ class StageOne:
                 yield from self._read_topic(lane_range)
         for topic in {lane_range.lane.topic for lane_range in ranges} & topics.keys():
             id = topics[topic]
-            if id and digest_of(self._log, topic) != id:  # it may hold as many records as the batch was to read
+            # A recreated topic may have enough records for the ranges, so reading it raised nothing.
+            if id and digest_of(self._log, topic) != id:
                 raise another_topic(topic)
 
     def _read_rows(self, lane_range: LaneRange) -> Iterator[tuple[int, Piece]]:
-        """What a bucket of another subplan wrote."""
+        """Splits the rows that a bucket of another subplan wrote."""
         lane = lane_range.lane
         leaf = self._stages.subplan_of(lane.partition).name
         for rows, end in read_rows(self._log, lane_range):
@@ -97,8 +98,8 @@ class StageOne:
                 yield from split.pieces(lane, batch.positions[lane])
 
     def _batches(self, reader: SourceReader, lane_range: LaneRange) -> Iterator[tuple[int, ReadBatch | None]]:
-        """What it reads up to the range's end, each with the offset where it began. Raises `PositionLost` where the
-        lane ends before: all of the range was there when the batch was planned."""
+        """The batches up to the end of the range, each with its start offset. Raises `PositionLost` if the lane ends
+        before the range does: the whole range existed when the batch was planned."""
         lane, end = lane_range.lane, lane_range.end
         while (start := reader.fetch_positions[lane]) < end:
             batch = reader.read(READ_BYTES, {lane: end})
@@ -108,7 +109,8 @@ class StageOne:
             yield start, batch
 
     def _reader(self, sources: Sequence[Source], lane_range: LaneRange) -> SourceReader:
-        """Of several sources that read a topic the first one's times decide about the order, wherever it is read."""
+        """A reader of the sources. If several sources of the plan read one topic, the times of the first one set the
+        order everywhere. So that source is added here, for its times only, if it is not among `sources`."""
         topic = lane_range.lane.topic
         (first, *_) = (each for each in tables_first(self._stages.plan.sources()) if each.topic == topic)
         if all(source.id != first.id for source in sources):
@@ -116,7 +118,7 @@ class StageOne:
         return SourceReader(self._log, sources, {lane_range.lane: lane_range.start}, time_order=False, short=True)
 
     def _not_counted_again(self, batch: ReadBatch, before: Sequence[Source], lane_range: LaneRange) -> ReadBatch:
-        """The batch without what the sources of another subplan count and report for the same records."""
+        """The batch without the counts and errors that the sources of another subplan report for the same records."""
         known: set[int] = set()
         if batch.errors:
             reader = self._reader(before, lane_range)
@@ -141,14 +143,16 @@ class StageOne:
         if batch.record_count or errors:
             home = split.bucket(self._subplan.bucket_of(lane.partition))
             home.record_count, home.byte_count, home.errors = batch.record_count, batch.byte_count, errors
-        for first in islice(split.buckets.values(), 1):  # whichever: they add up. Without any, the next batch tells
+        # The counts may go to any bucket, because they are added up. Without a bucket, the next batch reports them.
+        for first in islice(split.buckets.values(), 1):
             first.operators = tuple(self._meters.take())
             times = [batch.inputs[chain.source.id].stream_time_ms for chain in chains]
             first.largest_ms = max((time for each in times for time in each.values()), default=None)
         return split
 
     def _run(self, chain: Chain, read: ChangeBatch, batch: ReadBatch) -> tuple[ChangeBatch, list[RecordError]]:
-        """Where a record makes the rest fail, or memory does not suffice, the halves are run, until a row is alone."""
+        """Runs the chain on the rows. If a record makes all rows fail, or memory is too small, it runs each half
+        separately, down to a single row."""
         pipeline = self._pipelines.get(chain.source.id)
         if pipeline is None:
             return read, []
@@ -156,7 +160,7 @@ class StageOne:
             return pipeline.process({chain.source.id: read}), located(pipeline.take_failures(), batch.origin)
         except (*DATA_ERRORS, *SIZE_ERRORS) as error:
             if read.rows.num_rows <= 1:
-                if isinstance(error, SIZE_ERRORS):  # memory may be there later
+                if isinstance(error, SIZE_ERRORS):  # there may be enough memory later
                     raise
                 nothing = pipeline.process({chain.source.id: ChangeBatch(read.rows.slice(0, 0), read.stream_time_ms)})
                 return nothing, [failed_record(batch, read.rows, error)]
@@ -186,7 +190,7 @@ class _Split:
         return self.buckets.setdefault(number, _Bucket())
 
     def add(self, subplan: Subplan, source_id: str, rows: pa.Table) -> None:
-        """Each row to the bucket of its task."""
+        """Puts each row into the bucket of its task."""
         if rows.num_rows:
             tasks = ints(rows, "_part").astype(np.int32) % subplan.bucket_count
             for part in split_by_partition(tasks):
@@ -208,7 +212,7 @@ class _Split:
 
 
 def failed_record(batch: ReadBatch, rows: pa.Table, error: Exception) -> RecordError:
-    """The entry for the processing log about the first of these input rows."""
+    """The processing log entry for the first of these input rows."""
     row = rows.slice(0, 1).to_pylist()[0]
     topic, partition, offset = batch.origin(row["_seq"])
     values: Mapping[str, object] = {name: value for name, value in row.items() if not name.startswith("_")}
@@ -223,7 +227,7 @@ def failed_record(batch: ReadBatch, rows: pa.Table, error: Exception) -> RecordE
 
 
 def _with_origin(rows: pa.Table, read: pa.Table, order: Ints, lane: TopicPartition, batch: ReadBatch) -> pa.Table:
-    """Adds to the rows what their records have: offset, partition, place in time, headers."""
+    """Adds to each row the offset, partition, time order and headers of its record."""
     same = rows is read
     origin = slice(None) if same else np.searchsorted(ints(read, "_seq"), ints(rows, "_seq"))
     columns: dict[str, pa.Array] = {

@@ -1,12 +1,12 @@
-"""A physical plan as Spark runs it: cut where rows change their task, and each part of it in two stages.
+"""Splits a physical plan for Spark: into subplans where rows change their task, and each subplan into two stages.
 
-A *subplan* is what lies between two changes of task, as a sub-topology in Kafka Streams: the last one ends in the sink,
-each other one in a Rekey, whose rows go to the repartition topic of the query and are a source of the next subplan. A
-subplan's first stage are the stateless steps of each source, up to the first Rekey, which run where a partition is
-read. The second stage is the rest, with a leaf in place of each chain of the first. A bucket is a task (`_part`) of the
-second stage; the buckets of all subplans are numbered on.
+A *subplan* is the part of a plan between two changes of task, like a sub-topology in Kafka Streams. The last subplan
+ends in the sink. Each other subplan ends in a Rekey: its rows go to the query's repartition topic, which is a source of
+the next subplan. The first stage of a subplan consists of the stateless steps of each source, up to the first Rekey;
+they run where a partition is read. The second stage is the rest, with a leaf in place of each chain of the first stage.
+A bucket is a task (`_part`) of the second stage. Bucket numbers continue from one subplan to the next.
 
-A plan in which every step has one task is not cut: then one bucket computes all of it in one go.
+A plan in which every step has one task is not split: one bucket computes all of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..tasks import is_stateful
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A source, and the plan over it that runs where it is read; None where its records go on as they are."""
+    """A source, and the plan above it that runs where the source is read. None: its records pass unchanged."""
 
     source: Source
     plan: PhysicalPlan | None
@@ -44,8 +44,8 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Subplan:
-    """`rest`: the second stage; its sources have the ids of those of the plan, or of the Rekey that ends one of
-    `feeders`: the subplans whose rows it reads."""
+    """`feeders`: the subplans whose rows this one reads. `rest`: the second stage; each of its sources has the id of a
+    source of the plan, or of the Rekey at the end of a feeder."""
 
     number: int
     chains: tuple[Chain, ...]
@@ -56,12 +56,12 @@ class Subplan:
 
     @property
     def name(self) -> str:
-        """Of its root."""
+        """The id of its root."""
         return self.rest.root.id
 
     @property
     def buckets(self) -> range:
-        """All that it has, by their numbers in the query."""
+        """The numbers (within the query) of its buckets."""
         return range(self.first_bucket, self.first_bucket + self.bucket_count)
 
     def bucket_of(self, task: int) -> int:
@@ -69,18 +69,18 @@ class Subplan:
 
     @property
     def shuffled(self) -> bool:
-        """Whether rows leave the task that reads them: else a bucket is what was read of its source partitions."""
+        """Whether rows leave the task that reads them. If not, the rows of a bucket are those of its partitions."""
         return bool(self.feeders) or any(chain.repartitions for chain in self.chains)
 
     @property
     def repartitioned(self) -> frozenset[str]:
-        """The sources of `rest` whose rows have come through a Rekey."""
+        """The sources of `rest` whose rows have passed a Rekey."""
         own = {chain.source.id for chain in self.chains if chain.repartitions}
         return frozenset(own | {feeder.name for feeder in self.feeders})
 
     @property
     def counted_elsewhere(self) -> frozenset[str]:
-        """The sources of `rest` whose rows another stage gives, which counts them under the same ids."""
+        """The sources of `rest` whose rows come from another stage, which counts them under the same ids."""
         own = {chain.source.id for chain in self.chains if chain.plan is not None}
         return frozenset(own | {feeder.name for feeder in self.feeders})
 
@@ -90,7 +90,7 @@ class Subplan:
 
     @property
     def path_length(self) -> int:
-        """How many numbers tell the rows of one record apart, in the order in which they go (`causes.py`)."""
+        """How many numbers distinguish and order the rows of one record (`causes.py`)."""
         return max((feeder.path_length for feeder in self.feeders), default=1) + 2
 
     def changelog_partitions(self, bucket: int) -> list[int]:
@@ -103,7 +103,7 @@ class Subplan:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """`subplans`: each after those whose rows it reads; the last one has the sink."""
+    """`subplans`: each one follows the subplans whose rows it reads; the last one has the sink."""
 
     plan: PhysicalPlan
     subplans: tuple[Subplan, ...]
@@ -126,7 +126,7 @@ class Stages:
         return repartition_topic(self.plan.query_id)
 
     def lane_of(self, bucket: int) -> TopicPartition:
-        """Where the bucket of a subplan that feeds another one writes its rows; nobody else writes there."""
+        """The partition to which the bucket of a feeding subplan writes its rows. Nothing else writes there."""
         return TopicPartition(self.repartition_topic, bucket)
 
     def subplan_of(self, bucket: int) -> Subplan:
@@ -134,7 +134,7 @@ class Stages:
 
 
 def split(plan: PhysicalPlan) -> Stages:
-    """Cuts the plan."""
+    """Splits the plan into subplans."""
     timed = timed_sources(plan.root)
     subplans: list[Subplan] = []
     apart = has_several_tasks(plan)
@@ -166,8 +166,8 @@ def split(plan: PhysicalPlan) -> Stages:
 
 
 def _by_key_of_sink(sink: Step) -> Step:
-    """The sink, over one more change of task where its key is not what rows lie by: a join by a foreign key writes
-    under the primary key, so a row that leaves one task and comes into another must not be written by both."""
+    """The sink, above one more Rekey if rows are not partitioned by the sink's key. For example, a foreign-key join
+    writes under the primary key. When a row moves from one task to another, only one of them may write it."""
     assert isinstance(sink, Sink)
     step, moved = sink.input, False
     while step.stateless and not step.rekeys and step.inputs:
@@ -182,7 +182,8 @@ def _by_key_of_sink(sink: Step) -> Step:
 
 
 def _moves_rows(step: Step) -> bool:
-    """Whether rows of one new key may lie in several tasks: what they lie by is not part of it."""
+    """Whether rows with the same new key may be in several tasks, because the key they are partitioned by is not part
+    of the new key."""
     if not step.new_key:
         return False
     taken = {expression.sql.strip('"') for expression in step.new_key}
@@ -190,7 +191,7 @@ def _moves_rows(step: Step) -> bool:
     lain_by = [{f"k{number}"} for number in range(len(schema_of(below).key))]
     while below.passes_columns:
         (below,) = below.inputs
-    if isinstance(below, Rekey):  # a value column that the key was made of has the same value
+    if isinstance(below, Rekey):  # a value column from which the key was computed has the same value
         lain_by = [names | {expression.sql.strip('"')} for names, expression in zip(lain_by, below.key, strict=True)]
     if not lain_by:
         return step.task_count > 1
@@ -202,7 +203,7 @@ def has_several_tasks(plan: PhysicalPlan) -> bool:
 
 
 def read_before(stages: Stages, subplan: Subplan, topic: str) -> list[Source]:
-    """The sources of this topic that subplans before this one read."""
+    """The sources of this topic that earlier subplans read."""
     before = stages.subplans[: subplan.number]
     return [chain.source for each in before for chain in each.chains if chain.source.topic == topic]
 
@@ -220,7 +221,7 @@ def _chain(plan: PhysicalPlan, top: Step) -> Chain:
 
 
 def _leaf_of_chain(chain: Chain) -> Source:
-    """What the second stage reads: a stream of the chain's output, whatever the source was."""
+    """What the second stage reads: a stream of the chain's output, whatever the kind of the source."""
     if chain.plan is None:
         return chain.source
     leaf = replace(chain.source, kind="STREAM", timestamp=None)
@@ -228,7 +229,7 @@ def _leaf_of_chain(chain: Chain) -> Source:
 
 
 def _leaf_of_subplan(feeder: Subplan) -> Source:
-    """What the next subplan reads of the repartition topic: a stream of changes."""
+    """What the next subplan reads from the repartition topic: a stream of changes."""
     root = feeder.rest.root
     source = feeder.rest.sources()[0]  # its formats do not matter
     leaf = replace(
@@ -246,7 +247,7 @@ def _leaf_of_subplan(feeder: Subplan) -> Source:
 
 
 def _reading(leaf: Source, plan: PhysicalPlan, repartitioned: frozenset[str]) -> Source:
-    """The leaf with the columns that the plan gives."""
+    """The leaf with the output columns of the plan."""
     database = (alone if calls_python(plan) else of_this_process().open)(MEMORY, EngineSettings(threads=1))
     with contextlib.closing(database):
         pipeline = Pipeline(plan, database.connection, partitioner=RekeyPartitioner(), repartitioned=repartitioned)
