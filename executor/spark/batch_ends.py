@@ -1,7 +1,7 @@
-"""Where a batch ends: all there is, or as many records and bytes as a batch may have.
+"""Finds the end of a batch: the end of the available input, or the maximum of records and bytes of a batch.
 
-Where rows of several lanes meet, a batch that is cut short must not run ahead in one lane while older records wait in
-another. Then the reader that the DuckDB executor uses finds the place, with the columns that rowtimes need and no more.
+If rows of several lanes meet, a limited batch must not run ahead in one lane while older records wait in another. In
+that case the reader of the DuckDB executor finds the end; it reads only the columns that determine rowtimes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..tasks import needs_time_order, partitions_share_tasks
 from .batch_size import BatchSize, bytes_per_record
 from .lanes import Positions
 
-FEW = 64  # records: if each is as large as brokers take, they are as many bytes as a batch may have
-SMALL = 1_000  # records: of such batches not all are looked at, if the last records were small by far
-_BY_FAR = 16
+FEW = 64  # records: so few never exceed the bytes of a batch, even if each is as large as brokers accept
+SMALL = 1_000  # records: up to this number, a batch is not sampled if the last sampled records were small enough
+_BY_FAR = 16  # small enough: the batch would be this many times below the maximum of bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What the reader that merges lanes by time gives at once, and where each lane is after it."""
+    """One read of the reader that merges lanes by time. `ends`: the position in each lane after it."""
 
     ends: Mapping[TopicPartition, int]
     record_count: int
@@ -32,7 +32,7 @@ class _Step:
 
 
 class BatchEnds:
-    """In: `parallelism`: how many tasks may read. State: what was fetched to find one end is kept for the next."""
+    """In: `parallelism`: how many tasks may read. State: the reader keeps what it fetched for one end for the next."""
 
     def __init__(
         self, plan: PhysicalPlan, log: LogClient, size: BatchSize, parallelism: Callable[[], int] = lambda: 1
@@ -44,15 +44,15 @@ class BatchEnds:
         self._sources = [times_only(source) for source in plan.sources()]
         self._reader: SourceReader | None = None
         self._reader_at: Positions | None = None
-        self._next_step: _Step | None = None  # the reader has passed it, and no batch contains it yet
-        self._record_bytes: float | None = None  # of the largest kind, as it was seen last
+        self._next_step: _Step | None = None  # the reader has passed it, but no batch contains it yet
+        self._record_bytes: float | None = None  # bytes per record of the lane with the largest records, last sampled
 
     def available(self, lanes: Mapping[TopicPartition, int]) -> Positions:
-        """Up to where each lane can be read now."""
+        """The offset up to which each lane can be read now."""
         return {lane: max(at, self._log.offsets(*lane).last_stable_offset) for lane, at in lanes.items()}
 
     def next(self, start: Positions, until: Positions) -> Positions:
-        """The end of the batch that begins at `start`; `start` itself where there is nothing up to `until`.
+        """The end of the batch that begins at `start`; `start` itself if there is nothing to read up to `until`.
 
         Out: lanes in the order of `start`: Spark compares offsets as text.
         """
@@ -69,7 +69,7 @@ class BatchEnds:
         return ends
 
     def _most(self, start: Positions, waiting: Mapping[TopicPartition, int]) -> dict[TopicPartition, int] | None:
-        """How many records of each lane may come at most; None where all may."""
+        """The maximum of records of each lane; None if all records fit."""
         total, records_max = sum(waiting.values()), self._size.records
         bytes_max = self._size.bytes_max(self._parallelism())
         if total <= records_max and self._is_small(total, bytes_max):
@@ -86,22 +86,22 @@ class BatchEnds:
         return None if parts == waiting else parts
 
     def _is_small(self, record_count: int, bytes_max: int) -> bool:
-        """Without a look, which costs a millisecond for each lane."""
+        """Whether the records are certainly few bytes. It decides without samples, which take 1 ms for each lane."""
         if record_count <= FEW:
             return True
         known = self._record_bytes
         return known is not None and record_count <= SMALL and _BY_FAR * record_count * known <= bytes_max
 
     def _by_time(self, start: Positions, until: Positions) -> Positions:
-        """As many steps of the reader as the batch has room for. The first step that does not fit begins the next
-        batch: the reader does not go back."""
+        """The end of as many steps of the reader as fit into the batch. The first step that does not fit is kept for
+        the next batch, because the reader cannot go back."""
         reader, kept = self._reader, self._next_step
         if reader is None or self._reader_at != start or (kept is not None and kept.record_count > self._size.records):
             reader, self._next_step = SourceReader(self._log, self._sources, start), None
         ends, bytes_left, records_left = start, self._size.bytes_max(self._parallelism()), self._size.records
         while records_left > 0:
             step = self._next_step or self._step(reader, until, records_left)
-            if step is None and ends == start:  # nothing but what readers skip
+            if step is None and ends == start:  # there are only records that readers skip
                 self._reader = None
                 return {lane: until[lane] for lane in start}
             self._next_step = step
@@ -114,7 +114,7 @@ class BatchEnds:
         return ends
 
     def _step(self, reader: SourceReader, until: Positions, records_max: int) -> _Step | None:
-        """None where nothing is left to read."""
+        """The next step; None if nothing is left to read."""
         fetched_max = self._size.bytes_max(self._parallelism()) // UNPACKED_TIMES
         while True:
             before = reader.fetch_positions
@@ -126,7 +126,7 @@ class BatchEnds:
 
 
 def shares(waiting: Mapping[TopicPartition, int], total: int) -> dict[TopicPartition, int]:
-    """Parts of `total`, as equal as what is waiting allows."""
+    """Divides `total` among the lanes, as equally as the number of waiting records allows."""
     parts: dict[TopicPartition, int] = {}
     left = total
     for number, (lane, count) in enumerate(sorted(waiting.items(), key=lambda item: item[1])):

@@ -1,9 +1,9 @@
-"""What a batch is: up to where its lanes are read, of which topics. One record for all buckets, in the last partition
-of the markers.
+"""Batch records: each defines a batch by its topics and the offsets up to which lanes are read. There is one record for
+all buckets, in the last partition of the marker topic.
 
-It is durable before any bucket does the batch, so whoever finds a marker of the batch finds its record, and knows what
-the other buckets have to do. Of a run that is over a record may still arrive: nobody looks for it, since no marker
-names its batch.
+The record is durable before any bucket does the batch. So a run that finds a marker of the batch also finds its record,
+and knows what the other buckets have to do. A fenced run may still write a record; no marker names its batch, so no run
+reads it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ EARLIER = BatchId(1, "earlier")
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """`run`: that planned it. `ends`: of the lanes in which there is something to read. `topics`: what the ids of their
-    topics come to (`known_topics.py`); earlier versions noted none."""
+    """`run`: the run that planned the batch. `ends`: for each lane with something to read. `topics`: the digests of the
+    ids of their topics (`known_topics.py`); records of earlier versions have none."""
 
     id: BatchId
     run: str
@@ -38,19 +38,20 @@ class BatchRecord:
         return BatchRecord(BatchId(last.number + 1, uuid.uuid4().hex), run, changed, of_batch)
 
     def write(self, log: LogClient, topic: str, partition: int) -> None:
-        """Durable on return. Its key is the run, so compaction keeps the last one of each."""
+        """Writes the record; it is durable on return. The key is the run, so compaction keeps the last record of each
+        run."""
         ends = positions_to_json(self.ends)
         value = {"number": self.id.number, "name": self.id.name, "run": self.run, "ends": ends, "topics": self.topics}
         log.append(topic, partition, json_record(self.run.encode(), value))
 
 
 def forget_batches(log: LogClient, topic: str, partition: int, run: str) -> None:
-    """Those of an earlier run, once a marker names a batch of a later one."""
+    """Deletes the record of an earlier run. Call it after a marker names a batch of a later run."""
     log.append(topic, partition, json_record(run.encode(), None))
 
 
 def read_batch(log: LogClient, query_id: str, topic: str, partition: int, id_: BatchId) -> BatchRecord:
-    """Raises `StateLost` where the log has lost it."""
+    """The record of the batch. Raises `StateLost` if the log has lost it."""
     found = last_value(log, topic, partition, id_.name)
     if found is None:
         raise state_lost(query_id, f'batch {id_.number} is done in part, and topic "{topic}" does not say what it is')
@@ -58,12 +59,14 @@ def read_batch(log: LogClient, query_id: str, topic: str, partition: int, id_: B
 
 
 def adopted(run: str, markers: Sequence[StateMarker]) -> tuple[BatchRecord | None, list[StateMarker]]:
-    """The batch that markers of versions that named no batches are of, None where there are none or a newer batch was
-    done since; and the markers, those of buckets that have done it with its name.
+    """Converts markers of versions that named no batches. Out: the batch to which they belong (None if there are no
+    such markers, or a newer batch was done since); and the markers, where those of buckets that have done the batch
+    name it.
 
-    Each said up to where its bucket had read every lane. They count as one batch, which ends where the bucket that is
-    furthest stands: one that stands there has done it. Plans whose rows change their task behind state had one bucket
-    in those versions: what it has done is done.
+    Such a marker contains the offset up to which its bucket had read each lane. Together they count as one batch, which
+    ends at the position of the most advanced bucket; the buckets at that position have done it. In those versions a
+    plan whose rows change their task after a stateful step had only one bucket. Its work is complete, so the buckets
+    without such a marker count as done.
     """
     positions = [marker.earlier for marker in markers if marker.earlier is not None]
     newest = max(marker.batch for marker in markers)

@@ -1,4 +1,4 @@
-"""The batches of a run: where each ends, and what each task reads of it."""
+"""The batches of a run: the end of each batch, and what each task reads."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ WAIT_S = 0.2  # how long planning a batch may wait for records: this often a que
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one subplan does of a batch: a job of Spark's. `tasks`: the ranges that each task reads; none is empty.
-    `topics`: of the batch, as its record has them."""
+    """One subplan's part of a batch, which is one Spark job. `tasks`: the ranges that each task reads; none is empty.
+    `topics`: the topics of the batch, as in its `BatchRecord`."""
 
     batch: BatchId
     subplan: int
@@ -28,21 +28,21 @@ class Round:
 
     @property
     def record_count(self) -> int:
-        """Offsets, so that control records and what compaction took away count as well."""
+        """The number of offsets, so it includes control records and records that compaction has removed."""
         return sum(lane_range.end - lane_range.start for task in self.tasks for lane_range in task)
 
 
 class BatchPlanner:
-    """Finds the end of one batch after the other, in the process that drives Spark."""
+    """Finds the end of one batch after the other, in the driver process."""
 
     def __init__(self, stages: Stages, log: LogClient, size: BatchSize, parallelism: Callable[[], int]) -> None:
         self._log = log
         self._ends = BatchEnds(stages.plan, log, size, parallelism)
 
     def next(self, start: Positions, until: Positions | None = None) -> Positions | None:
-        """The end of the batch that begins at `start`; None where nothing is there to read.
+        """The end of the batch that begins at `start`; None if there is nothing to read.
 
-        In: `until`: where reading ends; without it the batch may wait a little for records.
+        In: `until`: where reading ends. Without it, this waits up to `WAIT_S` for records.
         """
         if until is None:
             self._log.wait(start, WAIT_S)
@@ -50,14 +50,15 @@ class BatchPlanner:
         return None if ends == start else ends
 
     def available(self, start: Positions) -> Positions:
-        """Up to where each lane can be read now."""
+        """The offset up to which each lane can be read now."""
         return self._ends.available(start)
 
 
 def ranges_of_subplan(
     stages: Stages, subplan: Subplan, read: Sequence[LaneRange], sent: Mapping[int, SentRange]
 ) -> list[LaneRange]:
-    """What the subplan reads of a batch: of its topics, and of what the buckets before it have sent in it."""
+    """What the subplan reads of a batch: ranges of its topics, and the rows that the buckets of its feeders have sent
+    in this batch."""
     topics = {chain.source.topic for chain in subplan.chains}
     ranges = [lane_range for lane_range in read if lane_range.lane.topic in topics]
     for bucket in (bucket for feeder in subplan.feeders for bucket in feeder.buckets):
@@ -68,8 +69,8 @@ def ranges_of_subplan(
 
 
 def ranges_of_tasks(subplan: Subplan, ranges: Sequence[LaneRange], parallelism: int) -> list[list[LaneRange]]:
-    """The ranges that each task reads; lanes of one bucket stay together where rows stay with the task that reads
-    them."""
+    """The ranges that each task reads. If rows stay in the task that reads them, one task reads all lanes of a
+    bucket."""
     together: dict[int, list[LaneRange]] = {}
     for number, lane_range in enumerate(ranges):
         key = number if subplan.shuffled else subplan.bucket_of(lane_range.lane.partition)

@@ -1,7 +1,7 @@
-"""Where a host keeps the caches of buckets: a folder that nobody else can write to.
+"""The folder in which a host keeps the caches of buckets. No other user can write to it.
 
-A cache is DuckDB's file, and what is in it is believed. In a folder for all users anybody could put a file there whose
-name he knows, so the folder must belong to this process's user, and be closed to the others.
+A cache is a DuckDB file, and the bucket trusts its content. In a shared folder any user could place a file under a
+known name. So the folder must belong to this process's user, and other users must have no access.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..errors import UnsafeFolder
 
 
 def cache_folder(place: str) -> Path:
-    """The folder, made where it is not there. In: `place`: an absolute path, or a name in this host's local folder.
+    """The folder; creates it if necessary. In: `place`: an absolute path, or a name in this host's local folder.
 
-    Raises `UnsafeFolder` where somebody else could write to it.
+    Raises `UnsafeFolder` if another user could write to it.
     """
     path = Path(place)
-    if path.is_absolute():  # of the data directory, which is the server's
+    if path.is_absolute():  # in the data directory, which belongs to the server
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
     base = _local_folder() / f"millstream-{os.getuid()}"
@@ -32,8 +32,8 @@ def cache_folder(place: str) -> Path:
 
 
 def _local_folder() -> Path:
-    """Where cluster managers want what an executor writes (the first of several disks), else the temporary folder."""
-    for variable in ("LOCAL_DIRS", "SPARK_LOCAL_DIRS"):  # of YARN; of Spark's own workers and Kubernetes
+    """The folder that the cluster manager gives to executors (the first of several), else the temporary folder."""
+    for variable in ("LOCAL_DIRS", "SPARK_LOCAL_DIRS"):  # set by YARN; by Spark's own workers and Kubernetes
         if named := os.environ.get(variable):
             return Path(named.split(",")[0])
     return Path(tempfile.gettempdir())

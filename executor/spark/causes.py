@@ -1,17 +1,17 @@
-"""The records that rows come from, and with them the one order of all rows of a batch.
+"""The causes of rows: the records from which rows come. They define one order for all rows of a batch.
 
-Operators stamp what they give with the `_seq` of the row that caused it. A `_seq` is a place in one bucket's batch, so
-a row that leaves the bucket takes along what the place was made of: the time that decides about its record's turn
-(`_order`), the record's topic and source (`_origin`, a number), partition and offset. Rows of several buckets are then
-in the order in which a single process would have computed them.
+An operator gives each output row the `_seq` of the row that caused it. A `_seq` is a position in one bucket's batch. So
+a row that leaves its bucket takes along what the position was computed from: the time that decides when its record's
+turn is (`_order`), the record's topic and source (`_origin`, a number), partition and offset. With these columns, rows
+of several buckets are sorted into the order in which a single process would have computed them.
 
-One record may give several rows: an update of a table takes a row back in one bucket and adds one in another, and the
-first must come first. So rows also take along a path: for each subplan that they came through, the place among its
-inputs and among the rows that the record gave there. Of several rows that one record has in one bucket the first one's
-path counts for all that they give.
+One record may cause several rows. For example, an update of a table retracts a row in one bucket and adds a row in
+another, and the retraction must come first. So rows also take along a path. For each subplan that the row has passed,
+the path contains the number of the input and the position among the rows that the record caused there. If one record
+has several rows in a bucket, the path of the first one applies to all rows that they cause.
 
-Steps that give what a whole batch changes (`Step.nets_batches`) do so behind all records: first the rows that go, then
-those that come, whatever bucket they are from.
+Steps that give the net changes of a whole batch (`Step.nets_batches`) give them after all records: first the retracted
+rows, then the added rows, from all buckets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ Path = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """By `_seq`; one more at the end stands for what comes after all records. `path`: a row for each."""
+    """Arrays with one element per `_seq`; one more at the end is for the rows after all records. `path`: a matrix with
+    one row per `_seq`."""
 
     order: Ints
     origin: Ints
@@ -48,16 +49,16 @@ class Causes:
 
 
 def causes_of(tables: Sequence[pa.Table | None], path_length: int) -> Causes:
-    """In: the inputs of a bucket, each in the order of `_seq`, which counts from 0 over all of them; None for one
-    without rows.
+    """The causes of a bucket's input rows. In: `tables`: the inputs of the bucket, each in the order of `_seq`, which
+    counts from 0 over all inputs; None for an input without rows.
 
-    `path_length`: of what the bucket's subplan gives.
+    `path_length`: the path length of the output rows of the bucket's subplan.
     """
     count = max((int(rows["_seq"][-1].as_py()) + 1 for rows in tables if rows is not None), default=0)
     order = np.full(count + 1, AFTER_ALL, np.int64)
     origin, partition, offset = (np.zeros(count + 1, np.int64) for _ in range(3))
     path = np.zeros((count + 1, path_length - 1), np.int32)
-    for place in reversed(range(len(tables))):  # of several inputs that have rows of a record, the first one counts
+    for place in reversed(range(len(tables))):  # if several inputs have rows of a record, the first input applies
         rows = tables[place]
         if rows is not None:
             sequence, first = np.unique(ints(rows, "_seq"), return_index=True)
@@ -67,7 +68,7 @@ def causes_of(tables: Sequence[pa.Table | None], path_length: int) -> Causes:
             path[sequence, 0] = place
             for number, column in enumerate(path_columns(rows), start=1):
                 path[sequence, number] = column[first]
-    if count:  # windows that close behind the last record belong to it
+    if count:  # windows that close after the last record belong to it
         origin[-1], partition[-1], offset[-1] = origin[-2], partition[-2], offset[-2]
     return Causes(order, origin, partition, offset, path)
 
@@ -79,7 +80,7 @@ def path_columns(rows: pa.Table) -> list[Ints]:
 
 
 def behind_all(changes: ChangeBatch, path_length: int) -> pa.Table:
-    """The rows of a subplan that nets batches, with what puts them in order elsewhere."""
+    """The rows of a subplan that gives net changes of batches, with the columns that order them in other buckets."""
     rows = changes.rows
     path = np.zeros((2, path_length - 1), np.int32)
     path[1, 0] = 1
@@ -90,7 +91,7 @@ def behind_all(changes: ChangeBatch, path_length: int) -> pa.Table:
 
 
 def with_causes(changes: ChangeBatch, causes: Causes, headers: RecordHeaders | None) -> pa.Table:
-    """The rows that a subplan gives, with what puts them in order elsewhere, in place of `_seq` and `_sub`."""
+    """The output rows of a subplan. The columns that order them in other buckets replace `_seq` and `_sub`."""
     rows = changes.rows
     sequence = ints(rows, "_seq")
     at = np.minimum(sequence, len(causes))

@@ -1,7 +1,7 @@
-"""Spark's Python daemon with this package loaded, so that the worker processes it forks begin at once.
+"""Spark's Python daemon with this package already imported, so that the worker processes it forks can start at once.
 
-Importing anew in each worker takes most of the time that the first batch takes. Nothing that is imported here starts a
-thread that a fork would miss.
+Importing the package in each worker would take most of the time of the first batch. None of the imported modules starts
+a thread; a forked process would not have it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a bucket does with a batch that fails: it finds the first record with which the rows up to it fail; and it goes
-through the records in parts, where memory does not suffice for all."""
+"""How a bucket handles a batch that fails. It finds the first record that makes the batch fail. If memory is too small
+for the whole batch, it processes the records in parts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Inputs = Mapping[str, ChangeBatch]
 
 
 def first_failing(inputs: Inputs, error: Exception, run: Callable[[Inputs], None]) -> tuple[int, Exception]:
-    """The number (`_seq`) of the first record with which the batch fails, and why.
+    """The number (`_seq`) of the first record that makes the batch fail, and its error.
 
-    In: `run` raises one of DATA_ERRORS where the rows that it is given fail, as all of them do with `error`.
+    In: `run` raises one of DATA_ERRORS if the given rows fail. `error`: the error of all rows together.
     """
     numbers = np.unique(np.concatenate([changes.rows["_seq"].to_numpy() for changes in inputs.values()]))
     if not len(numbers):
         raise error
-    good, bad = 0, len(numbers)  # so many of the first records do, or do not, pass
+    good, bad = 0, len(numbers)  # invariant: the first `good` records pass, the first `bad` records fail
     while bad - good > 1:
         middle = (good + bad) // 2
         try:
@@ -58,15 +58,16 @@ def rows_with(inputs: Inputs, sequence: int) -> pa.Table:
 
 
 def record_count(inputs: Inputs) -> int:
-    """Of those that have rows."""
+    """The number of records that have rows."""
     return len(_numbers(inputs))
 
 
 def parts_of(inputs: Inputs, count: int) -> Iterator[Inputs]:
-    """So many stretches of the records, in their order; rows of one record stay together. For a bucket without room for
-    its share of a batch that others have done: it is the same batch, in one transaction.
+    """Splits the records into `count` parts, in order; rows of one record stay together. This is for a bucket that does
+    not have the memory for its share of a batch that other buckets have done: the batch stays the same, in one
+    transaction.
 
-    Records that left no rows have moved stream time as well, nobody knows where: that is done behind the last part.
+    Records without rows have also advanced stream time, at unknown places. So only the last part advances stream time.
     """
     if count == 1:
         yield inputs
@@ -85,6 +86,6 @@ def _numbers(inputs: Inputs) -> Ints:
 
 
 def _between(batch: ChangeBatch, begin: int, end: int, *, is_last: bool) -> ChangeBatch:
-    """The rows after `begin`, up to `end`."""
+    """The rows with a `_seq` after `begin`, up to and including `end`."""
     first, after = np.searchsorted(ints(batch.rows, "_seq"), [begin, end], side="right").tolist()
     return ChangeBatch(batch.rows.slice(first, after - first), batch.stream_time_ms if is_last else {})

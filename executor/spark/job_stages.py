@@ -1,7 +1,7 @@
-"""The two stages of a subplan as Spark calls them in its tasks: functions from Arrow batches to Arrow batches.
+"""The two stages of a subplan as functions from Arrow batches to Arrow batches, which Spark calls in its tasks.
 
-They travel with each job, by their names and fields, and keep what is dear in the process that runs them: the first
-stage of a run, and the buckets that the process has open.
+Each job contains them as class names and fields. Objects that are expensive to make stay in the process that runs the
+tasks: the first stage of a run, and the open buckets.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _REPORTS = pa.schema([(field.name, _TYPES[str(field.type)][1]) for field in fiel
 
 _STAGES_MAX = 16
 _BUCKETS_MAX = 64
-_stages_one: dict[tuple[str, int], StageOne] = {}  # of this process, by spec and subplan
+_stages_one: dict[tuple[str, int], StageOne] = {}  # the first stages of this process, by spec and subplan
 _open: OrderedDict[tuple[str, int], BucketRuntime] = OrderedDict()
-"""The buckets that this process has open, the one that was used last at the end."""
+"""The open buckets of this process; the most recently used one is last."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadStage:
-    """Rows (task number) in, rows (bucket, seq, piece) out. In: `spec_json`: a `RunSpec`; `tasks`, `topics`: of the
-    round."""
+    """Rows (task number) in, rows (bucket, seq, piece) out. `spec_json`: a `RunSpec`. `tasks`, `topics`: those of the
+    `Round`."""
 
     spec_json: str
     subplan: int
@@ -58,7 +58,7 @@ class ReadStage:
 
 @dataclass(frozen=True, slots=True)
 class ApplyStage:
-    """Rows (bucket, seq, piece) in, a report per bucket out."""
+    """Rows (bucket, seq, piece) in, one report per bucket out."""
 
     spec_json: str
     batch: BatchId
@@ -79,7 +79,8 @@ class ApplyStage:
 
 @dataclass(frozen=True, slots=True)
 class ReadAndApplyStage:
-    """Both in one task, where no row leaves the task that reads it. Rows (task number) in, a report per bucket out."""
+    """Both stages in one task, for subplans whose rows never leave the task that reads them. Rows (task number) in, one
+    report per bucket out."""
 
     spec_json: str
     subplan: int
@@ -97,10 +98,11 @@ class ReadAndApplyStage:
 
 @functools.cache
 def _settle() -> None:
-    """Compiles what this host has not, and takes what the process has loaded out of the collector's sight, once.
+    """Once per process: compiles what this host has not compiled yet, and hides all loaded objects from the garbage
+    collector.
 
-    Spark's workers collect all garbage after each task, and looking through 300,000 objects of modules took 86 % of a
-    small batch's CPU time.
+    Spark's workers run a full garbage collection after each task. Scanning the 300,000 objects of the modules took 86 %
+    of a small batch's CPU time.
     """
     with compiled_once(__file__) as first:
         if first:
@@ -132,7 +134,7 @@ def _apply(spec: RunSpec, pieces: dict[int, list[Piece]], batch: BatchId) -> Ite
 
 
 def _runtime(spec: RunSpec, bucket: int) -> BucketRuntime:
-    """The bucket as this process has it open, of this run."""
+    """The open bucket of this run in this process; opens it if necessary, and closes that of an earlier run."""
     _settle()
     key = spec.query_id, bucket
     found = _open.pop(key, None)
@@ -154,11 +156,11 @@ def _cache(spec: RunSpec, bucket: int) -> Path | None:
 
 
 def _piece_row(bucket: int, sequence: int, data: bytes) -> pa.RecordBatch:
-    """A piece as a row."""
+    """Encodes a piece as a row."""
     columns = [pa.array([bucket], pa.int32()), pa.array([sequence], pa.int64()), pa.array([data], pa.binary())]
     return pa.RecordBatch.from_arrays(columns, schema=_PIECES)
 
 
 def _report_row(report: Report) -> pa.RecordBatch:
-    """What a bucket did."""
+    """Encodes a report as a row."""
     return pa.RecordBatch.from_pylist([asdict(report)], schema=_REPORTS)

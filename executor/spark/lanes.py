@@ -1,4 +1,4 @@
-"""Lanes: the partitions that a query reads, and stretches of them. As text a lane is `topic/partition`."""
+"""Lanes: the partitions that a query reads, and ranges of them. The text of a lane is `topic/partition`."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def positions_from_json(found: Mapping[str, int]) -> Positions:
 
 
 def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[LaneRange]:
-    """What lies between two positions, without empty ranges."""
+    """The ranges between two positions, without empty ones."""
     return [LaneRange(lane, start[lane], end[lane]) for lane in end if end[lane] > start[lane]]

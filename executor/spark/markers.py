@@ -1,9 +1,9 @@
-"""Markers: what each bucket of a query has done, as records of a topic with one partition per bucket.
+"""Markers: records of what each bucket of a query has done, in a topic with one partition per bucket.
 
-A marker is written in the transaction of the bucket's outputs and state changes, so it is there exactly if they are.
-It names the last batch that the bucket has done: a bucket that finds its marker skips the batch, however often it is
-run. `run` is the start of the query that may write: a task of an earlier one finds another run in the last marker and
-gives up. What a batch is, one record for all buckets says (`batch_records.py`), so a marker is small.
+A marker is part of the transaction with the bucket's outputs and state changes, so it exists if and only if they do. It
+names the last batch that the bucket has done. A bucket whose marker names a batch skips that batch, however often the
+batch is run. `run` identifies the run that may write: a task of an earlier run finds another run in the last marker and
+stops. The content of a batch is in one record for all buckets (`batch_records.py`), so a marker is small.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..inspection import StateSeen
 from .lanes import Positions, positions_from_json, positions_to_json
 from .spark_figures import state_from_json, state_to_json
 
-_LOOK_BACK = 8  # offsets; a marker is followed by the control record of its transaction
+_LOOK_BACK = 8  # offsets to read first; the control record of its transaction follows each marker
 
 
 class StaleRun(QueryFailed):
@@ -31,8 +31,8 @@ class StaleRun(QueryFailed):
 
 
 class BatchId(NamedTuple):
-    """Numbers rise from batch to batch, over all runs. Two runs may plan a batch of one number, of which one is done
-    by nobody: `name` tells them apart."""
+    """The number increases with each batch, over all runs. Two runs may plan a batch with the same number; only one of
+    them is ever done, and `name` distinguishes them."""
 
     number: int
     name: str
@@ -42,8 +42,7 @@ NO_BATCH = BatchId(0, "")
 
 
 class SentRange(NamedTuple):
-    """The offsets in its partition of the repartition topic between which lies what a bucket wrote in its last
-    batch."""
+    """The offsets of the rows that a bucket wrote to its partition of the repartition topic in its last batch."""
 
     start: int
     end: int
@@ -54,13 +53,13 @@ NOTHING_SENT = SentRange(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class StateMarker:
-    """`token` is new with each transaction: a cache of the state under the same token has exactly this content.
+    """`token`: new with each transaction. A cache of the state with the same token has exactly this content.
 
-    `state` is made with the bucket's first marker and stays: another log, or a query that was made anew under the same
-    name, has another, so a cache that names it belongs to this bucket. `ends`: by partition of the changelog, the end
-    of the state after this batch (`lost_state.py`). `seen`: what lies in the state, as it was seen last; None where
-    nobody has looked. `earlier`: up to where the bucket had read each lane, in markers of versions that named no
-    batches.
+    `state`: created with the bucket's first marker, and never changed. In another log, or after the query was recreated
+    under the same name, it differs, so a cache with this id belongs to this bucket. `ends`: for each partition of the
+    changelog, the end of the state after this batch (`lost_state.py`). `seen`: what the last look into the state
+    found; None if there was no look. `earlier`: only in markers of versions that named no batches: the offset up to
+    which the bucket had read each lane.
     """
 
     run: str
@@ -89,7 +88,7 @@ class StateMarker:
 
 
 def json_record(key: bytes, value: object) -> RowRecords:
-    """One record of the marker topic; None deletes."""
+    """One record of the marker topic. In: `value`: None gives a tombstone."""
     data = None if value is None else json.dumps(value).encode()
     columns = {"timestamp": [0], "key": [key], "value": [data]}
     schema = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
@@ -103,7 +102,7 @@ def last_marker(log: LogClient, topic: str, bucket: int) -> StateMarker | None:
 
 
 def check_run(log: LogClient, topic: str, bucket: int, run: str) -> StateMarker:
-    """The bucket's last marker. Raises `StaleRun` where it is another run's."""
+    """The bucket's last marker. Raises `StaleRun` if it is the marker of another run."""
     marker = last_marker(log, topic, bucket)
     if marker is None or marker.run != run:
         raise StaleRun("another run of the query has begun", hint="Only the last one that was started goes on.")
@@ -111,7 +110,7 @@ def check_run(log: LogClient, topic: str, bucket: int, run: str) -> StateMarker:
 
 
 def last_value(log: LogClient, topic: str, partition: int, name: str | None = None) -> Any:
-    """The last committed record of the partition, of those with this `name` if one is given; None without one."""
+    """The value of the partition's last committed record (with this `name`, if given); None if there is none."""
     bounds = log.offsets(topic, partition)
     end, back = bounds.last_stable_offset, _LOOK_BACK
     while end > bounds.log_start_offset:
@@ -145,8 +144,8 @@ def _marker(found: dict[str, Any]) -> StateMarker:
         batch=BatchId(*found.get("batch", NO_BATCH)),
         sent=SentRange(*found.get("sent", (0, 0))),
         token=found["token"],
-        state=found.get("state") or uuid.uuid4().hex,  # earlier versions had none: their caches are made anew
-        ends={int(partition): end for partition, end in found.get("ends", {}).items()},  # earlier versions noted none
+        state=found.get("state") or uuid.uuid4().hex,  # earlier versions had none: their caches are rebuilt
+        ends={int(partition): end for partition, end in found.get("ends", {}).items()},  # earlier versions had none
         seen=state_from_json(found["seen"]) if "seen" in found else None,
         earlier=positions_from_json(found["positions"]) if "positions" in found else None,
     )

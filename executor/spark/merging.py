@@ -1,4 +1,4 @@
-"""From the pieces of a bucket to the batch that its operators get: one order over all lanes."""
+"""Merges the pieces of a bucket into the batch for its operators, in one order over all lanes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _PARTITIONS = 2**32
 
 @dataclass(frozen=True, slots=True)
 class BucketBatch(ReadBatch):
-    """`ordered`: the rows of each leaf, with what their order was made of, for `causes_of`; None where it has none.
-    `counted`, `largest_ms`: what the stage that read the records says of itself and of their lanes."""
+    """`ordered`: for `causes_of`, the rows of each leaf with the columns that define their order; None for a leaf
+    without rows. `topic_of_origin`: the topic of each source, by the number in column ORIGIN. `counted`: the operator
+    counts of the stage that read the records. `largest_ms`: the largest rowtime that it read from each lane."""
 
     ordered: Sequence[pa.Table | None] = ()
     topic_of_origin: Sequence[str] = ()
@@ -32,7 +33,7 @@ class BucketBatch(ReadBatch):
     largest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def origin(self, sequence: int) -> tuple[str, int, int]:
-        """Topic, partition and offset of the record that the row with this `_seq` comes from."""
+        """Topic, partition and offset of the record from which the row with this `_seq` comes."""
         for rows in self.ordered:
             found = np.empty(0, np.int64) if rows is None else np.flatnonzero(ints(rows, "_seq") == sequence)
             if rows is not None and len(found):
@@ -42,7 +43,7 @@ class BucketBatch(ReadBatch):
 
 
 def merge(stages: Stages, subplan: Subplan, pieces: Sequence[Piece]) -> BucketBatch:
-    """The rows of all pieces in the order that `SourceReader` would give them."""
+    """Merges the rows of all pieces into the order in which `SourceReader` would return them."""
     sources = tables_first(stages.plan.sources())
     topics = [source.topic for source in sources]
     tables = _tables(subplan, pieces, {source.id: number for number, source in enumerate(sources)})
@@ -76,9 +77,9 @@ def _largest_ms(pieces: Sequence[Piece]) -> dict[TopicPartition, int]:
 
 
 def _tables(subplan: Subplan, pieces: Sequence[Piece], numbers: Mapping[str, int]) -> dict[str, pa.Table]:
-    """The rows of each leaf that has some, lane after lane."""
+    """The rows of each leaf that has rows, lane after lane."""
     tables: dict[str, pa.Table] = {}
-    by_lane = sorted(pieces, key=lambda piece: piece.head.lane)  # a lane's pieces stay in the order of its offsets
+    by_lane = sorted(pieces, key=lambda piece: piece.head.lane)  # the sort is stable: a lane's pieces stay in order
     for leaf in subplan.rest.sources():
         parts = [part for piece in by_lane if len(part := piece.rows.get(leaf.id, ()))]
         if parts:
@@ -91,8 +92,8 @@ def _tables(subplan: Subplan, pieces: Sequence[Piece], numbers: Mapping[str, int
 
 
 def _places(tables: Mapping[str, pa.Table], topic_rank: Ints) -> dict[str, Ints]:
-    """The place of each row's record among those of the batch. One record has a place in each source that reads it, and
-    all the rows that it has there share it."""
+    """The place of each row's record in the order of the batch. A record has one place for each source that reads it;
+    all rows of the record in that source share this place."""
     if not tables:
         return {}
     order, origin, partition, offset = (
@@ -111,7 +112,7 @@ def _places(tables: Mapping[str, pa.Table], topic_rank: Ints) -> dict[str, Ints]
 
 
 def _ranks_of_sorted(keys: Sequence[Ints]) -> Ints:
-    """A number per row, from 0, that is the same where all keys are."""
+    """A number per row, from 0; it is the same for rows that have the same keys."""
     begins = np.zeros(len(keys[0]), np.bool_)
     for key in keys:
         begins[1:] |= np.diff(key) != 0
@@ -119,7 +120,7 @@ def _ranks_of_sorted(keys: Sequence[Ints]) -> Ints:
 
 
 def _numbered(table: pa.Table, sequence: Ints) -> pa.Table:
-    """In the order of `_seq`; the rows of one record in theirs."""
+    """The table in the order of `_seq`; the rows of one record stay in their own order."""
     table = with_columns(table, {"_seq": pa.array(sequence)})
     from_subplan = path_name(0) in table.column_names
     if from_subplan or not (np.diff(sequence) >= 0).all():

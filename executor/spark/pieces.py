@@ -1,6 +1,6 @@
-"""Pieces: what reading one stretch of a lane gives for one bucket. As bytes, a piece is a row of Spark's.
+"""Pieces: the rows for one bucket from reading one range of a lane. Spark moves a piece as bytes in one row.
 
-Pieces travel between the processes of one Spark application only, which trust each other: their heads are pickled.
+Pieces only go between the processes of one Spark application, which trust each other. So their heads are pickled.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from ...logcore.client import TopicPartition
 from ..figures import OperatorCounts
 from ..record_error import RecordError
 
-ORDER = "_order"  # column of a piece: the largest time of the lane in the batch, up to the row's record
-ORIGIN = "_origin"  # column of a piece of the repartition topic: the number of the row's source (`causes.py`)
-RECORD_HEADERS = "_record_headers"  # column of a piece, where records have headers: those of the row's record
+ORDER = "_order"  # column of a piece: the lane's largest time in the batch, up to and including the row's record
+ORIGIN = "_origin"  # column of a piece from the repartition topic: the number of the row's source (`causes.py`)
+RECORD_HEADERS = "_record_headers"  # column of a piece if records have headers: the headers of the row's record
 
 _LENGTH = struct.Struct("<q")
 
 
 def path_name(number: int) -> str:
-    """Column of a piece of the repartition topic: the row's path (`causes.py`)."""
+    """Column of a piece from the repartition topic: one number of the row's path (`causes.py`)."""
     return f"_path{number}"
 
 
 @dataclass(frozen=True, slots=True)
 class PieceHead:
-    """`end`: up to where the piece was read. `times`: by source id, as in `ChangeBatch.stream_time_ms`. `operators`:
-    what the stage that read it has counted; `largest_ms`: the largest rowtime of the lane's records.
+    """`end`: the offset up to which the lane was read. `times`: by source id, as in `ChangeBatch.stream_time_ms`.
+    `operators`: the counts of the stage that read the piece. `largest_ms`: the largest rowtime of the lane's records.
 
-    Counts and errors of a lane's records are in the pieces of one bucket only, so that they add up.
+    Counts and errors of a lane's records are in the pieces of one bucket only, so that their sums are right.
     """
 
     lane: TopicPartition
@@ -48,7 +48,7 @@ class PieceHead:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`rows`: by the id of the leaf that reads them; rows have `_offset` and `_rowpartition` of their record, and
+    """`rows`: by the id of the leaf that reads them. Rows have the `_offset` and `_rowpartition` of their record, and
     ORDER."""
 
     head: PieceHead
@@ -66,7 +66,7 @@ def encode_piece(piece: Piece) -> bytes:
 
 
 def decode_piece(data: pa.Buffer) -> Piece:
-    """The rows' columns point into `data`."""
+    """Decodes a piece without copying: the columns of its rows point into `data`."""
     parts: list[pa.Buffer] = []
     position = 0
     while position < data.size:

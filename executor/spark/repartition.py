@@ -1,8 +1,8 @@
-"""The repartition topic of a query: rows that leave a bucket for a task of the next subplan.
+"""The repartition topic of a query: rows that go from a bucket to a task of the next subplan.
 
-Partition n has what bucket n wrote, in the transactions of its outputs and state changes, so what is read there is
-there once, as the state that it came from. Its readers split it by task again, so a bucket writes one partition and
-not as many as there are tasks: the cost of a batch does not grow with their product.
+Partition n contains the rows that bucket n wrote in the transactions of its outputs and state changes. So each row is
+there exactly once, like the state from which it came. The readers split the rows by task. So a bucket writes only one
+partition, not one per task, and the cost of a batch does not grow with the product of buckets and tasks.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..errors import ForeignState, QueryFailed
 from .lanes import LaneRange
 
 ROWS_MAX = 65_536  # in one record batch, so that a reader's memory stays bounded
-PACKED_BYTES = 256 * 1024  # of a batch that is one record: brokers take a megabyte
+PACKED_BYTES = 256 * 1024  # size of a batch that is stored as one record; brokers accept up to 1 MB
 _PACKED = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
 READ_BYTES = 16 * 1024 * 1024
-VISIBLE_S = 30.0  # how long what was committed may take to become visible, on logs whose commit does not wait for it
+VISIBLE_S = 30.0  # how long committed rows may take to become visible, on logs whose commit does not wait for that
 
 
 def records_of(rows: pa.Table, *, columnar: bool) -> Iterator[ColumnarRecords | RowRecords]:
-    """The rows as record batches. Their rowtimes do not matter to the log: it keeps them until they were read. In:
-    `columnar`: what the log can store; else a record is a batch, and uses one offset."""
+    """The rows as record batches. The log does not use their rowtimes: it keeps the rows until they were read. In:
+    `columnar`: whether the log can store columnar batches; if not, each record is a packed batch with one offset."""
     plain = rows.replace_schema_metadata().combine_chunks()
     if columnar:
         for batch in plain.to_batches(max_chunksize=ROWS_MAX):
@@ -45,7 +45,7 @@ def _packed(batch: pa.RecordBatch) -> pa.Table:
 
 
 def read_rows(log: LogClient, lane_range: LaneRange) -> Iterator[tuple[pa.Table, int]]:
-    """The rows of the range, a stretch at a time, each with the offset after it."""
+    """The rows of the range in several tables, each with the offset after it."""
     (topic, partition), position, end = lane_range.lane, lane_range.start, lane_range.end
     since = time.monotonic()
     while position < end:
@@ -54,7 +54,7 @@ def read_rows(log: LogClient, lane_range: LaneRange) -> Iterator[tuple[pa.Table,
         moved = fetched.next_offset > position
         position = fetched.next_offset
         if batches:
-            tables = [pa.Table.from_batches([batch]) for batch in batches]  # some may have headers, and others none
+            tables = [pa.Table.from_batches([batch]) for batch in batches]  # only some may have a headers column
             yield pa.concat_tables(tables, promote_options="default"), min(position, end)
         elif not moved:
             if time.monotonic() - since > VISIBLE_S:
@@ -66,7 +66,7 @@ def read_rows(log: LogClient, lane_range: LaneRange) -> Iterator[tuple[pa.Table,
 
 
 def _batches(run: FetchedRows | FetchedColumns, end: int) -> Iterator[pa.RecordBatch]:
-    """What of it lies before the end. Raises `ForeignState`."""
+    """The part of the run before `end`. Raises `ForeignState`."""
     if isinstance(run, FetchedColumns):
         yield run.batch.slice(0, int((run.row_offsets < end).sum())).replace_schema_metadata()
         return

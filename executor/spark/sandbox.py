@@ -1,7 +1,7 @@
-"""The Spark executor for a Sandbox: queries run when they are told to, each until no input is left.
+"""The Spark executor for a Sandbox: queries run only on request, each until no input is left.
 
-All partitions count as one task, and rows come in the order of the script, so results are those of a Sandbox on DuckDB.
-The order of records in a topic's different partitions is not defined, so tests compare what a topic holds in the end.
+All partitions count as one task, and rows arrive in the order of the script, so the results equal those of a Sandbox on
+DuckDB. The order between records of different partitions is not defined, so tests compare the final content of a topic.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class _Query:
     plan: PhysicalPlan
     spark: SparkQuery
     paused: bool
-    there: Ends = field(default_factory=dict)  # up to where it catches up
-    seen: int = 0  # entries of the journal
-    noted: Ends = field(default_factory=dict)  # up to where the sink is in the journal
+    there: Ends = field(default_factory=dict)  # ends of the input that existed at the start: it is read in one step
+    seen: int = 0  # how many entries of the journal were read
+    noted: Ends = field(default_factory=dict)  # up to which offsets the sink's records are in the journal
 
 
 class SparkSandboxExecutor:
-    """Implements `Executor`, and `drain`. The Spark session stays for the next Sandbox of this process."""
+    """Implements `Executor`, and `drain`. The Spark session stays open for the next Sandbox of this process."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class SparkSandboxExecutor:
         self._rounds.run([(query.plan, partial(self._run, query)) for query in running])
 
     def open_feed(self, planned: PlannedPush, properties: Mapping[str, str]) -> StepwiseFeed:
-        """Starts a push query; it runs on DuckDB."""
+        """Starts a push query, which runs on DuckDB."""
         return StepwiseFeed(planned, self._log, {**self._properties, **properties})
 
     def start(self, query: PersistentQuery) -> None:
@@ -127,12 +127,13 @@ class SparkSandboxExecutor:
         return start_positions(self._client, plan, StartSettings.of({**self._properties, **plan.properties}))
 
     def _catch_up(self, query: _Query) -> None:
-        """What is there now has not been waited for: it counts as one."""
+        """Notes the input that exists now. It did not arrive during the script, so it is read in one step."""
         query.there = self._log.ends(self._positions(query.plan))
         query.seen = len(self._log.entries)
 
     def _stops(self, query: _Query, script_end: int) -> list[Ends]:
-        """As `StepwisePlan.advance` reads: what was there when it began, the script, what queries have written."""
+        """The positions up to which to read, one after the other. The order is that of `StepwisePlan.advance`: input
+        that existed at the start, records of the script, records that queries have written."""
         start = self._positions(query.plan)
         there = {lane: max(offset, query.there.get(lane, 0)) for lane, offset in start.items()}
         script = self._log.script(there, query.seen, script_end)
@@ -142,7 +143,7 @@ class SparkSandboxExecutor:
         return [stop for before, stop in pairwise([start, *found]) if stop != before]
 
     def _run(self, query: _Query, script_end: int) -> bool:
-        """False where there was nothing to read."""
+        """Runs the query on its available input. False if there was nothing to read."""
         found = self._stops(query, script_end)
         if not found:
             return False
@@ -153,8 +154,8 @@ class SparkSandboxExecutor:
         return True
 
     def _check(self, plan: PhysicalPlan, failures: int) -> None:
-        """Raises `QueryFailed` as on DuckDB: for a row that the sink's format cannot hold, and for any record that was
-        left out where the script says so. In: where the processing log ended before."""
+        """Raises `QueryFailed` as on DuckDB: for a row that the sink's format cannot represent, and for any skipped
+        record if the script's settings say so. In: `failures`: the previous end of the processing log."""
         entries = self._left_out(failures)
         unwritten = next((each["serializationError"] for each in entries if "serializationError" in each), None)
         if unwritten is not None:
@@ -165,7 +166,7 @@ class SparkSandboxExecutor:
             raise QueryFailed(f"query {plan.query_id}: {error['errorMessage']}")
 
     def _take_note(self, query: _Query) -> None:
-        """Puts what the query has written into the journal."""
+        """Adds the records that the query has written to the journal."""
         assert isinstance(query.plan.root, Sink)
         topic = query.plan.root.topic
         for partition in range(self._client.partition_count(topic)):
@@ -176,7 +177,7 @@ class SparkSandboxExecutor:
             query.noted[at] = self._client.offsets(*at).last_stable_offset
 
     def _stretches(self, at: TopicPartition, begin: int, known: set[int]) -> list[tuple[int, int]]:
-        """(first offset, count) of the records that are not in the journal."""
+        """The ranges (first offset, count) of the records that are not in the journal yet."""
         offsets: list[int] = []
         position, fetched = -1, self._client.fetch(at.topic, at.partition, begin)
         while fetched.next_offset > position:

@@ -1,4 +1,4 @@
-"""What a run of a query is, as text that travels with its jobs."""
+"""The definition of a run of a query, as text that is sent with its jobs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .stages import Stages, split
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """`bootstrap`: where tasks reach the log. `run` is new with every start. `cache`: of the query's bucket caches on
-    the hosts where tasks run, as `cache_folder` takes it; None keeps them in memory."""
+    """`bootstrap`: the address where tasks reach the log. `run`: new with every start. `cache`: the place of the
+    query's bucket caches on the hosts that run tasks (see `cache_folder`); None keeps them in memory."""
 
     plan_json: str
     bootstrap: str
@@ -33,7 +33,7 @@ class RunSpec:
         return self.stages.plan.query_id
 
     def log(self) -> LogClient:
-        """The process's connection to the log."""
+        """This process's connection to the log."""
         return _log(self.bootstrap)
 
     def to_json(self) -> str:

@@ -1,9 +1,10 @@
-"""How a host of a cluster gets the package: unpacked once, at a place that stays.
+"""Unpacks the package once per host of a cluster, into a folder that stays.
 
-The package travels as an archive, which each executor has at a place of its own. Imported from there, it would be
-compiled anew in each process of each executor, for what numba has compiled is kept by the path of its source: half a
-minute of CPU time before the first batch. So the archive holds little more than this module, which puts the package
-into a folder named by its content, and imports it from there. It needs nothing but Python.
+Spark sends the package as an archive, and each executor stores the archive under a different path. If the package were
+imported from there, each process of each executor would compile it again, because numba caches compiled code by the
+path of its source. That takes half a minute of CPU time before the first batch. So Python imports only this module from
+the archive. It unpacks the package into a folder named after its content and imports it from there. This module needs
+only Python's standard library.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from collections.abc import Generator
 from pathlib import Path
 
 INSIDE = "package"
-"""The folder in the archive with what is unpacked."""
+"""The folder in the archive that is unpacked."""
 
 _UNPACKED = "unpacked"
 _COMPILED = "compiled"
 
 
 def enter(archive: str) -> None:
-    """Imports the package from where it is unpacked. To be called while its stand-in in the archive is imported."""
+    """Imports the unpacked package. Call it while the package's stand-in in the archive is imported."""
     sys.path.insert(0, str(unpacked(Path(archive))))
     del sys.modules["millstream"]
     importlib.import_module("millstream")
 
 
 def unpacked(archive: Path) -> Path:
-    """The folder with the archive's package, made where it is not there yet."""
+    """The folder with the unpacked package of this archive; unpacks it if necessary."""
     name = hashlib.sha256(archive.read_bytes()).hexdigest()[:32]
     folder = _private_folder() / name
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -47,8 +48,8 @@ def unpacked(archive: Path) -> Path:
 
 @contextlib.contextmanager
 def compiled_once(file: str) -> Generator[bool]:
-    """Whether the caller compiles for this host, while others wait. In: `file`: of a module of the package, three
-    folders below its own."""
+    """Whether the caller should compile for this host; other processes wait for it. In: `file`: the path of a module
+    three folders below the folder with the unpacked package."""
     folder = Path(file).parents[3]
     if not (folder / _UNPACKED).is_file():
         yield False
@@ -59,7 +60,8 @@ def compiled_once(file: str) -> Generator[bool]:
 
 @contextlib.contextmanager
 def once(folder: Path, name: str) -> Generator[bool]:
-    """Whether the block is to be done: True for one process of the host, for the next one where it fails."""
+    """Whether to do the work of the block: True for one process of the host, and for the next process if that one
+    fails."""
     done = folder / name
     if done.is_file():
         yield False
@@ -82,8 +84,9 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _private_folder() -> Path:
-    """What is in it runs, so nobody else may write to it. A folder of this process alone where the user has none."""
-    with contextlib.suppress(RuntimeError):  # this user has no home
+    """A folder to which only this user can write, because its content is executed. If there is no such folder, a new
+    temporary one for this process."""
+    with contextlib.suppress(RuntimeError):  # this user has no home directory
         home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         folder = Path(home, "millstream", "packages")
         if _is_private(folder):
@@ -93,7 +96,7 @@ def _private_folder() -> Path:
 
 
 def _is_private(folder: Path) -> bool:
-    """Makes the folder where it is not there yet."""
+    """Creates the folder if necessary. False if other users can write to it, or this process cannot."""
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
