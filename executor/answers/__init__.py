@@ -1,1 +1,1 @@
-"""Queries of clients: pull queries, which are answered once, and push queries, which go on."""
+"""Queries of clients: pull queries, which are answered once, and push queries, which keep sending changes."""

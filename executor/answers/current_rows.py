@@ -1,7 +1,7 @@
-"""The rows that one partition of a table has, from all of its changes: what Spark's data source reads.
+"""The current rows of one partition of a table, computed from all its changes. Spark's data source reads them.
 
-`SourceRelation` is kept up to date and asked again and again; this is filled once. So nothing is deleted on the way:
-changes are collected, and as soon as they are more than the rows, the last one of each key is kept.
+A `SourceRelation` is updated and queried many times; this is filled only once. So it does not delete single rows: it
+collects changes, and when there are more changes than rows, it keeps the last one of each key.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ FOLD_ROWS: Final = 500_000
 
 
 class CurrentRows:
-    """The last row of each key, and window, unless that is a deletion or has expired. Not for several threads at once.
+    """The last row of each key (and window), unless it is a deletion or has expired. Not thread-safe.
 
-    State: `_kept`: one row per key, in offset order. `_pending`: what came after those. `_latest_ms`: the stream time.
+    State: `_kept`: one row per key, in offset order. `_pending`: later changes. `_latest_ms`: the stream time.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, source: Source, fold_rows: int = FOLD_ROWS) -> None:
-        """In: `fold_rows`: at least so many changes are collected before they are folded."""
+        """In: `fold_rows`: the minimal number of changes that are collected before they are folded."""
         self._connection = connection
         self._fold_rows = fold_rows
         self._ttl_ms = source.ttl_ms
@@ -40,7 +40,7 @@ class CurrentRows:
         self._latest_ms = -1
 
     def add(self, rows: pa.Table, stream_time_ms: Mapping[int, int]) -> None:
-        """In: changes of one partition, in offset order, behind all that came before; and its largest rowtime."""
+        """In: the next changes of the partition, in offset order, and its largest rowtime."""
         self._pending.append(rows)
         self._pending_count += rows.num_rows
         self._latest_ms = max(self._latest_ms, *stream_time_ms.values(), -1)
@@ -48,7 +48,7 @@ class CurrentRows:
             self._fold()
 
     def rows(self) -> pa.Table:
-        """As of now, the columns of a batch."""
+        """The current rows, with the columns of a batch."""
         self._fold()
         rows = self._kept
         if self._ttl_ms is not None:
@@ -63,12 +63,12 @@ class CurrentRows:
         latest = self._last_offsets(rows)
         offsets = rows["_offset"].to_numpy()
         keep = np.zeros(len(offsets), np.bool_)
-        keep[np.searchsorted(offsets, latest)] = True  # each offset is there once, and they ascend
+        keep[np.searchsorted(offsets, latest)] = True  # offsets are unique and ascending
         keep &= ~rows["_null"].to_numpy()
         self._kept = rows.filter(pa.array(keep))
 
     def _last_offsets(self, rows: pa.Table) -> np.ndarray:
-        """Of each key."""
+        """The last offset of each key."""
         grouped = f" GROUP BY {', '.join(self._keys)}" if self._keys else ""
         self._connection.register("changes", readable(rows.select([*self._keys, "_offset"])))
         try:

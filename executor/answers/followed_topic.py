@@ -1,4 +1,4 @@
-"""A source's topic, read as it grows: for rows that are kept from one query of a client to the next."""
+"""Reads a source's topic as it grows, for rows that are kept between the queries of clients."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..sources.source_reader import ReadBatch, SourceReader
 _BATCH_BYTES: Final = 16 * 1024 * 1024
 
 Bounds = Mapping[TopicPartition, Offsets]
-"""Where each partition begins and ends."""
+"""The first offset and the end of each partition."""
 
 
 class FollowedTopic:
-    """Gives each record once, also after an error; what retention drops before it is read is passed over. For one
-    thread at a time.
+    """Gives each record exactly once, also after an error. It skips records that retention deletes before they are
+    read. Not thread-safe, except `bounds`.
 
-    `topic_id`: of the topic that is read. `positions`: behind what was taken in.
+    `topic_id`: the id of the topic. `positions`: the offsets after the last batch that was taken.
     """
 
     def __init__(self, source: Source, client: LogClient) -> None:
@@ -31,21 +31,21 @@ class FollowedTopic:
         lanes = [TopicPartition(source.topic, at) for at in range(client.partition_count(source.topic))]
         self.positions = {lane: client.offsets(*lane).log_start_offset for lane in lanes}
         self._reader = self._reader_from_here()
-        self._is_past = False  # the reader, what was taken in
+        self._is_past = False  # whether the reader is past `positions`
 
     def bounds(self) -> dict[TopicPartition, Offsets]:
-        """What is there now, in partitions that the topic got meanwhile too. Any thread may ask."""
+        """The current bounds of each partition, including new partitions. Any thread may call it."""
         count = max(len(self.positions), self._client.partition_count(self._source.topic))
         lanes = [TopicPartition(self._source.topic, at) for at in range(count)]
         return {lane: self._client.offsets(*lane) for lane in lanes}
 
     def check(self) -> None:
-        """Raises `PositionLost` where the topic was created again: then nothing of it can be followed any more."""
+        """Raises `PositionLost` if the topic was recreated: then this object cannot continue."""
         check_same(self._client, self._source.topic, self.topic_id)
 
     def batches(self, bounds: Bounds) -> Iterator[ReadBatch]:
-        """What is committed there and was not taken in yet. Whoever has a batch calls `taken` before the next one; one
-        that is not taken comes again with the next call. Raises `PositionLost`."""
+        """The committed records within `bounds` that were not taken yet. The caller calls `taken` after each batch and
+        before the next one. The next call returns a batch that was not taken again. Raises `PositionLost`."""
         self._pass_over_dropped(bounds)
         ends = {lane: found.last_stable_offset for lane, found in bounds.items()}
         while any(self.positions[lane] < end for lane, end in ends.items()):
@@ -57,7 +57,7 @@ class FollowedTopic:
                 yield batch
 
     def taken(self) -> None:
-        """The owner has the batch that it got last."""
+        """Notes that the caller has taken the last batch."""
         self.positions = self._reader.fetch_positions
         self._is_past = False
 
@@ -73,7 +73,7 @@ class FollowedTopic:
                 self._is_past = True
 
     def _pass_over_dropped(self, bounds: Bounds) -> None:
-        """Begins again behind what was taken in, and not before what is there, unless the reader is just there."""
+        """Moves the reader to the first record that was not taken and still exists, unless it is already there."""
         reached = {lane: max(self.positions.get(lane, 0), found.log_start_offset) for lane, found in bounds.items()}
         positions = {**self.positions, **reached}
         if self._is_past or positions != self.positions:
@@ -83,5 +83,5 @@ class FollowedTopic:
 
     def _reader_from_here(self) -> SourceReader:
         reader = SourceReader(self._client, [self._source], self.positions, time_order=False)
-        self.check()  # or the reader takes a new topic of the name for it
+        self.check()  # after the reader was made, which would accept a new topic of the same name
         return reader

@@ -1,7 +1,7 @@
-"""The latest row of each key of a table, found by key in constant time: for pull queries that name one key.
+"""The latest row of each key of a table, found by key in constant time; for pull queries that name one key.
 
-Rows stay in the Arrow batches they came in; a dictionary says where each key's row is. What was replaced is left out
-once it is more than what lives.
+Rows stay in the Arrow batches in which they were read; a dictionary maps each key to its row. Replaced rows are removed
+when there are more of them than live rows.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from .left_out import LeftOut
 from .materialization import source_step
 
 KEYS_MAX: Final = 2_000_000
-BYTES_MAX: Final = 1024 * 1024 * 1024  # of rows, until the replaced ones are left out; Arrow's texts end at 2 GiB
-_DEAD_ROWS_MAX: Final = 50_000  # beyond as many as live
+BYTES_MAX: Final = 1024 * 1024 * 1024  # of all rows; more makes it remove replaced ones. Arrow's texts end at 2 GiB
+_DEAD_ROWS_MAX: Final = 50_000  # replaced rows, in excess of the live ones
 _BATCHES_MAX: Final = 500
 _ROW_BITS: Final = 32
 _ROW_MASK: Final = (1 << _ROW_BITS) - 1
 
 
 class TooManyKeys(Exception):
-    """The table is too large to be kept like this."""
+    """The table is too large for a `KeyedTable`."""
 
 
 class KeyedTable:
-    """A table with one key column and no window, from its topic. What the topic's retention has dropped is not there.
-    Methods may be called from any thread."""
+    """A table with one key column and no window, read from its topic. Rows of records that retention has deleted are
+    removed. Methods may be called from any thread."""
 
     def __init__(self, source: SourceInfo, client: LogClient) -> None:
         self._source = source_step(source)
         self._topic = FollowedTopic(self._source, client)
         self._left_out = LeftOut(client, f"pull_{source.name}")
         self._guard = threading.Lock()
-        # The batches, and the number of the batch and the row of each key. Read without the guard: a batch is there
-        # before a key is in it, and both are replaced together.
+        # The batches; and for each key the number of its batch and row. They are read without the guard: a batch is
+        # added before its keys, and both are replaced together.
         self._kept: tuple[list[pa.Table], dict[Any, int]] = ([], {})
         self._row_count = self._bytes = 0  # of all batches
         self._starts: Mapping[TopicPartition, int] = dict(self._topic.positions)
@@ -55,15 +55,15 @@ class KeyedTable:
 
     @property
     def topic_id(self) -> uuid.UUID | None:
-        """Of the topic that this is read from."""
+        """The id of the topic from which this reads."""
         return self._topic.topic_id
 
     def bounds(self) -> Bounds:
-        """What is there now."""
+        """The current bounds of the topic."""
         return self._topic.bounds()
 
     def has_read(self, bounds: Bounds) -> bool:
-        """Whether that is what is here."""
+        """Whether this table has read everything up to these bounds, and has removed everything before them."""
         read = self._topic.positions
         return all(
             read.get(at, -1) >= found.last_stable_offset and self._starts.get(at, -1) >= found.log_start_offset
@@ -71,8 +71,8 @@ class KeyedTable:
         )
 
     def catch_up(self, bounds: Bounds) -> None:
-        """Reads what is committed there, unless somebody else did. Raises `TooManyKeys`, and `PositionLost` where the
-        topic was created again: then this table is of no more use."""
+        """Reads the committed records within the bounds, unless another thread has read them. Raises `TooManyKeys`, and
+        `PositionLost` if the topic was recreated: then this table cannot be used any more."""
         with self._guard:
             self._topic.check()
             self._starts = {**{at: found.log_start_offset for at, found in bounds.items()}, **self._starts}
@@ -83,13 +83,13 @@ class KeyedTable:
                 passed = {at: max(self._starts[at], found.log_start_offset) for at, found in bounds.items()}
                 starts = {**self._starts, **passed}
                 self._leave_out_dead(starts)
-                self._starts = starts  # now that nobody finds what is before them
+                self._starts = starts  # only now: no reader can find rows before these offsets any more
             if len(self) > KEYS_MAX:
                 raise TooManyKeys(f"more than {KEYS_MAX} keys")
 
     def find(self, key: object, columns: tuple[str, ...]) -> tuple[Any, ...] | None:
-        """The columns of the key's row; None where it has none. Waits for nobody: the row may be newer than what was
-        asked for."""
+        """The columns of the key's row; None if it has none. It does not wait for other threads, so the row may be
+        newer than the bounds of the query."""
         batches, places = self._kept
         place = places.get(key)
         if place is None:
@@ -116,11 +116,11 @@ class KeyedTable:
         too_large = self._bytes > BYTES_MAX
         if too_large or len(batches) > _BATCHES_MAX or self._row_count > 2 * len(places) + _DEAD_ROWS_MAX:
             self._leave_out_dead(self._starts)
-        if too_large and self._bytes > BYTES_MAX // 2:  # else what is left out would be copied again and again
+        if too_large and self._bytes > BYTES_MAX // 2:  # otherwise the live rows would be copied again and again
             raise TooManyKeys(f"its rows take more than {BYTES_MAX // 2} bytes")
 
     def _leave_out_dead(self, lane_starts: Mapping[TopicPartition, int]) -> None:
-        """Rows that were replaced, and those of records before these offsets."""
+        """Removes replaced rows, and rows of records before these offsets."""
         batches, places = self._kept
         if not batches:
             return

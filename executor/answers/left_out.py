@@ -1,7 +1,7 @@
-"""What a client's query had to leave out: the client is told how many records, the processing log has each.
+"""Records that a client's query had to skip. The client gets their number; the processing log has an entry for each.
 
-Persistent queries write the same entries in the transaction of their batch (`query.py`); a client's query has none, so
-after a crash an entry may be missing.
+Persistent queries write the same entries in the transaction of their batch (`query.py`). A client's query has no
+transaction, so entries may be missing after a crash.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ...logcore.client import LogClient
 from .. import processing_log
 from ..record_error import RecordError, left_out
 
-ENTRIES_MAX = 100  # of one batch: whoever asks again and again must not fill the log
+ENTRIES_MAX = 100  # per batch, so that a client that repeats its query does not fill the log
 
 _log = structlog.get_logger()
 
 
 class LeftOut:
-    """`count`: records that are left out so far. A query reads on where its trace cannot be written."""
+    """`count`: records skipped so far. A query continues if its entries cannot be written."""
 
     def __init__(self, log: LogClient, query_id: str) -> None:
         self._log = log
@@ -31,7 +31,7 @@ class LeftOut:
         self.count = 0
 
     def note(self, errors: Sequence[RecordError]) -> None:
-        """In: what went wrong in a batch. What is read from the processing log itself leaves no trace there."""
+        """Counts and logs the errors of a batch. Errors in records of the processing log itself are not logged."""
         self.count += left_out(errors)
         traced = [error for error in errors if error.topic != processing_log.TOPIC][:ENTRIES_MAX]
         if not traced:
@@ -45,7 +45,7 @@ class LeftOut:
 
 
 def remark(count: int) -> str | None:
-    """What a client is told, in words."""
+    """The message for the client; None if no record was skipped."""
     if not count:
         return None
     subject = "1 record that could not be read was" if count == 1 else f"{count} records that could not be read were"

@@ -1,4 +1,4 @@
-"""The rows of a stream or table as a relation that pull queries ask, kept up to date from its topic."""
+"""The rows of a stream or table as a relation for pull queries, updated from the topic."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ from .relation import RELATION, SourceRelation
 
 
 class Materialization:
-    """For a table its latest row per key (and window), for a stream all its rows, as the relation `source` (its columns
-    are those of `SourceRelation`). What the topic's retention has dropped is not there: who keeps a materialization and
-    who makes one anew get the same answer. Methods may be called from any thread.
+    """The relation `source` (its columns are those of `SourceRelation`): for a table the latest row per key (and
+    window), for a stream all rows. Rows of records that retention has deleted are removed, so a kept materialization
+    and a new one give the same answer. Methods may be called from any thread.
 
-    In: `timestamp`: the source's TIMESTAMP column as an expression over the row's columns, where it has one.
-    `query_id`: who asks first; what cannot be read is traced under this name. `left_out`: how many records that is.
-    `open_database`: for the rows, until a function in Python is asked for, which wants them to be alone.
+    In: `timestamp`: the source's TIMESTAMP column, if it has one, as an expression over the row's columns. `query_id`:
+    the first query that uses this; skipped records are logged under this name. `open_database`: opens the database for
+    the rows. The first query that uses a function in Python moves them to a database of their own.
+
+    `left_out`: the number of skipped records.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Materialization:
             self._laid_aside = self._settled()
 
     def _settled(self) -> LaidAside | None:
-        """Locks the settings of a database that is alone. UDFs that a later query needs can still be registered."""
+        """Locks the settings of a database that is not shared. UDFs of later queries can still be registered."""
         if self._database.shared:
             return None
         laid_aside = LaidAside(self._connection)
@@ -65,8 +67,8 @@ class Materialization:
         return laid_aside
 
     def catch_up(self, deadline: Deadline | None = None) -> None:
-        """Takes in everything that is committed at the moment of the call. After an error the next call goes on.
-        Raises `PullLimitExceeded` once the deadline has passed."""
+        """Applies everything that is committed at the moment of the call. After an error the next call continues.
+        Raises `PullLimitExceeded` when the deadline has passed."""
         with self._held(deadline):
             bounds = self._topic.bounds()
             for batch in self._topic.batches(bounds):
@@ -79,7 +81,7 @@ class Materialization:
 
     @property
     def topic_id(self) -> uuid.UUID | None:
-        """Of the topic that this is read from."""
+        """The id of the topic from which this reads."""
         return self._topic.topic_id
 
     @property
@@ -93,8 +95,8 @@ class Materialization:
         limits: PullLimits | None = None,
         deadline: Deadline | None = None,
     ) -> pa.Table:
-        """The answer to generated SQL over `source`. Raises `PullLimitExceeded`, and `duckdb.Error` for a failing
-        expression."""
+        """The answer to generated SQL over `source`. Raises `PullLimitExceeded`, and `duckdb.Error` if an expression
+        fails."""
         with self._held(deadline):
             new = [name for name in udfs if name not in self._registered]
             if new:
@@ -109,7 +111,7 @@ class Materialization:
             return answer
 
     def rows(self, deadline: Deadline | None = None) -> pa.Table:
-        """All rows in the order of their times, the columns of the relation."""
+        """All rows in time order, with the columns of the relation."""
         with self._held(deadline):
             sql = f"SELECT * FROM {RELATION} ORDER BY _ts, _rowpartition, _offset"
             return self._connection.sql(sql).to_arrow_table()
@@ -118,7 +120,7 @@ class Materialization:
         return self._guard if deadline is None else deadline.holding(self._guard)
 
     def interrupt(self) -> None:
-        """Ends a query that runs in another thread; it raises `duckdb.InterruptException` there."""
+        """Ends a query of another thread, which then raises `duckdb.InterruptException`."""
         self._connection.interrupt()
 
     def close(self) -> None:
@@ -126,11 +128,11 @@ class Materialization:
             self._database.close()
 
     def _move_out(self) -> None:
-        """Into a database that is alone in its instance."""
+        """Moves the rows into a database with its own instance of DuckDB."""
         fresh = alone(MEMORY, self._settings)
         try:
             self._relation.move(fresh.connection)
-        except BaseException:  # they stay where they are
+        except BaseException:  # the rows stay in the old database
             fresh.close()
             raise
         left, self._database = self._database, fresh
@@ -144,21 +146,21 @@ class Materialization:
 
     def _take_in(self, batch: ReadBatch) -> None:
         self._relation.apply(batch.inputs[self._source.id])
-        self._topic.taken()  # before all that may be interrupted: these rows must not be taken in again
+        self._topic.taken()  # before any step that may be interrupted: these rows must not be applied again
         self._clear_laid_aside()
         self._left_out.note(batch.errors)
-        self._relation.compact()  # not before: what is read again after an interrupt must not be there already
+        self._relation.compact()  # after `taken`: an interrupt here must not cause rows to be applied again
 
 
 def record_count(client: LogClient, topic: str) -> int:
-    """How many offsets the topic holds: at least as many as it has records."""
+    """The number of the topic's offsets, which is at least its number of records."""
     partitions = range(client.partition_count(topic))
     bounds = [client.offsets(topic, partition) for partition in partitions]
     return sum(each.last_stable_offset - each.log_start_offset for each in bounds)
 
 
 def source_step(source: SourceInfo, timestamp: SqlExpression | None = None) -> Source:
-    """A step that reads the whole of a stream or table."""
+    """A step that reads a whole stream or table."""
     return Source(
         id="source",
         topic=source.topic,

@@ -1,4 +1,4 @@
-"""The rows of an answer while they come together: changes of a table are netted, rows of a stream are kept in order."""
+"""Collects the rows of an answer: nets the changes of a table, and keeps the rows of a stream in order."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _PENDING_ROWS_MAX = 500_000
 
 
 class AnswerRelation:
-    """The relation `answer` on `connection`: the columns of the rows, and `_place`, which grows in their order.
+    """The relation `answer` on `connection`: the columns of the rows, and `_place`, which increases in their order.
 
-    In: `keyed`: the rows are a table's changes: a later row of a key replaces an earlier one, or deletes it.
+    In: `keyed`: whether the rows are changes of a table. Then a later row of a key replaces or deletes the earlier one.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, shape: pa.Schema, *, keyed: bool) -> None:
@@ -29,10 +29,10 @@ class AnswerRelation:
         self._pending_rows = 0
         self._next = 0
         self._load(self._shape.append(pa.field("_place", pa.int64())).empty_table(), "CREATE TABLE answer AS")
-        self.row_count = 0  # of the relation and of what waits to be put into it
+        self.row_count = 0  # of the relation and the pending rows
 
     def add(self, rows: pa.Table) -> None:
-        """In: what the pipeline gave for one batch."""
+        """Adds the pipeline's output for one batch."""
         rows = settle(rows) if self._keyed else rows.filter(pc.invert(rows["_null"]))
         if not rows.num_rows:
             return
@@ -45,7 +45,7 @@ class AnswerRelation:
             self.settle()
 
     def settle(self) -> None:
-        """Puts what waits into the relation."""
+        """Inserts the pending rows into the relation."""
         if self._pending:
             self._load(pa.concat_tables(self._pending), "INSERT INTO answer BY NAME")
             self._pending, self._pending_rows = [], 0

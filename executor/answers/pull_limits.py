@@ -1,4 +1,4 @@
-"""What one pull query may take: time, memory, and rows of its answer."""
+"""The limits of one pull query: time, memory, and the rows and bytes of its answer."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _LOCK_S = 0.1
 
 
 class PullLimitExceeded(QueryError):
-    """A pull query that would take more than it may."""
+    """A pull query that exceeds one of its limits."""
 
     code = "PULL_LIMIT"
 
 
 @dataclass(frozen=True, slots=True)
 class PullLimits:
-    """`memory`: in DuckDB's notation, empty is DuckDB's own limit; what does not fit goes to disk where it can.
-    `bytes`: of the answer. `functions`: what each of them may cost for a row."""
+    """`memory`: in DuckDB's notation; empty means DuckDB's own limit. DuckDB spills to disk where it can. `bytes`: the
+    size of the answer. `functions`: what one call of a function may cost."""
 
     seconds: float = PULL_SECONDS.usual
     rows: int = PULL_ROWS.usual
@@ -52,13 +52,13 @@ class PullLimits:
         )
 
     def begin(self) -> Deadline:
-        """The deadline of a query that begins now, for the client that this context serves."""
+        """The deadline of a query that begins now, for the current context's client."""
         return Deadline(time.monotonic() + self.seconds, self, _client.get())
 
     @contextlib.contextmanager
     def watch(self, connection: duckdb.DuckDBPyConnection, deadline: Deadline | None = None) -> Generator[Deadline]:
-        """Interrupts what runs on the connection when the time is over or the client is gone; functions in Python end
-        then too. Raises `PullLimitExceeded`, also where the memory does not suffice, or a value would be too large."""
+        """Interrupts the connection when the time is over or the client has left; this also ends functions in Python.
+        Raises `PullLimitExceeded`, also if there is not enough memory or a value would be too large."""
         deadline = deadline or self.begin()
         failures = failures_of(connection)
         failures.take()
@@ -75,7 +75,7 @@ class PullLimits:
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             deadline.check()
             raise _out_of_memory() from error
-        except (duckdb.Error, pa.ArrowException, OSError, RuntimeError):  # an interrupt, as who read the rows says it
+        except (duckdb.Error, pa.ArrowException, OSError, RuntimeError):  # each may report an interrupt
             deadline.check()
             raise
         finally:
@@ -85,10 +85,10 @@ class PullLimits:
             raise _exceeded(failures.exceeded)
 
     def fetch(self, connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
-        """The rows of a SELECT. Raises `PullLimitExceeded` where there are too many, or they are too large."""
+        """The rows of a SELECT. Raises `PullLimitExceeded` if there are too many, or they are too large."""
         batches: list[pa.RecordBatch] = []
         count = size = 0
-        with connection.sql(sql).to_arrow_reader(_FETCHED_ROWS) as reader:  # closed, or nothing else runs there
+        with connection.sql(sql).to_arrow_reader(_FETCHED_ROWS) as reader:  # an open reader blocks the connection
             for batch in reader:
                 check_sizes(batch, self.functions)
                 batches.append(batch)
@@ -117,7 +117,7 @@ def _exceeded(error: BoundExceeded) -> PullLimitExceeded:
 
 
 class PullClient:
-    """Who waits for an answer. May leave in any thread."""
+    """The client that waits for an answer. Any thread may call `leave`."""
 
     def __init__(self) -> None:
         self.is_gone = False
@@ -130,14 +130,14 @@ _client: ContextVar[PullClient | None] = ContextVar("client", default=None)
 
 
 def client_is_gone() -> bool:
-    """Whether nobody waits any more for what this context does."""
+    """Whether the client of this context has left."""
     client = _client.get()
     return client is not None and client.is_gone
 
 
 @contextlib.contextmanager
 def serving(client: PullClient) -> Generator[None]:
-    """Pull queries and assertions that begin meanwhile in this context end when the client is gone."""
+    """Pull queries and assertions that begin in this context during the block end when the client leaves."""
     token = _client.set(client)
     try:
         yield
@@ -147,7 +147,7 @@ def serving(client: PullClient) -> Generator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a query has to be done, on the monotonic clock; at once where its client is gone."""
+    """When a query has to be done, on the monotonic clock; immediately if its client has left."""
 
     at: float
     limits: PullLimits
@@ -155,11 +155,11 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Not below 0."""
+        """The seconds that are left, at least 0."""
         return 0.0 if self._is_abandoned else max(0.0, self.at - time.monotonic())
 
     def check(self) -> None:
-        """Raises `PullLimitExceeded` once it has passed."""
+        """Raises `PullLimitExceeded` if the deadline has passed."""
         if self._is_abandoned:
             raise PullLimitExceeded("the client has gone away, so the pull query was ended")
         if self.left_s == 0:
@@ -170,7 +170,7 @@ class Deadline:
 
     @contextlib.contextmanager
     def holding(self, lock: threading.Lock) -> Generator[None]:
-        """The lock, held for the block. Raises `PullLimitExceeded` where others have it until the deadline."""
+        """Holds the lock for the block. Raises `PullLimitExceeded` if other threads hold it until the deadline."""
         while not lock.acquire(timeout=min(self.left_s, _LOCK_S)):
             self.check()
         try:
@@ -184,8 +184,8 @@ class Deadline:
 
 
 class _Watchdog:
-    """One thread that interrupts connections whose time is over, for all queries: a look at one key of a table takes
-    less time than a thread of its own would. It ends when there was nothing to watch for a while."""
+    """One thread for all queries, which interrupts connections whose time is over. There is no thread per query,
+    because starting one takes longer than a lookup of a key. The thread ends after a while with nothing to watch."""
 
     _PAUSE_S = 0.1
     _IDLE_ROUNDS = 100
@@ -197,7 +197,7 @@ class _Watchdog:
 
     @contextlib.contextmanager
     def watching(self, connection: duckdb.DuckDBPyConnection, deadline: Deadline) -> Generator[None]:
-        """After the block the connection is not interrupted any more."""
+        """Watches the connection during the block; after it the connection is not interrupted any more."""
         entry = object()
         with self._guard:
             self._watched[entry] = connection, deadline

@@ -1,7 +1,7 @@
-"""A pull query as the batch run of a plan: what its sources hold goes once through the pipeline, tables first.
+"""A pull query that runs a plan once as a batch: the pipeline processes what the sources contain now, tables first.
 
-So a stream's row meets a table's row as it is now, and everything else is as in a persistent query: the same operators,
-the order of time, the tasks of the partitions, rows that come too late.
+So a stream's row joins the current row of a table. Everything else is as in a persistent query: the operators, the time
+order, the tasks of the partitions, late rows.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ MAX_BATCH_BYTES = 16 * 1024 * 1024
 MAX_BATCH_ROWS = 500_000
 
 TableRows = Callable[[Source], pa.Table]
-"""The rows that a table holds now, as `Materialization.rows` gives them."""
+"""The current rows of a table, as from `Materialization.rows`."""
 
 
 class PullQuery:
-    """Runs a plan once over what its sources hold when `answer` is called. `left_out`: the records that it could not
-    use, those of tables apart: whoever keeps their rows knows of them."""
+    """Runs a plan once over what its sources contain when `answer` is called. `left_out`: the skipped records, without
+    those of tables: the owner of a table's rows counts them."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class PullQuery:
             self._answer = AnswerRelation(self._connection, self._pipeline.output_schema, keyed=planned.table)
 
     def answer(self, tables: TableRows, deadline: Deadline | None = None) -> pa.Table:
-        """The rows of `planned.sql`. To be called once. Raises `PullLimitExceeded`, `duckdb.Error`."""
+        """The rows of `planned.sql`. Call it only once. Raises `PullLimitExceeded`, `duckdb.Error`."""
         with contextlib.closing(self._database), self._limits.watch(self._connection, deadline) as deadline:
             for source in self._plan.sources():
                 if source.kind == "TABLE":
@@ -89,7 +89,7 @@ class PullQuery:
             self._process({source.id: _as_changes(rows.slice(begin, MAX_BATCH_ROWS), source, begin)}, deadline)
 
     def _take_streams(self, sources: Sequence[Source], deadline: Deadline) -> None:
-        """What they hold now, merged by time. Whose turn it is: `scan_turns.py`."""
+        """Processes what the streams contain now, merged by time. Scans take turns (`scan_turns.py`)."""
         if not sources:
             return
         begins, ends = self._bounds(sources)
@@ -107,7 +107,7 @@ class PullQuery:
         return self._planned.enough is not None and self._answer.row_count >= self._planned.enough
 
     def _bounds(self, sources: Sequence[Source]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Where each partition begins and ends."""
+        """The first offset and the end of each partition."""
         begins: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, int] = {}
         for topic in dict.fromkeys(source.topic for source in sources):
@@ -134,7 +134,7 @@ class PullQuery:
 
 
 def _as_changes(rows: pa.Table, source: Source, first: int) -> ChangeBatch:
-    """Rows of a table as one batch in which each appears. `first`: the number of the first one."""
+    """Rows of a table as one batch that adds each of them. `first`: the `_seq` of the first row."""
     count = rows.num_rows
     given: dict[str, pa.Array | pa.ChunkedArray] = {
         **{name: rows[name] for name in rows.column_names},

@@ -1,4 +1,4 @@
-"""A push query: a plan without a sink, whose changes go to one client as they come. Nothing of it is kept."""
+"""A push query: a plan without a sink, whose changes go to one client as they arrive. None of its state is stored."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ ERRORS_KEPT = 100
 
 @dataclass(frozen=True, slots=True)
 class PushProgress:
-    """How far a push query is: `lag` counts the records that are readable and not yet read; `stream_time_ms` is the
-    largest rowtime so far, None before the first record. `left_out`: records that it could not use."""
+    """The progress of a push query. `lag`: the number of readable records that it has not read yet. `stream_time_ms`:
+    the largest rowtime so far, None before the first record. `left_out`: the number of skipped records."""
 
     lag: int
     stream_time_ms: int | None
@@ -42,11 +42,11 @@ class PushProgress:
 
 
 class PushQuery:
-    """Iterate over it for batches of rows: the columns of a ChangeBatch, where `_weight` -1 is a deletion.
+    """Iterate over it to get batches of rows: the columns of a ChangeBatch, where `_weight` -1 is a deletion.
 
-    It reads `read_committed`, from the end of the topics or from where the properties say (`start_offsets.py`), or from
-    `begin`. `time_order`: see `SourceReader`.
-    Iteration blocks while there is nothing new; it ends after `limit` rows or once `close` was called, by any thread.
+    It reads `read_committed`, from the end of the topics, from the start that the properties select
+    (`start_offsets.py`), or from `begin`. `time_order`: see `SourceReader`.
+    Iteration blocks while there is nothing new. It ends after `limit` rows, or when any thread calls `close`.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class PushQuery:
         self._time_order = time_order
         self._reader = SourceReader(client, plan.sources(), positions, time_order=time_order)
         self._partitions_due_s = time.monotonic() + PARTITIONS_S
-        self.errors: deque[RecordError] = deque(maxlen=ERRORS_KEPT)  # the last records that were left out
+        self.errors: deque[RecordError] = deque(maxlen=ERRORS_KEPT)  # those of the last skipped records
         self._left_out = LeftOut(client, plan.query_id)
 
     def poll(self, timeout_s: float = 0.0, ends: Mapping[TopicPartition, int] | None = None) -> pa.Table | None:
-        """The next rows, or None if there are none within the time. An empty table means: input came, but no rows.
+        """The next rows; None if no input arrives within the time. An empty table means that input gave no rows.
 
         In: `ends`: read to these offsets, exclusive.
         """
@@ -92,7 +92,7 @@ class PushQuery:
         return None if batch is None else self._rows(batch)
 
     def _read_new_partitions(self) -> None:
-        """From their first records, once a topic has got some: all of them are new."""
+        """If a topic has new partitions, reads them from their first records, because all of these are new."""
         if time.monotonic() < self._partitions_due_s:
             return
         self._partitions_due_s = time.monotonic() + PARTITIONS_S
@@ -105,23 +105,23 @@ class PushQuery:
             self._reader = SourceReader(self._client, sources, positions, time_order=self._time_order)
 
     def await_records(self, timeout_s: float) -> bool:
-        """Waits until there is something to read; False where nothing came."""
+        """Waits until there is something to read. False if nothing arrived within the time."""
         return self._client.wait(self._reader.fetch_positions, timeout_s)
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """Where it reads on."""
+        """The offsets from which it continues to read."""
         return self._reader.fetch_positions
 
     def progress(self) -> PushProgress:
-        """How far it is. From any thread."""
+        """Its progress. Any thread may call it."""
         positions = self._reader.fetch_positions
         lag = sum(max(0, self._client.offsets(*at).last_stable_offset - offset) for at, offset in positions.items())
         return PushProgress(lag, self._stream_time_ms, self.left_out)
 
     @property
     def left_out(self) -> int:
-        """How many records it could not use so far."""
+        """The number of records skipped so far."""
         return self._left_out.count
 
     @property
@@ -137,17 +137,17 @@ class PushQuery:
                     yield rows
 
     def close(self) -> None:
-        """Ends the query; an iteration under way stops within a fraction of a second, also in the middle of a batch."""
+        """Ends the query. A running iteration stops within a fraction of a second, even in the middle of a batch."""
         self._closed = True
         with contextlib.suppress(duckdb.Error):  # its connection is closed already
-            failures_of(self._connection).bounds.ends_at = time.monotonic()  # functions in Python end by this
+            failures_of(self._connection).bounds.ends_at = time.monotonic()  # this ends functions in Python
             self._connection.interrupt()
 
     def __enter__(self) -> PushQuery:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Also lets go of DuckDB's memory and threads: to be called where nothing polls any more."""
+        """Ends the query and frees DuckDB's memory and threads. Call it only when no thread polls any more."""
         self.close()
         self._connection.close()
 
@@ -156,7 +156,7 @@ class PushQuery:
             self._connection.close()
 
     def _rows(self, batch: ReadBatch) -> pa.Table | None:
-        """None where the query was closed meanwhile."""
+        """The output rows for the batch; None if the query was closed meanwhile."""
         times = [time for changes in batch.inputs.values() for time in changes.stream_time_ms.values()]
         known = [] if self._stream_time_ms is None else [self._stream_time_ms]
         self._stream_time_ms = max(known + times, default=None)
@@ -183,7 +183,7 @@ class PushQuery:
 
 
 def first_offsets(plan: PhysicalPlan, client: LogClient, start: StartSettings) -> dict[TopicPartition, int]:
-    """Where a push query begins, of each partition that it reads."""
+    """The start offset of a push query in each partition that it reads."""
     positions: dict[TopicPartition, int] = {}
     for source in plan.sources():
         for partition in range(client.partition_count(source.topic)):

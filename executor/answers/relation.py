@@ -1,7 +1,7 @@
-"""The rows of a stream or table in DuckDB, as the relation that generated SQL asks. Nothing here reads a topic.
+"""The rows of a stream or table as a relation in DuckDB, which generated SQL queries. This module reads no topic.
 
-DuckDB keeps the room of deleted rows, and looks at them in every query, until a checkpoint. A database in memory makes
-one of its own only for large transactions: a table of 500 keys that got 300,000 updates, 50 at a time, had 22 MB.
+Until a checkpoint, DuckDB keeps the space of deleted rows and scans them in every query. An in-memory database
+checkpoints on its own only for large transactions: a table of 500 keys took 22 MB after 300,000 updates, 50 at a time.
 """
 
 from __future__ import annotations
@@ -17,45 +17,46 @@ from ..operators.statement import execute, readable
 from ..sources.source_reader import empty_rows
 
 RELATION: Final = "source"
-DEAD_ROWS_MAX: Final = 20_000  # beyond as many as live; a checkpoint costs 4 ms at least
+DEAD_ROWS_MAX: Final = 20_000  # deleted rows, in excess of the live ones; a checkpoint takes at least 4 ms
 
 
 class SourceRelation:
-    """The table `source`, with the columns `k0`…, `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset`. Not for
-    several threads at once.
+    """The table `source`, with the columns `k0`…, `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset`. Not
+    thread-safe.
 
-    State: how many rows there are, and how many were deleted since their room was given back.
+    State: the number of rows, and the number of rows deleted since the last checkpoint.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, source: Source) -> None:
         self._connection = connection
         self._source = source
         self._columns = _columns(source)
-        self._stream_time_ms: dict[int, int] = {}  # of the partitions of a table with a TTL
-        self._starts: dict[int, int] = {}  # of each partition, before which nothing is there
+        self._stream_time_ms: dict[int, int] = {}  # by partition, only for a table with a TTL
+        self._starts: dict[int, int] = {}  # by partition: rows of records before this offset are removed
         self._rows = self._dead = 0
         self._create()
 
     def apply(self, changes: ChangeBatch) -> None:
-        """Takes in what was read next, all or nothing. Raises `duckdb.Error`."""
+        """Applies the next changes atomically. Raises `duckdb.Error`."""
         self._take_in(changes)
         self._expire(changes)
 
     def forget_before(self, partition: int, offset: int) -> None:
-        """The partition begins at this offset: the rows of earlier records are gone."""
+        """Deletes the rows of records before this offset, where the partition now begins."""
         if offset > self._starts.get(partition, 0):
             self._delete(f"FROM {RELATION} WHERE _rowpartition = {partition} AND _offset < {offset}")
             self._starts[partition] = offset
 
     def compact(self) -> None:
-        """Gives back the room of deleted rows, where it is worth it. Outside of a transaction."""
+        """Frees the space of deleted rows if there are many. Call it outside of a transaction."""
         if self._dead > self._rows + DEAD_ROWS_MAX:
             execute(self._connection, "CHECKPOINT")
             ((self._rows,),) = execute(self._connection, f"SELECT count(*) FROM {RELATION}")
             self._dead = 0
 
     def move(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Into the database of this connection. What it leaves stays as it is."""
+        """Copies the rows into the database of this connection and uses that from now on. The old database does not
+        change."""
         rows = self._connection.sql(f"SELECT * FROM {RELATION}").to_arrow_table()
         left, self._connection = self._connection, connection
         try:
@@ -94,7 +95,7 @@ class SourceRelation:
             self._connection.unregister("batch")
 
     def _expire(self, changes: ChangeBatch) -> None:
-        """Rows that were not updated for the table's TTL are gone, by the stream time of their partition."""
+        """Deletes rows that were not updated for the table's TTL, by the stream time of their partition."""
         if self._source.ttl_ms is None:
             return
         for partition, time in changes.stream_time_ms.items():
@@ -102,7 +103,7 @@ class SourceRelation:
             self._delete(f"FROM {RELATION} WHERE _rowpartition = {partition} AND _ts <= {latest - self._source.ttl_ms}")
 
     def _replace(self) -> None:
-        """Deletes the batch's keys and inserts the last row of each, unless that is a deletion."""
+        """Deletes the batch's keys, then inserts the last row of each key unless it is a deletion."""
         keys = [name for name in self._columns if name.startswith("k")]
         if self._source.key_window is not None:
             keys += ["_ws", "_we"]
@@ -116,7 +117,8 @@ class SourceRelation:
         self._insert("batch SEMI JOIN latest USING (_seq) WHERE NOT _null")
 
     def _delete(self, rows: str) -> None:
-        """After a rollback the counts are wrong until `compact`, which comes sooner then."""
+        """Deletes the rows and counts them. After a rollback the counts are wrong until the next `compact`, which then
+        happens earlier."""
         ((deleted,),) = execute(self._connection, f"DELETE {rows}")
         self._dead += deleted
         self._rows -= deleted

@@ -1,10 +1,11 @@
-"""Whose turn it is to read on, where more streams are scanned than there are cores.
+"""Lets scans of streams take turns if there are more scans than cores.
 
-Scans that all go on at once all end late: of fifty over a million records each, on two busy cores, none ended within
-the minute that it had; in turns all did. So before each batch a scan waits for its turn, and as many as there are cores
-have one. Those that have read least go first, by steps of four times the time, and of one step the oldest: what can be
-done soon is done, one after the other, and a scan that takes long holds up nobody. The first batch waits for nobody: a
-query that is content with little has its answer then.
+If all scans run at once, all of them end late. Of fifty scans over a million records each, on two busy cores, none
+ended within its limit of a minute; with turns, all did. So a scan waits for its turn before each batch, and as many
+scans have a turn as there are cores. Scans that have read for the shortest time go first. Times are compared in steps,
+each four times the previous one; within a step the oldest scan goes first. So short scans end soon, one after the
+other, and a long scan does not delay them. The first batch does not wait for a turn: it may already answer a query that
+needs few rows.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from typing import Final
 from ..work_pool import cores
 from .pull_limits import Deadline
 
-_LOOK_S: Final = 0.1  # whether the time is over, or the client gone
-_STEP: Final = 4.0  # of the seconds that a scan has read
+_LOOK_S: Final = 0.1  # how often a waiting scan checks its deadline and whether its client has left
+_STEP: Final = 4.0  # the factor between two steps of reading time
 
 
 class StreamScan:
-    """State: the seconds that it has had its turn."""
+    """State: `taken_s`: the total seconds of its turns."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -35,12 +36,12 @@ class StreamScan:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The lowest goes first."""
+        """The scan with the lowest rank goes first."""
         return int(math.log(1.0 + self.taken_s, _STEP)), self._number
 
 
 class ScanTurns:
-    """In: `places`: so many scans have their turn at once. Any thread may call any method."""
+    """In: `places`: how many scans may have a turn at the same time. Any thread may call any method."""
 
     def __init__(self, places: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._free = places
@@ -54,7 +55,7 @@ class ScanTurns:
 
     @contextlib.contextmanager
     def turn(self, scan: StreamScan, deadline: Deadline) -> Generator[None]:
-        """For the block. Raises `PullLimitExceeded` where it does not come before the deadline."""
+        """Waits for the scan's turn, which lasts for the block. Raises `PullLimitExceeded` at the deadline."""
         with self._changed:
             self._waiting.append(scan)
             try:
@@ -77,6 +78,6 @@ class ScanTurns:
 
 @functools.cache
 def scan_turns() -> ScanTurns:
-    """Of this process. A process that was forked has its own."""
+    """The turns of this process. A forked process has its own."""
     os.register_at_fork(after_in_child=scan_turns.cache_clear)
     return ScanTurns(cores())

@@ -1,6 +1,6 @@
-"""The rows of a `SourceReading`, computed where its topic is read: in Spark's tasks.
+"""Computes the rows of a `SourceReading` where its topic is read: in Spark's tasks.
 
-A pull query gives the same rows: the records go through the same decoder, and the rows through the same SQL.
+A pull query returns the same rows, because it uses the same decoder and the same SQL.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from ..state.databases import alone, of_this_process
 from .current_rows import CurrentRows
 
 READ_BYTES: Final = 16 * 1024 * 1024
-ANSWER_ROWS: Final = 100_000  # of a table, at a time
+ANSWER_ROWS: Final = 100_000  # rows of a table per result
 
 
 class SourceRows:
-    """Reads stretches of partitions of one topic. A context manager; not for several threads at once.
+    """Reads ranges of partitions of one topic. A context manager; not thread-safe.
 
-    In: `left_out`: told of the records that cannot be read, batch by batch; it may raise. `schemas`: of the registry.
+    In: `left_out`: called with the errors of each batch that has some; it may raise. `schemas`: looks up schemas of the
+    registry.
     """
 
     def __init__(
@@ -55,8 +56,8 @@ class SourceRows:
             lock(self._connection)
 
     def read(self, lane: TopicPartition, start: int, end: int) -> Iterator[pa.Table]:
-        """What the reading asks for of these offsets, `end` exclusive, in the columns of its schema. Of a table that
-        are the rows that it has at `end`. Raises `OffsetOutOfRange`, `QueryFailed`."""
+        """The rows of the reading for these offsets, `end` exclusive, in the columns of its schema. For a table (unless
+        its changes are wanted) these are the rows at `end`. Raises `OffsetOutOfRange`, `QueryFailed`."""
         source = self._reading.source
         if source.kind == "TABLE" and not self._reading.changes:
             yield from self._current(lane, start, end)
@@ -77,7 +78,8 @@ class SourceRows:
         self.close()
 
     def _current(self, lane: TopicPartition, start: int, end: int) -> Iterator[pa.Table]:
-        """Where retention overtakes the reading, it begins again: the rows that it has deleted are no rows any more."""
+        """The current rows of a table. If retention overtakes the reading, it begins again, because rows of deleted
+        records no longer belong to the table."""
         while True:
             current = CurrentRows(self._connection, self._reading.source)
             try:
