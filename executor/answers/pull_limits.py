@@ -32,7 +32,7 @@ class PullLimitExceeded(QueryError):
 @dataclass(frozen=True, slots=True)
 class PullLimits:
     """`memory`: in DuckDB's notation; empty means DuckDB's own limit. DuckDB spills to disk where it can. `bytes`: the
-    size of the answer. `functions`: what one call of a function may cost."""
+    size of the answer. `functions`: the limits of each function's cost for one row."""
 
     seconds: float = PULL_SECONDS.usual
     rows: int = PULL_ROWS.usual

@@ -1,1 +1,1 @@
-"""From the topics that a query reads to batches of changes, in one order."""
+"""Reads the topics of a query as batches of changes, in one defined order."""

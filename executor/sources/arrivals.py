@@ -1,7 +1,8 @@
-"""What a script inserts comes row by row: where a query must stop so that it takes the rows in the script's order.
+"""Computes where a query in a Sandbox must stop, so that it reads the rows of a script in the script's order.
 
-A query takes what is there by time (`time_order.py`). So a Sandbox shows it at once only what that rule leaves in the
-order of arrival: a row that would go before an earlier one comes after the next stop. Most scripts need one stop.
+A query reads available records in time order (`time_order.py`). So a Sandbox shows it only as many records at once as
+that rule leaves in the order of arrival. A row that time order would put before an earlier one comes after the next
+stop. Most scripts need only one stop.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ Ends = dict[TopicPartition, int]
 def stops(
     log: LogClient, sources: Sequence[Source], start: Mapping[TopicPartition, int], script: Sequence[RecordPlace]
 ) -> list[Ends]:
-    """Up to where the query reads, one stop after the other, in every partition of `start`; the last one is behind all
-    of `script`. In: places from `start` on, in the order in which they came."""
+    """The stops, in order: up to which offset the query reads in every partition of `start`. The last one is after all
+    records of `script`. In: `script`: places from `start` on, in the order in which they were inserted."""
     if not script:
         return []
     end = dict(start) | {place.at: place.offset + 1 for place in script}
@@ -48,7 +49,7 @@ def stops(
 def _in_order(
     script: Sequence[RecordPlace], times: Mapping[TopicPartition, deque[tuple[int, int]]]
 ) -> Iterator[tuple[TopicPartition, int, int]]:
-    """Lane, offset and time of each record: what lies before a row in its partition comes with it."""
+    """Lane, offset and time of each record. Records before a row in its partition come with that row."""
     for place in script:
         waiting = times.get(place.at, deque())
         while waiting and waiting[0][0] <= place.offset:
@@ -58,7 +59,7 @@ def _in_order(
 def _times(
     log: LogClient, sources: Sequence[Source], start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, deque[tuple[int, int]]]:
-    """Offset and time of each record between the two that can be read, by lane."""
+    """By lane: offset and time of each readable record between `start` and `end`."""
     found: dict[TopicPartition, dict[int, int]] = {}
     reader = SourceReader(log, [times_only(source) for source in sources], start)
     while any(offset < end[lane] for lane, offset in reader.fetch_positions.items()):

@@ -1,4 +1,4 @@
-"""EMIT FINAL where the sources fall silent: how far stream time moves on without them."""
+"""EMIT FINAL with idle sources: by how much stream time advances without input."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 
 class IdleTime:
-    """How long nothing came. In: `idle_ms`: 0 is never.
+    """The time without input. In: `idle_ms`: 0 turns it off.
 
-    From `idle_ms` on the time since the last input is given out, each piece once, and in pieces of at least `idle_ms`.
-    What was given out is recorded as the stream time it made, so a query that starts again begins to wait anew, and
-    forgets nothing."""
+    Once `idle_ms` have passed without input, `take` returns the time since then; each piece once, and in pieces of at
+    least `idle_ms`. The query stores the resulting stream time. So a restarted query starts to wait again, and loses
+    nothing."""
 
     def __init__(self, idle_ms: int, clock: Callable[[], float]) -> None:
         self._idle_ms = idle_ms
@@ -18,12 +18,12 @@ class IdleTime:
         self._since = clock()
 
     def came(self) -> None:
-        """There was input just now."""
+        """Notes that there was input just now."""
         if self._idle_ms:
             self._since = self._clock()
 
     def take(self) -> int:
-        """The milliseconds by which stream time should move on now, often 0."""
+        """The milliseconds by which stream time should advance now, often 0."""
         if not self._idle_ms:
             return 0
         elapsed_ms = int((self._clock() - self._since) * 1000)

@@ -1,7 +1,7 @@
-"""A log that remembers in which order records were appended, across topics and partitions. For the Sandbox.
+"""A log that remembers the order in which records were appended, across topics and partitions. For the Sandbox.
 
-What a script inserts, by a statement or by `produce`, is one sequence. What queries write is told apart from it: they
-run when they are told to, and not when a row comes.
+The records that a script inserts, by a statement or by `produce`, are one sequence. The records that queries write are
+kept apart, because queries run on request and not when a row arrives.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...logcore.client import ColumnarRecords, LogClient, RowRecords, TopicParti
 
 
 class RecordPlace(NamedTuple):
-    """Where one record stands."""
+    """The position of one record."""
 
     at: TopicPartition
     offset: int
@@ -23,7 +23,7 @@ class RecordPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One append. `by_query`: it was written by a query, not by the script. `count`: 0 once the topic is deleted."""
+    """One append. `by_query`: whether a query wrote it, not the script. `count`: 0 after the topic was deleted."""
 
     at: TopicPartition
     first_offset: int
@@ -37,7 +37,7 @@ class JournalEntry:
 
 
 class JournaledLog:
-    """A `LogClient`: what it does not say itself, the log behind it does."""
+    """A `LogClient` that passes all other calls to the log behind it."""
 
     def __init__(self, log: LogClient) -> None:
         self._log = log
@@ -49,7 +49,7 @@ class JournaledLog:
 
     @contextlib.contextmanager
     def queries_run(self) -> Generator[None]:
-        """What is appended meanwhile is written by queries."""
+        """Records appended during the block count as written by queries."""
         self._queries_run = True
         try:
             yield
@@ -63,17 +63,18 @@ class JournaledLog:
         return offset
 
     def note(self, at: TopicPartition, first_offset: int, count: int) -> None:
-        """Takes these records for appended now."""
+        """Notes these records as appended now."""
         self.entries.append(JournalEntry(at, first_offset, count, self._queries_run))
 
     def script(
         self, positions: Mapping[TopicPartition, int], begin: int = 0, end: int | None = None
     ) -> list[RecordPlace]:
-        """What the script has inserted from these positions on, in its order. In: `begin`, `end`: of the entries."""
+        """The records that the script has inserted from these positions on, in its order. In: `begin`, `end`: a range
+        of the entries."""
         return self._places(positions, [entry for entry in self.entries[begin:end] if not entry.by_query])
 
     def written(self, positions: Mapping[TopicPartition, int], begin: int = 0) -> list[RecordPlace]:
-        """What queries have written from these positions on, in the order in which they did. In: `begin`: as above."""
+        """The records that queries have written from these positions on, in order. In: `begin`: as above."""
         return self._places(positions, [entry for entry in self.entries[begin:] if entry.by_query])
 
     @staticmethod
@@ -82,7 +83,7 @@ class JournaledLog:
         return [place for entry in known for place in entry.places(positions[entry.at])]
 
     def ends(self, lanes: Iterable[TopicPartition], end: int | None = None) -> dict[TopicPartition, int]:
-        """Up to where each lane is there, if of the script only what the entries before `end` say is there."""
+        """The end of each lane, if the script had only inserted the records of the entries before `end`."""
         found = {lane: self.offsets(*lane).last_stable_offset for lane in lanes}
         for entry in self.entries[len(self.entries) if end is None else end :]:
             if not entry.by_query and entry.count and entry.at in found:
@@ -90,17 +91,18 @@ class JournaledLog:
         return found
 
     def delete_topic(self, name: str) -> None:
-        """As `LogClient.delete_topic`; a new topic of this name begins with no records. Entries keep their numbers."""
+        """As `LogClient.delete_topic`. The topic's entries become empty, because a new topic of this name begins
+        without records; all entries keep their numbers."""
         self._log.delete_topic(name)
         self.entries[:] = [replace(entry, count=0) if entry.at.topic == name else entry for entry in self.entries]
 
     def transactional_producer(self, transactional_id: str) -> JournaledProducer:
-        """As `LogClient.transactional_producer`; records count as appended once they are committed."""
+        """As `LogClient.transactional_producer`. Records count as appended when they are committed."""
         return JournaledProducer(self, self._log.transactional_producer(transactional_id))
 
 
 class JournaledProducer:
-    """A `TransactionalProducer` whose records go to the journal when it commits."""
+    """A `TransactionalProducer` that adds its records to the journal when it commits."""
 
     def __init__(self, journal: JournaledLog, producer: TransactionalProducer) -> None:
         self._journal = journal

@@ -1,4 +1,4 @@
-"""A lane: one partition as its reader sees it, with what was fetched of it and not yet taken."""
+"""A lane: one partition as its reader sees it, with the records that were fetched and not yet taken."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .time_order import BEFORE_ALL, Times, running_maximum
 class LanePiece:
     """Decoded records of one partition, in offset order.
 
-    `decoded`: per source of the topic. `headers`: None where no record has any.
+    `decoded`: one per source of the topic. `headers`: None if no record has headers.
     """
 
     partition: int
@@ -33,11 +33,11 @@ class LanePiece:
 
     @property
     def times(self) -> Times:
-        """What the order goes by; -1 where a record cannot be read."""
+        """The times that define the order; -1 for a record that cannot be read."""
         return self.decoded[0].times
 
     def slice(self, begin: int, end: int) -> LanePiece:
-        """Its records between the two places, without a copy."""
+        """The records between the two places, without a copy."""
         if begin == 0 and end == len(self):
             return self
         offsets = self.offsets[begin:end]
@@ -51,7 +51,7 @@ class LanePiece:
 
 
 class Lane:
-    """`fetch_position`: where the next fetch begins. `complete`: whether what is pending is all that there is."""
+    """`fetch_position`: where the next fetch begins. `complete`: whether all available records are pending."""
 
     def __init__(self, partition: int, position: int) -> None:
         self.partition = partition
@@ -59,7 +59,7 @@ class Lane:
         self.complete = False
         self._pending: list[LanePiece] = []
         self._count = 0
-        self._fetched = 0  # records that the last fetch brought
+        self._fetched = 0  # the number of records in the last fetch
 
     def __len__(self) -> int:
         """How many records are pending."""
@@ -67,17 +67,17 @@ class Lane:
 
     @property
     def position(self) -> int:
-        """Where it goes on after everything that was taken."""
+        """The offset after everything that was taken."""
         return int(self._pending[0].offsets[0]) if self._pending else self.fetch_position
 
     @property
     def is_low(self) -> bool:
-        """Whether it is time for the next fetch: a lane that waits until it is empty holds back all others then."""
+        """Whether it is time for the next fetch. A lane that fetched only when empty would hold back all others."""
         return not self._count or self._count < self._fetched
 
     @property
     def running_times(self) -> Times:
-        """The running maxima of what is pending."""
+        """The running maxima of the pending records' times."""
         running: list[Times] = []
         before = int(BEFORE_ALL)
         for piece in self._pending:
@@ -86,7 +86,7 @@ class Lane:
         return np.concatenate(running) if running else np.empty(0, np.int64)
 
     def records(self, fetched: Fetched, end: int | None) -> tuple[list[Records], int]:
-        """What a fetch from `fetch_position` brought below `end`, and the bytes of that; the position moves on."""
+        """The records below `end` of a fetch from `fetch_position`, and their bytes. Advances the position."""
         pieces: list[Records] = []
         size = 0
         for run in fetched.runs:
@@ -112,19 +112,19 @@ class Lane:
         return Records(np.full(len(offsets), self.partition, np.int32), offsets, rows=table)
 
     def put(self, piece: LanePiece) -> None:
-        """In: what was decoded of a fetch, in whatever order; pieces do not overlap."""
+        """Adds decoded records of a fetch to the pending ones. Pieces may come in any order, but do not overlap."""
         insort(self._pending, piece, key=lambda each: int(each.offsets[0]))
         self._count += len(piece)
 
     def take_over(self, pieces: Sequence[LanePiece], next_offset: int) -> None:
-        """What somebody else has read from `fetch_position` on; the position moves on."""
+        """Adds pieces that another reader has read from `fetch_position` on, and advances the position."""
         for piece in pieces:
             self.put(piece)
         self._fetched = sum(map(len, pieces)) or self._fetched
         self.fetch_position = next_offset
 
     def cut_off(self, offset: int) -> None:
-        """The records from this offset on are fetched again."""
+        """Drops the pending records from this offset on, so that they are fetched again."""
         kept = [piece.slice(0, int(np.searchsorted(piece.offsets, offset))) for piece in self._pending]
         self._pending = [piece for piece in kept if len(piece)]
         self._count = sum(map(len, self._pending))
@@ -132,7 +132,7 @@ class Lane:
         self.complete = False
 
     def take(self, count: int | None) -> list[LanePiece]:
-        """Takes the first records out of what is pending; None takes all."""
+        """Takes the first `count` pending records; None takes all."""
         taken: list[LanePiece] = []
         left = self._count if count is None else min(count, self._count)
         self._count -= left

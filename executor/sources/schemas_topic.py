@@ -1,6 +1,6 @@
-"""The schemas that records name by id: the topic `_schemas`, read as far as somebody needs it.
+"""The schemas to which records refer by id. They are in the topic `_schemas`, which is read when they are needed.
 
-Every process that reads records has one of its own over its log; nobody asks a server.
+Every process that reads records has its own `SchemasTopic` over its log, so it does not ask a server.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SCHEMAS_TOPIC: Final = "_schemas"
 
 
 class SchemasTopic:
-    """The registry that is the fold of the topic. May be used from any thread."""
+    """The schema registry, which is the fold of the topic. Thread-safe."""
 
     def __init__(self, log: LogClient) -> None:
         self._log = log
@@ -27,14 +27,14 @@ class SchemasTopic:
         self._known: dict[int, RecordSchema] = {}
 
     def registry(self) -> Registry:
-        """As of now."""
+        """The registry as of now."""
         with self._lock:
             if SCHEMAS_TOPIC in self._log.topics():
                 self._read_on()
             return self._registry
 
     def schema(self, schema_id: int) -> RecordSchema | None:
-        """The schema with this id; None where there is none, or one whose references are missing."""
+        """The schema with this id; None if there is none, or if its references are missing."""
         found = self._known.get(schema_id)
         if found is None:
             registry = self.registry()
@@ -59,7 +59,7 @@ class SchemasTopic:
             self._position = fetched.next_offset
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
-        """A record that no registry can have written is left out: anybody may write to a topic."""
+        """Applies a record. Skips one that no registry can have written, because anybody may write to a topic."""
         try:
             self._registry = apply_record(self._registry, key, value)
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):

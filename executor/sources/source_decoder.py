@@ -1,6 +1,6 @@
-"""Records of one source, from bytes or Arrow columns to the columns of its schema.
+"""Decodes the records of one source from bytes or Arrow columns to the columns of its schema.
 
-Which records, in which order, is `topic_feed.py`'s and `source_reader.py`'s business.
+`topic_feed.py` and `source_reader.py` decide which records are read, and in which order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEADER_TYPE = pa.list_(pa.struct([("KEY", pa.string()), ("VALUE", pa.binary())])
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Some records of a topic, in row form or (`columns`) in columnar form. All arrays have one entry per record."""
+    """Records of a topic, in row form (`rows`) or columnar form (`columns`). All arrays have one entry per record."""
 
     partitions: npt.NDArray[np.int32]
     offsets: Offsets
@@ -58,11 +58,11 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecords:
-    """One row per record, also for those that are left out (`ok` false): those that failed, whose columns are NULL, and
-    a table's records without key, which are about no row.
+    """One row per record. For skipped records `ok` is false: records that failed, whose columns are NULL, and a table's
+    records without a key, which belong to no row.
 
-    `table`: the columns of a ChangeBatch but `_seq`: a place in the order is for the reader to give. `times`: rowtimes,
-    -1 where it failed.
+    `table`: the columns of a ChangeBatch without `_seq`, which the reader adds with its order. `times`: rowtimes; -1
+    for failed records.
     """
 
     table: pa.Table
@@ -71,7 +71,7 @@ class DecodedRecords:
     errors: list[RecordError]
 
     def slice(self, begin: int, end: int, partition: int, offsets: Offsets) -> DecodedRecords:
-        """The records between the two places, which are those of the partition with these offsets, without a copy."""
+        """The records between the two places, without a copy. In: `partition`, `offsets`: those of these records."""
         if begin == 0 and end == len(self.times):
             return self
         errors: list[RecordError] = []
@@ -82,8 +82,8 @@ class DecodedRecords:
 
 
 class SourceDecoder:
-    """Decodes the columns that somebody needs (`Source.columns`). Of the others, value columns are left out of the
-    table, and key columns are NULL. Safe for several threads at once."""
+    """Decodes the needed columns (`Source.columns`). Of the other columns, value columns are left out of the table, and
+    key columns are NULL. Thread-safe."""
 
     def __init__(self, source: Source, schemas: SchemaLookup = no_schemas) -> None:
         self._source = source
@@ -103,7 +103,7 @@ class SourceDecoder:
         return bool(self._header_columns)
 
     def decode(self, records: Records) -> DecodedRecords:
-        """Never raises for what is in a record: see `DecodedRecords.errors`."""
+        """Decodes the records. The content of a record never makes it raise: see `DecodedRecords.errors`."""
         if records.columns is not None:
             return self._decode_columns(records, records.columns)
         assert records.rows is not None
@@ -111,11 +111,11 @@ class SourceDecoder:
 
     def _is_needed(self, column: Column) -> bool:
         if column.role == "KEY" and self._source.kind == "TABLE":
-            return True  # it says which row is meant, whoever reads it
+            return True  # every reader needs it: it identifies the row
         return self._source.columns is None or self._source.schema.physical_name(column) in self._source.columns
 
     def _decoder_of_key(self) -> Decoder | None:
-        """Without key columns nothing is asked of the keys' bytes, whatever the format is."""
+        """The decoder of the keys. Without key columns it accepts all bytes, whatever the format is."""
         source = self._source
         if source.key_format.name == ARROW:
             return None
@@ -198,7 +198,8 @@ class SourceDecoder:
     def _decoded(
         self, records: Records, table: pa.Table, times: npt.NDArray[np.int64], ok: Mask, errors: list[RecordError]
     ) -> DecodedRecords:
-        """In: the table without what is the same in all topics. It is made here, once for all queries that share it."""
+        """Adds the columns that the records of all topics have, once for all queries that share the result. In:
+        `table`: without these columns."""
         count, null_rows = len(records), table["_null"]
         weight = np.ones(count, np.int8)
         if self._source.kind == "TABLE":

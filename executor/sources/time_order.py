@@ -1,22 +1,23 @@
-"""The order in which a query takes the records of several partitions: the one rule of every executor.
+"""The order in which a query reads the records of several partitions. All executors use this one rule.
 
-A query takes what is there, and waits for nothing that is not:
+A query reads the available records, and does not wait for others:
 
-1. A partition's records keep their order.
-2. Among the next records of all partitions the one with the smallest time goes first.
-3. Of equal times a table's goes before a stream's, so that a stream's record meets the table row of its own time; then
-   the order of the sources in the statement decides, then the partition.
+1. The records of a partition keep their order.
+2. Of the next records of all partitions, the one with the smallest time goes first.
+3. At equal times, a table's record goes before a stream's, so that a stream's record joins the table row of its own
+   time. Then the order of the sources in the statement decides, then the partition.
 
-So a record that is late in its partition goes right after the one before it: it counts as late as the latest of those
-that are there before it. Records that cannot be read have no time, and move nothing.
+So a late record goes right after the previous record of its partition: its time counts as the largest time so far in
+the partition. Records that cannot be read have no time, and do not affect the order.
 
-*Catching up*, everything is there, and the rule alone decides. As long as a partition has more records than were
-fetched, records that are later than its last fetched one wait: what is still to come may be older. So it does not
-matter where batches end, nor where a query starts again. *Live*, a record that is alone goes at once; one that comes
-later and is older does not undo that. A Sandbox is live: what a script inserts comes row by row (`arrivals.py`).
+*Catching up*: everything is available, and the rule alone decides. As long as a partition has more records than were
+fetched, records later than its last fetched one wait, because its next records may be older. So the order does not
+depend on where batches end or where a query restarts. *Live*: a record goes at once if no other is available; an older
+record that arrives later does not change that. A Sandbox is live: the rows of a script arrive one by one
+(`arrivals.py`).
 
 DuckDB's reader (`source_reader.py`), the ends of Spark's batches (`batch_ends.py`) and the merging in Spark's tasks
-(`merging.py`) all ask the functions below.
+(`merging.py`) all use the functions below.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ BEFORE_ALL = np.iinfo(np.int64).min
 
 
 def tables_first(sources: Sequence[Source]) -> tuple[Source, ...]:
-    """The sources in the order in which their records of one time go."""
+    """The sources in the order of their records at equal times."""
     return tuple(sorted(sources, key=lambda source: source.kind != "TABLE"))
 
 
 def topics_in_order(sources: Sequence[Source]) -> list[str]:
-    """The topics in the order in which their records of one time go."""
+    """The topics in the order of their records at equal times."""
     return list(dict.fromkeys(source.topic for source in tables_first(sources)))
 
 
 def lane_ranks(sources: Sequence[Source], lanes: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-    """The place of each lane where times are equal."""
+    """The rank of each lane at equal times."""
     topics = topics_in_order(sources)
     ordered = sorted(set(lanes), key=lambda lane: (topics.index(lane.topic), lane.partition))
     return {lane: rank for rank, lane in enumerate(ordered)}
@@ -60,8 +61,8 @@ def running_maximum(times: Times, before: int = BEFORE_ALL) -> Times:
 def ready_counts(lanes: Sequence[Times], complete: Sequence[bool]) -> list[int]:
     """How many records of each lane can go now.
 
-    In: per lane, in the order of ties, the running maxima of its fetched records, and whether these are all there are.
-    An incomplete lane without records holds back all others.
+    In: for each lane, in the order that decides ties: the running maxima of its fetched records, and whether these are
+    all available records. An incomplete lane without records holds back all others.
     """
     bound: tuple[int, int] | None = None
     for index, (times, done) in enumerate(zip(lanes, complete, strict=True)):

@@ -29,11 +29,11 @@ from .schemas_topic import SchemasTopic
 from .shared_reading import SharedRead, SharedReader, SharedReading
 from .source_decoder import Records, SourceDecoder
 
-ERRORS_MAX = 10_000  # in one batch, about: an error costs kilobytes and the exact reading of its record
-WAVE_ROWS = 200_000  # decoded before the errors are counted
-UNIT_ROWS = 10_000  # at least, for a thread to decode: fewer are decoded sooner than another thread is woken
-WARY_ROWS = 5_000  # in place of both after a batch with too many errors,
-WARY_SHARE = 16  # when this share of the usual bytes is fetched
+ERRORS_MAX = 10_000  # about the most in one batch: an error costs kilobytes and the exact decoding of its record
+WAVE_ROWS = 200_000  # rows decoded before the errors are counted
+UNIT_ROWS = 10_000  # minimum per thread: fewer rows are decoded in less time than it takes to wake another thread
+WARY_ROWS = 5_000  # replaces both after a batch with too many errors
+WARY_SHARE = 16  # after such a batch, a fetch is this many times smaller than usual
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class TopicFeed:
         self.lanes = tuple(Lane(partition, position) for partition, position in positions.items())
         self._same = SameTopic(log, topic, short=short)
         self._shared = None if shared is None else shared.join(topic, sources, positions)
-        self._clean = True  # the last records that were decoded had few errors
-        self._is_large = False  # the last fetch was, or that of its first lanes
+        self._clean = True  # whether the last decoded records had few errors
+        self._is_large = False  # whether the last fetch, or that of its first lanes, had many records
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
@@ -116,10 +116,10 @@ class TopicFeed:
         ends: Mapping[TopicPartition, int] | None,
         wanted: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Fetches what there is, in partitions of which little is pending; `max_bytes` for each.
+        """Fetches available records of the partitions that have few pending records.
 
-        In: `ends`: offsets at which to stop, exclusive; partitions that it does not name are not read. `wanted`: how
-        many records are needed at least, where there are as many.
+        In: `max_bytes`: for each partition. `ends`: offsets at which to stop, exclusive; partitions that it does not
+        name are not read. `wanted`: fetch at least this many records, if so many are available.
         """
         if ends is None and not self._clean:
             max_bytes = max(1, max_bytes // WARY_SHARE)
@@ -156,7 +156,7 @@ class TopicFeed:
         shared.passed({lane.partition: lane.fetch_position for lane in lanes})
 
     def _take_shared(self, shared: SharedReader, lane: Lane, max_bytes: int) -> bool:
-        """Whether that is as much as a fetch brings."""
+        """Takes the records that other queries have read. True if they are as many as a fetch would return."""
         pieces, end = shared.find(lane.partition, lane.fetch_position, max_bytes)
         if end == lane.fetch_position:
             return False
@@ -195,7 +195,8 @@ class TopicFeed:
         *,
         may_stop: bool,
     ) -> tuple[list[tuple[Lane, LanePiece]], Sequence[_Run]]:
-        """Fetches and decodes; what was decoded, and what is to be fetched again. In: lanes, and where to stop."""
+        """Fetches and decodes. In: `due`: lanes, and the offsets at which to stop. Out: the decoded pieces, and the
+        runs to fetch again."""
         runs: list[_Run] = []
         byte_count = 0
         try:
@@ -217,7 +218,7 @@ class TopicFeed:
             run.lane.cut_off(int(run.records.offsets[0]))
 
     def _fetched(self, lanes: Sequence[Lane], max_bytes: int) -> list[Fetched]:
-        """Side by side where there is much: the bytes are copied and unpacked."""
+        """Fetches the lanes; in parallel if there is much data, because fetching copies and unpacks the bytes."""
         calls = [
             partial(self._log.fetch, self.topic, lane.partition, lane.fetch_position, max_bytes=max_bytes)
             for lane in lanes
@@ -232,7 +233,7 @@ class TopicFeed:
     def _decode(
         self, runs: Sequence[_Run], byte_count: int, decoders: Sequence[SourceDecoder], *, may_stop: bool
     ) -> tuple[list[tuple[Lane, LanePiece]], Sequence[_Run]]:
-        """`may_stop`: when there are too many errors for one batch, the rest is left for the next one."""
+        """In: `may_stop`: if there are too many errors for one batch, leave the rest for the next one."""
         count = sum(len(run.records) for run in runs)
         self._is_large = count >= 2 * UNIT_ROWS
         units = _units(runs, self._unit_rows(count))
@@ -254,10 +255,10 @@ class TopicFeed:
     def _unit_rows(self, count: int) -> int:
         if not self._clean:
             return WARY_ROWS
-        return max(UNIT_ROWS, -(-count // (2 * work_pool().cores)))  # so that who is done first takes over from others
+        return max(UNIT_ROWS, -(-count // (2 * work_pool().cores)))  # two units per core: fast threads help slow ones
 
     def _decode_unit(self, unit: _Unit, decoders: Sequence[SourceDecoder], bytes_per_record: float) -> list[LanePiece]:
-        """A piece for each run."""
+        """Decodes the runs, into one piece for each."""
         records = _joined([run.records for run in unit])
         decoded = [decoder.decode(records) for decoder in decoders]
         headers = _headers(records)
@@ -275,9 +276,9 @@ class TopicFeed:
 
 
 def _units(runs: Sequence[_Run], rows: int) -> list[_Unit]:
-    """Those in row form are put together, or cut, to so many rows; those in columns stand for themselves."""
+    """Joins or splits runs in row form into units of `rows` rows. Each run in columns is a unit of its own."""
     units: list[_Unit] = []
-    room = 0  # in the last unit
+    room = 0  # rows that still fit into the last unit
     for run in (run for run in runs if run.records.rows is not None):
         at = 0
         while at < len(run.records):
@@ -292,7 +293,7 @@ def _units(runs: Sequence[_Run], rows: int) -> list[_Unit]:
 
 
 def _waves(units: Sequence[_Unit], rows: int) -> Iterator[list[_Unit]]:
-    """Several units of about so many rows together."""
+    """Groups the units into waves of about `rows` rows."""
     wave: list[_Unit] = []
     count = 0
     for unit in units:
@@ -316,7 +317,7 @@ def _joined(pieces: Sequence[Records]) -> Records:
 
 
 def _headers(records: Records) -> pa.Array | None:
-    """None where no record has any."""
+    """The headers of the records; None if no record has any."""
     if records.rows is None or "headers" not in records.rows.column_names:
         return None
     headers = flat(records.rows, "headers")
