@@ -1,1 +1,1 @@
-"""Replication: pure state machines (no clock, socket, file, thread, randomness), and what carries out their effects."""
+"""Replication: pure state machines (no clock, socket, file, thread, randomness), and the shells that run their effects."""

@@ -1,17 +1,17 @@
-"""The version of what nodes say to each other and write into the metadata log: nodes of two releases can be in one
-cluster while it is upgraded.
+"""The version of messages between nodes and of the metadata log. It allows nodes of two releases in one cluster while
+the cluster is upgraded.
 
-A release speaks the versions from `oldest` to `newest`. Each connection uses the newest one that both ends speak. The
-metadata log, which all nodes read, uses the version of the cluster: it is raised once every node speaks the next one
-(`RaiseVersion`), never lowered, and from then on nodes that do not speak it are refused.
+A release speaks the versions from `oldest` to `newest`. Each connection uses the newest version that both ends speak.
+The metadata log, which all nodes read, uses the version of the cluster. It can be raised once every node speaks the
+next version (`RaiseVersion`) and is never lowered. From then on, nodes that do not speak it are refused.
 
 | version | what came with it                                                                         |
 | ------- | ----------------------------------------------------------------------------------------- |
-| 1       | all that has no version written beside it                                                 |
+| 1       | everything that is not marked with a version                                              |
 | 2       | the versions themselves: `VersionRaised`, and each node's newest version in its heartbeat |
 |         | share groups: `share_messages.py`, and their records in the topic of groups               |
 
-What needs a newer version is written down in `node/spoken_versions.py`, and asked for with `MetadataImage.version`.
+`node/spoken_versions.py` lists what needs a newer version; code checks it with `MetadataImage.version`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ClusterVersions(NamedTuple):
 
 
 VERSIONS: Final = ClusterVersions(1, 2)
-"""Those of this release."""
+"""The versions of this release."""
 
 UNSAID: Final = ClusterVersions(1, 1)
-"""Those of a node that says nothing of versions: they came with 2."""
+"""The versions of a node that sends no versions: only version 2 introduced them."""

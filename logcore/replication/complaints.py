@@ -1,4 +1,4 @@
-"""How often the same mishap is written down, where others cause it: a port scanner must not fill the log."""
+"""Limits how often the same problem is logged if remote peers cause it: a port scanner must not fill the log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 ADDRESSES_MAX: Final = 256
-"""More of them within a minute are complained of as if they were one."""
+"""If more addresses cause problems within a minute, the additional ones count as one address."""
 
 _EVERY_S: Final = 60.0
 _THE_OTHERS: Final = ""
@@ -19,7 +19,7 @@ class _Complaint:
 
 
 class Complaints:
-    """State: by address, when it was complained of last, and what was left out since."""
+    """State: for each address, when it was last logged, and how many problems were left out since."""
 
     def __init__(self) -> None:
         self._by_address: dict[str, _Complaint] = {}
@@ -28,9 +28,9 @@ class Complaints:
         return len(self._by_address)
 
     def note(self, address: str, now_s: float) -> int | None:
-        """None where nothing is to be said now; else how many like it were left out since the last time.
+        """None: do not log it now. Otherwise the number of problems that were left out since the last log line.
 
-        In: `now_s`: of a clock that never goes back.
+        In: `now_s`: of a monotonic clock.
         """
         known = self._of(address, now_s)
         if known is not None and now_s - known.said_s < _EVERY_S:

@@ -1,13 +1,13 @@
-"""What the machines of replication take and give.
+"""Inputs and effects of the state machines of replication.
 
-A machine is stepped with one input and answers with effects, in the order in which they are to be carried out. It never
-waits: what depends on durability is named by the `operation` of the `Persist` it needs, and goes on with `Persisted`.
-The same machines run on sockets and files (`node_runtime.py`) and in the simulator (`tests/simulation/`).
+A machine takes one input per step and returns effects; the shell carries them out in this order. A machine never waits:
+to write something it returns a `Persist` with an `operation`, and it continues when it gets `Persisted` with the same
+operation. The same machines run on sockets and files (`node_runtime.py`) and in the simulator (`tests/simulation/`).
 
 A node runs several machines, each under a name: `controller` (the metadata quorum and what it decides) and `broker`
-(its replicas). They talk to each other as they talk to other nodes: a message to the own node is delivered, too.
-Inputs and effects are named tuples, for millions of them are made: look at their type, not at their length. All that
-they may carry is listed in `machine_messages.py`.
+(its replicas). They send messages to each other as to other nodes: a message to the own node is delivered, too.
+Inputs and effects are named tuples, because millions of them are created: check their types, never their lengths.
+`machine_messages.py` lists everything that they may carry.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _Request = TypeVar("_Request", covariant=True)
 
 
 class Received(NamedTuple, Generic[_Message]):
-    """A message of a machine of this or another node. Any message may be lost, late, twice or out of order."""
+    """A message from a machine of this or another node. Any message may be lost, late, duplicated or out of order."""
 
     sender: NodeId
     message: _Message
 
 
 class Tick(NamedTuple):
-    """Time went on. `now_ms` is monotonic within one life of the node and says nothing about the time of day.
+    """Time has passed. `now_ms` is monotonic from a node's start to its end, and unrelated to the time of day.
 
-    `wall_ms` is the time of day, milliseconds since 1970: it may jump, so nothing but people's times hangs on it.
+    `wall_ms` is the time of day, milliseconds since 1970. It may jump, so it is only used for times that people see.
     """
 
     now_ms: int
@@ -51,7 +51,7 @@ class Tick(NamedTuple):
 
 
 class Persisted(NamedTuple):
-    """The change of this operation is durable, with all changes before it; or will never be (`failed`: what it is)."""
+    """The change of this operation and all earlier changes are durable. `failed`: the error; they never will be."""
 
     operation: Operation
     failed: str | None = None
@@ -65,11 +65,11 @@ class Asked(NamedTuple, Generic[_Request]):
 
 
 class Committed(NamedTuple):
-    """What the metadata quorum has decided for good: an effect of `controller`, an input of the node's other machines.
+    """Final decisions of the metadata quorum: an effect of `controller`, and an input of the node's other machines.
 
-    Every node gets the same records at the same indexes, in order, from index 1 or from a snapshot on: with `image` not
-    None everything before is replaced by it (it is the fold of all records below `first_index`). `folded`: what all of
-    it comes to, so that only one machine of a node has to find out; None where nobody has yet.
+    Every node gets the same records at the same indexes, in order, starting at index 1 or after a snapshot. An `image`
+    that is not None replaces everything before: it is the fold of all records below `first_index`. `folded`: the image
+    after these records, so that only one machine of a node has to compute it; None if none has done so yet.
     """
 
     first_index: int
@@ -85,7 +85,7 @@ Input: TypeAlias = "Received[Message] | Tick | Persisted | Asked[Request] | Comm
 
 
 class Send(NamedTuple):
-    """To the machine of this name on that node; None: to the one of the sender's own name."""
+    """Send to the machine of this name on that node; None: the machine with the sender's own name."""
 
     to: NodeId
     message: Message
@@ -93,7 +93,7 @@ class Send(NamedTuple):
 
 
 class Persist(NamedTuple):
-    """Carry out this change on the disk, after those before it, then step `Persisted`. Reads see it at once."""
+    """Carry out this change on the disk, after earlier changes, then step `Persisted`. Reads see it immediately."""
 
     operation: Operation
     change: Change
@@ -105,7 +105,7 @@ class Reply(NamedTuple):
 
 
 class Panic(NamedTuple):
-    """The process ends: going on could lose or alter what was acknowledged. The reason is for people."""
+    """End the process: continuing could lose or alter acknowledged records. The reason is for people."""
 
     reason: str
 
@@ -115,5 +115,5 @@ Effect = Send | Persist | Reply | Panic | Committed
 
 class Machine(Protocol):
     def step(self, given: Input) -> list[Effect]:
-        """Takes one input; gives what is to be done, in order. Raises nothing for any input another node can cause."""
+        """Takes one input; returns effects, in order. Raises nothing for any input that another node can cause."""
         ...

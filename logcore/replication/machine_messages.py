@@ -1,8 +1,8 @@
-"""All that machines say to each other, are asked, answer and have written, as closed unions of its kinds.
+"""Closed unions of all messages between machines, requests, answers and changes on the disk.
 
-A new kind becomes part of the union of its room, and pyright names each place that must handle it: a `match` ends in
-`assert_never`, or in a name for the kinds that are left to others. What comes over a link is one of these kinds, but
-perhaps one of another machine (`node_codec.py`): a machine looks before it takes a message.
+Add a new kind to the union of its package; pyright then reports each place that must handle it, because a `match` ends
+in `assert_never`, or in a name for the kinds that other code handles. A message from a link is one of these kinds, but
+it may belong to another machine (`node_codec.py`), so a machine checks a message before it takes it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .replica.replica_core import SyncLog
 from .shards.transaction_messages import ForCoordinators, ReplicaMessage, ShardMessage
 
 Message = QuorumMessage | ControllerMessage | StandingMessage | ReplicaMessage | ShardMessage | ForCoordinators
-"""Of `Send` and `Received`. `ForCoordinators` does not leave the node: its broker says the message on."""
+"""The message of `Send` and `Received`. `ForCoordinators` stays in the node: its broker forwards the inner message."""
 
 Request = ControllerRequest | BrokerRequest
 """The body of `Asked`."""
 
 Answer = ControllerAnswer | BrokerAnswer
-"""Of `Reply`."""
+"""The response of `Reply`."""
 
 Change = QuorumChange | SyncLog
-"""Of `Persist`: what a machine has written on its disk."""
+"""The change of `Persist`: what a machine wants written to its disk."""

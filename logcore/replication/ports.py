@@ -1,4 +1,4 @@
-"""What machines' files are written through: a folder of the disk, or of the simulator's disk."""
+"""The interface to the files of machines: a folder on the disk, or on the simulator's disk."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class File(Protocol):
-    """An open file. What is written is safe once it is synced. Everything raises OSError."""
+    """An open file. Written bytes are durable after a sync. All methods raise OSError."""
 
     @property
     def size(self) -> int: ...
 
     def append(self, content: bytes) -> None:
-        """Any part may be written where it raises."""
+        """If it raises, any part of `content` may have been written."""
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -20,17 +20,17 @@ class File(Protocol):
     def read(self, position: int = 0, size: int | None = None) -> bytes: ...
 
     def sync(self) -> None:
-        """After a failure nothing is known of what was written since the last success: never tried again (R17)."""
+        """After a failure, the state of all writes since the last success is unknown: never retry it (R17)."""
         ...
 
 
 class Folder(Protocol):
-    """Files by name. Names are safe once the folder is synced."""
+    """Files by name. Names are durable once the folder is synced."""
 
     def get(self, name: str) -> File | None: ...
 
     def create(self, name: str) -> File:
-        """An empty file; one of this name before is replaced."""
+        """Creates an empty file; it replaces an existing file of this name."""
         ...
 
     def rename(self, name: str, new_name: str) -> None: ...

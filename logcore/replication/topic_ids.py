@@ -1,4 +1,4 @@
-"""The ids of topics as 16 bytes, as Kafka's protocol and the records of groups have them."""
+"""Topic ids as 16 bytes, as used in Kafka's protocol and in the records of groups."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _UUID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def id_bytes(topic_id: str) -> bytes:
-    """The same on all nodes, for ever; different for different topics. A topic that was upgraded is called by a UUID,
-    which its clients know."""
+    """The same on all nodes, forever; different for different topics. The id of an upgraded topic is a UUID, which its
+    clients already know, so its bytes are used."""
     if _UUID.fullmatch(topic_id):
         return bytes.fromhex(topic_id)
     return blake2b(topic_id.encode(), digest_size=ID_BYTES).digest()
 
 
 class ImageTopicIds:
-    """State: which id is whose, of the topics that the metadata had when somebody last asked for a new one."""
+    """State: ids and names of topics, computed again when a caller asks and the topics of the metadata have changed."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image

@@ -31,7 +31,7 @@ from .quorum_state import QuorumSettings, Role
 if TYPE_CHECKING:
     from ..controller.metadata_image import MetadataImage
 
-_KEPT_ENTRIES: Final = 64  # behind a snapshot, for followers that are a little late, where there are any
+_KEPT_ENTRIES: Final = 64  # entries up to a snapshot that stay in the log, for followers that lag a little
 
 
 class Quorum(Replication):
@@ -100,15 +100,17 @@ class Quorum(Replication):
         else:
             self._stand_when_due()
 
-    # What a leader is asked
+    # Requests to a leader
 
     @property
     def leads(self) -> bool:
-        """Whether this node leads and has committed a record of its own term: only now it knows all that is (R3)."""
+        """Whether this node leads and has committed a record of its own term. Only then it knows everything that is
+        committed (R3)."""
         return self.role is Role.LEADER and self.log.term_at(self.commit) == self.term
 
     def propose(self, *records: LogRecord) -> int | None:
-        """The index of the last of these records, which are committed together or later; None: not now, not here."""
+        """Appends these records; returns the index of the last one. All are committed once that one is. None: this node
+        does not lead, or too much is uncommitted."""
         if self.role is not Role.LEADER or self.log.last_index - self.commit >= self.settings.uncommitted_max:
             return None
         self._append(tuple(Entry(self.term, record) for record in records))
@@ -116,7 +118,7 @@ class Quorum(Replication):
         return self.log.last_index
 
     def change_voters(self, wanted: VotersChanged) -> str | None:
-        """Begins to add, promote or remove one member; else the reason why not."""
+        """Begins to add, promote or remove one member. Returns None, or the reason why it is refused."""
         if not self._may_change_voters():
             return "the leader is new, or another change is under way"
         now = self.log.voters
@@ -133,11 +135,12 @@ class Quorum(Replication):
         return None if self.propose(wanted) is not None else "too much is under way"
 
     def _counts_enough(self, wanted: VotersChanged) -> bool:
-        """Whether each voter would count: one whose disk is not known might be needed for a majority."""
+        """Whether each voter would count. A voter whose disk is unknown does not, but may be needed for a majority."""
         return all(wanted.disks) if self.disk and wanted.voters != self.log.voters.voters else True
 
     def _name_disks(self) -> None:
-        """Once a majority is known by its disks, only these count; the others as soon as they are known."""
+        """Proposes the voters' disks once those of a majority are known. From then on only voters with a known disk
+        count; the others count as soon as their disks are known."""
         voters = self.log.voters
         if not self.disk or all(voters.disks or [""]) or not self._may_change_voters():
             return
@@ -146,7 +149,7 @@ class Quorum(Replication):
             self.propose(voters._replace(disks=disks))
 
     def _disks_of(self, voters: tuple[NodeId, ...]) -> tuple[str, ...]:
-        """Those that the quorum knows, else those that answered this leader."""
+        """For each voter the disk that the quorum has recorded, else the disk in its last answer to this leader."""
         if not self.disk:
             return ()
         now = self.log.voters
@@ -154,15 +157,16 @@ class Quorum(Replication):
         return tuple(now.disk_of(voter) or heard.get(voter, "") for voter in voters)
 
     def _may_change_voters(self) -> bool:
-        """Only once a record of the own term is committed, and the change before (T-L25)."""
+        """Only after a record of the own term and the previous change of voters are committed (T-L25)."""
         return self.leads and self.log.voters_index <= self.commit
 
     def _too_many(self, now: VotersChanged, wanted: VotersChanged) -> bool:
-        """One at a time: then any majority of before meets any majority of after."""
+        """Voters change one at a time, so that any old majority and any new majority share a voter."""
         return len(set(now.voters) ^ set(wanted.voters)) > 1
 
     def members(self) -> list[tuple[NodeId, int, int]]:
-        """Of a leader: each voter and learner, how far it is known to have the log, and when it was heard."""
+        """On a leader: each voter and learner, the index up to which it is known to have the log, and the time when it
+        was last heard."""
         others = [(node, self._of(node)) for node in self._others(self.log.voters.members())]
         return [
             (self.id, self.durable_index, self.now_ms),
@@ -170,7 +174,7 @@ class Quorum(Replication):
         ]
 
     def transfer(self, to: NodeId) -> bool:
-        """Hands leadership to a voter that has everything."""
+        """Hands leadership to a voter that has the whole log. False if it cannot."""
         if self.role is not Role.LEADER or to == self.id or to not in self.log.voters.voters:
             return False
         if self._of(to).match != self.log.last_index:
@@ -179,7 +183,7 @@ class Quorum(Replication):
         return True
 
     def compact(self, index: int, image: MetadataImage) -> None:
-        """`image` is the fold of the records up to `index`, which is committed: the log may forget them."""
+        """Lets the log drop the records up to `index`, which is committed. In: `image`: the fold of these records."""
         assert self.log.snapshot.index < index <= self.commit
         term = self.log.term_at(index)
         assert term is not None

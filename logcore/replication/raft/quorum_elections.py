@@ -19,8 +19,8 @@ from .quorum_state import QuorumState, Role
 
 
 class Elections(QuorumState, ABC):
-    """How a follower becomes a leader. A node that is no voter (any more) does not try, but votes when asked: who asks
-    may know of voters that this node has not heard of yet."""
+    """How a follower becomes a leader. A node that is not a voter (or no longer one) never stands for election, but it
+    votes when asked: the candidate may know of a change of voters that this node has not heard of yet."""
 
     _votes: set[NodeId]
 
@@ -32,14 +32,15 @@ class Elections(QuorumState, ABC):
             if self._may_stand():
                 self._ask_for_pre_votes()
             else:
-                self.leader = None  # whoever has registrations to send asks all voters for the one that leads now
+                self.leader = None  # so registrations go to all voters, until one of them turns out to lead
 
     def _is_alone(self) -> bool:
-        """The only voter waits for nobody: there is no other leader that it could depose (R4)."""
+        """Whether this node is the only voter. Then it need not wait: it can depose no other leader (R4)."""
         return self.log.voters.voters == (self.id,)
 
     def _may_stand(self) -> bool:
-        """A voter; also one that is to leave, until that is committed: it may be the only one that knows of it."""
+        """Whether this node may stand for election: it is a voter, or it is being removed and the removal is not
+        committed yet. In the second case it may be the only node that knows of the removal."""
         log = self.log
         if self.id in log.voters.voters:
             return self._counts(self.id, self.disk)
@@ -66,7 +67,7 @@ class Elections(QuorumState, ABC):
                 self._stand()
 
     def _stand(self) -> None:
-        """Becomes a candidate. Its own vote counts, and others are asked, once that vote is durable."""
+        """Becomes a candidate. Only once its own vote is durable, that vote counts and other voters are asked."""
         self.role, self.leader = Role.CANDIDATE, None
         self.term += 1
         self.voted_for = self.id
@@ -103,7 +104,7 @@ class Elections(QuorumState, ABC):
         return sum(voter in votes for voter in voters.voters) >= self._votes_needed(voters)
 
     def _votes_needed(self, voters: VotersChanged) -> int:
-        """A majority; all, as long as no disk is known by name: one of them may be new, with nothing on it."""
+        """A majority. While no disk is recorded, all voters: the disk of one of them may be new and empty."""
         return voters.majority() if voters.disks or not self.disk else len(voters.voters)
 
     def _counts(self, voter: NodeId, disk: str) -> bool:
@@ -136,11 +137,12 @@ class Elections(QuorumState, ABC):
         return self.voted_for is None or self.voted_for == candidate
 
     def _is_as_new(self, last_term: int, last_index: int) -> bool:
-        """Whether a log with this end has at least what the own one has (R2)."""
+        """Whether a log that ends here is at least as up to date as the own log (R2)."""
         return (last_term, last_index) >= (self.log.last_term, self.log.last_index)
 
     def _hears_a_leader(self) -> bool:
-        """A leader that lives is not replaced because somebody else does not hear it (R4)."""
+        """Whether this node hears a leader, or is one. A live leader is not replaced because another node does not hear
+        it (R4)."""
         if self.role is Role.LEADER:
             return True
         heard = self._leader_heard_ms
@@ -148,4 +150,4 @@ class Elections(QuorumState, ABC):
 
     @abstractmethod
     def _lead(self) -> None:
-        """Won: replication, above this class, leads."""
+        """Begins to lead after a won election; `Replication` implements it."""

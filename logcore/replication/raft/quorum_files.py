@@ -1,14 +1,14 @@
 """The files of a member of the metadata quorum: its vote, its log, its snapshot. They survive a crash at any write.
 
-    quorum-state      term and vote; replaced as a whole
+    quorum-state      term, vote and name of the disk; replaced as a whole
     quorum-snapshot   the fold of the log up to an index; replaced as a whole
-    quorum-log        frames: where the log begins, then entries, and marks of what is safe
-    quorum-durable    up to which entry the log was safe: see `quorum_point.py`
+    quorum-log        frames: the base of the log, then entries, and marks of what is durable
+    quorum-durable    up to which entry the log was durable: see `quorum_point.py`
 
-After each sync a mark is written, and synced with what comes next. A frame that is bad below a mark was safe once: that
-is damage, and the node refuses to start (R17). A bad frame above all marks is a torn end, and is cut off. A log that
-ends before what `quorum-durable` says was shortened, marks included: that is damage, too, for a voter that goes on
-without what it has confirmed would confirm something else in its place (I4).
+After each sync a mark is written; the next sync makes it durable. A bad frame below a mark was durable once: that is
+damage, and the node refuses to start (R17). A bad frame above all marks is a torn end, and is truncated. A log that
+ends before the entry in `quorum-durable` was shortened, marks included. That is damage, too: a voter that continued
+without entries that it has confirmed would confirm others in their place (I4).
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _LOG: Final = "quorum-log"
 
 
 class QuorumDamaged(Exception):
-    """Something that was safe is not readable any more: the node must be replaced, or get its files back."""
+    """Something that was durable is no longer readable: replace the node, or restore its files."""
 
 
 class SnapshotCodec(Protocol):
-    """How the image of a snapshot becomes bytes."""
+    """Encodes and decodes the image of a snapshot."""
 
     def encode(self, image: MetadataImage) -> bytes: ...
 
@@ -59,7 +59,7 @@ class SnapshotCodec(Protocol):
 
 
 class _FoundLog(NamedTuple):
-    """The term of the base, the entries, and their frames (`_positions` are within these)."""
+    """The term of the base, the entries, and the bytes of their frames (`_positions` are positions in these bytes)."""
 
     base_term: int
     entries: tuple[Entry, ...]
@@ -67,7 +67,7 @@ class _FoundLog(NamedTuple):
 
 
 class QuorumFiles:
-    """Carries out the changes of a `Quorum`, and gives what was there: `recovered`."""
+    """Carries out the changes of a `Quorum`. `recovered` is the state that the files had at the start."""
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class QuorumFiles:
         disk: str = "",
         durable: bool = True,
     ) -> None:
-        """`voters`: of a cluster that begins. `disk`: names a disk that has no name yet, by chance (a UUID): all others
-        know it by that. `durable`: whether the folder's syncs wait for the disk. Raises OSError, QuorumDamaged: then
-        nothing was changed."""
+        """In: `voters`: the voters of a new cluster. `disk`: a random name (a UUID) for a disk that has no name yet;
+        other nodes know the disk by it. `durable`: whether the folder's syncs wait for the disk. Raises OSError;
+        QuorumDamaged, and then nothing was changed."""
         self._folder = folder
         self._images = images
-        self._positions: list[int] = []  # where each entry begins, from `_base` + 1 on
+        self._positions: list[int] = []  # the start of each entry, from entry `_base` + 1 on
         self._base = 0
         self._log_changed = False
         self._names_changed = False
@@ -97,7 +97,7 @@ class QuorumFiles:
         term, voted_for = self._read_state()
         self._log, base_term, entries = self._open_log(snapshot, found)
         if (known := entries[-1].term if entries else base_term) > term:
-            term, voted_for = known, None  # the log has it, and the state not yet: no vote was given in it
+            term, voted_for = known, None  # the log has a later term than the state: this node has not voted in it
         self.recovered = QuorumRecovered(term, voted_for, snapshot, self._base, base_term, entries, self._disk)
 
     def apply(self, change: Change) -> None:
@@ -111,14 +111,14 @@ class QuorumFiles:
         self._run(self._sync)
 
     def close(self) -> None:
-        """Lets its files go: what refers to it refers to itself, so Python would close them much later. No change is
-        taken any more."""
+        """Releases the files and refuses all further changes. Objects that refer to this one are in reference cycles,
+        so Python would close the files much later."""
         self._note_failure(OSError(errno.EBADF, "the files are closed"))
         for held in ("_log", "_point"):
             self.__dict__.pop(held, None)
 
     def _run(self, action: Callable[[], None]) -> None:
-        """Nothing is written behind what could not be written: there may be half a frame."""
+        """Runs nothing after a failed write: the file may end with half a frame."""
         if self._failed is not None:
             raise OSError(self._failed.errno, f"an earlier change failed: {self._failed.strerror}")
         try:
@@ -152,7 +152,7 @@ class QuorumFiles:
         self._note_safe()
 
     def _note_safe(self) -> None:
-        """The log, and its name, are safe."""
+        """The log and its file name are durable."""
         if self._durable:
             self._point.note(self._last_index)
 
@@ -184,7 +184,7 @@ class QuorumFiles:
         self._log.append(b"".join(frames))
 
     def _save_snapshot(self, change: SaveSnapshot) -> None:
-        """The snapshot is safe under its name before the log changes."""
+        """Makes the snapshot and its file name durable before it changes the log."""
         snapshot = change.snapshot
         image = b"" if snapshot.image is None else self._images.encode(snapshot.image)
         head = [snapshot.index, snapshot.term, *snapshot.voters]
@@ -200,7 +200,7 @@ class QuorumFiles:
         self._names_changed = True
 
     def _begin_log(self, base: int, base_term: int, kept: bytes, positions: list[int]) -> None:
-        """A new log file takes the place of the old one, with the frames kept, and the entries' positions in them."""
+        """Replaces the log file by a new one. In: `kept`: frames to keep; `positions`: those of the entries in them."""
         temporary = self._folder.create(_LOG + ".tmp")
         head = framed(base, BASE, str(base_term).encode())
         temporary.append(head + kept)
@@ -221,7 +221,7 @@ class QuorumFiles:
     def _read_state(self) -> tuple[int, NodeId | None]:
         content = self._read_checked(_STATE)
         if content is None:
-            self._save_state(0, None)  # with the disk's name, before anybody hears it
+            self._save_state(0, None)  # stores the disk's name before other nodes hear it
             self._folder.sync_folder()
             return 0, None
         term, voted_for, self._disk = json.loads(content)
@@ -246,8 +246,8 @@ class QuorumFiles:
         return content
 
     def _found_log(self, snapshot: Snapshot) -> _FoundLog | None:
-        """The log that goes on from the snapshot; None where there is none yet, or the process ended between the two
-        files."""
+        """The log that continues the snapshot; None if there is no log yet, or the process ended after it replaced one
+        of the two files."""
         file, state = self._folder.get(_LOG), self._read_checked(_STATE)
         if file is None:
             if self._point.index or snapshot.index or (state is not None and json.loads(state)[0]):
@@ -263,8 +263,9 @@ class QuorumFiles:
         return found if fits else None
 
     def _open_log(self, snapshot: Snapshot, found: _FoundLog | None) -> tuple[File, int, tuple[Entry, ...]]:
-        """What was read is safe afterwards. It is written anew for that: a process that was killed may have left it
-        unsynced, and after a sync that failed the memory of the machine shows what the disk will never have."""
+        """Opens the log; afterwards everything that was read is durable. For that the log is written again: a killed
+        process may have left it unsynced, and after a failed sync the page cache shows what the disk will never have.
+        """
         if not self._durable:
             self._point.forget()
         if found is not None:
@@ -279,7 +280,7 @@ class QuorumFiles:
         self._begin_log(self._base, base_term, content, self._positions)
 
     def _fits(self, snapshot: Snapshot, found: _FoundLog) -> bool:
-        """Whether the log goes on from the snapshot. If not, the process ended between the two files (see `reset`)."""
+        """Whether the log continues the snapshot. If not, the process ended between the two files (see `reset`)."""
         place = snapshot.index - self._base
         if place < 0:
             raise QuorumDamaged(f"the metadata log begins behind {self._base}, the snapshot ends at {snapshot.index}")

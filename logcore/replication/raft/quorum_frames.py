@@ -1,4 +1,4 @@
-"""The frames of the metadata log: where it begins, entries, and marks of what is safe. Each has a checksum."""
+"""The frames of the metadata log: its base, its entries, and marks of what is durable. Each has a checksum."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 MAGIC: Final = b"\xa7Qf1"
-MARK: Final = 0xFFFF_FFFF  # in place of the term: all up to this index is safe
-BASE: Final = 0xFFFF_FFFE  # the first frame: the log begins behind this index; the payload is its term
+MARK: Final = 0xFFFF_FFFF  # in place of the term: everything up to this index is durable
+BASE: Final = (
+    0xFFFF_FFFE  # likewise, in the first frame: the log begins after this index; the payload is its term
+)
 _HEAD: Final = Struct(">4sIIQI")  # magic, length of the payload, CRC32C of what follows it, index, term
 _CHECKED_FROM: Final = 12  # index, term and payload are under the checksum
 
@@ -39,7 +41,7 @@ def _frame_at(content: bytes, position: int) -> LogFrame | None:
 
 
 def frames(content: bytes) -> Iterator[LogFrame]:
-    """As far as they follow each other and are whole."""
+    """The frames from the start of `content`, up to the first that is bad or incomplete."""
     position = 0
     while (frame := _frame_at(content, position)) is not None:
         yield frame
@@ -47,7 +49,7 @@ def frames(content: bytes) -> Iterator[LogFrame]:
 
 
 def marks_behind(content: bytes, position: int) -> int:
-    """The highest mark anywhere behind a bad frame; 0 for none."""
+    """The highest mark anywhere after a bad frame; 0 if there is none."""
     highest = 0
     while (position := content.find(MAGIC, position)) >= 0:
         frame = _frame_at(content, position)

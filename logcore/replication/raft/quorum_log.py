@@ -1,4 +1,4 @@
-"""The metadata log in memory: entries behind a base, and who the voters are at each place."""
+"""The metadata log in memory: the entries after a base, and the voters at each index."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .quorum_messages import Entry, QuorumRecovered, Snapshot, VotersChanged
 
 
 class QuorumLog:
-    """Indexes begin at 1. Invariant: base <= snapshot.index <= last_index (snapshot.index <= commit, too)."""
+    """Indexes start at 1. Invariant: base <= snapshot.index <= last_index (and snapshot.index <= commit)."""
 
     __slots__ = ("_voters", "base", "base_term", "entries", "snapshot")
 
@@ -30,37 +30,37 @@ class QuorumLog:
 
     @property
     def voters(self) -> VotersChanged:
-        """Those of the last record about them, committed or not."""
+        """The voters of the last `VotersChanged` record, committed or not."""
         return self._voters[-1][1]
 
     @property
     def voters_index(self) -> int:
-        """Where that record is; the snapshot's index, if it is not in the log any more."""
+        """The index of that record; the snapshot's index if the record is no longer in the log."""
         return self._voters[-1][0]
 
     @property
     def voters_before(self) -> VotersChanged:
-        """Those before the last record about them; the same, where the log does not say."""
+        """The voters before the last `VotersChanged` record; those of `voters` if the log no longer has them."""
         return self._voters[-2 if len(self._voters) > 1 else -1][1]
 
     def voters_at(self, index: int) -> VotersChanged:
-        """`index` is not below the snapshot's."""
+        """In: `index`: at least the snapshot's index."""
         return next(voters for at, voters in reversed(self._voters) if at <= index)
 
     def term_at(self, index: int) -> int | None:
-        """None for what is not there, or not any more."""
+        """The term of the entry at `index`; None if the log does not have it, or no longer has it."""
         place = index - self.base - 1
         if place >= 0:
             return self.entries[place].term if place < len(self.entries) else None
         return self.base_term if place == -1 else None
 
     def after(self, index: int, count_max: int) -> tuple[Entry, ...]:
-        """Some entries behind `index`, which is not below the base."""
+        """At most `count_max` entries after `index`, which is at least the base."""
         start = index - self.base
         return tuple(self.entries[start : start + count_max])
 
     def first_of_term(self, index: int) -> int:
-        """The first index whose entry has the same term as the one at `index`, as far as the log goes back."""
+        """The first index of the run of entries with the term of the entry at `index`, as far as the log goes back."""
         term = self.term_at(index)
         while index - 1 > self.base and self.entries[index - self.base - 2].term == term:
             index -= 1
@@ -73,13 +73,13 @@ class QuorumLog:
                 self._voters.append((self.last_index, entry.record))
 
     def truncate(self, first_gone: int) -> None:
-        """Takes away the entry at this index and all behind it."""
+        """Removes the entry at this index and all later ones."""
         del self.entries[first_gone - self.base - 1 :]
         while len(self._voters) > 1 and self._voters[-1][0] >= first_gone:
             self._voters.pop()
 
     def compact(self, snapshot: Snapshot, base: int) -> None:
-        """Entries up to `base` go; the snapshot stands for them."""
+        """Drops the entries up to `base`; the snapshot contains them."""
         term = self.term_at(base)
         assert term is not None and base <= snapshot.index <= self.last_index
         del self.entries[: base - self.base]

@@ -1,4 +1,4 @@
-"""What the members of the metadata quorum say to each other, keep on disk, and are started with."""
+"""Messages between members of the metadata quorum, their changes on the disk, and the state that they start with."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ class Entry(NamedTuple):
 
 
 class LeaderStarted(NamedTuple):
-    """The first record of each leader. Once it is committed, so is all before it (R3)."""
+    """The first record of each leader. Once it is committed, so is everything before it (R3)."""
 
     leader: NodeId
 
 
 class VotersChanged(NamedTuple):
-    """Who is in the quorum, from when a node has this record in its log. Learners get all, and decide nothing."""
+    """The members of the quorum. It applies on a node as soon as its log has this record. Learners get all entries and
+    have no vote."""
 
     voters: tuple[NodeId, ...]
     learners: tuple[NodeId, ...] = ()
-    disks: tuple[str, ...] = ()  # by voter; an empty text where it is not known yet. None are while a cluster begins
+    disks: tuple[str, ...] = ()  # one per voter, "" if not yet known; an empty tuple while a cluster starts
 
     def disk_of(self, node: NodeId) -> str:
         return self.disks[self.voters.index(node)] if self.disks and node in self.voters else ""
 
     def counts(self, node: NodeId, disk: str) -> bool:
-        """Whether what this voter says counts: a disk in the place of another one has forgotten what it promised."""
+        """Whether the answers of this voter count: a replacement disk does not have what the previous one promised."""
         return not self.disks or self.disk_of(node) == disk != ""
 
     def majority(self) -> int:
@@ -46,7 +47,7 @@ class VotersChanged(NamedTuple):
 
 
 LogRecord = MetadataRecord | LeaderStarted | VotersChanged
-"""All kinds of records of the metadata log: what the controller decides, and the quorum's own."""
+"""All kinds of records of the metadata log: decisions of the controller, and the quorum's own records."""
 
 
 class Snapshot(NamedTuple):
@@ -55,14 +56,14 @@ class Snapshot(NamedTuple):
     index: int  # pyright: ignore[reportIncompatibleMethodOverride]
     term: int
     voters: VotersChanged  # as of `index`
-    image: MetadataImage | None  # None: of no record
+    image: MetadataImage | None  # None: there are no records yet
 
 
-# Messages. `cluster` fences off nodes of another cluster that were given our addresses (R20).
+# Messages. `cluster` fences nodes of another cluster that got one of our addresses (R20).
 
 
 class PreVote(NamedTuple):
-    """Would I get your vote in this term? Nothing changes by asking (R4)."""
+    """Asks: would I get your vote in this term? Asking changes nothing (R4)."""
 
     cluster: str
     term: int
@@ -72,7 +73,7 @@ class PreVote(NamedTuple):
 
 class PreVoteAnswer(NamedTuple):
     cluster: str
-    term: int  # the answering node's own, if it is above the asked one; else the asked one
+    term: int  # granted: the term asked for; else the answering node's own term
     granted: bool
     disk: str
 
@@ -92,7 +93,7 @@ class VoteAnswer(NamedTuple):
 
 
 class Append(NamedTuple):
-    """The entries behind (`previous_index`, `previous_term`); without entries a sign of life."""
+    """The entries after (`previous_index`, `previous_term`). Without entries it is a heartbeat."""
 
     cluster: str
     term: int
@@ -103,7 +104,7 @@ class Append(NamedTuple):
 
 
 class AppendAnswer(NamedTuple):
-    """Accepted: my log is durable and equal to yours up to `index`. Else: go on from `index`."""
+    """Accepted: my log is durable and equal to yours up to `index`. Otherwise: continue from `index`."""
 
     cluster: str
     term: int
@@ -113,7 +114,7 @@ class AppendAnswer(NamedTuple):
 
 
 class InstallSnapshot(NamedTuple):
-    """For who is so far behind that the entries are gone. Answered by `AppendAnswer`."""
+    """For a member that needs entries which the leader no longer has. Answered by `AppendAnswer`."""
 
     cluster: str
     term: int
@@ -121,7 +122,7 @@ class InstallSnapshot(NamedTuple):
 
 
 class TimeoutNow(NamedTuple):
-    """Become leader, you have everything: leadership is handed over."""
+    """Hands over leadership: the receiver has the whole log, and stands for election immediately."""
 
     cluster: str
     term: int
@@ -139,14 +140,14 @@ class SaveVote(NamedTuple):
 
 
 class SaveEntries(NamedTuple):
-    """These entries begin at `first_index`; what was there and behind it is gone."""
+    """Stores entries that begin at `first_index`; they replace everything from there on."""
 
     first_index: int
     entries: tuple[Entry, ...]
 
 
 class SaveSnapshot(NamedTuple):
-    """The snapshot is safe before the entries up to `log_base` go; with `reset` all entries go."""
+    """Makes the snapshot durable, and only then drops the entries up to `log_base`; with `reset` all entries."""
 
     snapshot: Snapshot
     log_base: int
@@ -158,17 +159,17 @@ QuorumChange = SaveVote | SaveEntries | SaveSnapshot
 
 
 class QuorumRecovered(NamedTuple):
-    """What the disk holds of a node's life before."""
+    """What the disk has from the node's previous runs."""
 
     term: int
     voted_for: NodeId | None
     snapshot: Snapshot
-    log_base: int  # the entries begin behind it; not above the snapshot's index
+    log_base: int  # the entries begin after it; at most the snapshot's index
     log_base_term: int
     entries: tuple[Entry, ...]
-    disk: str = ""  # names the disk; where it has no name, nobody notices that it was exchanged
+    disk: str = ""  # the name of the disk; a replaced disk without a name is not noticed
 
 
 def nothing_recovered(voters: tuple[NodeId, ...], learners: tuple[NodeId, ...] = ()) -> QuorumRecovered:
-    """A node that was never started. All first voters of a cluster must be given the same."""
+    """The state of a node that was never started. All first voters of a cluster need the same arguments."""
     return QuorumRecovered(0, None, Snapshot(0, 0, VotersChanged(voters, learners), None), 0, 0, ())

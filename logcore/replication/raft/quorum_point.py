@@ -1,10 +1,12 @@
-"""Up to which entry the metadata log was safe, noted beside it: one that ends earlier, at a whole frame, was shortened.
+"""Records, in a file of its own, up to which entry the metadata log was durable. It detects a log that was shortened at
+the end of a whole frame.
 
     quorum-durable    rows of 12 bytes: an index, and its checksum; the last whole row counts
 
-A row is written after each sync of the log, and is not synced itself. Whatever it says was true once, and stays true
-until the log is cut. Before a cut a lower one is written, durably. A killed process leaves the file exact. After a
-power cut it may be older, or torn: then less is known, and the marks in the log say what was safe.
+A row is written after each sync of the log, and is not synced itself. Each row was true when it was written, and stays
+true until the log is truncated. Before a truncation a lower row is written and synced. A killed process leaves the file
+exact. After a power cut the file may be older, or torn: then it shows less, and the marks in the log show what was
+durable.
 """
 
 from __future__ import annotations
@@ -25,34 +27,35 @@ _SIZE_MAX: Final = 1_000 * _ROW
 
 
 class QuorumPoint:
-    """State: `index`, up to which the log was safe as far as is known; 0 where nothing is."""
+    """State: `index`, up to which the log is known to have been durable; 0 if unknown."""
 
     def __init__(self, folder: Folder) -> None:
-        """Reads, and writes nothing. Raises OSError."""
+        """Reads the file and writes nothing. Raises OSError."""
         self._folder = folder
         self._file = folder.get(_NAME)
         self.index = 0 if self._file is None else _last_index(self._file.read())
 
     def note(self, index: int) -> None:
-        """The log is safe up to this entry. Where the disk has no room for the row, the one before stays true."""
+        """Records that the log is durable up to this entry. If the disk has no space for the row, the previous row is
+        still true."""
         if index > self.index:
             with suppress(OSError):
                 self._write(index)
 
     def lower(self, index: int) -> None:
-        """What is behind this entry is about to be cut off. Raises OSError."""
+        """Call it before the entries after this one are truncated. Raises OSError."""
         if index < self.index:
             self._write(index).sync()
             self._folder.sync_folder()
 
     def forget(self) -> None:
-        """Nothing that is written from now on is safe from the end of the machine. Raises OSError."""
+        """Removes the file: from now on, writes may not survive a crash of the machine. Raises OSError."""
         if self._file is not None:
             self._folder.remove(_NAME)
         self._file, self.index = None, 0
 
     def _write(self, index: int) -> File:
-        """Behind the rows that are there, or as the first of a new file: at any time there is one to be believed."""
+        """Appends the row, or writes it as the first row of a new file, so that a valid row exists at any time."""
         file = self._file
         if file is None or file.size % _ROW or file.size >= _SIZE_MAX:
             file = self._folder.create(_NAME + ".tmp")

@@ -1,4 +1,4 @@
-"""Replication of the metadata log: what a leader sends, what a follower takes, and when an entry is committed."""
+"""Replication of the metadata log: what a leader sends, what a follower accepts, and when an entry is committed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .quorum_state import Role
 
 @dataclass(slots=True)
 class MemberProgress:
-    """What a leader knows of another member. Invariant: match < next."""
+    """What a leader knows about another member. Invariant: match < next."""
 
-    next: int  # the index of the entry it is sent next
-    match: int = 0  # its log is durable and equal to the leader's up to here
+    next: int  # the index of the next entry to send to it
+    match: int = 0  # up to this index its log is durable and equal to the leader's
     heard_ms: int = 0
-    disk: str = ""  # of the answers
-    snapshot_sent_ms: int | None = None  # while it needs a snapshot
+    disk: str = ""  # the disk that its answers name
+    snapshot_sent_ms: int | None = None  # set while it needs a snapshot
 
 
 class Replication(Elections):
-    """The leader's and the followers' side."""
+    """Both sides of replication: leader and follower."""
 
     _progress: dict[NodeId, MemberProgress]
     _heartbeat_at_ms: int
@@ -36,14 +36,14 @@ class Replication(Elections):
         self._replicate()
 
     def _lead_on(self) -> None:
-        """A tick of a leader: it gives up where no majority hears it, and shows that it lives (R4)."""
+        """A leader's tick: it steps down if no majority answers, and sends heartbeats (R4)."""
         if not self._is_heard():
             self._follow(None)
         elif self.now_ms >= self._heartbeat_at_ms:
             self._replicate()
 
     def _is_heard(self) -> bool:
-        """Whether a majority of the voters has answered lately."""
+        """Whether a majority of the voters answered within the last election timeout."""
         voters = self.log.voters
         since_ms = self.now_ms - self.settings.election_ms
         heard = sum(
@@ -53,7 +53,7 @@ class Replication(Elections):
         return heard >= voters.majority()
 
     def _replicate(self) -> None:
-        """To everybody: new entries, or that the leader lives."""
+        """Sends new entries, or a heartbeat, to all other members."""
         self._heartbeat_at_ms = self.now_ms + self.settings.heartbeat_ms
         for member in self._others(self.log.voters.members()):
             self._send_to(member, self._of(member))
@@ -77,7 +77,7 @@ class Replication(Elections):
         progress.next += len(entries)
 
     def _send_snapshot(self, member: NodeId, progress: MemberProgress) -> None:
-        """Once per election timeout; in between a sign of life that any log agrees with."""
+        """Sends the snapshot once per election timeout; in between, a heartbeat that fits any log."""
         sent_ms = progress.snapshot_sent_ms
         if sent_ms is None or self.now_ms - sent_ms >= self.settings.election_ms:
             progress.snapshot_sent_ms = self.now_ms
@@ -90,7 +90,7 @@ class Replication(Elections):
         if self.role is not Role.LEADER or answer.term != self.term:
             return
         progress = self._of(sender)
-        if progress.disk != answer.disk:  # what was known of another disk says nothing about this one
+        if progress.disk != answer.disk:  # the disk was replaced: the known progress does not apply to the new one
             progress = self._progress[sender] = MemberProgress(self.log.last_index, disk=answer.disk)
         progress.heard_ms = self.now_ms
         if not answer.accepted:
@@ -109,7 +109,7 @@ class Replication(Elections):
             self._commit_what_a_majority_has()
 
     def _commit_what_a_majority_has(self) -> bool:
-        """Whether that is more than before; then everybody is told."""
+        """Commits what a majority has. If that is more than before, it informs all members and returns True."""
         voters = self.log.voters
         matches = sorted(self._own_match() if voter == self.id else self._match_of(voter) for voter in voters.voters)
         index = matches[len(matches) - voters.majority()]
@@ -118,7 +118,7 @@ class Replication(Elections):
         self._commit_up_to(index)
         self._replicate()
         if self.id not in voters.voters and self.log.voters_index <= self.commit:
-            self._follow(None)  # the cluster goes on without this node
+            self._follow(None)  # this node is no longer a voter: the others elect a leader
         return True
 
     def _match_of(self, voter: NodeId) -> int:
@@ -126,11 +126,11 @@ class Replication(Elections):
         return progress.match if self._counts(voter, progress.disk) else 0
 
     def _own_match(self) -> int:
-        """A leader counts itself only for what its own disk has."""
+        """A leader counts itself only for entries that are durable on its own disk."""
         return self.durable_index
 
     def _may_commit(self, index: int) -> bool:
-        """Entries of earlier terms are committed by one of the own term only (R2; figure 8 of the Raft paper)."""
+        """Entries of earlier terms are committed only by an entry of the own term (R2; figure 8 of the Raft paper)."""
         return self.log.term_at(index) == self.term
 
     # The follower
@@ -139,7 +139,7 @@ class Replication(Elections):
         if not self._takes_from(sender, message.term):
             return
         previous, entries = message.previous_index, message.entries
-        if previous < self.log.base:  # what a snapshot stands for is committed, hence equal
+        if previous < self.log.base:  # entries that a snapshot replaced are committed, hence equal
             entries = entries[self.log.base - previous :]
             previous = self.log.base
         elif self.log.term_at(previous) != message.previous_term:
@@ -152,18 +152,19 @@ class Replication(Elections):
             self._commit_up_to(min(message.commit, match))
 
     def _show_life(self, leader: NodeId, match: int) -> None:
-        """While something is being written: a disk may take longer than an election, and a leader whom nobody answers
-        gives up, though all hear it. What is told is durable, and so is the term: a node that forgets it would take
-        entries from an older leader in the place of those that it has just confirmed."""
+        """Answers while something is still being written: a disk may take longer than the election timeout, and a
+        leader without answers steps down although all nodes hear it. The answer confirms only durable entries, and is
+        sent only if the term is durable: a node that forgot its term would accept entries from an older leader in place
+        of those that it has just confirmed."""
         if self._term_is_durable and not self._is_durable():
             self._send(leader, self._append_answer(accepted=True, index=min(match, self.durable_index)))
 
     def _compared(self, last: int) -> int:
-        """How far the own log is known to be the leader's. What stands behind it may be of another leader."""
+        """The index up to which the own log is known to equal the leader's. Later entries may be from other leaders."""
         return last
 
     def _takes_from(self, leader: NodeId, term: int) -> bool:
-        """Whether this is the leader of now; one of an earlier term learns of the later one."""
+        """Whether `leader` leads in the current term. A leader of an earlier term is told the current one."""
         self._observe_term(term)
         if term < self.term:
             self._say_once_durable(leader, self._append_answer(accepted=False, index=0))
@@ -176,13 +177,14 @@ class Replication(Elections):
         return True
 
     def _where_to_go_on(self, previous: int) -> int:
-        """The leader tries before the whole term that differs, or behind the end of this log."""
+        """The index from which the leader should try next: the first entry of the term that differs, or the end of this
+        log."""
         if previous > self.log.last_index:
             return self.log.last_index + 1
         return max(self.log.first_of_term(previous), self.commit + 1)
 
     def _take(self, previous: int, entries: tuple[Entry, ...]) -> bool:
-        """Makes the own log equal to the leader's behind `previous`; keeps what is equal already."""
+        """Makes the own log equal to the leader's after `previous`; keeps entries that are already equal."""
         log = self.log
         for place, entry in enumerate(entries):
             index = previous + 1 + place
@@ -207,7 +209,7 @@ class Replication(Elections):
         self._say_once_durable(sender, self._append_answer(accepted=True, index=self.commit))
 
     def _keep_snapshot(self, index: int, message: InstallSnapshot) -> None:
-        """The own log goes on behind the snapshot: its entries up to there are committed."""
+        """Keeps the entries after the snapshot. Those up to it are committed, because the logs agree at its index."""
         self._commit_up_to(index)
         self.log.compact(message.snapshot, index)
         self._persist(SaveSnapshot(message.snapshot, index, message.snapshot.term, reset=False))

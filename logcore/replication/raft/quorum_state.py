@@ -1,5 +1,5 @@
-"""What a member of the quorum knows, and what all its roles do: keep terms, write before they speak, hand on what is
-committed. Elections and replication are in the modules above this one.
+"""The state of a member of the quorum, and what all roles have in common: they keep terms, write before they send, and
+emit what is committed. The subclasses in `quorum_elections.py` and `quorum_replication.py` add the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .quorum_messages import Entry, QuorumChange, QuorumMessage, QuorumRecovered
 
 _MULTIPLIER: Final = 6_364_136_223_846_793_005
 _INCREMENT: Final = 1_442_695_040_888_963_407
-_WAITING_MAX: Final = 1_024  # where a disk hangs for long, the oldest answers are dropped: any message may be lost
+_WAITING_MAX: Final = 1_024  # if a disk hangs for long, the oldest answers are dropped, as any message may be lost
 
 
 class Role(Enum):
@@ -26,13 +26,13 @@ class Role(Enum):
 
 
 class QuorumSettings(NamedTuple):
-    """Times in milliseconds, and bounds."""
+    """Times in milliseconds, and limits."""
 
-    election_ms: int = 1_000  # a follower waits for a leader this long, and up to as much again
+    election_ms: int = 1_000  # a follower waits for a leader between once and twice this time
     heartbeat_ms: int = 150
     entries_max: int = 64  # per message
-    unanswered_max: int = 512  # entries on the way to one follower
-    uncommitted_max: int = 4_096  # proposals beyond it are refused
+    unanswered_max: int = 512  # unanswered entries that may be under way to one follower
+    uncommitted_max: int = 4_096  # with more uncommitted entries, proposals are refused
 
 
 class _Waiting(NamedTuple):
@@ -43,7 +43,7 @@ class _Waiting(NamedTuple):
 
 
 class QuorumState:
-    """Invariants: term, vote in a term and commit never go back; base <= snapshot <= commit <= last index."""
+    """Invariants: the term, the vote in a term and `commit` never go back; base <= snapshot <= commit <= last index."""
 
     def __init__(
         self, node: NodeId, cluster: str, recovered: QuorumRecovered, *, seed: int, settings: QuorumSettings
@@ -52,7 +52,7 @@ class QuorumState:
         self.cluster = cluster
         self.disk = recovered.disk
         self.settings = settings
-        # Durable (as soon as what `_persist` was given is)
+        # Durable (once the changes given to `_persist` are)
         self.term = recovered.term
         self.voted_for: NodeId | None = recovered.voted_for
         self.log = QuorumLog(recovered)
@@ -65,8 +65,8 @@ class QuorumState:
         self._out: list[Effect] = []
         self._operation = 0
         self._operation_durable = 0
-        self._term_operation = 0  # the one that makes the term and the vote durable
-        self._waiting: deque[_Waiting] = deque(maxlen=_WAITING_MAX)  # what is said once an operation is durable
+        self._term_operation = 0  # the operation that makes the term and the vote durable
+        self._waiting: deque[_Waiting] = deque(maxlen=_WAITING_MAX)  # messages to send once an operation is durable
         self._writing: deque[tuple[int, int]] = deque()  # (operation, last index that it makes durable)
         self._elect_at_ms: int | None = None
         self._leader_heard_ms: int | None = None
@@ -75,14 +75,14 @@ class QuorumState:
             self._out.append(Committed(self.commit + 1, (), self.log.snapshot.image))
 
     def drain(self) -> list[Effect]:
-        """What is to be done since the last call."""
+        """The effects since the last call."""
         out, self._out = self._out, []
         return out
 
     # Terms and roles
 
     def _observe_term(self, term: int) -> None:
-        """A term above the own one is known: whoever we were, we are a follower in it."""
+        """Adopts a term above the own one: in a new term this node is a follower, whatever its role was before."""
         if term > self.term:
             self.term = term
             self.voted_for = None
@@ -99,11 +99,11 @@ class QuorumState:
         self._elect_at_ms = self.now_ms + self._election_timeout_ms()
 
     def _election_timeout_ms(self) -> int:
-        """Differs from node to node and from time to time, so that candidates seldom meet."""
+        """Differs between nodes and between calls, so that two candidates are seldom active at the same time."""
         self._random = (self._random * _MULTIPLIER + _INCREMENT) & 0xFFFF_FFFF_FFFF_FFFF
         return self.settings.election_ms + (self._random >> 33) % self.settings.election_ms
 
-    # Writing and speaking
+    # Writing and sending
 
     def _persist(self, change: QuorumChange) -> None:
         self._operation += 1
@@ -115,14 +115,14 @@ class QuorumState:
         self._out.append(Send(to, message))
 
     def _say_once_durable(self, to: NodeId, message: QuorumMessage) -> None:
-        """Says it when all that was written so far is durable, unless the term is over by then."""
+        """Sends the message once everything written so far is durable, unless the term is over by then."""
         if self._is_durable():
             self._say(to, message)
         else:
             self._waiting.append(_Waiting(self._operation, self.term, to, message))
 
     def _is_durable(self) -> bool:
-        """Whether there is nothing written that is not durable."""
+        """Whether everything written is durable."""
         return self._operation_durable >= self._operation
 
     @property
@@ -136,7 +136,7 @@ class QuorumState:
             self._out.append(Send(to, message))
 
     def persisted(self, operation: int, failed: str | None) -> None:
-        """What was written up to this operation is durable."""
+        """Everything written up to this operation is durable."""
         if failed is not None:
             self._out.append(Panic(f"the metadata log cannot be written: {failed}"))
             return
@@ -150,14 +150,14 @@ class QuorumState:
         self._wrote()
 
     def _append(self, entries: tuple[Entry, ...]) -> None:
-        """At the end of the own log."""
+        """Appends to the own log."""
         first_index = self.log.last_index + 1
         self.log.append(entries)
         self._persist(SaveEntries(first_index, entries))
         self._writing.append((self._operation, self.log.last_index))
 
     def _truncate(self, first_gone: int) -> bool:
-        """False (and the process ends) where that would take away what was committed (I4)."""
+        """False (and the process ends) if that would remove committed entries (I4)."""
         if not self._may_truncate(first_gone):
             self._out.append(
                 Panic(f"entry {first_gone} of the metadata log is committed, and a leader has another one")
@@ -171,10 +171,10 @@ class QuorumState:
     def _may_truncate(self, first_gone: int) -> bool:
         return first_gone > self.commit
 
-    # What is committed
+    # Committed entries
 
     def _commit_up_to(self, index: int) -> None:
-        """Hands on what is decided. `index` is in the log."""
+        """Emits the entries that are now committed. `index` is in the log."""
         if index <= self.commit:
             return
         first = self.commit + 1
@@ -182,14 +182,14 @@ class QuorumState:
         self.commit = index
         self._out.append(Committed(first, records))
 
-    # For the roles
+    # Overridden by subclasses
 
     def _heard_own(self, message: QuorumMessage) -> None:
-        """What this node says to itself (its own vote)."""
+        """Takes a message of this node to itself (its own vote)."""
         raise TypeError(f"a node says nothing to itself but its vote: {message!r}")
 
     def _wrote(self) -> None:
-        """More of the own log is durable."""
+        """Called when more of the own log is durable."""
 
     def _others(self, members: Iterable[NodeId]) -> list[NodeId]:
         return [member for member in members if member != self.id]
