@@ -1,1 +1,1 @@
-"""Replication: pure state machines (no clock, socket, file, thread, randomness), and the shells that run their effects."""
+"""Replication: pure state machines (no clock, socket, file, thread, randomness), and the code that runs their effects."""

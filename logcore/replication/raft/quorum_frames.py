@@ -10,9 +10,7 @@ from crc32c import crc32c
 
 MAGIC: Final = b"\xa7Qf1"
 MARK: Final = 0xFFFF_FFFF  # in place of the term: everything up to this index is durable
-BASE: Final = (
-    0xFFFF_FFFE  # likewise, in the first frame: the log begins after this index; the payload is its term
-)
+BASE: Final = 0xFFFF_FFFE  # likewise, in the first frame: the log begins after this index; the payload is its term
 _HEAD: Final = Struct(">4sIIQI")  # magic, length of the payload, CRC32C of what follows it, index, term
 _CHECKED_FROM: Final = 12  # index, term and payload are under the checksum
 
