@@ -1,1 +1,1 @@
-"""Replication: pure state machines (no clock, socket, file, thread, randomness), and the code that runs their effects."""
+"""Replication: pure state machines (no clock, socket, file, thread or randomness), and the shells around them."""

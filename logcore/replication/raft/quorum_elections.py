@@ -32,7 +32,7 @@ class Elections(QuorumState, ABC):
             if self._may_stand():
                 self._ask_for_pre_votes()
             else:
-                self.leader = None  # so registrations go to all voters, until one of them turns out to lead
+                self.leader = None  # so registrations go to all voters in turn, to find the leader
 
     def _is_alone(self) -> bool:
         """Whether this node is the only voter. Then it need not wait: it can depose no other leader (R4)."""

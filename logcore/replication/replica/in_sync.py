@@ -1,4 +1,4 @@
-"""The leader's view of its followers: who is in sync, who might be, and what is waiting for the controller's word."""
+"""The leader's view of its followers: which are in sync, which might be, and which proposal awaits the controller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..machine import NodeId
 
 
 class FetchNote(NamedTuple):
-    """When a follower fetched, and where the leader's log ended then."""
+    """When a follower fetched, and the end of the leader's log at that time."""
 
     at_ms: int
     end_offset: int
@@ -19,10 +19,11 @@ class FetchNote(NamedTuple):
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """What a follower has acknowledged. `caught_up_ms`: when it last had all that the leader had at that time.
+    """What a follower has acknowledged. `caught_up_ms`: when it last had the whole log of that time.
 
-    Two fetches of its present life tell: the last one, and `awaited`, whose end it has not reached. The last one is not
-    enough: a follower that is always a few fetches behind has never all that was there at the last one.
+    Two fetches of the follower's current incarnation determine this: `last`, and `awaited`, an earlier one whose end
+    offset it has not reached yet. `last` is not enough: a follower that always lags a few fetches never has what the
+    log had at its last fetch.
     """
 
     offset: int
@@ -32,16 +33,16 @@ class FollowerProgress:
     awaited: FetchNote
 
     def note(self, offset: int, now: FetchNote) -> None:
-        """It fetches from `offset`, in the same life."""
+        """The same incarnation of the follower fetches from `offset`."""
         reached = [fetched.at_ms for fetched in (self.awaited, self.last, now) if offset >= fetched.end_offset]
         self.caught_up_ms = max(self.caught_up_ms, *reached) if reached else self.caught_up_ms
-        self.offset = max(self.offset, offset)  # a lower acknowledgement is an old copy
+        self.offset = max(self.offset, offset)  # a lower one is an old copy
         self.last = now
         if offset >= self.awaited.end_offset:
             self.awaited = now
 
     def begin_anew(self, offset: int, broker_epoch: int, now: FetchNote) -> None:
-        """Its first fetch of a new life. What was noted of the one before says nothing of this one."""
+        """The first fetch of a new incarnation of the follower. Notes about the previous one do not apply to it."""
         self.offset, self.broker_epoch = offset, broker_epoch
         self.last = self.awaited = now
         if offset >= now.end_offset:
@@ -52,8 +53,8 @@ class FollowerProgress:
 class InSyncReplicas:
     """State: the committed set, and every set that the controller may have committed since, all at one partition epoch.
 
-    `maximal` is their union: the high watermark waits for all of it (R11, R12). It shrinks only with a new partition
-    epoch, for a copy of a refused request may still be under way.
+    `maximal` is their union; the high watermark waits for all of it (R11, R12). It shrinks only with a new partition
+    epoch, because a copy of a refused request may still be under way.
     """
 
     committed: frozenset[NodeId]
@@ -80,16 +81,16 @@ class InSyncReplicas:
         self.asked_ms = now_ms
 
     def refused(self) -> None:
-        """The last request was; `maximal` stays."""
+        """The last request was refused; `maximal` stays."""
         self.pending = None
 
     @property
     def unsettled(self) -> bool:
-        """True where a refused set still holds the high watermark back."""
+        """Whether a refused set still holds the high watermark back."""
         return self.pending is None and self.maximal != self.committed
 
     def is_only(self, node: NodeId) -> bool:
-        """Whether nobody else is in sync, or might be, and nothing is asked of the controller."""
+        """Whether no other node is in sync, or might be, and no proposal is pending."""
         return self.pending is None and len(self.maximal) == len(self.committed) == 1 and node in self.maximal
 
     def acknowledged(self, node: NodeId) -> int:
@@ -97,11 +98,11 @@ class InSyncReplicas:
         return known.offset if known is not None else -1
 
     def note_fetch(self, node: NodeId, offset: int, broker_epoch: int, end_offset: int, now_ms: int) -> bool:
-        """Takes what a fetch acknowledges. False for one of an earlier life of the follower."""
+        """Notes what a fetch acknowledges. False if it comes from an earlier incarnation of the follower."""
         known = self.followers.get(node)
         now = FetchNote(now_ms, end_offset)
         if known is None:
-            # A follower is not late before it had the time to fetch once more.
+            # A new follower counts as caught up now: it must have time for one more fetch.
             self.followers[node] = FollowerProgress(offset, broker_epoch, now_ms, now, now)
             return True
         if broker_epoch < known.broker_epoch:

@@ -1,7 +1,7 @@
-"""One replica of one partition: what it does with any message, tick or finished sync.
+"""One replica of one partition: how it handles messages, ticks and finished syncs.
 
-`replica_leader.py` and `replica_follower.py` are its roles, `replica_core.py` is what outlives them. The rules R5 to
-R20 and the invariants I4 to I24 are listed, with their sources, in `docs/replication-rules.md`.
+`replica_leader.py` and `replica_follower.py` are its roles; `replica_core.py` is the state that outlives them. The
+rules R5 to R20 and the invariants I4 to I24 are listed, with their sources, in `docs/replication-rules.md`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from .throttle import Throttle
 __all__ = ["Replica", "ReplicaInput", "ReplicaSettings", "SyncLog"]
 
 ReplicaInput = Received[ReplicaMessage] | Asked[ReplicaRequest] | Persisted | Tick
-"""Metadata come as `MetadataChanged`, from the broker."""
+"""Metadata arrive as `MetadataChanged`, from the broker."""
 
 
 class Replica:
-    """State: what is known in any role, and the role it plays in the leader epoch, if there is a leader."""
+    """State: what is known in any role, and its role in the leader epoch, if the partition has a leader."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Replica:
         self._correlation = 0
 
     def step(self, given: ReplicaInput) -> list[Effect]:
-        """After a `Panic` it does nothing any more."""
+        """After a `Panic` it ignores all inputs."""
         core = self.core
         if core.stopped is not None:
             return []
@@ -81,7 +81,7 @@ class Replica:
             case Tick(now_ms):
                 core.time.now_ms = now_ms
                 if not core.log.usable:
-                    core.panic("the disk failed a sync of housekeeping")  # R17: nobody would hear of it
+                    core.panic("the disk failed a sync of housekeeping")  # R17: nothing else reports it
                 elif self.leader is not None:
                     self.leader.tick()
                 elif self.follower is not None:
@@ -92,9 +92,9 @@ class Replica:
 
     @property
     def due_ms(self) -> int:
-        """When it wants a tick, which may have been before; `NEVER_MS` where nothing follows from the passing of time.
+        """When it needs its next tick, possibly in the past; `NEVER_MS` if time changes nothing for it.
 
-        Without ticks it never learns by itself that its log is not usable any more: who steps it looks for that.
+        Without ticks it does not notice that its log is no longer usable: the caller has to check that.
         """
         if self.core.stopped is not None:
             return NEVER_MS
@@ -103,26 +103,27 @@ class Replica:
         return self.follower.due_ms if self.follower is not None else NEVER_MS
 
     def append_own(self, batches: Sequence[EncodedBatch]) -> Produced | Refused:
-        """Records of this node itself; what is to be done about them comes from `flush`."""
+        """Appends records of this node itself; `flush` returns the effects."""
         if self.leader is None or self.core.stopped is not None:
             return Refused(Problem.NOT_LEADER, f"node {self.core.node} does not lead this partition")
         return self.leader.append_own(batches)
 
     def synced(self, end_offset: int, failed: str | None) -> list[Effect]:
-        """The log is durable up to here, or will never be. In: nobody else has this log (`ReplicaCore.alone`)."""
+        """The log is durable up to `end_offset`, or never will be (`failed`). Call it only if no other node has this
+        log (`ReplicaCore.alone`)."""
         if self.core.stopped is None and self.core.synced(end_offset, failed):
             self._go_on()
         return self.core.take_effects()
 
     def flush(self) -> list[Effect]:
-        """Makes durable what was appended, and passes it on to the followers that wait."""
+        """Starts a sync of appended batches, and sends them to the followers that wait."""
         self.core.sync()
         if self.leader is not None:
             self.leader.answer_fetches()
         return self.core.take_effects()
 
     def resign(self) -> list[Effect]:
-        """The partition is no longer this node's."""
+        """This node no longer has the partition."""
         if self.leader is not None:
             self.leader.resign()
         self.leader = self.follower = None
@@ -181,7 +182,7 @@ class Replica:
         self.core.emit(Reply(request, answer))
 
     def _change(self, view: PartitionState, as_of: int) -> None:
-        """Takes committed metadata. No role begins with a truncation: the leader says where two logs part (R10)."""
+        """Takes committed metadata. No role begins with a truncation: the leader reports where logs diverge (R10)."""
         core = self.core
         if self._is_stale(view, as_of):
             return
@@ -202,7 +203,7 @@ class Replica:
             self.follower.fetch()
 
     def _is_stale(self, view: PartitionState, as_of: int) -> bool:
-        """R5, R7: metadata of before this life of the broker, or older than what is known, says nothing."""
+        """R5, R7: metadata from before the broker's current registration, or older than the known ones, is ignored."""
         if as_of < self.core.registered_at:
             return True
         known = self.core.view

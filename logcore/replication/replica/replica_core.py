@@ -1,4 +1,4 @@
-"""What a replica knows in any role: its log, what of it is durable, and what is committed."""
+"""The state of a replica in any role: its log, how far it is durable, and how far it is committed."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ NEVER_MS: Final = 1 << 62
 
 @dataclass(slots=True)
 class NodeTime:
-    """The monotonic time of a node, in milliseconds. Its replicas share it: who has nothing due is not told of it."""
+    """The monotonic time of a node, in milliseconds. All its replicas share it, because a replica gets no tick while
+    it has nothing due."""
 
     now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSettings:
-    """Times in milliseconds. `lag_ms`: replica.lag.time.max.ms, after which a follower that is behind is not in sync;
-    `fetch_wait_ms`: how long the leader keeps a fetch that has nothing to bring; a follower asks again after
-    `fetch_timeout_ms`, which is longer."""
+    """Times in milliseconds. `lag_ms`: replica.lag.time.max.ms, after which a follower that lags is no longer in sync.
+    `fetch_wait_ms`: how long the leader keeps a fetch for which it has nothing new. `fetch_timeout_ms`: after this
+    time, which is longer, a follower asks again."""
 
     lag_ms: int = 10_000
     fetch_wait_ms: int = 500
@@ -40,13 +41,13 @@ class ReplicaSettings:
     ask_again_ms: int = 1_000
     fetch_bytes: int = 1024 * 1024
     waiting_max: int = 10_000  # requests that wait for the high watermark
-    verify_again_ms: int = 500  # a coordinator that does not answer is asked again, for so long:
-    verify_ms: int = 10_000
+    verify_again_ms: int = 500  # how often a coordinator that does not answer is asked again
+    verify_ms: int = 10_000  # for how long it is asked
 
 
 @dataclass(frozen=True, slots=True)
 class SyncLog:
-    """Makes everything durable that is in the partition's log now. What fails is never tried again (R17)."""
+    """Makes everything durable that is now in the partition's log. A failed sync is never retried (R17)."""
 
     partition: PartitionId
     end_offset: int
@@ -59,7 +60,7 @@ class _Syncing(NamedTuple):
 
 
 class EndedTransaction(NamedTuple):
-    """Its marker is in the log, but may not be committed."""
+    """A transaction whose marker is in the log, but perhaps not committed."""
 
     first_offset: int
     marker_offset: int
@@ -68,7 +69,7 @@ class EndedTransaction(NamedTuple):
 class ReplicaCore:
     """State: as above. Invariant: log start <= last stable <= visible <= end offset; high watermark <= visible.
 
-    `broker_epoch` and `registered_at` (the metadata offset of its registration) are those of this life of the broker.
+    `broker_epoch` and `registered_at` (the metadata offset of the registration) belong to this process of the broker.
     """
 
     def __init__(
@@ -92,20 +93,20 @@ class ReplicaCore:
         self.settings = settings
         self.broker_epoch = broker_epoch
         self.registered_at = registered_at
-        self.throttle = throttle or Throttle()  # of the node: all its replicas share it
+        self.throttle = throttle or Throttle()  # shared by all replicas of the node
         self.view: PartitionState | None = None
         self.high_watermark = log.log_start_offset
         self.visible_offset = log.log_start_offset  # see `_show_decided`
         self.durable_offset = log.end_offset
         self.durable_start = log.log_start_offset
         self.time = time or NodeTime()
-        self.stopped: str | None = None  # why, after a Panic
+        self.stopped: str | None = None  # the reason, after a Panic
         self._recovered_end = log.end_offset
         self._stable_offset = log.log_start_offset
         self._ended: list[EndedTransaction] = []
         self._decided: deque[int] = deque()  # offsets of markers that readers may see before they are committed
         self._next_operation = 0
-        self._syncing: deque[_Syncing] = deque()  # what was asked for, and is not known to be done
+        self._syncing: deque[_Syncing] = deque()  # requested syncs that are not known to be done
         self._out: list[Effect] = []
 
     @property
@@ -114,11 +115,11 @@ class ReplicaCore:
 
     @property
     def alone(self) -> bool:
-        """Whether nobody else has this log, or decides about what is in it.
+        """Whether no other node has this log, or decides about its contents.
 
-        Then the outcome of a decided transaction is seen as soon as its marker is in the log, before that is durable:
-        see `visible_offset`. In a cluster another leader could be read from that has not heard of the decision yet, so
-        there a marker is committed first.
+        Then readers see the outcome of a decided transaction as soon as its marker is in the log, before the marker is
+        durable: see `visible_offset`. In a cluster, clients could read from another leader that does not know the
+        decision yet, so there the marker is committed first.
         """
         return self._node_alone and self.view is not None and self.view.replicas == (self.node,)
 
@@ -142,8 +143,8 @@ class ReplicaCore:
     # The log
 
     def append(self, batches: Sequence[EncodedBatch], *, decided: bool = False) -> None:
-        """In: `decided`: the markers in it say what a coordinator would say again. Raises `LogError` where there is no
-        room; what was appended before that stays."""
+        """In: `decided`: a coordinator has decided the markers in it, and would send them again after a crash. Raises
+        `LogError` if there is no space; batches that were appended before stay."""
         if decided and self.alone:
             self.log.append(batches)
             return
@@ -162,14 +163,14 @@ class ReplicaCore:
                 self._ended.append(EndedTransaction(transaction.first_offset, header.base_offset))
 
     def show_marker(self, offset: int) -> None:
-        """The marker of a decided transaction, which is in the log: readers see it once all before it is committed.
-        In: this node is `alone`."""
+        """Shows readers the marker of a decided transaction, once everything before it is committed. In: `offset`: of
+        the marker, which is in the log; this node is `alone`."""
         self._decided.append(offset)
         self._show_decided()
         self.publish()
 
     def truncate(self, offset: int) -> None:
-        """Nothing is asked of the leader, or told to it, before the shorter log is durable."""
+        """Truncates the log. No fetch goes to the leader before the shorter log is durable."""
         try:
             self.log.truncate(offset)
         except (OSError, LogError) as error:
@@ -200,10 +201,10 @@ class ReplicaCore:
         self._syncing.clear()
         self._persist()
 
-    # What is committed
+    # Commits
 
     def raise_high_watermark(self, offset: int) -> bool:
-        """True where it moved; it never goes back but by a truncation."""
+        """True if it moved. Only a truncation moves it back."""
         if offset <= self.high_watermark:
             return False
         self.high_watermark = self.visible_offset = offset
@@ -215,13 +216,13 @@ class ReplicaCore:
         return True
 
     def _show_decided(self) -> None:
-        """Sets `visible_offset`, up to which readers may see the log: the high watermark, or the end of the markers
-        right behind it that are decided.
+        """Sets `visible_offset`, up to which readers may see the log: the high watermark, or the end of the decided
+        markers that follow it directly.
 
-        Such a marker follows from a record of its coordinator, which is durable. A crash that takes the marker has it
-        written again at the same offset, for nothing else is appended before (`Settling.owes`). So whoever has read up
-        to it misses nothing. Without it readers would come to the end of a transaction's records and once more to its
-        marker: whoever waits until everything is read would wait for the second time, too.
+        A durable record of the coordinator determines such a marker. If a crash loses the marker, it is written again
+        at the same offset, because nothing else is appended before it (`Settling.owes`). So a client that has read up
+        to it misses nothing. Without this, readers would first reach the end of a transaction's records, and later its
+        marker: a client that waits until everything is read would wait twice.
         """
         while self._decided and self._decided[0] < self.high_watermark:
             self._decided.popleft()
@@ -232,20 +233,20 @@ class ReplicaCore:
             self.visible_offset += 1
 
     def publish(self) -> None:
-        """Shows readers what they may see now."""
+        """Shows readers the log as far as they may see it now."""
         self.log.publish(self.visible_offset, self.last_stable_offset)
 
     def move_start(self, offset: int) -> None:
-        """What lies before this offset was deleted; what is not stable yet stays."""
+        """Moves the start of the log to this offset, or to the stable offset if that is lower."""
         if self.log.log_start_offset < offset:
             self.log.move_start(offset)
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to here every transaction has ended, and readers may see its marker.
+        """Below this offset every transaction has ended, and readers may see its marker.
 
-        Of transactions that ended before this life it is not known where their markers are, so it stands still until
-        all of that is committed.
+        It is unknown where the markers of transactions are that ended before this process started. So the offset does
+        not move until everything that recovery found is committed.
         """
         if self.high_watermark >= self._recovered_end:
             open_from = self.log.state.transactions.first_open_offset(self.visible_offset)
@@ -257,8 +258,8 @@ class ReplicaCore:
             return self.visible_offset
         return min(ended.first_offset for ended in self._ended)
 
-    # Durability: one sync at a time takes everything that was appended meanwhile. A node that is alone begins a sync
-    # when somebody waits for it: what was asked for before, and is not begun, must not hold back what is asked for now.
+    # Durability: one sync at a time covers everything that was appended meanwhile. A node that is alone begins a sync
+    # only when a caller waits for it, so a requested sync that has not begun must not hold back a new request.
 
     @property
     def all_durable(self) -> bool:
@@ -278,20 +279,20 @@ class ReplicaCore:
         self.emit(Persist(operation, SyncLog(self.partition, self.log.end_offset)))
 
     def persisted(self, operation: Operation, failed: str | None) -> bool:
-        """True where more is durable than before."""
+        """True if more is durable than before."""
         if failed is not None:
             self.panic(f"the disk failed a sync: {failed}")  # R17
             return False
         if not self._syncing or not self._syncing[0].operation <= operation <= self._syncing[-1].operation:
-            return False  # the log was cut since
+            return False  # the log was truncated since
         while self._syncing and self._syncing[0].operation <= operation:
             _, end_offset, self.durable_start = self._syncing.popleft()
-            self.durable_offset = max(self.durable_offset, end_offset)  # a sync of its own may have come further
+            self.durable_offset = max(self.durable_offset, end_offset)  # `synced` may have reported more already
         return True
 
     def synced(self, end_offset: int, failed: str | None) -> bool:
-        """As `persisted`, of a sync that whoever waits for it has carried out. In: this node is `alone`: nobody has cut
-        the log meanwhile."""
+        """Like `persisted`, for a sync that a waiting caller has carried out itself. In: this node is `alone`, so
+        nobody has truncated the log meanwhile."""
         if failed is not None:
             self.panic(f"the disk failed a sync: {failed}")  # R17
             return False

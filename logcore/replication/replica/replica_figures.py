@@ -1,4 +1,4 @@
-"""How the replicas that a broker leads stand: for operators, for metrics, and for who looks for a near replica."""
+"""The state of the replicas that a broker leads: for operators, for metrics, and to choose a near replica to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replica that follows: it asks the leader for what comes next, and parts with what the leader does not have."""
+"""A replica that follows: it fetches the next batches from the leader, and truncates what the leader does not have."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NOTHING = -1
 
 
 class Follower:
-    """State of one leader epoch: the fetch under way, and what earlier ones have acknowledged.
+    """State of one leader epoch: the fetch under way, and what earlier fetches have acknowledged.
 
-    R9: one fetch at a time, matched by its correlation, whose response counts once. R10: the log is cut only where the
-    leader says that epochs end, and never below what was acknowledged in this epoch (I4).
+    R9: one fetch at a time, matched by its correlation; its response counts once. R10: the log is truncated only where
+    the leader says that an epoch ends, and never below what was acknowledged in this leader epoch (I4).
     """
 
     def __init__(self, core: ReplicaCore, leader: NodeId, first_correlation: int) -> None:
@@ -32,10 +32,10 @@ class Follower:
         self._deadline_ms: int | None = None  # of the fetch under way, or of a pause after a refusal
         self._waits = False  # for the response to a fetch
         self._acknowledged = _NOTHING
-        self._behind = False  # of the high watermark that the leader told last
+        self._behind = False  # below the high watermark in the leader's last response
 
     def fetch(self) -> None:
-        """Asks for what follows, once everything before it is durable: the request is the acknowledgement."""
+        """Fetches the next batches once everything before them is durable: the request acknowledges that."""
         core = self._core
         if not core.all_durable or core.stopped is not None:
             return
@@ -59,8 +59,8 @@ class Follower:
 
     @property
     def due_ms(self) -> int:
-        """As `Replica.due_ms`. What has no deadline waits for the disk, or for the rate, which only asking finds
-        out."""
+        """Like `Replica.due_ms`. Without a deadline it waits for the disk or for the throttle, and only an attempt
+        shows whether it can continue."""
         return self._core.now_ms if self._deadline_ms is None else self._deadline_ms
 
     def take(self, response: Response) -> None:
@@ -86,7 +86,8 @@ class Follower:
         )
 
     def _has_to_wait(self) -> bool:
-        """Who has reached the high watermark may be a member already (R11): only who is behind it is slowed down."""
+        """Whether the throttle delays the next fetch. A follower that has reached the high watermark is not delayed:
+        it may already be in the leader's maximal ISR (R11)."""
         core = self._core
         return self._behind and self._is_throttled() and not core.throttle.following.allows(core.partition, core.now_ms)
 
@@ -104,14 +105,15 @@ class Follower:
         if target < self._acknowledged:
             core.panic(f"told to truncate to {target}, but {self._acknowledged} was acknowledged in this leader epoch")
         elif epoch == NO_EPOCH and log.log_start_offset == log.end_offset:
-            core.restart_at(max(end_offset, log.end_offset))  # of what was deleted here its last epoch is still known
+            core.restart_at(max(end_offset, log.end_offset))  # empty here, but the last epoch is still known
         elif target >= log.end_offset:
             core.panic(f"told that the logs part, but epoch {own.epoch} ends at {own.end_offset} in both")
         else:
             core.truncate(target)
 
     def _begin_at(self, offset: int) -> None:
-        """The leader has nothing at the end of this log. Only a log that begins later makes this one begin anew."""
+        """The leader's log does not contain the end of this log. If it begins later, or this log has no epoch yet, this
+        log restarts where the leader's begins. Otherwise the follower asks again later."""
         log = self._core.log
         if offset > log.end_offset or (log.epochs.last == NO_EPOCH and offset != log.end_offset):
             self._core.restart_at(offset)
@@ -119,9 +121,9 @@ class Follower:
             self._pause()
 
     def _begin_with(self, first: BatchHeader) -> None:
-        """Records can be deleted up to the middle of a batch, and batches are never split: the first batch of an empty
-        log may begin before the offset where the log starts, if it reaches beyond. Then the log begins with the batch,
-        and starts again where the leader's does once the batch is in it (`move_start`)."""
+        """Records can be deleted up to the middle of a batch, and batches are never split. So the first batch for an
+        empty log may begin before the log's start, and end after it. Then the log restarts at the batch; once the batch
+        is appended, `move_start` sets the start to the leader's."""
         log = self._core.log
         if log.log_start_offset == log.end_offset and first.base_offset < log.end_offset <= first.last_offset:
             self._core.restart_at(first.base_offset)
@@ -138,7 +140,7 @@ class Follower:
             try:
                 core.append(response.batches)
             except LogError:
-                self._pause()  # no room: the log stays readable, and what is missing is asked for again
+                self._pause()  # no space: the log stays readable, and missing batches are fetched again
         if self._is_throttled():
             core.throttle.following.take(sum(batch.header.size for batch in response.batches), core.now_ms)
         self._behind = core.log.end_offset < response.high_watermark

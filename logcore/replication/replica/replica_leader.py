@@ -1,4 +1,4 @@
-"""A replica that leads: it orders what producers send, and says what is committed."""
+"""A replica that leads: it appends what producers send, and determines what is committed."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ class _Waiting(NamedTuple):
 
 
 class _Parked(NamedTuple):
-    """A follower's fetch that had nothing to bring."""
+    """A follower's fetch that waits for news."""
 
     request: FetchRequest
     until_ms: int
 
 
 class Leader:
-    """State of one leader epoch: followers, and the requests that wait for durability or for the high watermark."""
+    """State of one leader epoch: followers, and requests that wait for durability or for the high watermark."""
 
     def __init__(self, core: ReplicaCore, view: PartitionState) -> None:
         self._core = core
@@ -76,10 +76,10 @@ class Leader:
         self._for_disk: deque[_Waiting] = deque()
         self._for_start: deque[_Waiting] = deque()  # until the log's start is durable
         self._parked: dict[NodeId, _Parked] = {}
-        self._marking: set[Reply | Send] = set()  # those of `_for_commit` that coordinators ask for again and again
+        self._marking: set[Reply | Send] = set()  # answers in `_for_commit` that coordinators request repeatedly
         self.verification = Verification(core)
         self.settling = Settling(core, view)
-        self._told: dict[NodeId, int] = {}  # the high watermark that each follower was told last
+        self._told: dict[NodeId, int] = {}  # the high watermark in the last answer to each follower
         self.advance()
 
     @property
@@ -93,13 +93,13 @@ class Leader:
         return self._core.log.end_offset
 
     def adopt(self, view: PartitionState) -> None:
-        """Newer metadata of the same epoch."""
+        """Takes newer metadata of the same epoch."""
         self.in_sync.adopt(view)
         self._parked = {node: parked for node, parked in self._parked.items() if node in view.replicas}
         self.advance()
 
     def resign(self) -> None:
-        """Another epoch begins: what waits may be committed there, or not."""
+        """Another epoch begins. Refuses waiting requests, whose records may be committed in that epoch, or not."""
         refused = Refused(Problem.NOT_LEADER, "another leader epoch has begun; whether the records are stored is open")
         answers = [waiting.answer for waiting in (*self._for_disk, *self._for_start, *self._for_commit)]
         asked = [answer.request for answer in answers if isinstance(answer, Reply)]
@@ -137,7 +137,7 @@ class Leader:
             self._core.emit(Reply(request, answer))
 
     def _produce(self, request: RequestId, asked: Produce) -> Produced | Refused | None:
-        """None where the answer comes later, or never (acks=0)."""
+        """None if the answer comes later, or never (acks=0)."""
         core, first = self._core, asked.batches[0].header
         refused = self._why_not(asked)
         if refused is not None:
@@ -148,7 +148,7 @@ class Leader:
         if isinstance(repeated, Refused):
             return repeated
         if repeated is not None:
-            # It is stored, but it may not be committed yet.
+            # The batch is stored, but it may not be committed yet.
             stored = Produced(repeated.base_offset, core.leader_epoch)
             return stored if asked.here else self._answer_later(request, repeated.last_offset + 1, stored, asked.acks)
         if first.transactional and not asked.verified and not self._is_open_here(first):
@@ -159,8 +159,8 @@ class Leader:
         return self._answer_later(request, core.log.end_offset, stored, asked.acks)
 
     def store(self, asked: Produce) -> Produced | Refused | None:
-        """As a request for it, but for the answer: the records are in the log, and nobody is told when they are
-        committed. None where that is not known at once: `ask` is to do it."""
+        """Like `ask`, but the answer only says that the records are in the log; nothing reports when they are
+        committed. None if the answer is not known immediately: then call `ask`."""
         first = asked.batches[0].header
         if first.transactional and not asked.verified:
             if self.verification.holds(first.producer_id) or not self._is_open_here(first):
@@ -174,7 +174,7 @@ class Leader:
         return repeated if isinstance(repeated, Refused) else None
 
     def _repeated(self, first: BatchHeader) -> SequencedBatch | Refused | None:
-        """The stored batch that it repeats; None where it is new."""
+        """The stored batch that this one repeats; None if it is new."""
         try:
             return self._core.log.state.check(first)
         except ProducerFenced as error:
@@ -194,12 +194,13 @@ class Leader:
         return self._append(asked.batches)
 
     def _await_committed(self, request: RequestId) -> CommittedTo | None:
-        """None where the answer comes later."""
+        """None if the answer comes later."""
         end_offset = self._core.log.end_offset
         return self._answer_later(request, end_offset, CommittedTo(end_offset), -1)
 
     def _is_open_here(self, first: BatchHeader) -> bool:
-        """The producer's last transaction may still be open, which has another epoch."""
+        """Whether the batch's transaction is open here. The producer's previous one, with another epoch, may also be
+        open."""
         transaction = self._core.log.state.transactions.open_of(first.producer_id)
         if self.settling.holds(first.producer_id):
             return False
@@ -219,12 +220,13 @@ class Leader:
         return None
 
     def _end_transaction(self, request: RequestId, asked: EndMarker) -> Ended | Refused | None:
-        # A marker that is there already may not be committed yet.
+        # An existing marker may not be committed yet.
         ended = Ended(self._core.leader_epoch)
         return self._mark(asked) or self._answer_later(request, self._core.log.end_offset, ended, -1)
 
     def _end_hanging(self, request: RequestId, asked: EndHanging) -> Ended | Refused | None:
-        """As the next end of the producer's transactions here: what its coordinator writes later ends nothing twice."""
+        """Gives the marker the next end number of the producer here, so that a later marker of the coordinator ends
+        nothing twice."""
         state = self._core.log.state
         if state.transactions.open_of(asked.producer_id) is not None:
             return self._end_transaction(request, EndMarker(*asked, state.producers.next_end(asked.producer_id)))
@@ -235,7 +237,7 @@ class Leader:
         return Ended(self._core.leader_epoch)
 
     def _mark(self, asked: EndMarker, *, decided: bool = False) -> Refused | None:
-        """In: `decided`: as of `ReplicaCore.append`."""
+        """In: `decided`: as in `ReplicaCore.append`."""
         if self._has_marker(asked):
             return None
         try:
@@ -260,26 +262,27 @@ class Leader:
         return None
 
     def end_orphan(self, asked: EndMarker) -> None:
-        """Where there is no room it is asked about again."""
+        """Ends a transaction that nobody knows of. If there is no space for the marker, `Settling` asks again."""
         if self.settling.holds(asked.producer_id) and self._append_marker(asked, decided=True) is None:
             self._core.publish()
 
     def _has_marker(self, asked: EndMarker) -> bool:
-        """A marker is also written where nothing is open: a record that is on its way must not open the transaction."""
+        """Whether this end is marked already. A marker is written even if nothing is open here: a record that is still
+        under way must not open the transaction."""
         return self._core.log.state.producers.has_ended(asked.producer_id, asked.epoch, asked.number)
 
     # Coordinators of transactions
 
     def write_marker(self, sender: NodeId, asked: WriteMarker) -> None:
-        """Answered when it is committed; what is asked again meanwhile waits once (I24). Where this node is alone the
-        coordinator hears at once that readers see the outcome."""
+        """Answers when the marker is committed; repeated requests for it wait only once (I24). If this node is alone,
+        the coordinator is also told immediately that readers see the outcome."""
         core, marker = self._core, asked.marker
         self.verification.heard(asked.sender, asked.sender_epoch)
         end_offset, refused = core.log.end_offset, self._mark(marker, decided=True)
         if refused is not None and refused.problem is not Problem.PRODUCER_FENCED:
             self.settling.refused(marker.producer_id, refused.message)
             core.emit(Send(sender, EndRefused(asked.sender, marker.producer_id, marker.number, refused.message)))
-            return  # it is asked for again
+            return  # the coordinator asks again
         written = MarkerWritten(asked.sender, asked.transactional_id, marker.producer_id, marker.number, core.partition)
         answer = Send(sender, written)
         if core.high_watermark >= core.log.end_offset:
@@ -296,7 +299,7 @@ class Leader:
             self._for_commit.append(_Waiting(core.log.end_offset, answer))
 
     def verified(self, answer: TransactionVerified) -> None:
-        """What has waited for the coordinator goes on, in the order in which it came."""
+        """Continues the requests that waited for the coordinator, in order of arrival."""
         parked, refused = self.verification.take(answer)
         for request, asked in parked:
             given = refused or self._produce(request, asked._replace(verified=True))
@@ -304,7 +307,7 @@ class Leader:
                 self._core.emit(Reply(request, given))
 
     def append_own(self, batches: Sequence[EncodedBatch]) -> Produced | Refused:
-        """What this node writes itself: in order, all or none. Nobody is answered."""
+        """Appends batches of this node itself, in order, all or none. It emits no answer."""
         return self._append(batches)
 
     def _append(self, batches: Sequence[EncodedBatch], *, decided: bool = False) -> Produced | Refused:
@@ -317,7 +320,7 @@ class Leader:
         try:
             core.append(placed, decided=decided)
         except LogError as error:
-            return Refused(Problem.STORAGE_ERROR, f"{error.code}: {error.message}")  # else nobody knows a full disk
+            return Refused(Problem.STORAGE_ERROR, f"{error.code}: {error.message}")  # the code tells a full disk
         return Produced(first, epoch)
 
     def _answer_later(self, request: RequestId, end_offset: int, answer: _Answer, acks: int) -> _Answer | None:
@@ -335,12 +338,12 @@ class Leader:
         if refused is not None:
             return refused
         if core.high_watermark < self.epoch_start:
-            # R16: the leader before may have told clients of more.
+            # R16: the previous leader may have exposed more to clients.
             return Refused(Problem.OFFSET_NOT_AVAILABLE, "the new leader does not know yet what is committed")
         return PartitionOffsets(core.log.log_start_offset, core.last_stable_offset, core.visible_offset)
 
     def _delete(self, request: RequestId, offset: int) -> Deleted | Refused | None:
-        """None where the answer comes later."""
+        """None if the answer comes later."""
         core = self._core
         visible = core.visible_offset
         wanted = visible if offset == -1 else offset
@@ -373,7 +376,7 @@ class Leader:
         self._maybe_expand(node, request)
 
     def _parted_at(self, request: FetchRequest) -> EpochBoundary | None:
-        """R10: where the logs part, None where the follower's is a beginning of this one."""
+        """R10: where the logs diverge; None if the follower's log is a prefix of this one."""
         if request.last_epoch < 0:
             return None
         log = self._core.log
@@ -397,7 +400,7 @@ class Leader:
         core.emit(Send(node, FetchRefused(core.partition, request.leader_epoch, request.correlation, problem, start)))
 
     def answer_fetches(self) -> None:
-        """Answers the fetches that have something to bring now, or have waited long enough."""
+        """Answers the fetches for which there are news, or that have waited long enough."""
         core, log = self._core, self._core.log
         for node, (request, until_ms) in list(self._parked.items()):
             behind = request.offset < log.end_offset
@@ -426,13 +429,14 @@ class Leader:
         return self._is_throttled(node) and not core.throttle.leading.allows(core.partition, core.now_ms)
 
     def _is_throttled(self, node: NodeId) -> bool:
-        """The high watermark waits for everybody in the maximal ISR: only the others are slowed down."""
+        """Whether the follower is throttled. The high watermark waits for all of the maximal ISR, so only others are."""
         return self._core.throttle.leading.rate is not None and node not in self.in_sync.maximal
 
-    # What is committed
+    # Commits
 
     def advance(self) -> None:
-        """R11: the high watermark is what all of the maximal ISR has made durable, with enough of them in sync."""
+        """R11: raises the high watermark to what is durable on all of the maximal ISR, if enough are in sync. Then it
+        answers the requests that waited for durability or for the high watermark."""
         core = self._core
         while self._for_disk and self._for_disk[0].end_offset <= core.durable_offset:
             core.emit(self._for_disk.popleft().answer)
@@ -447,14 +451,14 @@ class Leader:
 
     @property
     def has_enough_in_sync(self) -> bool:
-        """Without, nothing new is committed."""
+        """If False, nothing new is committed."""
         return self._enough_in_sync()
 
     def _enough_in_sync(self) -> bool:
         return len(self.in_sync.committed) >= self._view.min_isr
 
     def _held_by_all(self) -> int:
-        """Up to here everything is durable on every node that may be in sync."""
+        """The offset below which everything is durable on every node that may be in sync."""
         core, in_sync = self._core, self.in_sync
         held = core.durable_offset
         for node in in_sync.maximal:
@@ -462,7 +466,7 @@ class Leader:
                 held = min(held, in_sync.acknowledged(node))
         return held
 
-    # Who is in sync
+    # In-sync replicas
 
     def tick(self) -> None:
         core, in_sync = self._core, self.in_sync
@@ -480,7 +484,7 @@ class Leader:
 
     @property
     def due_ms(self) -> int:
-        """As `Replica.due_ms`: the first moment at which `tick` or `answer_fetches` may do something."""
+        """Like `Replica.due_ms`: the first time at which `tick` or `answer_fetches` may have something to do."""
         in_sync = self.in_sync
         if not self._parked and not self.verification.waits and in_sync.is_only(self._core.node):
             return self.settling.due_ms
@@ -497,13 +501,13 @@ class Leader:
         return min((caught_up_ms + core.settings.lag_ms + 1 for caught_up_ms in others), default=NEVER_MS)
 
     def _fetches_due_ms(self) -> int:
-        """Who is slowed down goes on as soon as the rate allows, which only asking finds out."""
+        """If a waiting follower is throttled: now, because only an attempt shows whether the rate allows it."""
         if any(map(self._is_throttled, self._parked)):
             return self._core.now_ms
         return min((until_ms for _, until_ms in self._parked.values()), default=NEVER_MS)
 
     def caught_up_ms(self, node: NodeId) -> int:
-        """When the follower last had all that there was then; of one that was not heard, when this epoch began."""
+        """When the follower last had the whole log of that time; if it has not fetched yet, when this epoch began."""
         known = self.in_sync.followers.get(node)
         return known.caught_up_ms if known is not None else self._began_ms
 
@@ -513,10 +517,10 @@ class Leader:
             self._propose(in_sync.committed | {node})
 
     def _has_all_committed(self, offset: int) -> bool:
-        """R13: a follower joins with all that is committed: by the leaders before, and by this one.
+        """R13: a follower joins with everything that previous leaders and this one have committed.
 
-        What they have committed the leader has in its log, below the start of its epoch. It must not wait for its own
-        high watermark to get there: with too few in sync, that stands still until somebody joins.
+        What previous leaders committed is in this log, below the start of this epoch. The follower must not have to
+        wait until the high watermark gets there: with too few in sync, it does not move until a follower joins.
         """
         return offset >= max(self._core.high_watermark, self.epoch_start)
 

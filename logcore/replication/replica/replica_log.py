@@ -1,4 +1,4 @@
-"""What a replica asks of the storage of its log. Files: `disk_log.py`; the simulator has its own."""
+"""The storage interface for the log of a replica. `disk_log.py` implements it on files; the simulator has its own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ...storage.partition_state import LogState
 
 
 class ReplicaLog(Protocol):
-    """The log as it is read by this process; what of it is durable is known from `Persisted` alone.
+    """The log as this process reads it; only `Persisted` reports how much of it is durable.
 
-    After a restart it begins with what recovery found, and all of that is durable.
+    After a restart it has what recovery found, and all of that is durable.
     """
 
     @property
@@ -24,17 +24,17 @@ class ReplicaLog(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """On the disk, about."""
+        """The approximate size on the disk."""
         ...
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is known to be lost of it."""
+        """Whether it is not known to have lost records."""
         ...
 
     @property
     def usable(self) -> bool:
-        """False once the disk failed a sync, also one that the machine did not ask for: then the process has to end."""
+        """False once a sync has failed, including syncs that the machine did not request: then the process must end."""
         ...
 
     @property
@@ -42,40 +42,40 @@ class ReplicaLog(Protocol):
 
     @property
     def state(self) -> LogState:
-        """What the batches below the end mean: producers and transactions, a fold of the log (R18)."""
+        """Producers and transactions: a fold of all batches (R18)."""
         ...
 
     def append(self, batches: Sequence[EncodedBatch]) -> None:
-        """Takes batches whose headers say their offsets and epochs, all or none. Raises `LogError` where it cannot."""
+        """Appends all batches or none. Their headers have offsets and epochs. Raises `LogError` if it cannot."""
         ...
 
     def move_start(self, offset: int) -> None:
-        """The log begins here from now on, or at the published stable offset if that is less; never before its start.
+        """Moves the start of the log to this offset, or to the published stable offset if that is lower; never back.
 
-        Durable with the next sync, after which what lies before it may go.
+        The next sync makes it durable; after that, records before the start may be deleted.
         """
         ...
 
     def publish(self, high_watermark: int, last_stable_offset: int) -> None:
-        """Readers of this replica see the log up to here from now on. Log start <= stable <= high watermark <= end."""
+        """Readers of this replica see the log up to these offsets. Log start <= stable <= high watermark <= end."""
         ...
 
     def truncate(self, offset: int) -> None:
-        """Forgets everything from this offset on; `state` and `epochs` are those of the shorter log.
+        """Removes everything from this offset on; `state` and `epochs` become those of the shorter log.
 
-        In: where a batch begins, or the log's start, which may lie inside a batch: nothing is left then.
+        In: the start of a batch; or the log's start, even inside of a batch: then nothing is left.
 
-        Raises OSError, `LogError`; then nothing is known of the log, and the process has to end.
+        Raises OSError, `LogError`: then the state of the log is unknown, and the process must end.
         """
         ...
 
     def restart_at(self, offset: int) -> None:
-        """Forgets everything: the next batch has this offset. Raises as `truncate` does.
+        """Removes everything; the next batch has this offset. Raises as `truncate` does.
 
-        In: it lies behind the end, or the log is empty.
+        In: an offset after the end, or any offset if the log is empty.
         """
         ...
 
     def read(self, offset: int, limit: int, max_bytes: int) -> Sequence[EncodedBatch]:
-        """Whole batches from the one that holds `offset` on, all below `limit`; at least one if there is one."""
+        """Whole batches below `limit`, starting with the one that contains `offset`; at least one if there is one."""
         ...

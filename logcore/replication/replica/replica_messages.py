@@ -1,7 +1,7 @@
-"""What the replicas of a partition, their clients and the controller say to each other.
+"""Messages between the replicas of a partition, their clients and the controller.
 
-Every message names the partition by topic id and number (R20: a topic that is deleted and made anew is another log),
-and the leader epoch it was said in (R6). They are tuples: the simulator makes millions of them.
+Every message names the partition by topic id and number (R20: a topic that was deleted and created again is another
+log), and the leader epoch of its sender (R6). Messages are tuples, because the simulator creates millions of them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..controller.metadata_records import PartitionState
 from ..machine import NodeId
 
 ACTIVE_CONTROLLER: Final = NodeId(-1)
-"""Whoever leads the metadata quorum: the broker puts the node it believes in in its place."""
+"""Placeholder for the leader of the metadata quorum: the broker replaces it with the node that it believes leads."""
 
 COORDINATOR: Final = NodeId(-2)
-"""Whoever coordinates the transactional id that the message names: the same."""
+"""Placeholder for the coordinator of the transactional id in the message; the broker replaces it likewise."""
 
 
 class PartitionId(NamedTuple):
@@ -29,7 +29,7 @@ class PartitionId(NamedTuple):
 
 
 class Problem(Enum):
-    """Why a request was not done. The values are the error codes of Kafka's protocol."""
+    """Why a request was refused. The values are the error codes of Kafka's protocol."""
 
     OFFSET_OUT_OF_RANGE = 1
     CORRUPT_MESSAGE = 2
@@ -56,7 +56,7 @@ class Problem(Enum):
 
 
 class FetchRequest(NamedTuple):
-    """`offset`: everything below it is durable at the follower, so the request is the acknowledgement."""
+    """`offset`: everything below it is durable on the follower, so the request is also the acknowledgement."""
 
     partition: PartitionId
     leader_epoch: int
@@ -78,7 +78,7 @@ class FetchedBatches(NamedTuple):
 
 
 class Diverging(NamedTuple):
-    """The follower's log is not the leader's: at the leader, `epoch` ends at `end_offset`."""
+    """The follower's log differs from the leader's, where `epoch` ends at `end_offset`."""
 
     partition: PartitionId
     leader_epoch: int
@@ -88,7 +88,7 @@ class Diverging(NamedTuple):
 
 
 class FetchRefused(NamedTuple):
-    """`log_start_offset` says where to begin for OFFSET_OUT_OF_RANGE."""
+    """`log_start_offset`: where to begin after OFFSET_OUT_OF_RANGE."""
 
     partition: PartitionId
     leader_epoch: int
@@ -115,7 +115,7 @@ class AlterPartition(NamedTuple):
 
 
 class AlterRefused(NamedTuple):
-    """The controller has not done it. It may still do an earlier copy of the same request."""
+    """The controller refused the change. It may still accept an earlier copy of the same request."""
 
     partition: PartitionId
     leader_epoch: int
@@ -123,7 +123,7 @@ class AlterRefused(NamedTuple):
 
 
 class MetadataChanged(NamedTuple):
-    """To this node's replica: the partition as committed metadata has it, as of the record at index `as_of` (R7)."""
+    """To this node's replica: the partition's committed metadata, as of the record at index `as_of` (R7)."""
 
     state: PartitionState
     as_of: int
@@ -142,13 +142,13 @@ Acks = Literal[-1, 0, 1]
 class Produce(NamedTuple):
     """`verified`: the transaction's coordinator has confirmed that it is open with this producer epoch (R19).
 
-    Where it has not, a batch that opens the transaction here waits while the leader asks it, by `transactional_id`;
-    `announces`: the write itself makes the partition a part of the transaction (KIP-890).
+    Otherwise a batch that opens the transaction here waits while the leader asks the coordinator of `transactional_id`.
+    `announces`: the write itself adds the partition to the transaction (KIP-890).
 
-    `here`: of a producer in the process of a node that is alone. It is answered as soon as the records are in the log,
-    and asks `AwaitCommitted` before it commits.
+    `here`: the producer runs in the process of a node that is alone. It is answered as soon as the records are in the
+    log, and sends `AwaitCommitted` before it commits.
 
-    `base_offset`: of a copier, who knows where the first batch belongs: elsewhere it is refused.
+    `base_offset`: the offset where a copier wants the first batch; if the log does not end there, it is refused.
     """
 
     batches: Sequence[EncodedBatch]
@@ -166,7 +166,7 @@ class Produced(NamedTuple):
 
 
 class AwaitCommitted(NamedTuple):
-    """`CommittedTo`, once all that is in the log now is committed."""
+    """Answered with `CommittedTo` once everything that is now in the log is committed."""
 
 
 class CommittedTo(NamedTuple):
@@ -174,11 +174,11 @@ class CommittedTo(NamedTuple):
 
 
 class EndMarker(NamedTuple):
-    """A coordinator's: ends the producer's transaction here.
+    """From a coordinator: ends the producer's transaction here.
 
-    `epoch` is that of the producer's next transaction (R19, KIP-890): a late record of this one is fenced off by the
-    marker. With older clients it stays the same. `number` counts the ends of the producer's transactions: each is
-    marked once, and a late copy of this request cannot end the next one.
+    `epoch` is that of the producer's next transaction (R19, KIP-890), so the marker fences late records of this one.
+    With older clients it stays the same. `number` counts the ends of the producer's transactions: each is marked once,
+    and a late copy of this request cannot end the next one.
     """
 
     producer_id: int
@@ -189,7 +189,7 @@ class EndMarker(NamedTuple):
 
 
 class EndHanging(NamedTuple):
-    """An administrator's: ends what the producer has open here, whatever its coordinator knows. Answered as
+    """From an administrator: ends the producer's open transaction here, whatever its coordinator knows. Answered like
     `EndMarker`."""
 
     producer_id: int
@@ -199,8 +199,8 @@ class EndHanging(NamedTuple):
 
 
 class EndOrphan(NamedTuple):
-    """To the replica of a node that is alone: what the producer has open here, nobody knows of. With the number of the
-    producer's last end, so that its next one still is one."""
+    """To a replica of a node that is alone: no coordinator knows the producer's transaction that is open here. The
+    marker has the number of the producer's last end, so that its next end is still marked."""
 
     partition: PartitionId
     leader_epoch: int
@@ -208,13 +208,13 @@ class EndOrphan(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The marker is committed, now or since long."""
+    """The marker is committed, now or already before the request."""
 
     leader_epoch: int
 
 
 class Read(NamedTuple):
-    """`leader_epoch`: the one the client knows, -1 for none."""
+    """`leader_epoch`: the one that the client knows; -1: none."""
 
     offset: int
     max_bytes: int
@@ -223,7 +223,7 @@ class Read(NamedTuple):
 
 
 class ReadBatches(NamedTuple):
-    """`batches` may begin below the asked offset; with `committed_only` those of `aborted` are to be passed over."""
+    """`batches` may begin below the asked offset. With `committed_only`, the reader skips the records in `aborted`."""
 
     batches: Sequence[EncodedBatch]
     limit: int
@@ -238,13 +238,13 @@ class AskOffsets(NamedTuple):
 
 
 class DeleteRecords(NamedTuple):
-    """The log is to begin at `offset`; -1: at the high watermark. Records of open transactions stay."""
+    """Moves the log's start to `offset`; -1: to the high watermark. Records of open transactions stay."""
 
     offset: int
 
 
 class Deleted(NamedTuple):
-    """Durable at the leader; followers follow."""
+    """The new start is durable on the leader; followers will take it over."""
 
     log_start_offset: int
 
@@ -272,7 +272,7 @@ ReplicaAnswer = Produced | CommittedTo | Ended | ReadBatches | PartitionOffsets 
 
 
 class ForPartition(NamedTuple):
-    """What a broker is asked: a request for one of its replicas."""
+    """A request to a broker, for one of its replicas."""
 
     partition: PartitionId
     body: ReplicaRequest

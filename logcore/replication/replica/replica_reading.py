@@ -1,4 +1,4 @@
-"""What clients may read of a replica: nothing above the high watermark (R16), but markers: `visible_offset`."""
+"""What clients may read from a replica: nothing above the high watermark (R16) except markers, see `visible_offset`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .replica_messages import Problem, Read, ReadBatches, Refused
 
 
 def epoch_problem(known: int, asked: int) -> Refused | None:
-    """R6: a client, or another node, that knows another leader epoch. -1 asks for none."""
+    """R6: refuses a client or node that knows another leader epoch. -1: it names no epoch."""
     if asked in (-1, known):
         return None
     if asked < known:
@@ -26,7 +26,7 @@ def read_committed_log(core: ReplicaCore, asked: Read) -> ReadBatches | Refused:
         return Refused(Problem.OFFSET_OUT_OF_RANGE, f"the log begins at offset {log.log_start_offset}")
     visible = core.visible_offset
     if asked.offset > visible:
-        # It may be committed elsewhere: this replica only does not know it yet.
+        # The offset may be committed: perhaps this replica only does not know it yet.
         return Refused(Problem.OFFSET_NOT_AVAILABLE, f"{visible} is as far as this replica knows")
     stable = core.last_stable_offset
     limit = stable if asked.committed_only else visible

@@ -1,7 +1,7 @@
-"""Batches that would open a transaction here: they wait until the transaction's coordinator says that it is open (R19).
+"""Batches that would open a transaction here: they wait until its coordinator confirms that it is open (R19).
 
-Without, a record that comes late would open a transaction that is over everywhere else, and nobody would end it
-(T-L18). Whoever is behind such a batch waits with it, so that sequences stay in order.
+Otherwise a late record would open a transaction that is over everywhere else, and that nobody would end (T-L18). Later
+batches of the producer wait behind such a batch, so that sequence numbers stay in order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..shards.transaction_messages import PartitionId, ToCoordinator, Transactio
 from .replica_core import NEVER_MS, ReplicaCore
 from .replica_messages import COORDINATOR, Problem, Produce, Refused
 
-_PER_PRODUCER: Final = 20  # a producer has five batches under way, and may say each again
+_PER_PRODUCER: Final = 20  # a producer has five batches under way, and may retry each
 _NOBODY: Final = PartitionId("", -1)
 
 
@@ -26,7 +26,7 @@ class Parked(NamedTuple):
 
 @dataclass(slots=True)
 class _Verifying:
-    """One producer's batches. `correlation`: of the question that was asked last; answers to others say nothing."""
+    """One producer's batches. `correlation`: of the last question; answers to earlier ones are ignored."""
 
     transactional_id: str
     epoch: int
@@ -39,20 +39,20 @@ class _Verifying:
 
 
 class Verification:
-    """State of one leader epoch: by producer, what waits."""
+    """State of one leader epoch: by producer, waiting batches."""
 
     def __init__(self, core: ReplicaCore) -> None:
         self._core = core
         self._verifying: dict[int, _Verifying] = {}
         self._correlation = 0
-        self._epochs: dict[PartitionId, int] = {}  # by shard: the newest that has ended something here
+        self._epochs: dict[PartitionId, int] = {}  # by shard: its newest epoch that has ended a transaction here
 
     def holds(self, producer_id: int) -> bool:
-        """Whether something of this producer waits: what comes now has to wait behind it."""
+        """Whether batches of this producer wait. Then a new batch has to wait behind them."""
         return producer_id in self._verifying
 
     def park(self, request: RequestId, asked: Produce) -> Refused | None:
-        """Refuses what would be too much, or is of another epoch than what waits already."""
+        """Lets the request wait. Refuses it if too many wait, or if waiting batches have another epoch."""
         header = asked.batches[0].header
         known = self._verifying.get(header.producer_id)
         if known is None:
@@ -93,28 +93,28 @@ class Verification:
         core.emit(Send(COORDINATOR, ToCoordinator(known.transactional_id, question)))
 
     def take(self, answer: TransactionVerified) -> tuple[deque[Parked], Refused | None]:
-        """What waited for this answer, in order, and why it is refused."""
+        """The requests that waited for this answer, in order, and the reason if they are refused."""
         known = self._verifying.get(answer.producer_id)
         if known is None or (answer.leader_epoch, answer.correlation) != (self._core.leader_epoch, known.correlation):
             return deque(), None
         if answer.sender_epoch < self._epochs.get(answer.sender, answer.sender_epoch):
-            return deque(), None  # it was replaced: its successor is asked in a while
+            return deque(), None  # the sender was replaced: `tick` asks its successor
         del self._verifying[answer.producer_id]
         refused = Refused(answer.problem, answer.message) if answer.problem is not None else None
         return known.parked, refused
 
     def heard(self, shard: PartitionId, epoch: int) -> None:
-        """The shard has ended a transaction here, in this leader epoch of its own."""
+        """The shard has ended a transaction here, in this leader epoch of the shard's partition."""
         self._epochs[shard] = max(epoch, self._epochs.get(shard, epoch))
 
     def ended(self, producer_id: int) -> None:
-        """A transaction of the producer has ended here: an answer of before says nothing of the next one."""
+        """A transaction of the producer has ended here. Earlier answers do not apply to its next one, so ask again."""
         known = self._verifying.get(producer_id)
         if known is not None:
             self._ask(producer_id, known)
 
     def tick(self) -> list[Parked]:
-        """Asks again; gives what has waited for too long."""
+        """Asks again; returns the requests that have waited too long."""
         if not self._verifying:
             return []
         core, late = self._core, list[Parked]()
@@ -127,7 +127,7 @@ class Verification:
 
     @property
     def waits(self) -> bool:
-        """Whether anything does."""
+        """Whether any batch waits."""
         return bool(self._verifying)
 
     @property
@@ -138,7 +138,7 @@ class Verification:
         return min(waiting, default=NEVER_MS)
 
     def resign(self) -> list[Parked]:
-        """All that waits; nobody will answer it here."""
+        """Removes and returns all waiting requests: no answer will come for them here."""
         waiting = [parked for known in self._verifying.values() for parked in known.parked]
         self._verifying.clear()
         return waiting

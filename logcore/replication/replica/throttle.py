@@ -1,6 +1,6 @@
-"""How fast replicas catch up: bytes per second of a node, as a leader and as a follower (the idea is KIP-73's).
+"""Limits how fast replicas catch up: bytes per second of a node, as a leader and as a follower (the idea is KIP-73's).
 
-Only replicas that are not in sync are slowed down. Those in sync hold up what is acknowledged, and are never in here.
+Only replicas that are not in sync are throttled. Acknowledgements wait for those in sync, so they are never throttled.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from ..machine import NodeId
 from .replica_messages import PartitionId
 
 THROTTLED_RATE: Final = "replication.throttled.rate"  # bytes per second
-LEADER_RATE: Final = "leader.replication.throttled.rate"  # likewise, with Kafka's names
+LEADER_RATE: Final = "leader.replication.throttled.rate"  # the same, under Kafka's names
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 
-_FORGOTTEN_MS: Final = 1_000  # who has waited and does not ask any more: its partition went, or it is in sync
+_FORGOTTEN_MS: Final = 1_000  # a waiting partition that no longer asks is dropped: it was deleted, or is in sync
 
 
 def throttled_rate(image: MetadataImage) -> int | None:
-    """Bytes per second; None: as fast as it goes."""
+    """Bytes per second; None: no limit."""
     rate = image.configs.get(ALL_BROKERS, {}).get(THROTTLED_RATE)
     return int(rate) if rate is not None else None
 
 
 class Rates(NamedTuple):
-    """Bytes per second of a node, as a leader and as a follower; None: as fast as it goes."""
+    """Bytes per second of a node, as a leader and as a follower; None: no limit."""
 
     leading: int | None
     following: int | None
 
 
 def throttled_rates(image: MetadataImage, node: NodeId) -> Rates:
-    """Of what holds for every node and what Kafka's tools have set for this one the smaller."""
+    """The smaller of the rate for every node and the rate that Kafka's tools have set for this node."""
 
     def rate(name: str) -> int | None:
         set_here = (image.configs.get(resource, {}).get(name) for resource in (of_broker(node), ALL_BROKERS))
@@ -44,17 +44,17 @@ def throttled_rates(image: MetadataImage, node: NodeId) -> Rates:
 
 
 class Allowance:
-    """What may still be copied now. What was taken beyond it is waited for: a batch is never cut in two.
+    """How many bytes may be copied now. A batch is never split: it may exceed the rest, and later batches wait longer.
 
-    Whoever asked first, and was told to wait, goes first: no partition keeps another one from catching up.
-    State: thousandths of a byte that are left, at most one second's.
+    The partition that was first told to wait goes first, so no partition keeps another one from catching up.
+    State: the rest, in thousandths of a byte; at most that of one second.
     """
 
     def __init__(self) -> None:
         self.rate: int | None = None
         self._left = 0
         self._now_ms = 0
-        self._waiting: dict[PartitionId, int] = {}  # when it asked last, in the order in which they began to wait
+        self._waiting: dict[PartitionId, int] = {}  # when each asked last, in the order in which they began to wait
 
     def set_rate(self, rate: int | None) -> None:
         if rate != self.rate:
@@ -62,7 +62,7 @@ class Allowance:
             self._waiting.clear()
 
     def allows(self, partition: PartitionId, now_ms: int) -> bool:
-        """Whether something may be copied now. Who is refused asks again, as it does with each tick."""
+        """Whether the partition may copy something now. If not, it asks again with each tick."""
         if self.rate is None:
             return True
         self._refill(self.rate, now_ms)
@@ -74,7 +74,7 @@ class Allowance:
 
     def take(self, bytes: int, now_ms: int) -> None:
         if self.rate is not None:
-            self._refill(self.rate, now_ms)  # what was saved up before does not pay for what comes after
+            self._refill(self.rate, now_ms)  # first, so that unused time beyond a second does not pay for these bytes
             self._left -= bytes * 1000
 
     def _refill(self, rate: int, now_ms: int) -> None:
@@ -92,7 +92,7 @@ class Allowance:
 
 
 class Throttle:
-    """Of one node: what its followers' replicas fetch, and what it fetches itself."""
+    """The limits of one node: for what followers fetch from it, and for what it fetches itself."""
 
     def __init__(self) -> None:
         self.leading = Allowance()
