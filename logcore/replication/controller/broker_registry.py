@@ -1,4 +1,4 @@
-"""The leading controller's side of brokers' lives: registration, signs of life, fencing, farewells (R7, R8, R14)."""
+"""How the leading controller tracks brokers: registration, heartbeats, fencing, controlled shutdown (R7, R8, R14)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Life:
-    """What this leader has heard of a broker. It is not in the metadata: the next leader is patient at first."""
+    """What this leader has heard from a broker. It is not in the metadata, so a new leader first waits a session."""
 
     epoch: int
     heard_ms: int
@@ -28,23 +28,23 @@ class _Life:
 
 
 class BrokerRegistry:
-    """Part of a `Controller`."""
+    """A part of `Controller`."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._lives: dict[NodeId, _Life] = {}
 
     def begin(self) -> None:
-        """This node leads from now on: everybody gets a whole session to be heard."""
+        """This node leads from now on: every broker gets a whole session to send a heartbeat."""
         now_ms = self._controller.now_ms
         self._lives = {broker.id: _Life(broker.epoch, now_ms) for broker in self._controller.ahead.brokers.values()}
 
     def seen(self) -> list[tuple[NodeId, int, bool, int]]:
-        """Each broker, when it was heard last, whether it is about to end, and the newest version that it speaks."""
+        """Each broker: when it was last heard, whether it is leaving, and the newest version that it speaks."""
         return [(node, life.heard_ms, life.leaving, life.newest_version) for node, life in sorted(self._lives.items())]
 
     def without_version(self, version: int) -> list[NodeId]:
-        """The members of the cluster that have not said, to this controller, that they speak the version."""
+        """The members of the cluster that have not told this controller that they speak the version."""
         controller = self._controller
         members = {*controller.ahead.brokers, *controller.quorum.log.voters.members()}
         speak = {node for node, life in self._lives.items() if life.newest_version >= version}
@@ -53,7 +53,7 @@ class BrokerRegistry:
     # Registration
 
     def register(self, sender: NodeId, asked: RegisterBroker) -> None:
-        """A new life fences the old one off; the same one is answered again."""
+        """A new incarnation fences the old one; a repeated registration is answered again."""
         controller = self._controller
         known = controller.ahead.brokers.get(asked.broker)
         if known is not None and (refused := self._refusal(asked, known)) is not None:
@@ -72,7 +72,7 @@ class BrokerRegistry:
             controller.once_committed(epoch, Send(asked.broker, accepted, BROKER))
 
     def _refusal(self, asked: RegisterBroker, known: BrokerImage) -> str | None:
-        """Why this is not the next life of the broker."""
+        """Why this cannot be the next incarnation of the broker; None if it can."""
         if self._is_on_another_disk(asked, known):
             return f"the disk of node {asked.broker} was exchanged: remove the node from the cluster first"
         if self._is_outlived(asked, known):
@@ -80,15 +80,16 @@ class BrokerRegistry:
         return None
 
     def _is_on_another_disk(self, asked: RegisterBroker, known: BrokerImage) -> bool:
-        """An empty disk that was started as often as the one before, or more often, has none of its records."""
+        """Start counts of different disks mean nothing to each other: a new disk may have as many starts or more, but
+        it has none of the records."""
         return asked.disk != known.disk
 
     def _is_outlived(self, asked: RegisterBroker, known: BrokerImage) -> bool:
-        """Whether a later life of this broker has registered (R8)."""
+        """Whether a later incarnation of this broker has registered (R8)."""
         return asked.incarnation < known.incarnation
 
     def _registration(self, asked: RegisterBroker) -> list[SingleRecord]:
-        """The record, and what it means to partitions: whoever had the broker as a leader or in sync needs another."""
+        """The record, and the changed partitions: those that had the broker as a leader or in sync."""
         broker = asked.broker
         leaves = without if asked.clean else self._leaves_for_good()
         record = BrokerRegistered(
@@ -97,7 +98,7 @@ class BrokerRegistry:
         return [record, *self._without(broker, leaves)]
 
     def _leaves_for_good(self) -> LifeRule:
-        """A broker that may lack what it acknowledged is neither in sync nor eligible (R14)."""
+        """The rule for a broker that may lack acknowledged records: it is neither in sync nor eligible (R14)."""
         return without_unclean
 
     # Fencing
@@ -121,7 +122,7 @@ class BrokerRegistry:
         self._answer(beat, known=True, fenced=not controller.image.is_live(beat.broker))
 
     def tick(self) -> None:
-        """Fences who was silent for a session."""
+        """Fences brokers that were silent for a session."""
         controller = self._controller
         since_ms = controller.now_ms - controller.settings.session_ms
         for node, broker in sorted(controller.ahead.brokers.items()):
@@ -133,7 +134,7 @@ class BrokerRegistry:
         return beat.epoch == known.epoch
 
     def _has_caught_up(self, beat: BrokerHeartbeat, known: BrokerImage) -> bool:
-        """A broker leads nothing before it knows all that was decided before its registration (R7)."""
+        """A broker leads nothing before it has read the metadata up to its registration (R7)."""
         return beat.applied_index >= known.epoch
 
     def _fence(self, broker: BrokerImage) -> None:
@@ -141,7 +142,7 @@ class BrokerRegistry:
         self._controller.propose([fenced, *self._without(broker.id, without)])
 
     def _without(self, node: NodeId, leaves: LifeRule) -> list[PartitionState]:
-        """The partitions that change when the broker is not live any more, but for those that it has alone."""
+        """The partitions that change when the broker is no longer live, except those with no other replica."""
         controller = self._controller
         now_live = controller.is_live
 
@@ -153,7 +154,7 @@ class BrokerRegistry:
         )
 
     def _unfence(self, broker: BrokerImage) -> None:
-        """It may lead what nobody leads."""
+        """Unfences the broker. It may then lead partitions that have no leader."""
         controller = self._controller
         now_live = controller.is_live
 
@@ -161,7 +162,7 @@ class BrokerRegistry:
             return other == broker.id or now_live(other)
 
         def leads(state: PartitionState) -> bool:
-            """By the record of its life alone."""
+            """Whether the record `BrokerUnfenced` alone makes it the leader."""
             return is_alone(state, broker.id) and bool(state.isr or state.elr)
 
         elected = controller.changes(
@@ -170,9 +171,9 @@ class BrokerRegistry:
         controller.propose([BrokerUnfenced(broker.id, broker.epoch, alone=True), *elected])
 
     def _let_go(self, node: NodeId) -> None:
-        """Hands over what the broker leads, to who stays; once it leads nothing that such a one could, it is fenced.
+        """Moves the leadership of the broker's partitions to brokers that stay; fences it when nothing more can move.
 
-        Brokers that all leave at once would hand the same partitions to each other for ever.
+        Brokers that leave are no targets: if all left at once, they would hand partitions to each other forever.
         """
         controller = self._controller
         moved = controller.changes(lambda state: handed_over(state, node, self._stays))

@@ -1,7 +1,8 @@
-"""The controller: a member of the metadata quorum, the image of what it has committed, and, on the leader, decisions.
+"""The controller: a member of the metadata quorum, the image of the committed records and, on the leader, decisions.
 
-A decision is a record that is proposed; its answer goes out when it is committed (R5). The leader decides on `ahead`,
-the image with all that is in its log. What only this life knows (who gave a sign of life, and when) is not in records.
+A decision is a proposed record; the request is answered when the record is committed (R5). The leader decides on
+`ahead`, the image of everything in its log. Records do not contain when each broker was last heard: only the leading
+process knows that.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 
 class ControllerSettings(NamedTuple):
-    session_ms: int = 3_000  # a broker that is silent for so long is fenced
-    balance_ms: int = 300_000  # how often preferred replicas get back what they lead; 0: never
-    snapshot_every: int = 2_000  # records, those that are decided together counted one by one: a start reads them
+    session_ms: int = 3_000  # a broker that is silent for this long is fenced
+    balance_ms: int = 300_000  # how often leadership goes back to preferred replicas; 0: never
+    snapshot_every: int = 2_000  # records, counting each one in a `Together`: a starting node reads all of them
 
 
 class _Waiting(NamedTuple):
@@ -80,7 +81,7 @@ def _weight(record: LogRecord) -> int:
 
 
 class Controller:
-    """One per node. `image` is what is committed, on every node; `ahead` and what is below it is the leader's."""
+    """One per node. `image` has what is committed, on every node. `ahead` and the decisions are the leader's."""
 
     def __init__(self, quorum: Quorum, settings: ControllerSettings | None = None) -> None:
         self.quorum = quorum
@@ -88,12 +89,12 @@ class Controller:
         self.image = MetadataImage()
         self.ahead = self.image
         self.now_ms = 0
-        self.active_term: int | None = None  # while this node decides
+        self.active_term: int | None = None  # set while this node decides
         self.brokers = BrokerRegistry(self)
         self._waiting: deque[_Waiting] = deque()  # answers, in the order of their indexes
         self._balance_at_ms = 0
         self._tried = 0
-        self._since_snapshot = 0  # records that are committed and in no snapshot yet
+        self._since_snapshot = 0  # committed records that are not in a snapshot yet
         self._out: list[Effect] = []
 
     def step(self, given: Input) -> list[Effect]:
@@ -107,7 +108,7 @@ class Controller:
             case Asked(request, body):
                 self._asked(request, body)
             case Committed():
-                pass  # that is an effect of this machine itself
+                pass  # this machine's own effect
             case _:
                 assert_never(given)
         self._take_from_quorum()
@@ -122,7 +123,7 @@ class Controller:
     # From the quorum
 
     def _take_from_quorum(self) -> None:
-        """Carries out what the quorum says, until it says no more: a decision may come of what is committed."""
+        """Takes the quorum's effects until there are no more: committed records may lead to new decisions."""
         while (effects := self.quorum.drain()) or self._is_news_who_decides():
             for effect in effects:
                 if isinstance(effect, Committed):
@@ -131,7 +132,7 @@ class Controller:
                     self._out.append(effect)
 
     def _is_news_who_decides(self) -> bool:
-        """Begins or ends this node's time as the one that decides."""
+        """Begins or ends this node's time as the deciding controller; whether that changed."""
         before = self.active_term
         if self.active_term is not None and not self.active:
             self._resign()
@@ -140,7 +141,7 @@ class Controller:
         return self.active_term != before
 
     def _may_decide(self) -> bool:
-        """Only who has committed a record of its own term knows what others have committed before (R3)."""
+        """Only a leader that has committed a record of its own term knows what earlier leaders committed (R3)."""
         return self.quorum.leads
 
     def _apply(self, committed: Committed) -> None:
@@ -155,19 +156,19 @@ class Controller:
         before = 0 if committed.image is not None else self._since_snapshot
         self._since_snapshot = before + sum(map(_weight, committed.records))
         if self.image.index == self.quorum.commit and self._snapshot_is_due():
-            if self.image.index > self.quorum.log.snapshot.index:  # else the leader's snapshot of this index has come
+            if self.image.index > self.quorum.log.snapshot.index:  # else the leader sent its snapshot of it
                 self.quorum.compact(self.image.index, self.image)
             self._since_snapshot = 0
 
     def _snapshot_is_due(self) -> bool:
-        """A snapshot of many partitions waits for as many records: else to make them all would take time that grows
-        with the square of their number."""
+        """A snapshot of many partitions waits for as many records. Otherwise the time for the snapshots while many
+        partitions are created would grow with the square of their number."""
         if self._since_snapshot < self.settings.snapshot_every:
             return False
         return self._since_snapshot >= sum(len(topic.partitions) for topic in self.image.topics.values())
 
     def _begin(self) -> None:
-        """This node decides from now on. What was begun and not finished is looked for."""
+        """This node decides from now on. It includes uncommitted entries of its log, and elects missing leaders."""
         self.active_term = self.quorum.term
         self.ahead = self.image
         first = self.image.index + 1
@@ -180,11 +181,11 @@ class Controller:
         self.propose(self.elections())
 
     def _has_no_older_node(self) -> bool:
-        """Of a cluster that begins, and of a node that is its only one: they have the newest version at once."""
+        """Whether the cluster is new, or this is its only node. Then it uses the newest version immediately."""
         return not self.ahead.brokers or self.quorum.log.voters.members() == (self.quorum.id,)
 
     def _resign(self) -> None:
-        """Somebody else decides, or nobody: those who wait ask again."""
+        """Another node decides, or none does: waiting clients have to ask again."""
         self.active_term = None
         for waiting in self._waiting:
             if isinstance(waiting.effect, Reply):
@@ -194,7 +195,7 @@ class Controller:
     # Decisions
 
     def propose(self, records: Iterable[SingleRecord]) -> int | None:
-        """Decides these records as one. Gives the index that has to be committed; None: not now."""
+        """Decides these records as one. Returns the index that has to be committed; None: not possible now."""
         together = tuple(records)
         if not together:
             return self.ahead.index
@@ -205,7 +206,7 @@ class Controller:
         return index
 
     def once_committed(self, index: int, effect: Effect) -> None:
-        """The effect, when all records up to `index` are committed."""
+        """Emits the effect once all records up to `index` are committed."""
         if index <= self.image.index:
             self._out.append(effect)
         else:
@@ -215,23 +216,24 @@ class Controller:
         self._out.append(effect)
 
     def elections(self) -> list[PartitionState]:
-        """Leaders for partitions without a live one, where somebody may lead."""
+        """New states of the partitions that have no leader and can get one, or whose reassignment can end."""
         return self.changes(lambda state: self.elected(state, self.is_live), needs_decision)
 
     def elected(self, state: PartitionState, is_live: IsLive) -> PartitionState:
-        """The partition with a leader, if it needs one and may have one. Unclean where a setting says so (T-L12).
+        """The partition with a leader, if it needs one and can get one. A setting allows unclean elections (T-L12).
 
-        Where that puts all in sync that a reassignment is to leave, it ends: a leader alone has no ISR to ask for.
+        If all replicas that a reassignment keeps are then in sync, the reassignment ends here: a leader that is the
+        only replica never asks for another ISR.
         """
         elects = with_any_leader if self.ahead.config(state.topic_id, UNCLEAN_ELECTION) == "true" else with_leader
         return self.moved(elects(state, is_live), is_live)
 
     def moved(self, state: PartitionState, is_live: IsLive) -> PartitionState:
-        """Ends a reassignment, where it has come to its end."""
+        """Ends the reassignment if it is complete."""
         return reassignment_done(state, is_live, self.min_isr_wanted(state.topic_id))
 
     def min_isr_wanted(self, topic_id: str) -> int:
-        """The setting, also where a partition has fewer replicas."""
+        """The setting itself, even if a partition has fewer replicas."""
         return min_isr_of(self.ahead.config(topic_id, MIN_ISR)) or 1
 
     def changes(
@@ -239,7 +241,8 @@ class Controller:
         rule: Callable[[PartitionState], PartitionState],
         concerns: Callable[[PartitionState], bool] = lambda state: True,
     ) -> list[PartitionState]:
-        """What the rule makes of all partitions that it concerns, as records. It does not depend on their numbers."""
+        """Applies the rule to all partitions that it concerns; returns those that change. In: `rule`: independent of
+        partition numbers."""
         records: list[PartitionState] = []
         for row in self.ahead.rows():
             if concerns(row.first) and (after := changed(row.first, rule(row.first))) is not None:
@@ -261,10 +264,10 @@ class Controller:
             self._balance_at_ms = self.now_ms + self.settings.balance_ms
             self.propose(self.changes(lambda state: with_preferred_leader(state, self.is_live)))
 
-    # What is said
+    # Messages and requests
 
     def _receive(self, sender: NodeId, message: Message) -> None:
-        """What is not for this machine says nothing."""
+        """Ignores messages for other machines."""
         if isinstance(message, QuorumMessage):
             self.quorum.receive(sender, message)
         elif isinstance(message, ControllerMessage) and self._is_of_this_cluster(message):
@@ -287,7 +290,7 @@ class Controller:
                 assert_never(message)
 
     def _pass_on(self, message: ControllerMessage) -> None:
-        """To the leader; a node that has heard of none (it may be new) tries one voter after the other."""
+        """Forwards it to the leader. A node that knows no leader (it may be new) tries one voter after the other."""
         leader = self.quorum.leader
         if leader is None:
             voters = self.quorum.log.voters.voters
@@ -297,17 +300,17 @@ class Controller:
             self._out.append(Send(leader, message, CONTROLLER))
 
     def admit(self, node: NodeId) -> None:
-        """Whoever has replicas gets the metadata: a node that is no member yet becomes a learner."""
+        """Every broker gets the metadata log: a node that is not a member yet becomes a learner."""
         voters = self.quorum.log.voters
         if node not in voters.members():
             self.quorum.change_voters(voters._replace(learners=(*voters.learners, node)))
 
     def _is_of_this_cluster(self, message: ControllerMessage) -> bool:
-        """R20; partitions are named by ids that no other cluster gives."""
+        """R20. `AlterPartition` names its partition by a topic id that no other cluster uses."""
         return isinstance(message, AlterPartition) or message.cluster == self.quorum.cluster
 
     def _alter_partition(self, sender: NodeId, asked: AlterPartition) -> None:
-        """A leader wants another ISR (R5, R8). Done, the metadata says so; no answer is needed."""
+        """A leader asks for another ISR (R5, R8). If it gets it, the metadata show that; no answer is needed."""
         state = self.ahead.partition(asked.partition)
         if state is None or not self._may_alter(state, asked):
             refused = AlterRefused(asked.partition, asked.leader_epoch, asked.partition_epoch)
@@ -331,7 +334,7 @@ class Controller:
         )
 
     def _is_current(self, state: PartitionState, asked: AlterPartition) -> bool:
-        """Whether the leader speaks of the partition as it is now (R5)."""
+        """Whether the request is based on the current state of the partition (R5)."""
         return (state.leader, state.leader_epoch, state.partition_epoch) == (
             asked.leader,
             asked.leader_epoch,
@@ -339,7 +342,7 @@ class Controller:
         )
 
     def _is_current_life(self, node: NodeId, epoch: int) -> bool:
-        """Whether the broker still lives the life in which it was heard (R8; T-L6)."""
+        """Whether this is the epoch of the broker's current incarnation, and it is not fenced (R8; T-L6)."""
         broker = self.ahead.brokers.get(node)
         return broker is not None and broker.epoch == epoch and not broker.fenced
 
@@ -354,7 +357,7 @@ class Controller:
             self.once_committed(index, Send(asked.broker, answer, BROKER))
 
     def _asked(self, request: RequestId, body: Request) -> None:
-        """A client's or an operator's request."""
+        """Takes a request of a client or an operator."""
         if isinstance(body, DescribeQuorumHere):
             self._out.append(Reply(request, quorum_here(self)))
             return

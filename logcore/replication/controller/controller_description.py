@@ -1,4 +1,4 @@
-"""What the controller tells operators of the quorum and of the brokers: nothing is decided here."""
+"""What the controller reports to operators about the quorum and the brokers. It decides nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def quorum_described(controller: Controller) -> QuorumDescription:
-    """Of the node that decides."""
+    """In: the deciding controller."""
     quorum = controller.quorum
     now_ms = controller.now_ms
     return QuorumDescription(
@@ -30,6 +30,6 @@ def quorum_described(controller: Controller) -> QuorumDescription:
 
 
 def quorum_here(controller: Controller) -> QuorumHere:
-    """Of any node."""
+    """In: the controller of any node."""
     quorum = controller.quorum
     return QuorumHere(quorum.leader, quorum.term, quorum.commit, quorum.log.last_index)

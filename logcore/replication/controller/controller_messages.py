@@ -1,7 +1,7 @@
-"""What brokers and operators say to the controller (machine `CONTROLLER` of any node), and what they hear.
+"""Messages of brokers and operators to the controller (machine `CONTROLLER` of any node), and the answers.
 
-A broker talks to the controller of its own node, which passes on what it cannot decide to the one that leads. All of it
-may be lost: the broker says it again. `AlterPartition` and `AlterRefused` are in `replica_messages.py`.
+A broker sends to the controller of its own node, which forwards to the leading one what it cannot decide itself. Any
+message may be lost; the broker repeats it. `AlterPartition` and `AlterRefused` are in `replica_messages.py`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .metadata_records import Endpoints
 
 
 class RegisterBroker(NamedTuple):
-    """A life begins. Said again until it is answered, with the same incarnation.
+    """A process of the broker starts. Repeated with the same incarnation until it is answered.
 
     `clean`: every record that this node ever acknowledged is in its logs (R14, R17). `disk`: the name of the disk that
-    counts the incarnations: those of an exchanged one say nothing, however many they are.
+    counts the incarnations; counts of different disks cannot be compared.
     """
 
     cluster: str
@@ -34,9 +34,9 @@ class RegisterBroker(NamedTuple):
 
 
 class BrokerAccepted(NamedTuple):
-    """The registration is committed; its index is the epoch, and below it no partition metadata counts (R7).
+    """The registration is committed. Its index is the broker epoch; partition metadata below it do not count (R7).
 
-    It is for the process that has asked, and for no later one: a new disk counts its starts from 1 again.
+    Only the process that asked may take it, no later one: a new disk counts its starts from 1 again.
     """
 
     cluster: str
@@ -46,7 +46,8 @@ class BrokerAccepted(NamedTuple):
 
 
 class BrokerRefused(NamedTuple):
-    """There was a later life (R8): this process must end; or the node's disk was exchanged: remove it first."""
+    """A later incarnation has registered (R8), so this process must end. Or the node's disk was replaced: then the node
+    must first be removed."""
 
     cluster: str
     incarnation: int
@@ -55,21 +56,22 @@ class BrokerRefused(NamedTuple):
 
 
 class BrokerHeartbeat(NamedTuple):
-    """I live, and have applied the metadata up to `applied_index`. `number` rises: an old copy says nothing."""
+    """The broker is alive, and has applied the metadata up to `applied_index`. `number` increases, so that old copies
+    are recognized and ignored."""
 
     cluster: str
     broker: NodeId
     epoch: int
     number: int
     applied_index: int
-    leaving: bool = False  # about to end: hand over what it leads, and fence it
-    newest_version: int = 1  # of the cluster, that this node speaks
+    leaving: bool = False  # it is about to end: move the partitions that it leads, then fence it
+    newest_version: int = 1  # the newest version of the cluster that this node speaks
 
 
 class HeartbeatAnswer(NamedTuple):
-    """`known` False: the epoch is not the broker's any more, it has to register anew (R8).
+    """`known` False: the epoch is no longer the broker's; it must register again (R8).
 
-    `index`: of the metadata that were committed then; `session_ms`: so long the broker may be silent and still lead.
+    `index`: the metadata index that was committed at that time. `session_ms`: how long a silent broker may still lead.
     """
 
     cluster: str
@@ -85,12 +87,12 @@ class ReserveProducerIds(NamedTuple):
     cluster: str
     broker: NodeId
     epoch: int
-    number: int  # rises; names the request
+    number: int  # increases; identifies the request
     count: int  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 class ProducerIds(NamedTuple):
-    """The broker's own, from `first` on. An answer that is lost loses ids, which there are enough of."""
+    """`count` ids from `first` on, which belong to the broker. A lost answer wastes ids; there are enough."""
 
     cluster: str
     epoch: int
@@ -100,10 +102,10 @@ class ProducerIds(NamedTuple):
 
 
 ControllerMessage = RegisterBroker | BrokerHeartbeat | AlterPartition | ReserveProducerIds
-"""What brokers say."""
+"""Messages from brokers."""
 
 StandingMessage = BrokerAccepted | BrokerRefused | HeartbeatAnswer | ProducerIds
-"""What a broker hears of its standing. `AlterRefused` is for one of its replicas."""
+"""Answers to a broker itself. `AlterRefused` is for one of its replicas."""
 
 
 # Operators and clients: bodies of `Asked`; each is answered with `Done`, `Refused` or `NotController`
@@ -123,8 +125,8 @@ class DeleteTopic(NamedTuple):
 
 class AddPartitions(NamedTuple):
     name: str
-    partition_count: int  # in all
-    assignment: tuple[tuple[NodeId, ...], ...] = ()  # replicas of those that are new; as many as the others have
+    partition_count: int  # the new total
+    assignment: tuple[tuple[NodeId, ...], ...] = ()  # replicas of the new partitions; as many as existing ones have
 
 
 class ChangeConfig(NamedTuple):
@@ -136,41 +138,42 @@ class ChangeConfig(NamedTuple):
 
 
 class ChangeSettings(NamedTuple):
-    """Of a broker, a group, a client or a user (`log_settings.py`), all at once; None takes a setting back."""
+    """Changes settings of a broker, a group, a client or a user (`log_settings.py`) as one; None removes a setting."""
 
     resource: str
     changes: tuple[tuple[str, str | None], ...]
 
 
 class Reassign(NamedTuple):
-    """The partition moves to these replicas, the first one preferred; None calls a reassignment off."""
+    """Moves the partition to these replicas, the preferred one first; None cancels the reassignment."""
 
     partition: PartitionId
     replicas: tuple[NodeId, ...] | None
 
 
 class ElectLeader(NamedTuple):
-    """The preferred replica, if it is in sync; with `unclean` any live one, where nobody leads: records may be lost."""
+    """Elects the preferred replica if it is in sync. With `unclean`: elects any live replica if the partition has no
+    leader; records may be lost."""
 
     partition: PartitionId
     unclean: bool = False
 
 
 class AddNode(NamedTuple):
-    """The node may join as a learner; it is found at `address` (host:port)."""
+    """Lets the node join as a learner, at `address` (host:port)."""
 
     node: NodeId
     address: str
 
 
 class SetThrottle(NamedTuple):
-    """How fast replicas that are not in sync catch up, per node; None: as fast as it goes."""
+    """Limits how fast replicas that are not in sync catch up, per node; None: no limit."""
 
     bytes_per_second: int | None
 
 
 class RemoveBroker(NamedTuple):
-    """For good; it must be fenced and have no replicas."""
+    """Removes the broker for good. It must be fenced and have no replicas."""
 
     broker: NodeId
 
@@ -180,7 +183,7 @@ class ChangeVoters(NamedTuple):
 
 
 class RaiseVersion(NamedTuple):
-    """The cluster uses this version from now on, if all its nodes speak it; see `cluster_version.py`."""
+    """Raises the cluster to this version, if all its nodes speak it; see `cluster_version.py`."""
 
     version: int
 
@@ -199,11 +202,11 @@ class Trouble(Enum):
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
     ELECTION_NOT_NEEDED = 84
     NO_REASSIGNMENT_IN_PROGRESS = 85
-    BUSY = 7  # what a client reads as: try again
+    BUSY = 7  # clients retry after it
 
 
 class Done(NamedTuple):
-    """It is committed at `index`, or was so before."""
+    """The request is committed at `index`, or was already done before."""
 
     index: int  # pyright: ignore[reportIncompatibleMethodOverride]
     topic_id: str | None = None
@@ -215,6 +218,6 @@ class Refused(NamedTuple):
 
 
 class NotController(NamedTuple):
-    """Ask `leader`, if anybody. What was asked may have happened, or may yet."""
+    """Ask `leader`, if it is known. The request may have been carried out, or still may be."""
 
     leader: NodeId | None

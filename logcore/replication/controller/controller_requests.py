@@ -1,4 +1,4 @@
-"""What operators and clients ask of the leading controller: topics, settings, reassignments, elections, members."""
+"""Requests of operators and clients to the leading controller: topics, settings, reassignments, elections, members."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ DecidedRequest = (
     | ChangeVoters
     | RaiseVersion
 )
-"""What is answered once it is committed."""
+"""Requests that are answered once they are committed."""
 
 LeaderRequest = DecidedRequest | DescribeQuorum
-"""What only the controller that leads answers."""
+"""Requests that only the leading controller answers."""
 
 ControllerRequest = LeaderRequest | DescribeQuorumHere
 LeaderAnswer = Done | Refused | QuorumDescription
@@ -99,8 +99,8 @@ def _create_topic(controller: Controller, asked: CreateTopic) -> LeaderAnswer:
 
 
 def _new_topic_id(controller: Controller, name: str) -> str:
-    """Never given before, to no topic of this or another name (R20): the place of the record that makes it. Many
-    clusters have the same name, so the disk of the controller is named instead."""
+    """An id that no topic ever had, whatever its name (R20): the term and index of the record that creates the topic.
+    Many clusters have the same name, so the id contains the name of the controller's disk instead."""
     quorum = controller.quorum
     return f"{quorum.disk or quorum.cluster}-{quorum.term}-{quorum.log.last_index + 1}"
 
@@ -169,7 +169,7 @@ def _change_config(controller: Controller, asked: ChangeConfig) -> LeaderAnswer:
         after = _with_min_isr(controller, topic, asked.value)
     index = controller.propose([record, *after])
     if index is not None:
-        controller.propose(controller.elections())  # where an unclean election is allowed from now on
+        controller.propose(controller.elections())  # the change may allow unclean elections
     return _done(index)
 
 
@@ -180,7 +180,7 @@ def _change_settings(controller: Controller, asked: ChangeSettings) -> LeaderAns
 
 
 def _with_min_isr(controller: Controller, topic: TopicImage | None, value: str | None) -> list[PartitionState]:
-    """Partitions carry the setting, so that everybody uses the same one from the same moment on."""
+    """The partitions with the new setting. They contain it so that all nodes switch to it at the same record."""
     ahead = controller.ahead
 
     def rule(state: PartitionState) -> PartitionState:
@@ -308,14 +308,14 @@ def _done(index: int | None, topic_id: str | None = None) -> LeaderAnswer:
 
 
 def min_isr_of(value: str | None) -> int | None:
-    """Of the setting: 1 where nothing is said; None for what is no number above 0."""
+    """The value of the setting: 1 if it is not set; None if it is not a whole number above 0."""
     if value is None:
         return 1
     return int(value) if value.isdecimal() and int(value) > 0 else None
 
 
 def answered(controller: Controller, asked: LeaderRequest) -> LeaderAnswer:
-    """In: `controller`: the one that leads. A `Done` is true once its index is committed."""
+    """In: `controller`: the leading one. A `Done` is true only once its index is committed."""
     match asked:
         case CreateTopic():
             return _create_topic(controller, asked)

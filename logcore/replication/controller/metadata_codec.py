@@ -1,4 +1,4 @@
-"""Metadata records as bytes: JSON `[kind, fields…]`. What this version does not know is refused."""
+"""Metadata records as bytes: JSON `[kind, fields…]`. Records that this release does not know are refused."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _KINDS: Final[dict[str, type[LogRecord]]] = {kind.__name__: kind for kind in get
 
 
 class LaterRecord(ValueError):
-    """A metadata record, or an image, that a later release has written."""
+    """A metadata record or an image was written by a later release."""
 
 
 def check_known(version: int) -> None:
-    """Of a cluster. Raises `LaterRecord`."""
+    """In: `version`: of the cluster. Raises `LaterRecord`."""
     if version > VERSIONS.newest:
         raise LaterRecord(f"the cluster uses version {version}, and this release knows {VERSIONS}")
 
 
 def encode_record(record: LogRecord) -> bytes:
-    """Raises TypeError for what is no record."""
+    """Raises TypeError if it is not a metadata record."""
     return orjson.dumps(_plain(record))
 
 
 def decode_record(content: bytes) -> LogRecord:
-    """Raises `LaterRecord` for what no release up to this one can have written, ValueError for what none can have."""
+    """Raises `LaterRecord` if only a later release can have written it, ValueError if no release can have."""
     return _record(orjson.loads(content))
 
 

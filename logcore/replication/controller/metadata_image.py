@@ -1,4 +1,4 @@
-"""What a cluster agrees on: the fold of its metadata records. An image never changes; a record gives the next one."""
+"""What a cluster agrees on: the fold of its metadata records. Images are immutable; each record creates a new one."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from .metadata_records import (
 from .partition_rows import PartitionRow, PartitionRows
 from .partition_rules import leads_alone, with_life_of, without, without_unclean
 
-ALL: Final = ALL_TOPICS  # the resource of settings that hold where nothing more particular is said
+ALL: Final = ALL_TOPICS  # the resource of settings that apply to topics without a setting of their own
 LifeRule = Callable[[PartitionState, NodeId], PartitionState]
 
 
 class BrokerImage(NamedTuple):
-    """A node as a broker, in the life that it registered last."""
+    """A broker, as its latest registration describes it."""
 
     id: NodeId
     epoch: int  # the index of its registration
@@ -48,7 +48,7 @@ class BrokerImage(NamedTuple):
     disk: str = ""
 
     def address(self, purpose: str) -> str | None:
-        """`host:port` for `kafka`, `http` or `node`; None where it has none."""
+        """`host:port` for `kafka`, `http` or `node`; None if it has none."""
         return dict(self.endpoints).get(purpose)
 
 
@@ -65,7 +65,7 @@ class MetadataImage:
     index: int = 0
     brokers: Mapping[NodeId, BrokerImage] = field(default_factory=dict[NodeId, BrokerImage])
     addresses: Mapping[NodeId, str | None] = field(default_factory=dict[NodeId, str | None])
-    """Where nodes are found by each other; None for one that was removed, and is not listened to any more."""
+    """The addresses by which nodes reach each other; None for a removed node, whose messages are ignored."""
     topics: Mapping[str, TopicImage] = field(default_factory=dict[str, TopicImage])  # by id
     topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])  # by name
     configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])  # by resource
@@ -83,7 +83,7 @@ class MetadataImage:
             yield from topic.partitions
 
     def rows(self) -> Iterator[PartitionRow]:
-        """All partitions, those together that differ in their numbers alone."""
+        """All partitions; those that differ only in their numbers share a row."""
         for topic in self.topics.values():
             yield from topic.partitions.rows
 
@@ -96,7 +96,7 @@ class MetadataImage:
         return None
 
     def topic_config(self, topic_id: str) -> Mapping[str, str]:
-        """The settings of the topic, with those of all topics where it has none of its own."""
+        """The settings of the topic; where it has none of its own, those of all topics."""
         return {**self.configs.get(ALL, {}), **self.configs.get(topic_id, {})}
 
     def is_live(self, node: NodeId) -> bool:
@@ -106,19 +106,19 @@ class MetadataImage:
 
 
 def fold(image: MetadataImage, index: int, record: LogRecord) -> MetadataImage:
-    """The image with this record. What a record is about may be gone; then it says nothing."""
+    """The image with this record. A record about something that was deleted changes nothing."""
     match record:
         case Together():
             image = _together(image, index, record)
         case LeaderStarted() | VotersChanged():
-            pass  # of the quorum itself
+            pass  # records of the quorum itself
         case _:
             image = _with_record(image, index, record)
     return replace(image, index=index)
 
 
 def folded(image: MetadataImage, committed: Committed) -> MetadataImage:
-    """The image with all that was committed."""
+    """The image with all committed records."""
     if committed.image is not None:
         image = committed.image
     for index, record in enumerate(committed.records, committed.first_index):
@@ -127,7 +127,7 @@ def folded(image: MetadataImage, committed: Committed) -> MetadataImage:
 
 
 def _together(image: MetadataImage, index: int, record: Together) -> MetadataImage:
-    states: list[PartitionState] = []  # those that follow each other
+    states: list[PartitionState] = []  # consecutive ones
     for each in record.records:
         if isinstance(each, PartitionState):
             states.append(each)
@@ -230,7 +230,7 @@ def _topic_deleted(image: MetadataImage, record: TopicDeleted) -> MetadataImage:
 
 
 def _partitions(image: MetadataImage, records: Iterable[PartitionState]) -> MetadataImage:
-    """Each topic is copied once, however many of its partitions change."""
+    """Copies each topic once, however many of its partitions change."""
     changed: dict[str, list[PartitionState]] = {}
     for state in records:
         if state.topic_id in image.topics:
@@ -288,6 +288,6 @@ def _plain(partitions: PartitionRows) -> list[list[Any]]:
 
 
 def _row(fields: list[Any]) -> PartitionRow:
-    """Earlier versions wrote each partition by itself, without a count in front."""
+    """Earlier versions wrote each partition separately, without a leading count."""
     count, *state = fields if isinstance(fields[0], int) else (1, *fields)
     return PartitionRow(PartitionState(*map(tuples, state)), count)

@@ -1,6 +1,6 @@
-"""The records of the metadata log. All that a cluster agrees on is a fold of them (`metadata_image.py`).
+"""The records of the metadata log. Everything that a cluster agrees on is a fold of them (`metadata_image.py`).
 
-Fields are numbers, texts, booleans, None and tuples of these, so that a record is JSON and back without a schema.
+Fields are numbers, texts, booleans, None and tuples of these, so records convert to JSON and back without a schema.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import NamedTuple
 from ..machine import NodeId
 
 Endpoints = tuple[tuple[str, str], ...]
-"""Where a node is found, by what for: `kafka`, `http` → `host:port`."""
+"""The addresses of a node by purpose: `kafka`, `http` → `host:port`."""
 
 
 class BrokerRegistered(NamedTuple):
-    """A process of a node begins its life. The record's index is the broker's epoch; older lives are fenced off (R8).
+    """A process of a node starts. The record's index is the broker's epoch; earlier incarnations are fenced (R8).
 
-    `clean`: it has every record that it ever acknowledged. If not, it is taken out of all ISRs and ELRs (R14).
+    `clean`: it has every record that it ever acknowledged. If not, it is removed from all ISRs and ELRs (R14).
     """
 
     broker: NodeId
@@ -24,12 +24,12 @@ class BrokerRegistered(NamedTuple):
     clean: bool
     endpoints: Endpoints
     rack: str | None
-    disk: str = ""  # the name of its disk: incarnations are counted there
-    alone: bool = False  # with what it has alone: see `partition_rules.with_life_of`
+    disk: str = ""  # the name of the disk that counts the incarnations
+    alone: bool = False  # it also changes partitions with no other replica: see `partition_rules.with_life_of`
 
 
 class BrokerFenced(NamedTuple):
-    """No leader, no member of an ISR any more, until it is unfenced."""
+    """Until it is unfenced, the broker leads nothing and is in no ISR."""
 
     broker: NodeId
     epoch: int
@@ -49,14 +49,14 @@ class BrokerRemoved(NamedTuple):
 
 
 class NodeAdded(NamedTuple):
-    """A node may join, and is found at this address until it registers with another one (endpoint `node`)."""
+    """A node may join. It has this address until it registers with another one (endpoint `node`)."""
 
     node: NodeId
     address: str  # host:port
 
 
 class TopicCreated(NamedTuple):
-    """Its partitions follow, numbered from 0, in the same `Together`."""
+    """Its partitions follow in the same `Together`, numbered from 0."""
 
     topic_id: str
     name: str
@@ -67,7 +67,7 @@ class TopicDeleted(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """All that is known of a partition, from now on. The first one creates it."""
+    """The whole state of a partition from now on. The first such record creates it."""
 
     topic_id: str
     partition: int
@@ -76,15 +76,15 @@ class PartitionState(NamedTuple):
     partition_epoch: int  # raised with every change
     replicas: tuple[NodeId, ...]  # the first one is the preferred leader
     isr: tuple[NodeId, ...]
-    elr: tuple[NodeId, ...]  # not in sync, but known to have everything below the high watermark
+    elr: tuple[NodeId, ...]  # eligible: not in sync, but known to have everything below the high watermark
     min_isr: int  # the setting `min.insync.replicas`, at most the number of replicas
-    adding: tuple[NodeId, ...] = ()  # replicas that a reassignment brings
+    adding: tuple[NodeId, ...] = ()  # replicas that a reassignment adds
     removing: tuple[NodeId, ...] = ()  # replicas that leave when the added ones are in sync
-    unclean: bool = False  # the leader may lack acknowledged records: somebody wanted it so
+    unclean: bool = False  # the leader may lack acknowledged records, after an unclean election
 
 
 class ConfigChanged(NamedTuple):
-    """A setting of a topic (by its id), of a broker (`broker:1`) or of all (empty text); None takes it back."""
+    """A setting of a topic (by its id), of a broker (`broker:1`) or of all topics (empty text); None removes it."""
 
     resource: str
     key: str
@@ -92,13 +92,13 @@ class ConfigChanged(NamedTuple):
 
 
 class ProducerIdsReserved(NamedTuple):
-    """The next free producer id of the cluster; those below it belong to a broker, or did."""
+    """The next free producer id of the cluster; each lower id belongs to a broker, or did."""
 
     next_id: int
 
 
 class VersionRaised(NamedTuple):
-    """All nodes speak this version of the cluster (`cluster_version.py`), and from now on it is used."""
+    """The cluster uses this version from now on (`cluster_version.py`); all nodes speak it."""
 
     version: int
 
@@ -119,7 +119,7 @@ SingleRecord = (
 
 
 class Together(NamedTuple):
-    """Records that are decided as one: all or none."""
+    """Records that are decided together, all or none."""
 
     records: tuple[SingleRecord, ...]
 

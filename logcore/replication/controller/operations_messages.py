@@ -1,6 +1,6 @@
-"""What operators ask to see, and the answers: of the controller who is in the cluster, of brokers how replicas stand.
+"""Read-only requests of operators, and the answers: the controller reports the members, brokers report their replicas.
 
-Bodies of `Asked`. Nothing here changes anything; what does is in `controller_messages.py`.
+They are bodies of `Asked`. Requests that change something are in `controller_messages.py`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from .metadata_image import MetadataImage
 
 
 class DescribeQuorum(NamedTuple):
-    """To the controller that decides; answered with `QuorumDescription` or `NotController`."""
+    """To the deciding controller; answered with `QuorumDescription` or `NotController`."""
 
 
 class MemberLag(NamedTuple):
-    """How far a voter or learner has the metadata log on its disk, as the leader knows it. -1: not heard of yet."""
+    """How far a voter or learner has the metadata log on its disk, as far as the leader knows. -1: not heard yet."""
 
     node: NodeId
     index: int  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -29,7 +29,7 @@ class BrokerSeen(NamedTuple):
     node: NodeId
     heard_ms_ago: int
     leaving: bool
-    newest_version: int = 1  # of the cluster, that it speaks
+    newest_version: int = 1  # the newest version of the cluster that it speaks
 
 
 class QuorumDescription(NamedTuple):
@@ -40,7 +40,7 @@ class QuorumDescription(NamedTuple):
     voters: VotersChanged
     members: tuple[MemberLag, ...]
     brokers: tuple[BrokerSeen, ...]
-    image: MetadataImage  # all that is committed
+    image: MetadataImage  # everything that is committed
 
 
 class DescribeQuorumHere(NamedTuple):
@@ -48,7 +48,7 @@ class DescribeQuorumHere(NamedTuple):
 
 
 class QuorumHere(NamedTuple):
-    """What one node knows of the quorum. `leader`: None while it knows of none."""
+    """What one node knows about the quorum. `leader`: None if it knows none."""
 
     leader: NodeId | None
     term: int
@@ -61,10 +61,10 @@ class DescribeReplicas(NamedTuple):
 
 
 class FollowerLag(NamedTuple):
-    """`behind_ms`: since when it has not had everything; 0 for one that has."""
+    """`behind_ms`: how long it has not had the whole log; 0 if it has it."""
 
     node: NodeId
-    offset: int  # below it everything is on the follower's disk; -1: it has not asked in this leader epoch
+    offset: int  # everything below it is on the follower's disk; -1: no fetch in this leader epoch yet
     behind_ms: int
 
 
@@ -79,7 +79,7 @@ class LedPartition(NamedTuple):
 
 
 class ReplicasDescribed(NamedTuple):
-    """Those that the broker leads, and why its disk does not give others."""
+    """The partitions that the broker leads, and the errors of those that its disk could not open."""
 
     led: tuple[LedPartition, ...]
     unopened: tuple[tuple[PartitionId, str], ...]

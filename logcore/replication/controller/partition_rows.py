@@ -1,7 +1,7 @@
-"""The partitions of a topic, as a sequence in which neighbours that are alike take the place of one.
+"""The partitions of a topic, as a sequence that stores equal neighbours as one row.
 
-A topic may have ten thousand of them that differ in their number alone: led by one node since the same moment, or by
-nobody. What is to be done with all of them is then done once for each row.
+A topic may have ten thousand partitions that differ only in their number: one node has led them since the same record,
+or they have no leader. Work on all partitions is then done once per row.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .metadata_records import PartitionState
 
 
 class PartitionRow(NamedTuple):
-    """`of` partitions from the first one on, which differ in nothing else."""
+    """A run of partitions that differ only in their number: the first, and how many there are (`of`)."""
 
     first: PartitionState
     of: int
 
     def states(self, start: int = 0, end: int | None = None) -> Iterator[PartitionState]:
-        """In: the places of those that are wanted, in this row."""
+        """In: a range of positions in this row."""
         first, rest = self.first, self.first[2:]
         for place in range(start, self.of if end is None else end):
             yield PartitionState._make((first.topic_id, first.partition + place, *rest))
@@ -31,12 +31,12 @@ class PartitionRow(NamedTuple):
 
 
 class PartitionRows(Sequence[PartitionState]):
-    """State: the rows. Invariant: no two neighbours are alike. It never changes."""
+    """State: the rows. It is immutable. Invariant: two neighbouring rows differ."""
 
     __slots__ = ("_ends", "rows", "size")
 
     def __init__(self, rows: Iterable[PartitionRow] = ()) -> None:
-        """In: rows that follow each other."""
+        """In: rows in the order of their partitions."""
         self.rows = _joined(rows)
         self._ends = list(accumulate(row.of for row in self.rows))
         self.size = self._ends[-1] if self._ends else 0
@@ -73,7 +73,7 @@ class PartitionRows(Sequence[PartitionState]):
         return isinstance(other, tuple) and tuple(self) == other
 
     def with_states(self, states: Iterable[PartitionState]) -> PartitionRows:
-        """Those partitions are so now; the last one of a number counts. New ones follow behind the others."""
+        """With these states of partitions; the last state of a number counts. New partitions follow the others."""
         changed = {state.partition: state for state in states}
         numbers = sorted(changed)
         rows: list[PartitionRow] = []
@@ -91,7 +91,7 @@ class PartitionRows(Sequence[PartitionState]):
         return PartitionRows((*rows, *(PartitionRow(changed[number], 1) for number in numbers[taken:])))
 
     def mapped(self, rule: Callable[[PartitionState], PartitionState]) -> PartitionRows:
-        """What the rule makes of them, which does not depend on their numbers; itself where that is nothing new."""
+        """Applies a rule that does not depend on partition numbers; returns itself if nothing changes."""
         rows = tuple(PartitionRow(rule(row.first), row.of) for row in self.rows)
         return self if rows == self.rows else PartitionRows(rows)
 

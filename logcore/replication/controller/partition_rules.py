@@ -1,6 +1,6 @@
-"""What may happen to a partition: members of the ISR that go and come, and who may lead (R14, R15). Pure functions.
+"""Rules for changes of a partition: which members leave or join the ISR, and which may lead (R14, R15).
 
-Each takes a state and gives the next one, without epochs; `changed` raises them once for all that was done.
+Each rule is a pure function from a state to the next, and leaves epochs alone; `changed` raises them once at the end.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ IsLive = Callable[[NodeId], bool]
 
 
 def changed(before: PartitionState, after: PartitionState, *, settle: bool = False) -> PartitionState | None:
-    """`after` with its epochs; None where nothing changed, unless the change is to be settled by a new epoch.
+    """`after` with its epochs; None if nothing changed. With `settle`, the partition epoch rises in any case.
 
-    A new leader epoch begins also where a replica goes: it drops its log, and if it comes back, what it had asked
-    before must not tell the leader that it has what it had (R6; Kafka raises the epoch there, too).
+    A new leader epoch also begins when a replica leaves. It deletes its log; if it comes back, its earlier fetches
+    must not tell the leader that it has records which it no longer has (R6; Kafka raises the epoch there, too).
     """
     if before == after and not settle:
         return None
@@ -29,21 +29,21 @@ def changed(before: PartitionState, after: PartitionState, *, settle: bool = Fal
 
 
 def without(state: PartitionState, broker: NodeId) -> PartitionState:
-    """The broker is fenced: it leaves the ISR, and stays eligible where too few are left."""
+    """The broker is fenced: it leaves the ISR, and stays eligible if too few remain."""
     if broker in state.isr:
         state = with_isr(state, [node for node in state.isr if node != broker])
     return _without_leader(state, broker)
 
 
 def without_unclean(state: PartitionState, broker: NodeId) -> PartitionState:
-    """The broker came back and may lack what it acknowledged: it is neither in sync nor eligible (R14)."""
+    """The broker came back and may lack acknowledged records: it is neither in sync nor eligible (R14)."""
     isr = tuple(node for node in state.isr if node != broker)
     elr = tuple(node for node in state.elr if node != broker)
     return _without_leader(state._replace(isr=isr, elr=elr), broker)
 
 
 def with_isr(state: PartitionState, isr: Iterable[NodeId]) -> PartitionState:
-    """Members that leave while too few are left stay eligible: from now on the high watermark stands still (R14)."""
+    """Members that leave while too few remain stay eligible, because the high watermark no longer moves (R14)."""
     now = set(isr)
     left = [node for node in state.isr if node not in now]
     eligible = {*state.elr, *left} - now if len(now) < state.min_isr else set[NodeId]()
@@ -51,7 +51,7 @@ def with_isr(state: PartitionState, isr: Iterable[NodeId]) -> PartitionState:
 
 
 def with_leader(state: PartitionState, is_live: IsLive) -> PartitionState:
-    """Elects where there is no leader: one in sync, else an eligible one (R15)."""
+    """Elects a leader if there is none: a replica in sync, otherwise an eligible one (R15)."""
     if state.leader is not None:
         return state
     for candidates in (state.isr, state.elr):
@@ -62,7 +62,7 @@ def with_leader(state: PartitionState, is_live: IsLive) -> PartitionState:
 
 
 def with_any_leader(state: PartitionState, is_live: IsLive) -> PartitionState:
-    """Elects whoever lives where nobody eligible does. What only the others had is lost."""
+    """Elects any live replica if no eligible one is live. Records that only other replicas had are lost."""
     state = with_leader(state, is_live)
     if state.leader is None:
         for node in state.replicas:
@@ -72,7 +72,7 @@ def with_any_leader(state: PartitionState, is_live: IsLive) -> PartitionState:
 
 
 def with_preferred_leader(state: PartitionState, is_live: IsLive) -> PartitionState:
-    """The first replica leads, if it is in sync."""
+    """Makes the first replica the leader, if it is live and in sync."""
     preferred = state.replicas[0]
     if preferred == state.leader or preferred not in state.isr or not is_live(preferred):
         return state
@@ -80,7 +80,8 @@ def with_preferred_leader(state: PartitionState, is_live: IsLive) -> PartitionSt
 
 
 def handed_over(state: PartitionState, broker: NodeId, is_live: IsLive) -> PartitionState:
-    """A leader that is about to end gives way to another one in sync; where there is none, it stays."""
+    """Moves leadership away from a broker that is leaving, to another live replica in sync. If there is none, the
+    broker stays the leader."""
     if state.leader != broker:
         return state
     for node in state.replicas:
@@ -90,7 +91,7 @@ def handed_over(state: PartitionState, broker: NodeId, is_live: IsLive) -> Parti
 
 
 def lacks_replicas(state: PartitionState) -> bool:
-    """Whether a replica is not in sync that is not just being added."""
+    """Whether a replica that is not being added is out of sync."""
     return not set(state.replicas) - set(state.adding) <= set(state.isr)
 
 
@@ -98,7 +99,7 @@ def lacks_replicas(state: PartitionState) -> bool:
 
 
 def reassigned(state: PartitionState, target: tuple[NodeId, ...]) -> PartitionState:
-    """Begins to move: the new replicas come first, the old ones go when all the new ones are in sync."""
+    """Begins a reassignment: new replicas are added first; old ones leave when all new ones are in sync."""
     stay, leftover = _original(state), _leftover(state, target)
     adding = (*(node for node in target if node not in stay), *leftover)
     removing = (*(node for node in stay if node not in target), *leftover)
@@ -106,19 +107,20 @@ def reassigned(state: PartitionState, target: tuple[NodeId, ...]) -> PartitionSt
 
 
 def _leftover(state: PartitionState, target: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-    """What an earlier reassignment was to bring goes at once, unless it is in sync or eligible: it may have what the
-    others lack, so it goes with the old ones, and is both in `adding` and in `removing` until then (R14)."""
+    """Replicas that an earlier reassignment was adding, and that are in sync or eligible. They may have what the others
+    lack, so they leave only with the old ones, and are in both `adding` and `removing` until then (R14). Others leave
+    immediately."""
     members = {*state.isr, *state.elr}
     return tuple(node for node in state.adding if node not in target and node in members)
 
 
 def to_come(state: PartitionState) -> tuple[NodeId, ...]:
-    """The replicas that a reassignment brings, and means to keep."""
+    """The replicas that a reassignment adds and will keep."""
     return tuple(node for node in state.adding if node not in state.removing)
 
 
 def reassignment_done(state: PartitionState, is_live: IsLive, min_isr: int) -> PartitionState:
-    """The old replicas go, once all the others are in sync. As many have to be in sync then as the setting says."""
+    """Removes the old replicas if all others are in sync. The partition then gets `min_isr`, at most its replicas."""
     if not state.adding and not state.removing:
         return state
     target = tuple(node for node in state.replicas if node not in state.removing)
@@ -138,14 +140,14 @@ def reassignment_done(state: PartitionState, is_live: IsLive, min_isr: int) -> P
 
 
 def reassignment_called_off(state: PartitionState) -> PartitionState:
-    """Back to the replicas of before, those first that were to go."""
+    """Returns to the previous replicas; those that were being removed come first."""
     stay = _original(state)
     gone_before = [node for node in stay if node in state.removing]
     return reassigned(state, (*gone_before, *(node for node in stay if node not in state.removing)))
 
 
 def _original(state: PartitionState) -> tuple[NodeId, ...]:
-    """The replicas without those that a reassignment brings."""
+    """The replicas without those that a reassignment adds."""
     return tuple(node for node in state.replicas if node not in state.adding)
 
 
@@ -156,31 +158,33 @@ def _led_by(state: PartitionState, node: NodeId) -> PartitionState:
 
 
 def needs_decision(state: PartitionState) -> bool:
-    """Whether who is live makes any difference to it as it is now: the others lack nothing."""
+    """Whether a change of live brokers can change this partition. Partitions with a leader and without a reassignment
+    need nothing."""
     return state.leader is None or bool(state.adding or state.removing)
 
 
-# What a broker has alone
+# Partitions with one replica
 
 
 def is_alone(state: PartitionState, broker: NodeId) -> bool:
-    """Whether nobody else has a replica. Then a record of the broker's life says what becomes of the partition, and
-    there is none of the partition's own: a node may have ten thousand of them."""
+    """Whether the broker has the only replica. Then the records about the broker also determine the partition's state,
+    without records of its own: a node may have ten thousand such partitions."""
     return state.replicas == (broker,)
 
 
 def leads_alone(state: PartitionState, broker: NodeId) -> PartitionState:
-    """The broker is live, and leads what it alone has. What it reported lost stays without a leader (R14)."""
+    """The broker is live, and leads the partitions of which it has the only replica. A partition of which it reported
+    lost records stays without a leader (R14)."""
     return with_leader(state, lambda node: node == broker)
 
 
 def with_life_of(
     broker: NodeId, state: PartitionState, rule: Callable[[PartitionState, NodeId], PartitionState]
 ) -> PartitionState:
-    """The partition after a change in the broker's life, as far as that has it alone.
+    """The partition after a record about the broker, which changes it if the broker has the only replica.
 
-    It gets the epochs that a record of its own would have given it: no two lives share a leader epoch, so nothing that
-    was said to the one before is taken for an answer to this one (R6).
+    It gets the epochs that a record of its own would have given it. So two incarnations of the broker never share a
+    leader epoch, and an answer to the earlier one is never taken for an answer to the later one (R6).
     """
     if not is_alone(state, broker):
         return state
@@ -192,5 +196,5 @@ def _without_leader(state: PartitionState, broker: NodeId) -> PartitionState:
 
 
 def _ordered(state: PartitionState, nodes: set[NodeId]) -> tuple[NodeId, ...]:
-    """In the order of the replicas."""
+    """The nodes in the order of the replicas."""
     return tuple(node for node in state.replicas if node in nodes)

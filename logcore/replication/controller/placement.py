@@ -1,4 +1,4 @@
-"""Which brokers hold the replicas of a new partition: few racks in common, and everybody about as much as others."""
+"""Chooses the brokers for the replicas of a new partition: on different racks if possible, with an even load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .metadata_records import PartitionState
 
 
 class Placement:
-    """Chooses replicas for several partitions, one after the other. The same image gives the same choice."""
+    """Chooses replicas for several partitions, one after the other. The same image gives the same choices."""
 
     def __init__(self, image: MetadataImage) -> None:
         brokers = [broker for _, broker in sorted(image.brokers.items())]
@@ -18,17 +18,19 @@ class Placement:
         self._down = [broker for broker in brokers if broker.fenced]
         self._replicas: Counter[NodeId] = Counter()
         self._leaders: Counter[NodeId] = Counter()
-        self._successors: Counter[tuple[NodeId, NodeId]] = Counter()  # the first replica, and who leads when it is gone
+        self._successors: Counter[tuple[NodeId, NodeId]] = Counter()  # (first replica, next leader if it fails)
         for state in image.partitions():
             self._count(state.replicas)
 
     @property
     def broker_count(self) -> int:
-        """Those that may hold replicas: where too few are up, those that are down get some, and fetch them later."""
+        """The number of brokers that may hold replicas. If too few are up, brokers that are down get replicas too, and
+        fetch them later."""
         return len(self._live) + len(self._down) if self._live else 0
 
     def choose(self, replication_factor: int) -> tuple[NodeId, ...]:
-        """The replicas of one more partition, the preferred leader first, which is up. Needs as many brokers."""
+        """The replicas of one more partition. The first is the preferred leader, and is up. In: at most
+        `broker_count`."""
         first = min(self._live, key=lambda broker: (self._leaders[broker.id], self._replicas[broker.id], broker.id))
         chosen = [first]
         while len(chosen) < replication_factor:
@@ -39,8 +41,8 @@ class Placement:
         return replicas
 
     def _cost(self, first: BrokerImage, broker: BrokerImage, racks: Counter[str | None]) -> tuple[int, int, int, int]:
-        """A rack that has no replica yet is better than a broker with less on it. What the first one leads goes to all
-        others when it is gone, not to one of them."""
+        """A rack without a replica counts more than a broker with fewer replicas. Second replicas are spread, so that
+        all other brokers share the partitions of a leader that fails."""
         shared = racks[broker.rack] if broker.rack is not None else 0
         return shared, self._replicas[broker.id], self._successors[first.id, broker.id], broker.id
 
@@ -58,8 +60,8 @@ class Placement:
 def new_partition(
     topic_id: str, number: int, replicas: tuple[NodeId, ...], in_sync: tuple[NodeId, ...], min_isr: int
 ) -> PartitionState:
-    """An empty partition: all live replicas are in sync, the first of them leads. With too few of them nothing can be
-    committed before others join, so whoever is not up has all that is acknowledged: it is eligible."""
+    """An empty partition: all live replicas are in sync, and the first of them leads. If they are fewer than `min_isr`,
+    nothing can be committed before others join, so replicas that are down lack nothing: they are eligible."""
     min_isr = min(min_isr, len(replicas))
     absent = tuple(node for node in replicas if node not in in_sync)
     return PartitionState(

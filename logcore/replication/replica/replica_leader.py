@@ -429,7 +429,7 @@ class Leader:
         return self._is_throttled(node) and not core.throttle.leading.allows(core.partition, core.now_ms)
 
     def _is_throttled(self, node: NodeId) -> bool:
-        """Whether the follower is throttled. The high watermark waits for all of the maximal ISR, so only others are."""
+        """Whether the follower is throttled. Members of the maximal ISR are not: the high watermark waits for them."""
         return self._core.throttle.leading.rate is not None and node not in self.in_sync.maximal
 
     # Commits
