@@ -101,7 +101,8 @@ class Removal(Departure):
         self.place = kept_at(left.info, left.task, secrets) if left.began else None
         what = "what the dropped connector has left in the other system"
         self._what = what if self.place is None else secrets.scrub(self.place)
-        self.waits_for = f"{self._what} is not removed yet"
+        self._not_yet = f"{self._what} is not removed yet"
+        self.waits_for = after[-1].waits_for if after else self._not_yet
         threading.Thread(target=self._run, name=f"{TASK_THREADS}{self.connector}-removal", daemon=True).start()
 
     @property
@@ -118,6 +119,7 @@ class Removal(Departure):
         try:
             for each in self._after:
                 each.wait(LEAVES_S)
+            self.waits_for = self._not_yet
             self._remove()
         finally:  # else a connector of this name would never begin
             self.finish()
@@ -142,7 +144,7 @@ class Removal(Departure):
     def _note(self, reason: str) -> None:
         """DROP CONNECTOR must work while the other system is gone; then this is said, and again each hour."""
         before, now = self._said, time.monotonic()
-        self.waits_for = f"{self._what} is not removed yet: {reason}. It is tried again until it is gone"
+        self.waits_for = f"{self._not_yet}: {reason}. It is tried again until it is gone"
         if before is None or before[0] != reason or now - before[1] > _SAID_AGAIN_S:
             self._said = (reason, now)
             _log.warning(
