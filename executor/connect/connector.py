@@ -1,4 +1,4 @@
-"""What a connector is: one class, `SourceConnector` or `SinkConnector`, with a frozen dataclass of settings.
+"""A connector is one class, a `SourceConnector` or `SinkConnector`, with a frozen dataclass of settings.
 
     @dataclass(frozen=True)
     class CounterSettings:
@@ -17,9 +17,9 @@
                 return None
             return Chunk([ConnectRecord(self._settings.topic, None, {"n": n})], {"n": n + 1})
 
-A source is a function of its position: the runner commits records and next position in one transaction of the log, so
-whatever can be read again from a position is in the log exactly once. A package offers its connectors as entry points
-of the group `millstream.connectors`.
+A source is a function of its position. The runner commits records and the next position in one transaction of the log.
+So if a source can read again from a position, each of its records is in the log exactly once. A package provides its
+connectors as entry points of the group `millstream.connectors`.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from .leaving import Tenure
 from .task_clock import MACHINE_CLOCK, TaskClock
 
 Position = Mapping[str, Any]
-"""Where to go on: a JSON object that only the source understands."""
+"""Where to continue: a JSON object that only the source understands."""
 
 Guarantee = Literal["transactional", "idempotent", "at least once"]
-"""transactional: offsets are stored with the rows; idempotent: a row that is written again changes nothing."""
+"""transactional: offsets are stored with the rows; idempotent: writing a row again changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectRecord:
-    """`key`, `value`: JSON values, which transforms see and a converter encodes, or bytes, which stay as they are. A
-    value of None deletes the key. `timestamp_ms`: None is the time of writing. Only records that a sink gets have a
-    `partition`, an `offset`, and in `read_from` their topic before any transform; of a source's the key decides the
+    """`key`, `value`: JSON values, which transforms read and a converter encodes, or bytes, which are not changed. A
+    value of None deletes the key. `timestamp_ms`: None means the time of writing. `partition`, `offset` and `read_from`
+    (the topic before any transform) are set only in records for a sink. For a record of a source, the key decides the
     partition."""
 
     topic: str
@@ -62,8 +62,9 @@ class ConnectRecord:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """What a source cannot convert. `topic`: of the record; `value`: as it came; `reason`: a sentence that says where
-    it is and what is wrong; `hint`: what to do about it. Without `errors.tolerance` it ends the task."""
+    """A record that a source cannot convert. `topic`: the topic for the record; `value`: the value as it was read;
+    `reason`: a sentence that says where the record is and what is wrong; `hint`: what to do about it. Without
+    `errors.tolerance` it ends the task."""
 
     topic: str
     value: bytes | None
@@ -74,23 +75,23 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A table was read again as a whole: each key of its topic whose last record is older is gone. `topic`: as before
-    any transform; `since`: by partition, the offset of the first record of the new reading."""
+    """A whole table was read again: each key of its topic whose last record is older was deleted. `topic`: the name
+    before any transform; `since`: by partition, the offset of the first record of the new reading."""
 
     topic: str
     since: Mapping[str, int]
 
 
 TopicEnds = Callable[[str], Mapping[str, int]]
-"""Where a topic, named as before any transform, ends now: next offsets by partition."""
+"""The current end of a topic: next offsets by partition. In: the name of the topic before any transform."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Records, and the position after them. `complete`: where it is false the transaction stays open, and what follows
-    becomes visible together with these records. `empties`: topics of tables that are empty from here on, before these
-    records: each key that has a value there is deleted. They are named as before any transform. `refused`: what was
-    read and is no record. `sweeps`: carried out behind the records."""
+    """Records, and the position after them. `complete`: if false, the transaction stays open, and the next chunk
+    becomes visible together with these records. `empties`: topics of tables that were emptied before these records:
+    each key with a value there is deleted. These are names before any transform. `refused`: data that could not be
+    converted to records. `sweeps`: applied after the records."""
 
     records: Sequence[ConnectRecord]
     position: Position
@@ -102,12 +103,15 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """One task of a connector. `config`: the share that `tasks` gave it. `identity`: of a sink, the same for all its
-    tasks; another one of the same name has another. `clock`: for the time, and to wait. `declared`: what a sink
-    may ask for the types of columns. `log_end`: of a sink, the next offset of a partition that it reads; `topic_id`:
-    another one where a topic was deleted and created again; None, where nobody knows. `inbox`: of a source that is sent
-    its records. `tenure`: to `check` between two requests that change the other system; while one hangs, a successor
-    may begin. `began`: of one that is dropped, whether a position of it was committed."""
+    """One task of a connector.
+
+    `config`: the share that `tasks` gave it. `identity` (sinks): the same for all tasks of the sink; a recreated sink
+    of the same name has another one. `clock`: to get the time and to wait. `declared` (sinks): gives the types of
+    columns. `log_end` (sinks): the next offset of a partition that it reads. `topic_id` (sinks): changes if a topic was
+    deleted and created again; None if unknown. `inbox`: for a source to which records are sent. `tenure`: call `check`
+    between two requests that change the other system; while one hangs, a successor may begin. `began`: for a dropped
+    connector, whether one of its positions was ever committed.
+    """
 
     connector: str
     number: int = 0
@@ -124,7 +128,7 @@ class TaskInfo:
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """`type`: as CREATE TABLE has it."""
+    """`type`: in the syntax of CREATE TABLE."""
 
     name: str
     type: str
@@ -132,8 +136,8 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """What CREATE TABLE … FROM CONNECTOR takes over. `topic`: where the rows are, before any transform. `key`: names of
-    columns; empty where nothing tells rows apart."""
+    """The schema for CREATE TABLE … FROM CONNECTOR. `topic`: the topic of the rows, before any transform. `key`: names
+    of columns; empty if the table has no key."""
 
     topic: str
     columns: tuple[SourceColumn, ...]
@@ -141,24 +145,24 @@ class SourceTable:
 
 
 class SourceConnector(ABC):
-    """Brings records in. One instance is one running task; only one thread uses it.
+    """Reads records from another system. One instance is one running task; only one thread uses it.
 
-    Raises, from any method: `ConnectorFailed` where somebody has to change something, `SystemUnavailable` or OSError
-    where waiting helps, `SystemFault` where nobody knows. After an exception the instance is closed and a new one
-    begins at the committed position.
+    Any method may raise: `ConnectorFailed` if a user has to change something, `SystemUnavailable` or OSError if waiting
+    helps, `SystemFault` if it is unknown whether waiting helps. After an exception the instance is closed, and a new
+    one begins at the committed position.
     """
 
     settings: ClassVar[type[Any]]
     guarantee: ClassVar[Guarantee] = "transactional"
-    """"at least once" of a source that cannot read again what it has read."""
+    """"at least once" for a source that cannot read the same records again."""
     is_sent_records = False
-    """Whether others hand its records in, to `TaskInfo.inbox`."""
+    """Whether other systems send the records, to `TaskInfo.inbox`."""
     may_empty = False
-    """Whether a chunk with `empties` may come: then the runner remembers the keys of an open transaction."""
+    """Whether chunks may have `empties`: then the runner remembers the keys of an open transaction."""
 
     @classmethod
     def tasks(cls, settings: Any, most: int) -> Sequence[Mapping[str, Any]]:
-        """How the work is divided: at most `most` shares, which stay the same from start to start."""
+        """Divides the work into at most `most` shares. Every start must give the same shares."""
         del settings, most
         return ({},)
 
@@ -166,15 +170,15 @@ class SourceConnector(ABC):
     def resnapshot(
         cls, settings: Any, position: Position | None, table: str | None, ends: TopicEnds
     ) -> Position | None:
-        """RESNAPSHOT CONNECTOR: the position from which all rows come again, or those of one table. In: `ends`: for
-        the sweep behind them. Raises `UnknownSourceTable`."""
+        """RESNAPSHOT CONNECTOR: the position from which the source reads again all rows, or the rows of one table. In:
+        `ends`: for the sweep after these rows. Raises `UnknownSourceTable`."""
         del settings, position, table, ends
         raise UnknownSourceTable("this connector reads no snapshots", hint="DROP and create it to read all anew.")
 
     @classmethod
     def table(cls, settings: Any, task: TaskInfo, name: str) -> SourceTable:
-        """The schema of a table of the other system, whose records are rows or Debezium's envelopes. Raises
-        `UnknownSourceTable`, and what `read` raises."""
+        """The schema of a table of the other system. Its records are rows or Debezium envelopes. Raises
+        `UnknownSourceTable`, and the errors of `read`."""
         del settings, name
         raise UnknownSourceTable(
             f"the connector {task.connector} has no tables that could say what their columns are",
@@ -186,38 +190,39 @@ class SourceConnector(ABC):
 
     @abstractmethod
     def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
-        """What comes after `position`, a bounded amount; None where nothing came within `timeout_s`. In: `position`:
-        of the last chunk, or the committed one at the start; None at the very beginning."""
+        """The next records after `position`, a limited amount; None if none arrived within `timeout_s`. In: `position`:
+        that of the last chunk; at the start the committed one; None if there is none yet."""
 
     def acknowledge(self, position: Position) -> None:
-        """The position is committed: nothing before it will be asked for again."""
+        """Called after the position is committed: nothing before it will be read again."""
         del position
 
     def lag(self) -> int | None:
-        """How much there is that was not read yet, in units of the source; None where nobody knows."""
+        """How much is left to read, in units of the source; None if unknown."""
         return None
 
     def close(self) -> None:  # noqa: B027 - not everything has something open
-        """Lets go of files and connections. Must not fail."""
+        """Closes files and connections. Must not fail."""
 
     @classmethod
     def keeps(cls, settings: Any, task: TaskInfo) -> str | None:
-        """What `forget` removes, and where, as in "the replication slot a of PostgreSQL at host:5432/shop"; nothing
-        else has these words. `forget` is called until it is removed, and who keeps the same begins after that. None:
-        it does no harm if it stays, and `forget` is called once."""
+        """A unique name of what `forget` removes, and where, as in "the replication slot a of PostgreSQL at
+        host:5432/shop". `forget` is called until it succeeds, and a connector that keeps the same thing begins only
+        after that. None: it does no harm if it stays, and `forget` is called once."""
         del settings, task
         return None
 
     @classmethod
     def forget(cls, settings: Any, task: TaskInfo) -> None:
-        """DROP CONNECTOR: removes what the source keeps in the other system. What is gone already is fine."""
+        """DROP CONNECTOR: removes what the source keeps in the other system. It must accept that it is already gone."""
         del settings, task
 
 
 class RecordsRefused(Exception):
-    """Raised by `SinkConnector.write` when the other system does not take some records. They are dead letters, or end
-    the task. In: `records`: each with what is wrong, a clause about it; `others_written`: whether the other system has
-    all others. Where it has not, `write` is called again without the refused ones, once they are dead letters."""
+    """Raised by `SinkConnector.write` if the other system does not accept some records. They become dead letters, or
+    end the task. In: `records`: each with a clause that says what is wrong; `others_written`: whether the other system
+    has stored all others. If it has not, `write` is called again without the refused ones, after these became dead
+    letters."""
 
     def __init__(
         self, records: Sequence[tuple[ConnectRecord, str]], *, others_written: bool = True, hint: str | None = None
@@ -229,51 +234,53 @@ class RecordsRefused(Exception):
 
 
 class SinkConnector(ABC):
-    """Takes records out. One instance is one running task; only one thread uses it. Raises as a source does."""
+    """Writes records to another system. One instance is one running task; only one thread uses it. Its methods may
+    raise the same errors as those of a source."""
 
     settings: ClassVar[type[Any]]
     guarantee: ClassVar[Guarantee] = "at least once"
     batch_records: ClassVar[int] = 1_000_000
-    """After so many records at most the offsets are committed: a write that fails is repeated from there."""
+    """The most records between two commits of offsets; a failed write is repeated from the last commit."""
     kill_points: ClassVar[tuple[str, ...]] = ()
-    """Failpoints `connect.<name>` in its own code, beside those of the runner: where a test can kill a task."""
+    """Failpoints `connect.<name>` in its own code, in addition to those of the runner, where a test can kill a task."""
 
     @abstractmethod
     def __init__(self, settings: Any, task: TaskInfo) -> None: ...
 
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int] | None:
-        """Where to go on, of a transactional sink, which stores offsets with the rows; None: the log keeps them."""
+        """Where to continue, for a transactional sink, which stores offsets with the rows. None: the log stores
+        them."""
         del partitions
         return None
 
     @property
     def pause_s(self) -> float:
-        """How long not to read, from now on: a sink whose writes should be few lets records come together."""
+        """How long not to read from now on. A sink that should write rarely uses it to collect records."""
         return 0.0
 
     @abstractmethod
     def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
-        """Durable on return, but for what `held` names. In: records in the order of each partition; `positions`: the
-        next offsets after them. Raises `RecordsRefused` too."""
+        """Writes the records. They are durable on return, except from the offsets in `held` on. In: `records`: in the
+        order of each partition; `positions`: the next offsets after them. Raises also `RecordsRefused`."""
 
     def held(self) -> Mapping[TopicPartition, int]:
-        """Offsets of the first records that were written and are not durable yet: a sink that collects records into
-        larger pieces is given them again after a death."""
+        """By partition, the offset of the first record that was passed to `write` but is not durable yet. A sink that
+        collects records into larger pieces gets these records again after a crash."""
         return {}
 
     def tick(self) -> None:  # noqa: B027 - not everything waits
-        """Called while nothing comes: what is held may be due."""
+        """Called while no records arrive, because it may be time to write the held ones."""
 
     def close(self) -> None:  # noqa: B027 - not everything has something open
-        """Lets go of files and connections. Must not fail."""
+        """Closes files and connections. Must not fail."""
 
     @classmethod
     def keeps(cls, settings: Any, task: TaskInfo) -> str | None:
-        """As of a source."""
+        """As `SourceConnector.keeps`."""
         del settings, task
         return None
 
     @classmethod
     def forget(cls, settings: Any, task: TaskInfo) -> None:
-        """DROP CONNECTOR: removes what the sink keeps in the other system beside the rows."""
+        """DROP CONNECTOR: removes what the sink keeps in the other system in addition to the rows."""
         del settings, task

@@ -1,4 +1,4 @@
-"""The connectors of the catalog, while they run in this process: each has tasks, each task a thread."""
+"""Runs the connectors of the catalog in this process. Each connector has tasks, and each task has a thread."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _log = structlog.get_logger("millstream.connect")
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStatus:
-    """`error`: why it has no tasks."""
+    """`error`: why the connector has no tasks."""
 
     name: str
     state: TaskState
@@ -59,13 +59,13 @@ class ConnectorStatus:
 
 
 class Connectors:
-    """Any thread may call any method; those that change one connector are called one after the other. They wait for no
-    other system: tasks that are to end leave on threads of their own, and `settled` waits for them a moment."""
+    """Any thread may call any method, but calls that change the same connector must not overlap. No call waits for
+    another system: stopped tasks end on their own threads, and `settled` waits for them for a short time."""
 
     def __init__(
         self, log: LogClient, transcoder: Transcoder, known_secrets: KnownSecrets, catalog: Callable[[], Catalog]
     ) -> None:
-        """In: `transcoder`: how sinks read columnar records; `catalog`: what declares the columns of topics."""
+        """In: `transcoder`: converts columnar records for sinks; `catalog`: declares the columns of topics."""
         self.known_secrets = known_secrets
         self._log = log
         self._transcoder = transcoder
@@ -76,8 +76,8 @@ class Connectors:
         self._guard = threading.Lock()
 
     def start(self, info: ConnectorInfo) -> None:
-        """Begins or continues from the committed positions; one of this name that runs is stopped first, so its
-        settings are changed by this."""
+        """Starts the connector, or continues it from the committed positions. A running connector of this name is
+        stopped first, so this also applies changed settings."""
         self.stop(info.name)
         secrets = Secrets(self.known_secrets)
         running = _Running(self._log, self._transcoder, info, secrets, self._catalog)
@@ -88,7 +88,7 @@ class Connectors:
         running.begin([each for each in leaving if _goes_before(each, info.name, place)])
 
     def stop(self, name: str) -> None:
-        """Asks its tasks to end; positions stay. One that does not run is fine."""
+        """Asks the connector's tasks to end; positions are kept. Does nothing if the connector does not run."""
         with self._guard:
             running = self._running.pop(name, None)
             left = {of: tuple(each for each in tasks if not each.is_over) for of, tasks in self._leaving.items()}
@@ -100,18 +100,18 @@ class Connectors:
                 self._leaving[name] = (*self._leaving.get(name, ()), LeavingTasks(name, workers))
 
     def take_up_leftovers(self) -> None:
-        """What connectors that were dropped earlier have left in other systems is removed, before any starts."""
+        """Begins to remove what dropped connectors have left in other systems. Call it before any connector starts."""
         under_way = {each.left.number for each in self._removals()}
         for left in known_leftovers(self._log):
             if left.number not in under_way:
                 self._begin_removal(left, Secrets(self.known_secrets))
 
     def leftovers(self) -> dict[str, str]:
-        """What is still in other systems, though it was tried to remove it: a clause, by dropped connector."""
+        """What could not be removed from other systems so far: a clause for each dropped connector."""
         return {each.connector: each.waits_for for each in self._removals() if each.is_late}
 
     def settled(self, names: Sequence[str], within_s: float = _SETTLES_S) -> dict[str, str]:
-        """Waits until the tasks of before are gone; what is still waited for then, by connector."""
+        """Waits until the previous tasks have ended. Out: by connector, what it still waits for after `within_s`."""
         deadline, left = time.monotonic() + within_s, dict[str, str]()
         for name, leaving in [(of, each) for of in names for each in self._leaving.get(of, ())]:
             if not leaving.wait(max(0.0, deadline - time.monotonic())):
@@ -119,7 +119,7 @@ class Connectors:
         return left
 
     def become(self, info: ConnectorInfo) -> None:
-        """Paused, stopped or running, as it says; its settings are what they were."""
+        """Pauses, stops or runs the connector as `info` says. The settings must be unchanged."""
         running = self._found(info.name)
         if info.stopped or not running.workers:
             self.start(info)
@@ -129,7 +129,7 @@ class Connectors:
             running.resume()
 
     def set_positions(self, name: str, positions: Mapping[int, Position | None]) -> None:
-        """Of the tasks of a source that is stopped; None: it begins anew."""
+        """Sets the positions of the tasks of a stopped source. None: the task begins from the start."""
         create_positions_topic(self._log)
         for number, at in positions.items():
             producer = self._log.transactional_producer(transactional_id(name, number))  # fences the task
@@ -138,7 +138,7 @@ class Connectors:
             producer.commit()
 
     def restart(self, name: str, task: int | None = None) -> None:
-        """One task, or all, whether they failed or not. Raises `UnknownConnectorTask`."""
+        """Restarts one task, or all; failed or not. Raises `UnknownConnectorTask`."""
         running = self._found(name)
         if task is None:
             self.start(running.info_now())
@@ -146,7 +146,8 @@ class Connectors:
             running.restart(task)
 
     def resnapshot(self, info: ConnectorInfo, table: str | None) -> None:
-        """Its rows are read again, all or those of one table. Raises `InvalidConnector`, `UnknownSourceTable`."""
+        """Makes the source read all rows again, or those of one table. Raises `InvalidConnector`,
+        `UnknownSourceTable`."""
         plugin, settings, config = resolved_settings(info, Secrets(self.known_secrets))
         loaded = plugin.load()
         if not issubclass(loaded, SourceConnector):
@@ -159,7 +160,7 @@ class Connectors:
 
         positions = {number: at for (name, number), at in read_positions(self._log).items() if name == info.name}
         for at in positions.values():
-            loaded.resnapshot(settings, at, table, ends)  # before anything is stopped
+            loaded.resnapshot(settings, at, table, ends)  # so that it raises before anything is stopped
         self._let_go(info.name)
         try:
             for number in positions:
@@ -173,8 +174,8 @@ class Connectors:
             self.start(info)
 
     def drop(self, info: ConnectorInfo) -> None:
-        """Also of one that does not run. Forgets positions, and, once its tasks are gone, what the connector keeps in
-        the other system."""
+        """Drops the connector, also if it does not run. Deletes its positions and, after its tasks have ended, what it
+        keeps in the other system."""
         self._let_go(info.name)
         secrets = Secrets(self.known_secrets)
         began = any(name == info.name for name, _ in read_positions(self._log))
@@ -185,7 +186,7 @@ class Connectors:
         self._begin_removal(left, secrets)
 
     def drop_positions(self, connector: str) -> None:
-        """A connector of this name begins anew."""
+        """Deletes the positions, so that a connector of this name begins from the start."""
         self._let_go(connector)
         if self._log.topic(POSITIONS_TOPIC) is not None:
             for name, task in read_positions(self._log):
@@ -200,22 +201,22 @@ class Connectors:
         return self._found(name).status()
 
     def inbox(self, name: str) -> Inbox | None:
-        """Of a connector that is sent its records; None of others. Raises `UnknownConnectorTask`."""
+        """The inbox of a connector to which records are sent; None for others. Raises `UnknownConnectorTask`."""
         return self._found(name).inbox
 
     def ask_to_stop(self) -> None:
-        """All of them, before `close`; returns at once."""
+        """Asks all connectors to stop, before `close`; returns at once."""
         self._ending.begin()
         for removal in self._removals():
             removal.end()
         with self._guard:
             running = list(self._running.values())
-        for each in running:  # they end side by side
+        for each in running:  # they end in parallel
             each.ask_to_stop()
 
     def close(self) -> None:
-        """Stops all; they go on where they stopped when they are started again. It takes no longer than `Ending` says,
-        however many wait for systems that do not answer."""
+        """Stops all connectors; they continue from there when they are started again. It takes no longer than `Ending`
+        allows, however many of them wait for systems that do not answer."""
         self.ask_to_stop()
         with self._guard:
             running, self._running = list(self._running.values()), {}
@@ -240,7 +241,7 @@ class Connectors:
             self._log.append(POSITIONS_TOPIC, 0, position_record(left.info.name, left.number, None))
 
     def _let_go(self, name: str) -> None:
-        """As `stop`, and its tasks write nothing any more, though they may not have ended."""
+        """As `stop`. In addition its tasks write nothing any more, even if they have not ended yet."""
         self.stop(name)
         for leaving in self._leaving.get(name, ()):
             leaving.let_go()
@@ -254,7 +255,7 @@ class Connectors:
 
 
 class _Running:
-    """One connector. State: its tasks, or why it has none."""
+    """One running connector. State: its tasks, or the reason why it has none."""
 
     def __init__(
         self,
@@ -271,14 +272,14 @@ class _Running:
         self._secrets = secrets
         self._catalog = catalog
         self.workers: tuple[TaskWorker, ...] = ()
-        self._identity = threading.Lock()  # held by the task that looks for it, or makes it
+        self._identity = threading.Lock()  # held by the task that reads or creates the sink's identity
         self._error: str | None = None
         self._own_inbox = Inbox()
         self.inbox: Inbox | None = None
-        """Of a connector that is sent its records."""
+        """The inbox of a connector to which records are sent; None for others."""
 
     def begin(self, before: Sequence[Departure]) -> None:
-        """In: `before`: those whose place its tasks take."""
+        """Starts the tasks. In: `before`: the departures that the tasks wait for."""
         if self._info.stopped:
             return
         try:
@@ -324,7 +325,7 @@ class _Running:
             worker.stop(ending.left_s)
 
     def _shares(self) -> list[Mapping[str, Any]]:
-        """What each task does. Raises `InvalidConnector`."""
+        """The share of the work of each task. Raises `InvalidConnector`."""
         plugin, settings, resolved = resolved_settings(self._info, self._secrets)
         most = tasks_max(resolved)
         loaded = plugin.load()
@@ -364,7 +365,7 @@ def resolved_settings(info: ConnectorInfo, secrets: Secrets) -> tuple[ConnectorP
 
 
 def tasks_max(config: Mapping[str, str]) -> int:
-    """Raises `InvalidConnector`."""
+    """The setting `tasks.max`. Raises `InvalidConnector`."""
     text = config.get("tasks.max", "1")
     if not text.isdecimal() or not 1 <= int(text) <= _TASKS_MAX:
         raise InvalidConnector(f'tasks.max is "{text}", but must be from 1 to {_TASKS_MAX}', setting="tasks.max")
@@ -372,7 +373,7 @@ def tasks_max(config: Mapping[str, str]) -> int:
 
 
 def config_problems(plugin: ConnectorPlugin, config: Mapping[str, str]) -> list[SettingProblem]:
-    """What is wrong with the settings, those that all connectors have among them. Connects to nothing."""
+    """What is wrong with the settings, including those that all connectors have. Connects to no other system."""
     found = problems_of(plugin.load().settings, config)
     checks: list[Callable[[Mapping[str, str]], object]] = [
         tasks_max,
@@ -397,7 +398,7 @@ def config_problems(plugin: ConnectorPlugin, config: Mapping[str, str]) -> list[
 
 
 def _goes_before(leaving: Departure, name: str, place: str | None) -> bool:
-    """Whether a connector that keeps something at `place` has to wait for it."""
+    """Whether the connector `name`, which keeps something at `place`, has to wait for this departure."""
     if isinstance(leaving, Removal) and leaving.place is not None and place is not None:
         return leaving.place == place
     return leaving.connector == name

@@ -1,7 +1,8 @@
 """Runs one task of a sink: reads topics, writes to the other system, then commits the offsets.
 
-The sink says what that gives: a transactional one stores offsets with its rows and says where to go on; for the others
-the group `connect-<name>` in the log does, so records of a batch that was written and not committed are written again.
+The sink determines the guarantee. A transactional sink stores offsets with its rows, and continues from them. For the
+others, the group `connect-<name>` in the log stores the offsets, so a batch that was written but not committed is
+written again.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from .transforms import transformed, transforms_of
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _FIRST_RECORDS: Final = 10_000
 _RECORDS_MAX: Final = 10_000_000
-_LOOK_S: Final = 5.0  # for new topics of a pattern, and new partitions
+_LOOK_S: Final = 5.0  # how often to look for new topics of a pattern and new partitions
 
 Transcoder = Callable[[Topic, pa.RecordBatch, int], pa.Table]
-"""A columnar batch of a topic, with its largest time, as records in row form."""
+"""Converts a columnar batch of a topic, with its largest time, to records in row form."""
 
 _log = structlog.get_logger("millstream.connect")
 
 
 def group_of(connector: str) -> str:
-    """The consumer group of a sink, as Kafka Connect calls it."""
+    """The consumer group of a sink, named as in Kafka Connect."""
     return f"connect-{connector}"
 
 
 def topics_problem(config: Mapping[str, str]) -> None:
-    """Raises `InvalidConnector`."""
+    """Checks the settings that select topics. Raises `InvalidConnector`."""
     if bool(config.get("topics")) == bool(config.get("topics.regex")):
         raise InvalidConnector("a sink needs one of topics and topics.regex", setting="topics")
     try:
@@ -51,7 +52,7 @@ def topics_problem(config: Mapping[str, str]) -> None:
 
 
 def topics_read(config: Mapping[str, str], log: LogClient) -> list[str]:
-    """Those that are there: others may be created later."""
+    """The existing topics that the settings select; others may be created later."""
     names = [name.strip() for name in config.get("topics", "").split(",") if name.strip()]
     if names:
         return [name for name in names if log.topic(name) is not None]
@@ -60,7 +61,7 @@ def topics_read(config: Mapping[str, str], log: LogClient) -> list[str]:
 
 
 def reading(task: TaskInfo, log: LogClient) -> TaskInfo:
-    """The task of a sink that may ask about what it reads."""
+    """The task with functions that tell a sink about the topics that it reads."""
 
     def topic_id(topic: str) -> str | None:
         found = log.topic_id(topic)
@@ -70,7 +71,7 @@ def reading(task: TaskInfo, log: LogClient) -> TaskInfo:
 
 
 class _Placed(NamedTuple):
-    """A record, and where it was read: a transform may have changed its topic. `raw`: as it is in the log."""
+    """A record, and where it was read: a transform may have changed its topic. `raw`: the record as in the log."""
 
     at: TopicPartition
     offset: int
@@ -79,9 +80,9 @@ class _Placed(NamedTuple):
 
 
 class SinkRunner:
-    """One life of a task. State: the position of each of its partitions, and the committed one; how many records the
-    next step takes at most: few at first, so that a task with much to catch up with commits something before it dies,
-    then twice as many each time."""
+    """One life of a task. State: the position and the committed offset of each of its partitions; and the most records
+    of the next step. The first step takes few records, so that a task that is far behind commits something even if it
+    dies early; each next step takes twice as many."""
 
     def __init__(
         self, log: LogClient, sink: SinkConnector, task: TaskInfo, config: Mapping[str, str], transcoder: Transcoder
@@ -109,7 +110,7 @@ class SinkRunner:
         return self._sink.pause_s
 
     def step(self, timeout_s: float) -> bool:
-        """Writes one batch of each partition; False where nothing was there to write."""
+        """Writes one batch of each partition. False if there was nothing to write."""
         if (pause_s := self._sink.pause_s) > 0:
             self._task.clock.sleep(min(pause_s, timeout_s))
             return False
@@ -153,7 +154,7 @@ class SinkRunner:
         return True
 
     def _in_turn(self) -> list[tuple[TopicPartition, int]]:
-        """Another partition comes first each time, so none waits for the end of the others."""
+        """The partitions, each time beginning with another one, so that none waits until the others are read."""
         all_, self._turns = list(self._positions.items()), self._turns + 1
         begin = self._turns % len(all_) if all_ else 0
         return all_[begin:] + all_[:begin]
@@ -161,7 +162,8 @@ class SinkRunner:
     def _write(
         self, batch: list[ConnectRecord], positions: Mapping[TopicPartition, int], records: list[_Placed]
     ) -> None:
-        """What is refused becomes dead letters before the positions move, where the sink moves them itself."""
+        """Writes a batch. If the sink stores positions itself, refused records become dead letters before these
+        advance."""
         while True:
             self._task.tenure.check()
             try:
@@ -175,7 +177,7 @@ class SinkRunner:
                 batch = [record for record in batch if id(record) not in gone]
 
     def _commit(self) -> None:
-        """Up to the first record of each partition that the sink still holds."""
+        """Commits the offsets up to the first record of each partition that the sink still holds."""
         held = self._sink.held()
         durable = {at: min(position, held.get(at, position)) for at, position in self._positions.items()}
         moved = {at: position for at, position in durable.items() if self._committed.get(at) != position}
@@ -187,7 +189,7 @@ class SinkRunner:
     def _batches(
         self, records: list[_Placed], moved: dict[TopicPartition, int]
     ) -> Iterator[tuple[list[ConnectRecord], Mapping[TopicPartition, int]]]:
-        """Records, and the positions after them; after the last ones, those of what was left out too."""
+        """The batches, each with the positions after it. The last positions are also after dropped records."""
         most = self._sink.batch_records
         for begin in range(0, max(len(records) - most, 0), most):
             batch = records[begin : begin + most]
@@ -206,7 +208,7 @@ class SinkRunner:
     # What is read
 
     def _look(self) -> None:
-        """Takes this task's share of the partitions that there are now."""
+        """Takes this task's share of new partitions."""
         self._next_look = self._task.clock.monotonic() + _LOOK_S
         self._check_topics()
         new = [at for at in self._share() if at not in self._positions]
@@ -228,14 +230,14 @@ class SinkRunner:
         self._note_topics(anew)
 
     def _topics_made_anew(self, topics: set[str]) -> set[str]:
-        """Those that are not the ones that this task has read before, under these names."""
+        """The topics that were recreated since this task read topics of these names."""
         found = {topic: self._task.topic_id(topic) for topic in topics}
         self._topic_ids |= {topic: id_ for topic, id_ in found.items() if id_ is not None}
         before = topics_read_before(self._log, self._task.connector, self._task.number)
         return {topic for topic in topics if before.get(topic, found[topic]) != found[topic]}
 
     def _note_topics(self, anew: set[str]) -> None:
-        """Once nothing is left of the offsets of topics of before."""
+        """Stores the ids of the topics, after the offsets of earlier topics of the same names were overwritten."""
         name, number = self._task.connector, self._task.number
         before = topics_read_before(self._log, name, number)
         begun = {at: position for at, position in self._positions.items() if at.topic in anew}
@@ -246,7 +248,8 @@ class SinkRunner:
                 note_topics(self._log, name, number, ids)
 
     def _check_topics(self) -> None:
-        """Before anything is fetched: a topic that was made anew has other offsets. The next life sees to that."""
+        """Raises `SystemUnavailable` if a topic was recreated, because its offsets differ; the next life handles that.
+        Call it before a fetch."""
         for topic, known in self._topic_ids.items():
             if self._task.topic_id(topic) not in (known, None):
                 raise SystemUnavailable(f"the topic {topic} was deleted and created again, and is read as a new one")
@@ -306,7 +309,7 @@ class SinkRunner:
             self._refuse(raw, f"cannot be written: {reason}", refused.hint)
 
     def _refuse(self, raw: ConnectRecord, reason: str, hint: str) -> None:
-        """Into the dead letters, or the end of the task."""
+        """Adds the record to the dead letters, or ends the task."""
         place = f"{raw.topic}, partition {raw.partition}, offset {raw.offset}"
         letter = self._dead_letters.refuse(
             f"the record at {place} {reason}",
@@ -320,5 +323,5 @@ class SinkRunner:
 
 
 def _read(raw: ConnectRecord, key: Converter, value: Converter) -> ConnectRecord:
-    """Raises ValueError."""
+    """Decodes key and value. Raises ValueError."""
     return replace(raw, key=key.from_bytes(raw.key), value=value.from_bytes(raw.value))

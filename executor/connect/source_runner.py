@@ -1,9 +1,9 @@
-"""Runs one task of a source: records and position become visible in one transaction of the log.
+"""Runs one task of a source. It commits records and position in one transaction of the log.
 
     read(position) → begin → records → position → commit → acknowledge
 
-A task that dies anywhere leaves either both or none of them. Acquiring the transactional id fences an older task of the
-same number, wherever it runs, and decides the transaction that it left open; the position is read after that.
+So wherever a task dies, either both are visible or neither. Acquiring the transactional id fences an older task of the
+same number, wherever it runs, and decides its open transaction. The position is read after that.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def transactional_id(connector: str, task: int) -> str:
 
 
 class SourceRunner:
-    """One life of a task: after any exception, `close` it and open another one.
+    """One life of a task: after any exception, the caller closes it and opens another one.
 
-    State: the position that is committed, the one that was read up to, and whether a transaction is open.
+    State: the committed position, the position up to which it has read, and whether a transaction is open.
     """
 
     def __init__(self, log: LogClient, source: SourceConnector, task: TaskInfo, config: Mapping[str, str]) -> None:
@@ -56,7 +56,7 @@ class SourceRunner:
         self.position = read_position(log, task.connector, task.number)
         self._read_up_to: Position | None = self.position
         self._open = False
-        self._turn = 0  # of the partition that the next record without a key goes to
+        self._turn = 0  # selects the partition of the next record without a key (round robin)
         self._dead_letters = DeadLetters(log, task, config)
         self._partition_counts: dict[str, int] = {}
         self.records = 0
@@ -68,7 +68,7 @@ class SourceRunner:
         return 0.0
 
     def step(self, timeout_s: float) -> bool:
-        """Reads one chunk and writes it; False where none came."""
+        """Reads one chunk and writes it. False if there was none."""
         chunk = self._source.read(self._read_up_to, timeout_s)
         if chunk is None:
             return False
@@ -101,7 +101,7 @@ class SourceRunner:
         return True
 
     def _empty(self, topic: str) -> None:
-        """A tombstone for each key that has a value, in the transaction that is open."""
+        """Writes a tombstone for each key that has a value, in the open transaction."""
         if self._log.topic(topic) is None:
             return
         for partition in range(self._log.partition_count(topic)):
@@ -116,8 +116,8 @@ class SourceRunner:
     def _sweep(
         self, topic: str, since: Mapping[str, int], written: Mapping[tuple[str, int], Sequence[ConnectRecord]]
     ) -> None:
-        """A tombstone for each key whose last record is older, in the transaction that is open. In: `written`: what
-        this chunk has written."""
+        """Writes a tombstone for each key whose last record is older than `since`, in the open transaction. In:
+        `written`: the records of this chunk."""
         for number, before in since.items():
             place = (topic, int(number))
             known = dict(self._open_keys[place])
@@ -145,7 +145,7 @@ class SourceRunner:
         return self._source.lag()
 
     def close(self) -> None:
-        """Drops what is not committed. Never fails: the next life decides what this one cannot."""
+        """Drops what is not committed. Never fails: the next life aborts a transaction that this one cannot abort."""
         self._source.close()
         if self._open:
             with contextlib.suppress(Exception):
@@ -156,8 +156,8 @@ class SourceRunner:
     def _placed(
         self, records: Sequence[ConnectRecord], letters: list[tuple[str, RowRecords]]
     ) -> dict[tuple[str, int], list[ConnectRecord]]:
-        """By topic and partition, encoded; topics that are not there yet are created, before the transaction. Out:
-        `letters`: gets what cannot be converted."""
+        """The encoded records by topic and partition. Creates missing topics, before the transaction. Out: adds records
+        that cannot be converted to `letters`."""
         placed: dict[tuple[str, int], list[ConnectRecord]] = defaultdict(list)
         for record in records:
             try:
@@ -170,7 +170,7 @@ class SourceRunner:
         return placed
 
     def _converted(self, record: ConnectRecord) -> ConnectRecord | None:
-        """None where a transform leaves it out. Raises `ConnectorFailed`, ValueError."""
+        """The encoded record; None if a transform drops it. Raises `ConnectorFailed`, ValueError."""
         found = transformed(record, self._transforms) if self._transforms else record
         if found is None:
             return None
@@ -178,7 +178,7 @@ class SourceRunner:
         return ConnectRecord(found.topic, key, value, found.timestamp_ms, found.headers)
 
     def _refuse(self, refused: RefusedRecord, letters: list[tuple[str, RowRecords]]) -> None:
-        """Raises `ConnectorFailed` where that ends the task."""
+        """Handles a refused record. Raises `ConnectorFailed` if that ends the task."""
         letter = self._dead_letters.refuse(
             refused.reason, refused.hint, refused.key, refused.value, None, topic=refused.topic
         )
@@ -195,7 +195,7 @@ class SourceRunner:
         return self._turn % count
 
     def _created(self, topic: str) -> int:
-        """The number of the topic's partitions."""
+        """Creates the topic if it is missing. Out: the number of its partitions."""
         if topic.startswith("_millstream"):
             raise InvalidConnector(
                 f'the topic "{topic}" is Millstream\'s own', hint="Set topic.prefix, topic or a RegexRouter otherwise."
@@ -224,14 +224,14 @@ class SourceRunner:
 
 
 def _refused(record: ConnectRecord, error: Exception) -> RefusedRecord:
-    """With key and value as JSON, as far as they are."""
+    """The refused record, with readable key and value."""
     hint = error.hint if isinstance(error, ConnectorFailed) and error.hint else "Change the transforms."
     reason = f"a record of the topic {record.topic} cannot be written: {error}"
     return RefusedRecord(record.topic, readable(record.value), reason, hint, readable(record.key))
 
 
 def new_partitions(config: Mapping[str, str]) -> int:
-    """Of the topics that the connector creates. Raises `InvalidConnector`."""
+    """The number of partitions of topics that the connector creates. Raises `InvalidConnector`."""
     text = config.get(_PARTITIONS, "1")
     if not text.isdecimal() or int(text) < 1:
         raise InvalidConnector(f'{_PARTITIONS} is "{text}", which is no number of partitions', setting=_PARTITIONS)

@@ -1,4 +1,4 @@
-"""What a connector takes the time from, and waits with: the machine's clock, or one that a test moves."""
+"""The clock with which a connector gets the time and waits: the machine's clock, or one that a test controls."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Final, Protocol
 
 
 class TaskClock(Protocol):
-    """`TaskInfo.clock`. A connector that asks nothing else can be tested in no time."""
+    """`TaskInfo.clock`. Tests of a connector that uses no other clock do not have to wait."""
 
     def now_ms(self) -> int:
-        """Since 1970."""
+        """Milliseconds since 1970."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some moment; it never goes back."""
+        """Seconds since an arbitrary moment; it never goes back."""
         ...
 
     def sleep(self, seconds: float) -> None: ...
 
 
 class MachineClock:
-    """The time as it is."""
+    """The real time."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -34,7 +34,7 @@ class MachineClock:
 
 
 class VirtualClock:
-    """State: the time, in milliseconds since 1970. It moves by `advance`, and by who sleeps."""
+    """A clock for tests. State: the time since 1970. `advance` and `sleep` move it."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self._now_us = now_ms * 1000

@@ -1,7 +1,12 @@
-"""Positions of sources: a record for each task in a compacted topic, written in the transaction of its records. In the
-place of a sink's is its identity: the positions of sinks are committed offsets, or lie with their rows. With negative
-numbers, after the tasks, are the ids of the topics that each task of a sink has read: offsets say nothing about a topic
-that was deleted and created again. With texts for numbers is what dropped connectors have left (`leftovers.py`)."""
+"""The topic with the positions of connectors. It is compacted; the key of a record is a connector and a number.
+
+| number | value |
+| --- | --- |
+| 0 and up, of a source | the position of this task, written in the transaction of its records |
+| 0, of a sink | the identity of the sink; its positions are committed offsets, or stored with the rows |
+| -1 and down, of a sink | the ids of the topics that task 0, 1, … has read, to detect recreated topics |
+| a text | what a dropped connector has left in another system (`leftovers.py`) |
+"""
 
 from __future__ import annotations
 
@@ -24,26 +29,26 @@ _SCHEMA: Final = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("v
 
 
 def create_positions_topic(log: LogClient) -> None:
-    """Where it is not there yet."""
+    """Creates the topic if it does not exist."""
     if log.topic(POSITIONS_TOPIC) is None:
         with contextlib.suppress(TopicExists):
             log.create_topic(POSITIONS_TOPIC, 1, _CONFIG)
 
 
 def position_record(connector: str, task: int | str, position: Position | None) -> RowRecords:
-    """For partition 0 of the topic; None forgets the task's position."""
+    """The record for partition 0 of the topic. In: `position`: None deletes the task's position."""
     value = None if position is None else orjson.dumps(position)
     row = {"timestamp": [int(time.time() * 1000)], "key": [_key(connector, task)], "value": [value]}
     return RowRecords(pa.table(row, schema=_SCHEMA))
 
 
 def read_position(log: LogClient, connector: str, task: int) -> Position | None:
-    """The committed one; None where there is none. Raises `CorruptLog` where it cannot be read."""
+    """The committed position; None if there is none. Raises `CorruptLog` if it cannot be decoded."""
     return read_positions(log).get((connector, task))
 
 
 def sink_identity(log: LogClient, connector: str) -> str:
-    """Of the sink since it was created; written by the first one who asks. One caller at a time."""
+    """The identity of the sink since it was created; the first call creates it. Calls must not overlap."""
     found = read_position(log, connector, 0)
     if found is None:
         create_positions_topic(log)
@@ -53,7 +58,7 @@ def sink_identity(log: LogClient, connector: str) -> str:
 
 
 def topics_read_before(log: LogClient, connector: str, task: int) -> dict[str, str]:
-    """The ids of topics, by name, as the task of a sink has noted them last."""
+    """The ids of topics, by name, that the task of a sink has stored last."""
     return dict(read_position(log, connector, -1 - task) or {})
 
 
@@ -63,7 +68,7 @@ def note_topics(log: LogClient, connector: str, task: int, ids: Mapping[str, str
 
 
 def read_positions(log: LogClient) -> dict[tuple[str, int], Position]:
-    """Of all tasks, by connector and number."""
+    """The positions of all tasks, by connector and number."""
     return {(name, task): at for (name, task), at in _read_all(log).items() if isinstance(task, int)}
 
 
