@@ -1,4 +1,4 @@
-"""What can go wrong with a connector: before it runs, and while it does."""
+"""The errors of connectors, before they run and while they run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FULL: Final = re.compile(
 
 
 class InvalidConnector(StatementError):
-    """A setting that is missing, unknown or wrong. `setting`: its name, where the error is about one."""
+    """A setting that is missing, unknown or wrong. `setting`: its name, if the error is about one setting."""
 
     code = "INVALID_CONNECTOR"
 
@@ -29,19 +29,19 @@ class UnknownSourceTable(StatementError):
 
 
 class ConnectorFailed(QueryError):
-    """The task cannot go on before somebody changes something: it is FAILED, and says what to do."""
+    """The task cannot continue until a user changes something. It is FAILED, and its error says what to do."""
 
     code = "CONNECTOR_FAILED"
 
 
 class SystemUnavailable(QueryError):
-    """The other system does not answer, or not now: the task waits and tries again, for as long as it takes."""
+    """The other system does not answer, or cannot at the moment. The task waits and retries for as long as it takes."""
 
     code = "SYSTEM_UNAVAILABLE"
 
 
 class SystemFault(QueryError):
-    """An error of the other system that is not known to pass: the task tries again for some minutes, then it is
+    """An error of the other system that may or may not be temporary. The task retries for some minutes, then it is
     FAILED."""
 
     code = "SYSTEM_FAULT"
@@ -54,7 +54,7 @@ class UnknownConnectorTask(QueryError):
 
 
 def is_full(text: str) -> bool:
-    """Whether another system, or a disk, says that it has no room.
+    """Whether the text of an error says that another system or a disk is full.
 
     >>> is_full("Unable to copy data to file: No space left on device (os error 28)"), is_full("it is full of errors")
     (True, False)
@@ -63,10 +63,10 @@ def is_full(text: str) -> bool:
 
 
 def unavailable(message: str) -> SystemUnavailable:
-    """With what to do, where there is no room."""
+    """The error; with a hint if the system is full."""
     return SystemUnavailable(message, hint="Make room there: the task goes on by itself." if is_full(message) else None)
 
 
 def one_line(error: object) -> str:
-    """The text of another system's error, for a message of ours."""
+    """The text of another system's error on one line, for our messages."""
     return " ".join(str(error).split())

@@ -1,5 +1,5 @@
-"""The connectors that there are: ours, and those that installed packages offer as entry points of the group
-`millstream.connectors`. A connector is found by its short name, or by the Java class whose place it takes."""
+"""The available connectors: ours, and those that installed packages provide as entry points of the group
+`millstream.connectors`. A connector is found by its short name, or by the name of the Java class that it replaces."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ COMMON: Final = (
     "connector.class", "name", "tasks.max", "topics", "transforms", "key.converter", "value.converter", "errors.",
     "topic.creation.",
 )  # fmt: skip
-"""How the settings begin that every connector has."""
+"""Prefixes of the settings that every connector has."""
 
 PluginKind = Literal["SOURCE", "SINK"]
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorPlugin:
-    """`target`: `module:Class`, loaded when it is needed; `java_classes`: that configurations of Kafka Connect name."""
+    """`target`: `module:Class`, loaded when it is needed; `java_classes`: the names that configurations of Kafka
+    Connect use."""
 
     name: str
     kind: PluginKind
@@ -37,7 +38,7 @@ class ConnectorPlugin:
     java_classes: tuple[str, ...] = ()
 
     def load(self) -> type[SourceConnector] | type[SinkConnector]:
-        """Raises `InvalidConnector` where a package is missing."""
+        """The class of the connector. Raises `InvalidConnector` if a package is missing."""
         module, _, name = self.target.partition(":")
         try:
             return getattr(importlib.import_module(module), name)
@@ -55,8 +56,8 @@ class ConnectorPlugin:
         return frozenset(item.name for item in self.settings() if item.secret)
 
     def shows(self, name: str) -> bool:
-        """Whether the value of a setting may be seen: nobody knows what is in one that is not declared, such as a
-        password whose name has a typing error."""
+        """Whether the value of a setting may be shown. A setting that is not declared may contain anything, for example
+        a password if its name has a typing error, so it is not shown."""
         return name.startswith(COMMON) or any(item.name == name and not item.secret for item in self.settings())
 
 
@@ -110,7 +111,7 @@ BUILT_IN: Final = (
 
 
 def plugins() -> tuple[ConnectorPlugin, ...]:
-    """By name; what a package offers cannot take the name of one of ours."""
+    """All plugins, sorted by name. A plugin of a package cannot have the name of one of ours."""
     found = list(BUILT_IN)
     names = {plugin.name for plugin in BUILT_IN}
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
@@ -121,7 +122,7 @@ def plugins() -> tuple[ConnectorPlugin, ...]:
 
 
 def _offered(entry: importlib.metadata.EntryPoint) -> ConnectorPlugin:
-    """Its kind is known only once it is loaded; one that cannot be loaded says so when it is used."""
+    """The plugin of a package. It is loaded to find out its kind. If that fails, its text says so."""
     try:
         loaded: Any = entry.load()
     except Exception as error:
@@ -131,8 +132,8 @@ def _offered(entry: importlib.metadata.EntryPoint) -> ConnectorPlugin:
 
 
 def find_plugin(name: str | None, kind: PluginKind | None = None) -> ConnectorPlugin:
-    """In: the value of `connector.class`; `kind`: which one is meant where a source and a sink have the same name.
-    Raises `InvalidConnector`."""
+    """In: `name`: the value of `connector.class`; `kind`: decides if a source and a sink have the same name. Raises
+    `InvalidConnector`."""
     if not name:
         raise InvalidConnector(
             "connector.class is missing", setting="connector.class", hint="SHOW CONNECTOR PLUGINS lists the classes."
@@ -149,7 +150,7 @@ def find_plugin(name: str | None, kind: PluginKind | None = None) -> ConnectorPl
 
 
 def configured_plugin(config: Mapping[str, str]) -> ConnectorPlugin:
-    """What the settings of a new connector mean: a sink has topics. Raises `InvalidConnector`."""
+    """The plugin for the settings of a new connector. It is a sink if they name topics. Raises `InvalidConnector`."""
     kind: PluginKind = "SINK" if "topics" in config or "topics.regex" in config else "SOURCE"
     return find_plugin(config.get("connector.class"), kind)
 
@@ -163,14 +164,14 @@ def _called(name: str) -> list[ConnectorPlugin]:
 
 
 def shown_config(config: Mapping[str, str]) -> dict[str, str]:
-    """The settings as anybody may see them who may see the connector."""
+    """The settings as they are shown to everybody who may see the connector."""
     shows = shown_names(config.get("connector.class"))
     return {name: shown_value(name, value, secret=not shows(name)) for name, value in config.items()}
 
 
 def shown_names(connector_class: str | None) -> Callable[[str], bool]:
-    """Which settings may be seen: of a source and a sink of one name, those that one of them shows and none hides. Of a
-    connector that cannot be loaded (any more), those that all have."""
+    """Decides by name which settings may be shown. If a source and a sink have the same name, these are the settings
+    that one of them shows and neither hides. If the connector cannot be loaded, these are the common settings."""
     try:
         found = _called(connector_class or "")
         secret = frozenset[str]().union(*(plugin.secret_names() for plugin in found))

@@ -1,12 +1,12 @@
-"""ConnectorSandbox: runs a connector on a log of its own, with a clock that the test moves and deaths that it chooses.
+"""ConnectorSandbox: runs a connector on its own log, with a clock that the test moves and crashes that it chooses.
 
     with ConnectorSandbox(Squares, {"topic": "squares", "limit": "5"}) as sandbox:
         sandbox.kill_at("after_records")
         sandbox.run()
         assert [record.value["square"] for record in sandbox.records("squares")] == [0, 1, 4, 9, 16]
 
-The runner is the server's. Nothing runs by itself: `run` steps the task until it has nothing to do. A task that is
-killed is left as a process that dies leaves it, and the next one begins at the committed position.
+The runner is the one of the server. Nothing runs by itself: `run` steps the task until it has nothing to do. Killing a
+task has the effect of a process crash, and the next task begins at the committed position.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _STEPS_MAX: Final = 100_000
 
 
 class ConnectorSandbox:
-    """One task of one connector. Not for several threads at once. Failpoints are of the process, so two sandboxes must
-    not be killed at the same time.
+    """One task of one connector. Not thread-safe. Failpoints belong to the process, so only one sandbox at a time may
+    use kill points.
 
-    In: `config`: settings, as CREATE CONNECTOR has them, references included. State: the log, the clock, the life of
-    the task that is under way, and how many deaths there were.
+    In: `config`: settings as in CREATE CONNECTOR, including references. State: the log, the clock, the current life of
+    the task, and the number of deaths.
     """
 
     def __init__(
@@ -81,25 +81,27 @@ class ConnectorSandbox:
 
     @property
     def kill_points(self) -> tuple[str, ...]:
-        """Where a task of this kind can be killed."""
+        """The points at which a task of this kind can be killed."""
         if issubclass(self._connector, SourceConnector):
             return SOURCE_KILL_POINTS
         return (*SINK_KILL_POINTS, *self._connector.kill_points)
 
     @property
     def position(self) -> Position | None:
-        """The committed one of a source."""
+        """The committed position of a source."""
         return read_position(self.log, self._task.connector, self._task.number)
 
     def kill_at(self, point: str, nth: int = 1) -> None:
-        """The task dies when it gets there for the `nth` time from now. Raises `InvalidConnector` for another point."""
+        """Kills the task when it reaches the point for the `nth` time from now. Raises `InvalidConnector` for an
+        unknown point."""
         if point not in self.kill_points:
             raise InvalidConnector(f'"{point}" is no kill point: there are {", ".join(self.kill_points)}')
         arm(f"connect.{point}:{nth}:raise")
 
     def run(self) -> None:
-        """Until nothing is there to read, through deaths. A system that is not available is asked again, as the server
-        does, by the virtual clock. Raises what ends a task, and `SystemUnavailable` after 20 attempts."""
+        """Runs the task, through deaths, until there is nothing to read. If the other system is not available, it
+        retries as the server does, with the virtual clock. Raises the errors that end a task, and `SystemUnavailable`
+        after 20 attempts."""
         attempts = 0
         for _ in range(_STEPS_MAX):
             try:
@@ -110,7 +112,7 @@ class ConnectorSandbox:
                 attempts = 0
             except FailpointHit:
                 self.deaths += 1
-                self._life = None  # it closes nothing
+                self._life = None  # without closing it, as in a crash
                 arm("")
             except (SystemUnavailable, SystemFault, OSError):
                 self._end_life()
@@ -124,11 +126,12 @@ class ConnectorSandbox:
         raise AssertionError(f"the connector has something to do after {_STEPS_MAX} steps: it never gives None")
 
     def restart(self) -> None:
-        """Ends the task in order; the next `run` begins another one."""
+        """Ends the task cleanly; the next `run` begins another one."""
         self._end_life()
 
     def records(self, topic: str) -> list[ConnectRecord]:
-        """What a reader sees, by partition and offset, keys and values as the converters of the settings read them."""
+        """The records that a reader sees, in order of partition and offset. The converters of the settings decode keys
+        and values."""
         found: list[ConnectRecord] = []
         if self.log.topic(topic) is None:
             return found
@@ -142,7 +145,7 @@ class ConnectorSandbox:
         return found
 
     def produce(self, topic: str, key: Any, value: Any, *, partitions: int = 1) -> None:
-        """A record for a sink; the topic is created where it is not there. None as a value deletes the key."""
+        """Writes a record for a sink, and creates the topic if it is missing. A value of None deletes the key."""
         if self.log.topic(topic) is None:
             self.log.create_topic(topic, partitions)
         data = self._key.to_bytes(key)

@@ -1,8 +1,8 @@
-"""Secrets of connectors: `${secret:name:key}`, `${file:/path:key}` and `${env:NAME}` in settings, and how values stay
-out of everything that is shown. `${sealed:…}` is what a secret value in a statement becomes before it is kept.
+"""Secrets of connectors: references `${secret:name:key}`, `${file:/path:key}` and `${env:NAME}` in settings, and how
+secret values are kept out of all texts that are shown. A secret value in a statement is stored as `${sealed:…}`.
 
-A reference is resolved only in the task. What it gave, and each value of a setting that is secret by its declaration or
-by its name, is taken out of errors and log lines by `Secrets.scrub`.
+References are resolved only in the task. `Secrets.scrub` removes the resolved values from errors and log lines, and
+also the values of settings that are secret by declaration or by name.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _SEALED: Final = re.compile(r"\$\{sealed:[^}]*\}")
 _IN_ADDRESS: Final = re.compile(
     r"//[^/@:\s]*:(?P<password>(?:(?!//)\S)+)(?=@)|[?&;](?P<name>[\w.%\[\]-]+)=(?P<value>[^&;#\s]+)"
 )
-"""A password before the last @, where it may have any character that should have been escaped; or a parameter."""
+"""A password before the last @, which may contain characters that should have been escaped; or a parameter."""
 _PARAMETERS: Final = frozenset({"sig", "signature", "key", "auth"})
-"""Names of parameters of addresses that are secret, beside those that say so."""
-_QUOTED: Final = re.compile(r"=\s*\"([^\"]*)\"")  # as sasl.jaas.config has a password
-_PART_MIN: Final = 6  # of a header such as `Authorization: …`
+"""Names of secret parameters in addresses, in addition to those with a telling name (`is_secret_name`)."""
+_QUOTED: Final = re.compile(r"=\s*\"([^\"]*)\"")  # a password as in sasl.jaas.config
+_PART_MIN: Final = 6  # the minimal length of a secret part, as of a header `Authorization: …`
 _FILE_BYTES_MAX: Final = 1024 * 1024
 
 
 def refers(value: str) -> bool:
-    """Whether the value has a reference in it."""
+    """Whether the value contains a reference."""
     return REFERENCE.search(value) is not None
 
 
 def shown_value(name: str, value: str, *, secret: bool = False) -> str:
-    """The value as anybody may see it: references as they are written, secrets hidden, passwords in addresses too.
-    In: `secret`: that it is one, whatever its name says.
+    """The value as it may be shown: with references as they are written, without secrets and passwords in addresses.
+    In: `secret`: whether the value is secret even if its name does not say so.
 
     >>> shown_value("database.password", "x"), shown_value("database.password", "${env:PASSWORD}")
     ('********', '${env:PASSWORD}')
@@ -56,7 +56,7 @@ def shown_value(name: str, value: str, *, secret: bool = False) -> str:
 
 
 def _secrets_in_address(value: str) -> Iterator[tuple[int, int]]:
-    """Where passwords are written out, from start to end."""
+    """The start and end of each password in the addresses of the value."""
     for found in _IN_ADDRESS.finditer(value):
         group = "password" if found["password"] is not None else "value"
         secret = group == "password" or is_secret_name(found["name"]) or found["name"].lower() in _PARAMETERS
@@ -65,7 +65,7 @@ def _secrets_in_address(value: str) -> Iterator[tuple[int, int]]:
 
 
 def secrets_of(config: Mapping[str, str]) -> set[str]:
-    """The secrets of the catalog that the settings may mean: names, as they are written and in upper case."""
+    """The secrets of the catalog to which the settings may refer: names, as written and in upper case."""
     found: set[str] = set()
     for value in config.values():
         for reference in REFERENCE.finditer(value):
@@ -76,8 +76,8 @@ def secrets_of(config: Mapping[str, str]) -> set[str]:
 
 
 def sealed_value(name: str, value: str, vault: SecretVault, *, secret: bool) -> str:
-    """The value of a setting as it may be kept: what is secret and no reference is sealed, for this setting only. In:
-    `secret`: that all of it is. Raises `SecretKeyMissing`."""
+    """The value of a setting as it may be stored: secret parts that are not references are sealed, for this setting
+    only. In: `secret`: whether the whole value is secret. Raises `SecretKeyMissing`."""
 
     def sealed(text: str) -> str:
         return f"${{sealed:{vault.seal(name, {'': text})}}}"
@@ -88,11 +88,12 @@ def sealed_value(name: str, value: str, vault: SecretVault, *, secret: bool) -> 
 
 
 def secret_parts(name: str, value: str, *, secret: bool) -> set[str]:
-    """What must be in no error and no log line: a secret value and its parts, and passwords in addresses, as they may
-    be written. In: `secret`: that the value is one, whatever its name says."""
+    """The texts that no error and no log line may contain: a secret value and its parts, and passwords in addresses, in
+    all forms in which they may be written. In: `secret`: whether the value is secret even if its name does not say
+    so."""
     in_address = {value[start:end] for start, end in _secrets_in_address(value)}
     found = set(in_address)
-    for each in in_address:  # an @ or / that is not escaped: a library takes what is behind it for the host
+    for each in in_address:  # with an unescaped @ or /, a library takes the rest for the host, and may show it
         found |= {part for part in re.split("[@/]", each) if len(part) >= _PART_MIN}
     if secret or is_secret_name(name):
         parts = (*re.split(r"[,:]\s*", value), *_QUOTED.findall(value))
@@ -101,7 +102,7 @@ def secret_parts(name: str, value: str, *, secret: bool) -> set[str]:
 
 
 def _written(secret: str) -> set[str]:
-    """The forms in which libraries and answers write it.
+    """The forms in which libraries and responses may write the secret.
 
     >>> sorted(_written("a%40'b"))
     ['a%2540%27b', "a%40'b", "a@'b"]
@@ -112,7 +113,7 @@ def _written(secret: str) -> set[str]:
 
 
 class Secrets:
-    """State: the secret values of one connector that are known so far. In: `known`: what `${secret:…}` refers to."""
+    """State: the known secret values of one connector. In: `known`: the secrets to which `${secret:…}` refers."""
 
     def __init__(self, known: KnownSecrets) -> None:
         self._known = known
@@ -168,7 +169,7 @@ def _from_environment(name: str, variable: str) -> str:
 
 
 def _from_file(name: str, reference: str) -> str:
-    """A line `key=value` of the file, or, without a key, all of it."""
+    """The value of the line `key=value` of the file; without a key, the whole file."""
     path, colon, key = reference.rpartition(":")
     if not colon:
         path, key = reference, ""

@@ -1,4 +1,4 @@
-"""The settings of a connector: fields of a frozen dataclass, with the names, types and texts that people see."""
+"""The settings of a connector: fields of a frozen dataclass, with the names, types and texts that users see."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPE_NAMES: Final = {str: "STRING", int: "INT", float: "DOUBLE", bool: "BOOLEAN
 
 @dataclass(frozen=True, slots=True)
 class ConnectorSetting:
-    """`default`: as text; None where there is none and the setting is `required`, or where it may be absent."""
+    """`default`: as text; None if the setting is `required`, or if it has no default and may be missing."""
 
     name: str
     type: str
@@ -41,8 +41,8 @@ def setting(
     doc: str, *, default: Any = dataclasses.MISSING, name: str | None = None, secret: bool = False,
     choices: tuple[str, ...] = (),
 ) -> Any:  # fmt: skip
-    """A field of a connector's settings: `database_hostname` is called `database.hostname`. In: `doc`: a sentence;
-    `secret`: the value is shown nowhere."""
+    """A field of a connector's settings: the setting of `database_hostname` is `database.hostname`. In: `doc`: a
+    sentence; `secret`: whether to never show the value."""
     metadata = {_DOC: (doc, name, secret, choices)}
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata=metadata)
@@ -50,7 +50,7 @@ def setting(
 
 
 def settings_of(kind: type[Any]) -> tuple[ConnectorSetting, ...]:
-    """What can be set, in the order of the fields."""
+    """The settings, in the order of the fields."""
     types = typing.get_type_hints(kind)
     return tuple(_described(item, types[item.name]) for item in dataclasses.fields(kind))
 
@@ -66,7 +66,7 @@ def _described(item: dataclasses.Field[Any], type_: Any) -> ConnectorSetting:
 
 
 def _bare(type_: Any) -> Any:
-    """`str | None` is str."""
+    """The type without None: `str | None` gives str."""
     inner = [item for item in typing.get_args(type_) if item is not type(None)]
     return inner[0] if type(None) in typing.get_args(type_) else type_
 
@@ -78,7 +78,7 @@ def _as_text(value: Any) -> str:
 
 
 def problems_of(kind: type[Any], given: Mapping[str, str]) -> list[SettingProblem]:
-    """What is wrong with the values; one that is a reference, `${…}`, is looked at only when the task starts."""
+    """What is wrong with the values. A reference, `${…}`, is checked only when the task starts."""
     found: list[SettingProblem] = []
     types = typing.get_type_hints(kind)
     for item in dataclasses.fields(kind):
@@ -95,7 +95,8 @@ def problems_of(kind: type[Any], given: Mapping[str, str]) -> list[SettingProble
 
 
 def read_settings(kind: type[S], given: Mapping[str, str]) -> S:
-    """Raises `InvalidConnector`, which names the setting and no secret value."""
+    """The settings as an object of this class. Raises `InvalidConnector`, which names the setting and no secret
+    value."""
     types = typing.get_type_hints(kind)
     values: dict[str, Any] = {}
     for item in dataclasses.fields(kind):  # pyright: ignore[reportArgumentType]
@@ -107,7 +108,7 @@ def read_settings(kind: type[S], given: Mapping[str, str]) -> S:
             raise InvalidConnector(f"{described.name} is missing: {described.doc}", setting=described.name)
     try:
         return kind(**values)
-    except ValueError as error:  # of a __post_init__ that looks at several at once
+    except ValueError as error:  # from a __post_init__ that checks several settings together
         raise InvalidConnector(str(error)) from None
 
 

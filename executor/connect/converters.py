@@ -1,4 +1,4 @@
-"""Keys and values of records as bytes, and back: Kafka Connect's converters, without embedded schemas."""
+"""Converts keys and values of records to bytes and back: Kafka Connect's converters, without embedded schemas."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .connector_errors import ConnectorFailed, InvalidConnector
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """`encode` takes a JSON value, `decode` bytes; neither is asked about None."""
+    """`encode` takes a JSON value, `decode` takes bytes; neither is called with None."""
 
     name: str
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
 
     def to_bytes(self, value: Any) -> bytes | None:
-        """Raises `ConnectorFailed` for a value that this converter has no bytes for."""
+        """Raises `ConnectorFailed` for a value that this converter cannot encode."""
         if value is None or isinstance(value, bytes):
             return value
         try:
@@ -59,12 +59,12 @@ def _json(value: Any) -> bytes:
 
 
 def json_text(value: Any) -> str:
-    """A JSON value, decimals with all their digits."""
+    """The text of a JSON value; decimals have all their digits."""
     return _json(value).decode()
 
 
 def readable(value: Any) -> bytes | None:
-    """A value that no converter takes, for people: as JSON, else as Python writes it."""
+    """A readable form of a value that cannot be converted: as JSON if possible, else its Python `repr`."""
     if value is None or isinstance(value, bytes):
         return value
     try:
@@ -81,11 +81,11 @@ def _no_constant(name: str) -> Any:
 
 
 _DECIMALS: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
-"""Made once: `json.loads` makes one for each text, which takes longer than reading a small one."""
+"""Made once, because `json.loads` makes a decoder for each text, which takes longer than decoding a small text."""
 
 
 def _json_value(data: bytes) -> Any:
-    """Fractions are decimals, because a float has not all their digits."""
+    """Decodes JSON. Fractions become decimals, because a float would lose digits."""
     if b"." not in data:
         return orjson.loads(data)
     try:
@@ -95,15 +95,15 @@ def _json_value(data: bytes) -> Any:
 
 
 def _exact(value: Any) -> Any:
-    """A decimal is a JSON number with all its digits."""
+    """Encodes a decimal as a JSON number with all its digits."""
     if isinstance(value, Decimal) and value.is_finite():
         return orjson.Fragment(str(value) if is_far_from_one(value) else format(value, "f"))
     raise TypeError(f"a value of type {type(value).__name__} is not JSON")
 
 
 def is_far_from_one(number: Decimal) -> bool:
-    """Whether its exponent is larger than any of a DOUBLE: written out, a few bytes such as 1.0e999999999 would become
-    as many digits as they say."""
+    """Whether the exponent is larger than any exponent of a DOUBLE. Without an exponent, a few bytes such as
+    1.0e999999999 would become a text with that many digits."""
     return number.is_finite() and abs(number.adjusted()) > _EXPONENT_MAX
 
 
@@ -126,7 +126,7 @@ _CLASSES: Final = {
 
 
 def converter_of(config: Mapping[str, str], part: str) -> Converter:
-    """In: `part`: key or value. Raises `InvalidConnector`."""
+    """The converter for keys or values. In: `part`: "key" or "value". Raises `InvalidConnector`."""
     name = f"{part}.converter"
     given = config.get(name, "json")
     found = _CONVERTERS.get(_CLASSES.get(given.rpartition(".")[2], given))

@@ -1,5 +1,5 @@
-"""What becomes of records that cannot be converted: they end the task, or, with errors.tolerance=all, go to the topic
-of the dead letters with the reason in their headers, as in Kafka Connect."""
+"""Handles records that cannot be converted. They end the task; or, with errors.tolerance=all, they go to the dead
+letter topic with the reason in their headers, as in Kafka Connect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = structlog.get_logger("millstream.connect")
 
 
 def is_tolerant(config: Mapping[str, str]) -> bool:
-    """Raises `InvalidConnector`."""
+    """Whether errors.tolerance is "all". Raises `InvalidConnector`."""
     given = config.get(_TOLERANCE, "none")
     if given not in ("none", "all"):
         raise InvalidConnector(f'{_TOLERANCE} is "{given}", but must be one of none, all', setting=_TOLERANCE)
@@ -29,7 +29,7 @@ def is_tolerant(config: Mapping[str, str]) -> bool:
 
 
 class DeadLetters:
-    """Of one task. In: `config`: of its connector."""
+    """The dead letters of one task. In: `config`: the settings of its connector."""
 
     def __init__(self, log: LogClient, task: TaskInfo, config: Mapping[str, str]) -> None:
         """Raises `InvalidConnector`."""
@@ -41,8 +41,8 @@ class DeadLetters:
     def refuse(
         self, reason: str, hint: str, key: bytes | None, value: bytes | None, time_ms: int | None, **place: Any
     ) -> tuple[str, RowRecords] | None:
-        """Where the record is written to, and as what; None where it is only left out. In: `reason`: a sentence about
-        the record; `hint`: what else can be done; `place`: further headers. Raises `ConnectorFailed` where one such
+        """The topic and the record for the dead letter; None if the record is only skipped. In: `reason`: a sentence
+        about the record; `hint`: what else a user can do; `place`: further headers. Raises `ConnectorFailed` if such a
         record ends the task."""
         if not self._tolerant:
             raise ConnectorFailed(reason, hint=f"{hint} Or set {_TOLERANCE}=all and {_TOPIC}.")

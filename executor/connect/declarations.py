@@ -1,7 +1,7 @@
-"""The types of a topic's columns, as the streams and tables of the catalog declare them: what JSON does not say.
+"""The types of a topic's columns, as streams and tables of the catalog declare them, because JSON has no such types.
 
-A declaration counts as long as the transforms of the sink leave the shape of the records alone. Where several streams
-and tables are declared on a topic, the one whose query writes the topic decides, else the first one.
+A declaration applies unless the transforms of the sink change the shape of the records. If several streams and tables
+are declared on a topic, the one whose query writes the topic applies, else the first one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CONVERTED: Final = {
 
 
 def declarations_of(catalog: Callable[[], Catalog], config: Mapping[str, str]) -> Declarations:
-    """For a sink of this configuration. Raises `InvalidConnector`."""
+    """The declarations for a sink with this configuration. Raises `InvalidConnector`."""
     change = reshaped(config)
     converted = _CONVERTED.get(converter_of(config, "key").name)
 
@@ -67,7 +67,7 @@ def _types(columns: Iterable[Column]) -> dict[str, pa.DataType]:
 
 
 def _type_of(type_: SqlType) -> pa.DataType:
-    """With the names of fields that the records have."""
+    """The Arrow type. The fields of structs have the names that they have in the records."""
     match type_:
         case Array(element=element):
             return pa.list_(_type_of(element))

@@ -1,4 +1,4 @@
-"""What a sink is told about the columns of a topic's records."""
+"""The declared types of the columns of a topic's records, for sinks."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class DeclaredColumns:
-    """Types by column, empty where nobody declares any. `key`: its only column has no name ("") where the key is one
-    value and only its converter gives the type."""
+    """Types by column; empty if none are declared. `key`: if the key is a single value and only its converter defines
+    the type, there is one column with an empty name."""
 
     key: Mapping[str, pa.DataType]
     value: Mapping[str, pa.DataType]
 
 
 Declarations = Callable[[str], DeclaredColumns]
-"""By topic, as it was before any transform."""
+"""The columns of a topic. In: its name before any transform."""
 
 _NOTHING: Final = DeclaredColumns({}, {})
 

@@ -1,4 +1,5 @@
-"""Connections to the HTTP servers of others: to addresses that were looked at, so that no name leads somewhere else."""
+"""Connections to external HTTP servers. They use the IP address that was checked, so a host name cannot lead to another
+one."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from urllib.parse import SplitResult, urlsplit
 from .connector_errors import ConnectorFailed, InvalidConnector
 
 WAIT_AND_TRY_AGAIN: Final = frozenset({408, 425, 429})
-"""Statuses below 500 that pass."""
+"""Statuses below 500 that are temporary."""
 
 
 def checked_address(url: str, name: str) -> SplitResult:
-    """In: `name`: of the setting. Raises `InvalidConnector`."""
+    """Checks and splits a URL. In: `name`: the name of the setting. Raises `InvalidConnector`."""
     try:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
@@ -28,7 +29,7 @@ def checked_address(url: str, name: str) -> SplitResult:
 
 
 def given_headers(headers: Sequence[str]) -> dict[str, str]:
-    """Of `name: value`. Raises `InvalidConnector`, which repeats no value."""
+    """Parses headers of the form `name: value`. Raises `InvalidConnector`, which does not repeat the value."""
     found: dict[str, str] = {}
     for header in headers:
         name, colon, value = header.partition(":")
@@ -41,7 +42,8 @@ def given_headers(headers: Sequence[str]) -> dict[str, str]:
 def opened_connection(
     parts: SplitResult, timeout_s: float, setting: str, *, loopback: bool = True, link_local: bool = False
 ) -> http.client.HTTPConnection:
-    """In: `loopback`, `link_local`: whether such addresses are allowed. Raises OSError, `ConnectorFailed`."""
+    """Opens a connection. In: `loopback`, `link_local`: whether such addresses are allowed. Raises OSError,
+    `ConnectorFailed`."""
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -57,7 +59,7 @@ def opened_connection(
         opened.close()
         raise
     connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
-    connection.auto_open = 0  # it would resolve the name, and know nothing of TLS
+    connection.auto_open = 0  # opening it again would resolve the name again, and not use TLS
     connection.sock = opened
     return connection
 

@@ -1,4 +1,4 @@
-"""The inbox of a connector that is sent its records: whoever hands a delivery in waits until it is settled."""
+"""The inbox of a connector to which records are sent. The sender of a delivery waits until it is settled."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _WAITING_MAX: Final = 1000
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 
 Outcome = Literal["committed", "known", "refused", "not meant", "too large", "unavailable"]
-"""committed: the records are in the log; known: they were before; refused: whoever sent it has not the right;
-not meant: no record can be made of it; unavailable: nobody knows, so it is to be sent again."""
+"""committed: the records are in the log; known: they already were; refused: the sender has no permission;
+not meant: the delivery cannot be converted to records; unavailable: the outcome is unknown, so it must be sent
+again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +28,21 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """`headers`: names in lower case. `settled`: gets what became of it, once."""
+    """`headers`: names in lower case. `settled`: gets the outcome once."""
 
     headers: Mapping[str, str]
     body: bytes
     settled: Future[Settlement] = field(default_factory=Future[Settlement])
 
     def settle(self, outcome: Outcome, why: str = "", records: int = 0) -> None:
-        with contextlib.suppress(InvalidStateError):  # whoever waited went away, or it was settled before
+        with contextlib.suppress(InvalidStateError):  # the sender has left, or it was already settled
             self.settled.set_result(Settlement(outcome, why, records))
 
 
 class Inbox:
-    """Any thread may call any method. It is closed while no task takes from it.
+    """Any thread may call any method. The inbox is closed while no task takes deliveries from it.
 
-    State: what waits, and the largest body that is taken.
+    State: the waiting deliveries, and the largest allowed body.
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ class Inbox:
 
     @property
     def body_bytes_max(self) -> int | None:
-        """None while it is closed."""
+        """The largest allowed body; None while the inbox is closed."""
         return self._body_bytes_max
 
     def open(self, body_bytes_max: int) -> None:
@@ -60,7 +61,7 @@ class Inbox:
             self._body_bytes_max = body_bytes_max
 
     def close(self) -> None:
-        """What waits is to be sent again."""
+        """Closes the inbox. Waiting deliveries must be sent again."""
         with self._changed:
             self._body_bytes_max = None
             waiting, self._waiting, self._bytes = list(self._waiting), deque(), 0
@@ -68,7 +69,7 @@ class Inbox:
             delivery.settle("unavailable", "the connector stopped")
 
     def put(self, delivery: Delivery) -> bool:
-        """False where too much waits already, or nobody takes it."""
+        """Adds a delivery. False if too many are waiting, or the inbox is closed."""
         with self._changed:
             size = self._bytes + len(delivery.body)
             if self._body_bytes_max is None or len(self._waiting) >= _WAITING_MAX or size > _WAITING_BYTES_MAX:
@@ -79,7 +80,7 @@ class Inbox:
             return True
 
     def take(self, most: int, timeout_s: float) -> Sequence[Delivery]:
-        """What waits, oldest first; nothing where nothing came within `timeout_s`."""
+        """The waiting deliveries, oldest first; empty if none arrived within `timeout_s`."""
         with self._changed:
             self._changed.wait_for(lambda: bool(self._waiting), timeout_s)
             found = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]

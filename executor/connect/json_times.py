@@ -1,4 +1,4 @@
-"""Times as JSON has them: milliseconds since 1970, dates as days, or both as ISO 8601."""
+"""Times in JSON: milliseconds since 1970, dates as days since 1970, or both in ISO 8601."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DAY_MS: Final = 86_400_000
 
 
 def moment_of(value: Any, *, zoned: bool) -> datetime.datetime:
-    """In UTC. In: `zoned`: whether it says so. Raises ValueError."""
+    """The moment in UTC. In: `zoned`: whether the result has a time zone. Raises ValueError."""
     moment = EPOCH + datetime.timedelta(milliseconds=value) if isinstance(value, int) else _iso(value)
     if moment.tzinfo is not None:
         moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)

@@ -1,12 +1,12 @@
-"""How the tasks of a connector go, and how others take their place.
+"""How the tasks of a connector end, and how other tasks replace them.
 
-Whoever changes a connector only asks its tasks to end. Those that come after them wait, on their own threads, until
-they have ended; a task that hangs in another system is let go of after some time. From then on it writes nothing, even
-if that system answers after all:
+A statement that changes a connector only asks its tasks to end. The tasks that replace them wait, on their own threads,
+until they have ended. A task that hangs in another system is let go after `LEAVES_S`. From then on it writes nothing,
+even if that system answers later:
 
-- its transactional producer is fenced by the one of its successor, as across processes;
-- `Tenure` keeps it from what no epoch fences: the offsets of a group, the making of a producer, which would fence the
-  successor, and requests to other systems that it has not begun.
+- the producer of its successor fences its transactional producer, as it does across processes;
+- `Tenure` prevents what no epoch fences: committing the offsets of a group, opening a producer (which would fence the
+  successor), and new requests to other systems.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from typing import Final, Protocol
 import structlog
 
 LEAVES_S: Final = 10.0
-"""How long tasks that are to end are waited for."""
+"""How long to wait for tasks that were asked to end."""
 TASK_THREADS: Final = "millstream-connect-"
-"""How the names of the threads of connectors begin."""
+"""The prefix of the names of connectors' threads."""
 _log = structlog.get_logger("millstream.connect")
 
 
 class TaskReplaced(Exception):
-    """Raised by a task that was let go of, where it would write: it ends."""
+    """Raised in a task that was let go, where it would write. It ends the task."""
 
 
 class Tenure:
-    """Whether a task may still write; `with tenure:` is around what must not happen otherwise. Any thread may `end` it.
+    """Whether a task may still write. `with tenure:` wraps actions that are only allowed while it may. Any thread may
+    call `end`.
 
-    Invariant: nothing is under way inside once `end` returns, and nothing begins there afterwards.
+    Invariant: when `end` returns, no such block is running, and none begins afterwards.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,8 @@ class Tenure:
             self._over = True
 
     def check(self) -> None:
-        """Before what takes long, so that `end` does not wait for it. Raises `TaskReplaced`."""
+        """Call it before a long action instead of wrapping it, so that `end` does not have to wait for that action.
+        Raises `TaskReplaced`."""
         with self:
             pass
 
@@ -66,17 +68,17 @@ class LeavingTask(Protocol):
     def ends_within(self, seconds: float) -> bool: ...
 
     def let_go(self) -> None:
-        """It writes nothing any more."""
+        """From now on the task writes nothing."""
         ...
 
 
 class Departure:
-    """What those that come after wait for. Any thread may call any method; `finish` at the end."""
+    """Something for which later tasks have to wait. Any thread may call any method; `finish` ends it."""
 
     def __init__(self, connector: str, waits_for: str) -> None:
         self.connector = connector
         self.waits_for = waits_for
-        """A clause for those who wait."""
+        """A clause for the status of the waiting tasks."""
         self._over = Future[None]()
 
     @property
@@ -84,11 +86,11 @@ class Departure:
         return self._over.done()
 
     def when_over(self, call: Callable[[], None]) -> None:
-        """On whichever thread ends it; at once where it is over."""
+        """Calls `call` when it is over, on the thread that ends it; immediately if it is already over."""
         self._over.add_done_callback(lambda _: call())
 
     def wait(self, seconds: float) -> bool:
-        """False where it is not over then."""
+        """Waits until it is over. False if it is not over after this time."""
         with contextlib.suppress(TimeoutError):
             self._over.result(seconds)
         return self.is_over
@@ -97,11 +99,11 @@ class Departure:
         self._over.set_result(None)
 
     def let_go(self) -> None:
-        """Its tasks write nothing any more, from now on; they are still waited for."""
+        """From now on its tasks write nothing. Later tasks still wait for them."""
 
 
 class LeavingTasks(Departure):
-    """Tasks of a connector that were asked to end. A thread waits for them, so any other may go on."""
+    """Tasks of a connector that were asked to end. A separate thread waits for them, so the caller does not."""
 
     def __init__(self, connector: str, tasks: Sequence[LeavingTask]) -> None:
         waits_for = "the other system does not answer a task that is to end, which is let go of after"

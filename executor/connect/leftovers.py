@@ -1,8 +1,8 @@
-"""What a dropped connector keeps in the other system, and its removal.
+"""Removes what a dropped connector has left in the other system.
 
-DROP CONNECTOR must work while that system is away or busy, and a replication slot that stays behind holds WAL until the
-disk is full. So what is left is a record of the topic of positions, beside them, until it is removed: each engine that
-starts goes on trying.
+DROP CONNECTOR must work while that system is down or busy. But a replication slot that is left behind keeps WAL until
+the disk is full. So a leftover has a record in the topic of positions until it is removed, and each engine that starts
+keeps trying.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = structlog.get_logger("millstream.connect")
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Of one dropped connector. `began`: whether a position of it was committed."""
+    """The leftover of one dropped connector. `began`: whether one of its positions was ever committed."""
 
     number: str
     info: ConnectorInfo
@@ -52,7 +52,7 @@ def leftover(info: ConnectorInfo, *, began: bool) -> Leftover:
 
 
 def note_leftover(log: LogClient, left: Leftover) -> None:
-    """Its secrets are sealed, as in the catalog."""
+    """Writes the record of the leftover. Its secrets are encrypted, as in the catalog."""
     value = {"info": dataclasses.asdict(left.info), "began": left.began}
     log.append(POSITIONS_TOPIC, 0, position_record(left.info.name, left.number, value))
 
@@ -65,7 +65,7 @@ def known_leftovers(log: LogClient) -> list[Leftover]:
 
 
 def kept_at(info: ConnectorInfo, task: TaskInfo, secrets: Secrets) -> str | None:
-    """What the connector keeps, and where; None where it keeps nothing that matters, or nobody can say."""
+    """What the connector keeps, and where; None if it keeps nothing important, or that is unknown."""
     try:
         loaded, settings = _loaded(info, secrets)
         return loaded.keeps(settings, task)
@@ -82,9 +82,10 @@ def _loaded(info: ConnectorInfo, secrets: Secrets) -> tuple[Any, Any]:
 
 
 class Removal(Departure):
-    """Removes what is left once the tasks are gone. What matters is tried until it is removed; else, once.
+    """Removes the leftover after the connector's tasks have ended. It tries until it succeeds if the leftover is
+    important, otherwise once.
 
-    In: `forgotten`: called once nothing is left. State: why it is not removed yet.
+    In: `forgotten`: called when it is removed. State: why it is not removed yet.
     """
 
     def __init__(
@@ -107,11 +108,11 @@ class Removal(Departure):
 
     @property
     def is_late(self) -> bool:
-        """Whether it was tried in vain."""
+        """Whether an attempt has failed and it is still not removed."""
         return self._said is not None and not self.is_over
 
     def end(self) -> None:
-        """The engine ends: the next one goes on."""
+        """Stops trying because the engine ends. The next engine continues."""
         self._ended.set()
         self._tenure.end()
 
@@ -121,7 +122,7 @@ class Removal(Departure):
                 each.wait(LEAVES_S)
             self.waits_for = self._not_yet
             self._remove()
-        finally:  # else a connector of this name would never begin
+        finally:  # otherwise a connector of this name would never begin
             self.finish()
 
     def _remove(self) -> None:
@@ -142,7 +143,7 @@ class Removal(Departure):
             wait_s = min(2 * wait_s, _AGAIN_MAX_S)
 
     def _note(self, reason: str) -> None:
-        """DROP CONNECTOR must work while the other system is gone; then this is said, and again each hour."""
+        """Logs the reason, and repeats it every hour: DROP CONNECTOR has succeeded even if the other system is down."""
         before, now = self._said, time.monotonic()
         self.waits_for = f"{self._not_yet}: {reason}. It is tried again until it is gone"
         if before is None or before[0] != reason or now - before[1] > _SAID_AGAIN_S:

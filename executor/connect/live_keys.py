@@ -1,5 +1,5 @@
-"""The keys that have a value in a topic: what has to be deleted where a source says that a table is empty, or that it
-was read again."""
+"""Finds the keys of a topic that have a value. They are deleted when a source reports that a table was emptied, or was
+read again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _AT_A_TIME: Final = 10_000
 def live_keys(
     log: LogClient, topic: str, partition: int, uncommitted: Mapping[bytes, bool], *, before: int | None = None
 ) -> Iterator[list[bytes]]:
-    """In lists of bounded length. In memory: the keys of one partition. In: `uncommitted`: whether each key that the
-    open transaction has written has a value: the log does not show them before the commit. `before`: only keys whose
-    last record is before this offset, and that are not in the open transaction."""
+    """The keys, in lists of limited length. The keys of one partition are in memory. In: `uncommitted`: for each key
+    that the open transaction has written, whether it has a value; the log does not show these records before the
+    commit. `before`: only keys whose last record is before this offset and that are not in the open transaction."""
     keys: dict[bytes, None] = {}
 
     def note(key: bytes, live: bool) -> None:

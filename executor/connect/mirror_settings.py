@@ -1,4 +1,4 @@
-"""What a mirror's WITH may say: how to reach the source, as Kafka's clients have it, and what to copy."""
+"""The settings in WITH of a mirror: how to reach the source, with the names of Kafka's clients, and what to copy."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class InvalidMirrorSetting(StatementError):
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
-    """`name`: of the mirror."""
+    """`name`: the name of the mirror."""
 
     name: str
     mode: MirrorMode
@@ -77,12 +77,12 @@ class MirrorSettings:
 
 
 def kafka_settings() -> list[str]:
-    """Names of the properties of Kafka's clients that WITH takes."""
+    """The names of the properties of Kafka's clients that are allowed in WITH."""
     return [name for name in documented() if name not in _NOT_OF_A_SOURCE]
 
 
 def mirror_settings(info: MirrorInfo, config: Mapping[str, str]) -> MirrorSettings:
-    """In: `config`: that of the mirror, with references to secrets resolved. Raises `InvalidMirrorSetting`."""
+    """In: `config`: the mirror's settings, with resolved references to secrets. Raises `InvalidMirrorSetting`."""
     kafka = kafka_settings()
     for name in config:
         if name not in DOCS and name not in kafka:
@@ -116,7 +116,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _one_of(config: Mapping[str, str], name: str, *values: str) -> str:
-    """The first is the default."""
+    """The value of the setting, which must be one of `values`; the first one is the default."""
     value = config.get(name, values[0]).lower()
     if value not in values:
         raise InvalidMirrorSetting(f'{name} is "{value}"', hint=f"It is {' or '.join(values)}.")
@@ -124,7 +124,7 @@ def _one_of(config: Mapping[str, str], name: str, *values: str) -> str:
 
 
 def _alias(config: Mapping[str, str], name: str, otherwise: str) -> str:
-    """No dot: it ends where the first one stands."""
+    """The alias. It must not contain a dot, because the first dot in a topic's name ends the alias."""
     text = config.get(name, otherwise)
     if not _ALIAS.fullmatch(text):
         raise InvalidMirrorSetting(

@@ -1,4 +1,4 @@
-"""The mirrors of the catalog, while they run in this process: each is a task as a connector has, on a thread."""
+"""Runs the mirrors of the catalog in this process. Each mirror is one task, like that of a connector, with a thread."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _log = structlog.get_logger("millstream.connect")
 
 @dataclass(frozen=True, slots=True)
 class MirrorStatus:
-    """`board`: partitions, lag and throughput since the start here. `task`: None where it does not run."""
+    """`board`: partitions, lag and throughput since the start here. `task`: None if the mirror does not run."""
 
     state: TaskState
     board: MirrorBoard
@@ -48,7 +48,7 @@ class MirrorStatus:
 
     @property
     def error(self) -> str | None:
-        """What keeps all of it, or else what keeps a part of it."""
+        """What holds up the whole mirror, or else a part of it."""
         return (self.task.error if self.task is not None else None) or self.board.error
 
 
@@ -56,7 +56,7 @@ MIRROR_STATES: Final = ("RUNNING", "DEGRADED", "PAUSED", "FAILED", "STOPPED", "P
 
 
 def state_of_mirror(info: MirrorInfo, status: MirrorStatus) -> str:
-    """One of `MIRROR_STATES`: DEGRADED copies, except for what needs somebody."""
+    """One of `MIRROR_STATES`. A DEGRADED mirror copies everything except what a user has to fix."""
     if info.state == "PROMOTED":
         return info.state
     board = status.board
@@ -65,7 +65,7 @@ def state_of_mirror(info: MirrorInfo, status: MirrorStatus) -> str:
 
 
 class Mirrors:
-    """Any thread may call any method; those that change one mirror are called one after the other."""
+    """Any thread may call any method, but calls that change the same mirror must not overlap."""
 
     def __init__(self, log: LogClient, known_secrets: KnownSecrets) -> None:
         self.known_secrets = known_secrets
@@ -78,7 +78,8 @@ class Mirrors:
 
     @contextlib.contextmanager
     def changing(self, name: str) -> Generator[None]:
-        """While a statement changes the mirror, which may take long. Raises `InvalidMirror` where another one does."""
+        """Wraps a statement's change of the mirror, which may take long. Raises `InvalidMirror` if another statement is
+        changing it."""
         with self._guard:
             if name in self._changing:
                 raise InvalidMirror(f"another statement is changing the mirror {name}", hint="Try again in a moment.")
@@ -90,7 +91,7 @@ class Mirrors:
                 del self._changing[name]
 
     def check_source(self, info: MirrorInfo) -> None:
-        """Raises `MirrorOfItself`; a source that does not answer now says nothing yet."""
+        """Raises `MirrorOfItself`. If the source does not answer now, there is no error yet."""
         settings = settings_of_mirror(info, Secrets(self.known_secrets))
         source = MirrorSource(settings.source, patience_s=_FIRST_LOOK_S)
         try:
@@ -103,7 +104,7 @@ class Mirrors:
             source.close()
 
     def become(self, info: MirrorInfo) -> None:
-        """Runs, waits or has ended, as the catalog says from now on. Raises `LogError`."""
+        """Runs, pauses or ends the mirror, as the catalog now says. Raises `LogError`."""
         if info.state == "PROMOTED":
             self.drop(info.name)
             return
@@ -117,7 +118,8 @@ class Mirrors:
             running.worker.restart()
 
     def begin_anew(self, info: MirrorInfo) -> None:
-        """With what its settings refer to now, once the task of before has gone; nobody waits for it here."""
+        """Starts the mirror again, with the current values to which its settings refer. The new task waits until the
+        previous one has ended; this call does not wait."""
         with self._guard:
             leaving = self._running.pop(info.name, None)
         before = () if leaving is None else leaving.left_by()
@@ -129,8 +131,8 @@ class Mirrors:
         running.worker.start()
 
     def last_pass(self, info: MirrorInfo) -> str | None:
-        """Stops the mirror after all that the source has now, offsets of groups included, is here. What was left, where
-        the source does not answer or does not stop being written to. In: `changing` is entered."""
+        """Stops the mirror, then copies everything that the source has now, including offsets of groups. Out: what is
+        missing, if the source does not answer or is still written to; else None. Call it within `changing`."""
         self.stop(info.name)
         board, secrets = self._changing[info.name], Secrets(self.known_secrets)
         try:
@@ -151,7 +153,8 @@ class Mirrors:
         return board.error
 
     def drop(self, name: str) -> None:
-        """Also of one that does not run: everybody may write its topics from now on. Raises `LogError`."""
+        """Drops the mirror, also if it does not run. From now on everybody may write to its topics. Raises
+        `LogError`."""
         self.stop(name)
         if self._log.capabilities.copies:
             released = release_topics(mirror_log(self._log), name)
@@ -166,7 +169,7 @@ class Mirrors:
         return MirrorStatus(task.state, running.board, task)
 
     def ask_to_stop(self) -> None:
-        """All of them, before `close`; returns at once."""
+        """Asks all mirrors to stop, before `close`; returns at once."""
         self._ending.begin()
         with self._guard:
             self._closed = True
@@ -175,7 +178,8 @@ class Mirrors:
             each.worker.ask_to_stop()
 
     def close(self) -> None:
-        """They go on where they stopped when they are started again. It takes no longer than `Ending` says."""
+        """Stops all mirrors; they continue from there when they are started again. It takes no longer than `Ending`
+        allows."""
         self.ask_to_stop()
         with self._guard:
             running, self._running = list(self._running.values()), {}
@@ -183,7 +187,7 @@ class Mirrors:
             each.worker.stop(self._ending.left_s)
 
     def stop(self, name: str) -> None:
-        """Until `begin_anew`. Waits for what is under way."""
+        """Stops the mirror until `begin_anew`. Waits for its current step."""
         with self._guard:
             running = self._running.pop(name, None)
         if running is not None:
@@ -195,10 +199,10 @@ class Mirrors:
 
 
 class _RunningMirror:
-    """One mirror: its task, and what it shows."""
+    """One running mirror: its task and its board."""
 
     def __init__(self, log: LogClient, info: MirrorInfo, secrets: Secrets, before: Sequence[Departure]) -> None:
-        """In: `before`: those whose place it takes."""
+        """In: `before`: the departures for which its task waits."""
         self.board = MirrorBoard()
         self._before = before
         self.worker = TaskWorker(
@@ -206,7 +210,7 @@ class _RunningMirror:
         )
 
     def left_by(self) -> Sequence[Departure]:
-        """Asks it to end. Gives whom its successor has to wait for."""
+        """Asks the mirror to end. Out: the departures for which its successor has to wait."""
         self.worker.ask_to_stop()
         return *(each for each in self._before if not each.is_over), LeavingTasks(self.worker.name, (self.worker,))
 
@@ -215,12 +219,13 @@ class _RunningMirror:
 
 
 def settings_of_mirror(info: MirrorInfo, secrets: Secrets) -> MirrorSettings:
-    """Raises `InvalidMirrorSetting`, `InvalidConnector` where a reference cannot be resolved."""
+    """The settings of the mirror. Raises `InvalidMirrorSetting`; `InvalidConnector` if a reference cannot be
+    resolved."""
     return mirror_settings(info, secrets.resolve(info.config))
 
 
 def mirror_log(log: LogClient) -> MirrorLog:
-    """The log as copies are written to it. Raises `InvalidMirror` where it takes none."""
+    """The log as one to which copies can be written. Raises `InvalidMirror` if it does not accept copies."""
     if not log.capabilities.copies:
         raise InvalidMirror("this log takes no copies: it belongs to others")
     assert hasattr(log, "append_copies") or isinstance(log, RoutedLog), "a log of a kind that takes no copies"

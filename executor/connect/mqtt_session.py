@@ -1,4 +1,5 @@
-"""A connection to an MQTT broker (3.1.1), driven by the thread that uses it: what nobody takes stays in the broker."""
+"""A connection to an MQTT broker (3.1.1), driven by the thread that uses it. Messages stay in the broker until they are
+read."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _LOOP_S: Final = 0.5
 
 @dataclass(frozen=True)
 class MqttSettings:
-    """What source and sink have in common."""
+    """The settings of both source and sink."""
 
     mqtt_server_uri: str = setting("Broker: tcp://host:1883, or ssl://host:8883 for TLS.")
     mqtt_username: str | None = setting("User.", default=None)
@@ -56,7 +57,7 @@ class MqttSettings:
 
     @property
     def address(self) -> SplitResult:
-        """Raises `InvalidConnector`."""
+        """The broker's address. Raises `InvalidConnector`."""
         with contextlib.suppress(ValueError):
             parts = urlsplit(self.mqtt_server_uri)
             if parts.scheme in _PORTS and parts.hostname and parts.port != 0:
@@ -67,14 +68,14 @@ class MqttSettings:
 class MqttSession:
     """One connection, and the session that the broker keeps for it.
 
-    State: what came and was not taken; `present`: whether the broker knew the session.
+    State: `came`: messages that arrived and were not taken yet; `present`: whether the broker had the session.
     """
 
     def __init__(
         self, settings: MqttSettings, connector: str, clock: TaskClock, *, clean: bool, take: bool = False
     ) -> None:
-        """In: `clean`: the broker is to forget the session; `take`: messages come, and are acknowledged by `done`.
-        Raises `ConnectorFailed`, `SystemUnavailable`."""
+        """In: `clean`: whether the broker should delete the session; `take`: whether to receive messages, which `done`
+        acknowledges. Raises `ConnectorFailed`, `SystemUnavailable`."""
         self.present = False
         self.came: list[MQTTMessage] = []
         self._clock = clock
@@ -98,7 +99,7 @@ class MqttSession:
         self._connect(settings)
 
     def subscribe(self, topics: Sequence[str], qos: int, timeout_s: float) -> None:
-        """Raises `ConnectorFailed` for topics that the broker does not give us."""
+        """Raises `ConnectorFailed` for topics that the broker refuses."""
         self._granted = None
         self._client.subscribe([(topic, qos) for topic in topics])
         self._until(lambda: self._granted is not None, timeout_s, "does not answer")
@@ -109,22 +110,22 @@ class MqttSession:
             )
 
     def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool) -> MQTTMessageInfo:
-        """Raises ValueError for what is no topic, or a payload that is too long."""
+        """Raises ValueError for an invalid topic or a payload that is too long."""
         return self._client.publish(topic, payload, qos, retain)
 
     def sent(self, messages: Sequence[MQTTMessageInfo], timeout_s: float) -> None:
-        """Returns when the broker has them. Raises `SystemUnavailable`."""
+        """Waits until the broker has acknowledged the messages. Raises `SystemUnavailable`."""
         for message in messages:
             self._until(message.is_published, timeout_s, "acknowledges nothing")
 
     def wait(self, timeout_s: float) -> None:
-        """Lets packets come and go. Raises `SystemUnavailable`."""
+        """Sends and receives packets. Raises `SystemUnavailable`."""
         code = self._client.loop(timeout_s)
         if code != MQTTErrorCode.MQTT_ERR_SUCCESS:
             raise SystemUnavailable(f"{self._server} ended the connection: {error_string(code)}")
 
     def done(self, message: MQTTMessage) -> None:
-        """The broker may forget it."""
+        """Acknowledges the message, so that the broker may delete it."""
         self._client.ack(message.mid, message.qos)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The texts of CREATE SECRET: where the values are, whole or broken."""
+"""Finds the values in the text of CREATE SECRET, even if the statement has a syntax error."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _WHAT_STAYS: Final = re.compile(r"[^\s;]")
 
 
 def secret_spans(text: str) -> list[tuple[int, int]]:
-    """Start and end of what follows the name in each CREATE SECRET of the text. Where that is broken, for example by a
-    missing quote, nobody knows where the value ends: then it is all of the rest."""
+    """Start and end of the part after the name in each CREATE SECRET of the text. If that has a syntax error, such as a
+    missing quote, it is unknown where the value ends; then the part is the whole rest of the text."""
     found: list[tuple[int, int]] = []
     position = 0
     while (create := _CREATE.search(text, position)) is not None:
@@ -33,7 +33,7 @@ def secret_spans(text: str) -> list[tuple[int, int]]:
 
 
 def stars_for(piece: str) -> str:
-    """As long as the piece, with its white space.
+    """Stars with the length of the piece, and with its white space.
 
     >>> stars_for(" WITH ('password'='x')")
     ' **** ****************'

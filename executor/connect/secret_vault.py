@@ -1,8 +1,8 @@
-"""Seals the values of secrets, so that the command topic, its replicas and its backups hold no clear text.
+"""Encrypts ("seals") the values of secrets, so that the command topic, its replicas and its backups have no clear text.
 
 The cipher is AES-256-GCM (NIST SP 800-38D) of the package `cryptography`, with a random nonce and the secret's name as
-associated data; its key and the key's id are derived by HKDF (RFC 5869) from a file that is never in the log. A first
-byte names the construction, so that a later version can use another one.
+associated data. Its key and the key's id are derived by HKDF (RFC 5869) from a file that is never in the log. The first
+byte identifies the format, so that a later version can use another one.
 
     version (1) · key id (8) · nonce (12) · ciphertext (a multiple of 256) and tag (16), in base64
 """
@@ -33,9 +33,9 @@ from ...planner.connector_info import SecretInfo
 _VERSION: Final = 1
 _KEY_ID_BYTES: Final = 8
 _KEY_BYTES: Final = 32
-_NONCE_BYTES: Final = 12  # random: safe for some 2**32 secrets under one key
+_NONCE_BYTES: Final = 12  # random: safe for about 2**32 secrets under one key
 _TAG_BYTES: Final = 16
-_PAD_BYTES: Final = 256  # the length of a password says something about it
+_PAD_BYTES: Final = 256  # padding, to hide the length of a password
 _KEY_LETTERS_MIN: Final = 32
 _KEY_BYTES_MAX: Final = 64 * 1024
 _TOO_OPEN: Final = stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP
@@ -46,7 +46,7 @@ _SEVERAL_NODES: Final = (
 
 
 class SecretKeyMissing(ServerError):
-    """The file with the key is not there, cannot be read, or has another key than the one that sealed a secret."""
+    """The file with the key is missing, cannot be read, or has another key than the one that sealed a secret."""
 
     code = "SECRET_KEY_MISSING"
 
@@ -60,9 +60,9 @@ class UnknownSecret(StatementError):
 class SecretVault:
     """Any thread may call any method.
 
-    In: `key_file`: read anew each time, so a file that was put in place later counts; None: a key of this process, for
-    a log that ends with it. `creates`: whether a missing file is made. Where several servers share a log, only one of
-    them would have that key.
+    In: `key_file`: it is read each time, so a file that is added later is found. None: a key of this process, for a log
+    that ends with the process. `creates`: whether to create a missing file. If several servers share a log, it must be
+    false, because only one of them would have that key.
     """
 
     def __init__(self, key_file: Path | None = None, *, creates: bool = False) -> None:
@@ -71,7 +71,7 @@ class SecretVault:
         self._own = secrets.token_bytes(32)
 
     def seal(self, name: str, values: Mapping[str, str]) -> str:
-        """In: `name`: it can be opened under this name only. Raises `SecretKeyMissing`."""
+        """Encrypts the values. In: `name`: they can only be unsealed with this name. Raises `SecretKeyMissing`."""
         key = _Key(self._master(creates=self._creates))
         text = orjson.dumps(dict(values))
         text += b" " * (-len(text) % _PAD_BYTES)
@@ -80,7 +80,7 @@ class SecretVault:
         return base64.urlsafe_b64encode(sealed).decode()
 
     def unseal(self, name: str, sealed: str) -> dict[str, str]:
-        """Raises `SecretKeyMissing`, also where the text was changed."""
+        """Decrypts the values. Raises `SecretKeyMissing`, also if the text was changed."""
         try:
             data = base64.b64decode(sealed, altchars=b"-_", validate=True)
         except binascii.Error:
@@ -127,15 +127,15 @@ class SecretVault:
 
 
 class KnownSecrets:
-    """The secrets of the catalog, for the tasks of connectors. In: `secrets`: those of this moment."""
+    """The secrets of the catalog, for the tasks of connectors. In: `secrets`: returns the current secrets."""
 
     def __init__(self, vault: SecretVault, secrets: Callable[[], Mapping[str, SecretInfo]]) -> None:
         self.vault = vault
         self._secrets = secrets
 
     def value(self, reference: str) -> str:
-        """In: `name`, of a secret with one value, or `name:key`; both in any case. Raises `UnknownSecret`,
-        `SecretKeyMissing`."""
+        """The value of a secret. In: `name` for a secret with one value, or `name:key`; in upper or lower case. Raises
+        `UnknownSecret`, `SecretKeyMissing`."""
         name, _, key = reference.partition(":")
         info = found_secret(name, self._secrets())
         values = self.vault.unseal(info.name, info.sealed)
@@ -152,7 +152,7 @@ class KnownSecrets:
 
 
 def found_secret(name: str, secrets: Mapping[str, SecretInfo]) -> SecretInfo:
-    """Raises `UnknownSecret`."""
+    """The secret with this name. Raises `UnknownSecret`."""
     found = secrets.get(name) or secrets.get(name.upper())
     if found is None:
         hint = did_you_mean(name.upper(), secrets) or "SHOW SECRETS lists them."
@@ -161,7 +161,7 @@ def found_secret(name: str, secrets: Mapping[str, SecretInfo]) -> SecretInfo:
 
 
 class _Key:
-    """`id`: tells keys apart, and says nothing about them."""
+    """`id`: distinguishes keys without revealing them."""
 
     def __init__(self, master: bytes) -> None:
         self.id = _derived(master, b"millstream secret: id", _KEY_ID_BYTES)
@@ -173,8 +173,8 @@ def _derived(master: bytes, purpose: bytes, length: int) -> bytes:
 
 
 def _create(file: Path) -> None:
-    """Whole and durable, or not at all: a key that a crash loses is the loss of what it sealed. One that another thread
-    makes at the same time stays."""
+    """Creates the key file, durable and complete, or not at all: if a crash lost the key, the secrets sealed with it
+    would be lost. It does not replace a file that another thread creates at the same time."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor, written = tempfile.mkstemp(prefix=".connect-", dir=file.parent)  # with mode 0600

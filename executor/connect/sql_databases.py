@@ -1,4 +1,5 @@
-"""Databases that SQLAlchemy knows, for the source and the sink `sql`: addresses, engines, and errors as ours."""
+"""Databases that SQLAlchemy supports, for the source and the sink `sql`: addresses, engines, and conversion of
+errors."""
 
 from __future__ import annotations
 
@@ -27,12 +28,13 @@ from .postgres.postgres_refusals import refuses_to_connect
 
 URL: Final = "connection.url"
 ROW_ERRORS: Final = (StatementError, ValueError, ArithmeticError, TypeError)
-"""What a row may raise when it is written: of the database, or of the driver, which cannot express a value."""
+"""Errors when a row is written: from the database, or from the driver if it cannot express a value."""
 _OF_VALUES: Final = ("22", "23")
-_OTHER_TYPES: Final = ("42804", "42846")  # of PostgreSQL, as where a column of numbers gets a BOOLEAN
+_OTHER_TYPES: Final = ("42804", "42846")  # from PostgreSQL, for example if a numeric column gets a BOOLEAN
 _FOR_PEOPLE: Final = ("0A", "22", "23", "28", "3D", "42")
 _MYSQL_VALUES: Final = (1265, 1364, 1366, 3819, 4025)
-"""Of values, though the state says HY000: truncated, a column without a default, a wrong value, two kinds of CHECK."""
+"""Errors of values with the general state HY000: truncated, a column without a default, a wrong value, two kinds of
+CHECK."""
 _HINT: Final = "Change the table, the rights or the settings, then RESTART CONNECTOR."
 
 
@@ -44,10 +46,11 @@ class _HasState(Protocol):
 
 
 def database_url(text: str, password: str | None = None, user: str | None = None) -> sa.URL:
-    """Connects to nothing. Raises `InvalidConnector`, which does not repeat the text: a password may be in it."""
+    """Parses the URL without connecting. Raises `InvalidConnector`, which does not repeat the text because it may
+    contain a password."""
     try:
         found = sa.make_url(text)
-        with contextlib.suppress(NoSuchModuleError, ImportError):  # which is said when the task starts
+        with contextlib.suppress(NoSuchModuleError, ImportError):  # this is reported when the task starts
             found.get_dialect()().create_connect_args(found)
     except (ArgumentError, ValueError):
         sqlite = text.startswith("sqlite:")
@@ -60,7 +63,7 @@ def database_url(text: str, password: str | None = None, user: str | None = None
 
 
 def database_engine(url: sa.URL, **options: Any) -> sa.Engine:
-    """Connects to nothing yet. Raises `ConnectorFailed` where the driver is missing."""
+    """Makes an engine without connecting. Raises `ConnectorFailed` if the driver is missing."""
     try:
         return sa.create_engine(url, **options)
     except (NoSuchModuleError, ImportError) as error:
@@ -71,8 +74,8 @@ def database_engine(url: sa.URL, **options: Any) -> sa.Engine:
 
 
 def create_table(engine: sa.Engine, table: sa.Table) -> None:
-    """If it is not there, in a transaction of its own; another task may create it at the same time. Raises
-    `SQLAlchemyError`."""
+    """Creates the table if it does not exist, in its own transaction. Another task may create it at the same time.
+    Raises `SQLAlchemyError`."""
     if sa.inspect(engine).has_table(table.name, table.schema):
         return
     try:
@@ -84,9 +87,9 @@ def create_table(engine: sa.Engine, table: sa.Table) -> None:
 
 
 def row_problem(error: Exception) -> str | None:
-    """What is wrong with a value of the row that was written, a clause; None where the error is not of the row. In: one
-    of `ROW_ERRORS`, from a statement that writes rows."""
-    if isinstance(error, UnicodeError):  # its text would repeat all of the value
+    """A clause about what is wrong with a value of the written row; None if the row did not cause the error. In: one of
+    `ROW_ERRORS`, from a statement that writes rows."""
+    if isinstance(error, UnicodeError):  # its text would repeat the whole value
         return "a text is not Unicode"
     if not isinstance(error, StatementError):
         return one_line(error)
@@ -96,7 +99,7 @@ def row_problem(error: Exception) -> str | None:
     if not isinstance(error, DBAPIError):
         return f"a value does not fit its column: {one_line(error.orig)}"
     state = _state_of(error.orig)
-    if isinstance(error, ProgrammingError | InterfaceError):  # without a state: of the driver, before anything is sent
+    if isinstance(error, ProgrammingError | InterfaceError):  # without a state, the driver raised it before sending
         of_value = isinstance(error.orig, sqlite3.Error | _HasState) and state in ("", *_OTHER_TYPES)
         return refused if of_value else None
     return refused if state.startswith(_OF_VALUES) or _code_of(error.orig) in _MYSQL_VALUES else None
@@ -104,8 +107,8 @@ def row_problem(error: Exception) -> str | None:
 
 @contextlib.contextmanager
 def database_errors() -> Generator[None]:
-    """Errors of a database as ours. SQLAlchemy's texts have the parameters in them, which are users' data: only the
-    driver's own text is kept."""
+    """Converts errors of a database to ours. SQLAlchemy's texts contain the parameters, which are users' data, so only
+    the driver's text is used."""
     try:
         yield
     except (DataError, IntegrityError, NotSupportedError, ProgrammingError) as error:
@@ -123,18 +126,18 @@ def database_errors() -> Generator[None]:
 
 
 def _state_of(error: BaseException | None) -> str:
-    """The SQLSTATE; empty where the driver tells none."""
+    """The SQLSTATE; empty if the driver does not report it."""
     return (isinstance(error, _HasState) and error.sqlstate) or ""
 
 
 def _code_of(error: BaseException | None) -> int | None:
-    """MySQL's number."""
+    """MySQL's error number."""
     return error.args[0] if error is not None and error.args and isinstance(error.args[0], int) else None
 
 
 def _says_no(error: BaseException | None) -> bool:
-    """Where a driver calls an error operational, and it is of the statement, the rights or the table: somebody has to
-    change something."""
+    """Whether a user has to change something: the driver calls the error operational, but the statement, the rights or
+    the table caused it."""
     if not isinstance(error, sqlite3.OperationalError):
         state = _state_of(error)
         return state.startswith(_FOR_PEOPLE) or (not state and refuses_to_connect(str(error)))

@@ -1,9 +1,10 @@
-"""The thread of one task: it opens the task, steps it, and after an error opens another one, with pauses that grow.
+"""The thread of one task: it opens a life of the task and steps it; after an error it opens another life, with growing
+pauses.
 
-Trouble that passes (the other system, the log, the network, a full disk) is waited out for as long as it takes: the
-state stays RUNNING and the status says what keeps it. An error that somebody has to fix makes the task FAILED at once,
-an error of the other system that nobody knows after some minutes, any other exception after some attempts; RESTART
-CONNECTOR opens it again. The first of them is opened once the tasks whose place it takes have gone (`leaving.py`).
+The task waits out temporary trouble (the other system, the log, the network, a full disk) for as long as it takes: its
+state stays RUNNING, and its status says what it waits for. An error that a user has to fix makes the task FAILED at
+once. An unknown error of the other system does so after some minutes, any other exception after some attempts. RESTART
+CONNECTOR opens the task again. The first life is opened after the tasks that it replaces have ended (`leaving.py`).
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ TaskState = Literal["RUNNING", "PAUSED", "FAILED", "STOPPED"]
 _STEP_S: Final = 0.2
 _AGAIN_S: Final = 0.1
 _AGAIN_MAX_S: Final = 30.0
-_ATTEMPTS: Final = 6  # after an exception that nobody foresaw
-_FAULT_S: Final = 300.0  # a store that is set up, or a table that somebody repairs
+_ATTEMPTS: Final = 6  # for an unexpected exception
+_FAULT_S: Final = 300.0  # time for somebody to set up a store or repair a table
 _LAG_S: Final = 1.0
 ENDING_S: Final = 2.0
-"""How long an engine that ends waits for all tasks of its connectors, or of its mirrors."""
+"""How long a closing engine waits for all tasks of its connectors, or of its mirrors."""
 _FOR_PEOPLE: Final = (
     ConnectorFailed, InvalidConnector, CorruptLog, LogClosed, ProducerFenced, InvalidTopic, InvalidRecords,
     RecordsTooLarge, InvalidMirrorSetting, InvalidMirror,
 )  # fmt: skip
-"""What waiting does not change."""
+"""Errors that a user has to fix: waiting does not help."""
 _log = structlog.get_logger("millstream.connect")
 
 
@@ -56,12 +57,12 @@ class TaskRunner(Protocol):
 
     @property
     def records(self) -> int:
-        """Committed so far."""
+        """The number of records committed so far."""
         ...
 
     @property
     def pause_s(self) -> float:
-        """How long it will not read, from now on, because it lets work come together."""
+        """How long it does not read from now on, because it collects work."""
         ...
 
     def step(self, timeout_s: float) -> bool: ...
@@ -73,9 +74,10 @@ class TaskRunner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """`error`: why it is FAILED, or what keeps a RUNNING one waiting; without secrets. `records`: since the start here.
-    `lag`: in units of the source, or unread records of a sink; None where nobody knows. `restarts`: after errors.
-    `waits_until_ms`: when a RUNNING one continues, after an error or between two commits; since 1970."""
+    """`error`: why the task is FAILED, or what a RUNNING task waits for; without secrets. `records`: since the start
+    here. `lag`: in units of the source, or unread records of a sink; None if unknown. `restarts`: the number of new
+    lives after errors. `waits_until_ms`: when a RUNNING task continues, after an error or between two commits; in
+    milliseconds since 1970."""
 
     number: int
     state: TaskState
@@ -87,11 +89,11 @@ class TaskStatus:
 
 
 class TaskWorker:
-    """Any thread may call any method.
+    """Runs one task. Any thread may call any method.
 
-    In: `open_runner`: gives a new life, on the worker's thread; `secrets`: kept out of what is said about errors;
-    `fault_s`: how long a `SystemFault` is tried again, and not less than some attempts; `tenure`: ends when it is let
-    go of; `before`: those whose place it takes.
+    In: `open_runner`: opens a new life, on the worker's thread; `secrets`: removed from the texts of errors; `fault_s`:
+    how long a `SystemFault` is retried, with at least `_ATTEMPTS` attempts; `tenure`: ended by `let_go`; `before`: the
+    departures for which the task waits before it begins.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class TaskWorker:
         self._fault_s = fault_s
         self._tenure = tenure or Tenure()
         self._before = before
-        self._follows: Departure | None = None  # which of them it waits for
+        self._follows: Departure | None = None  # the one for which it waits now
         self._state: TaskState = "PAUSED" if paused else "RUNNING"
         self._wanted_paused = paused
         self._stopping = False
@@ -135,14 +137,14 @@ class TaskWorker:
             return TaskStatus(self._number, self._state, self._records, self._lag, self._restarts, error, until_ms)
 
     def pause(self) -> None:
-        """Returns at once; the state says PAUSED when nothing is under way any more."""
+        """Returns at once. The state becomes PAUSED when the current step has ended."""
         self._tell(wanted_paused=True)
 
     def resume(self) -> None:
         self._tell(wanted_paused=False)
 
     def restart(self) -> None:
-        """A FAILED task begins anew; another one goes on."""
+        """Starts a FAILED task again. Does nothing to a task that has not failed."""
         with self._changed:
             if self._state == "FAILED":
                 self._state, self._error = "RUNNING", None
@@ -154,13 +156,14 @@ class TaskWorker:
             self._changed.notify_all()
 
     def stop(self, within_s: float = LEAVES_S) -> None:
-        """A step that hangs in another system is left to itself, and fenced by the next task."""
+        """Asks the task to stop and waits for it. A step that hangs in another system is left behind; the next task
+        fences it."""
         self.ask_to_stop()
         if not self.ends_within(within_s):
             _log.warning("a connector task is left waiting", connector=self.name, task=self._number)
 
     def ends_within(self, seconds: float) -> bool:
-        """Once it is asked to stop."""
+        """Waits until the thread has ended, after the task was asked to stop. False if it has not ended."""
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(seconds)
         return not self._thread.is_alive()
@@ -207,7 +210,7 @@ class TaskWorker:
             self._state = "STOPPED"
 
     def _take_over(self) -> None:
-        """Waits for those before it; the status says so."""
+        """Waits for the tasks that it replaces; the status says so."""
         for leaving in self._before:
             leaving.when_over(self._notice)
         with self._changed:
@@ -222,7 +225,7 @@ class TaskWorker:
             self._changed.notify_all()
 
     def _ready(self) -> bool:
-        """Waits while the task is paused or failed; False where it is to end."""
+        """Waits while the task is paused or failed. False if it should end."""
         with self._changed:
             while not self._stopping and (self._wanted_paused or self._state == "FAILED"):
                 if self._state != "FAILED":
@@ -233,7 +236,7 @@ class TaskWorker:
             return not self._stopping
 
     def _live(self) -> None:
-        """One life; returns where it is to pause or to end."""
+        """Runs one life. Returns when the task should pause or end."""
         runner = self._open_runner()
         base, next_lag = self._records, 0.0
         try:
@@ -284,23 +287,23 @@ class TaskWorker:
 
 
 def _later_ms(seconds: float) -> int | None:
-    """None where it is now."""
+    """The time in so many seconds; None if that is now."""
     return None if seconds <= 0 else time.time_ns() // 1_000_000 + round(seconds * 1000)
 
 
 class Ending:
-    """State: since when the tasks are asked to stop. Those that wait for a system that does not answer are left to
-    themselves: they end with the process."""
+    """The time that all tasks together have to end. State: when it is over. Tasks that wait for a system that does not
+    answer are left behind and end with the process."""
 
     def __init__(self) -> None:
         self._until: float | None = None
 
     def begin(self) -> None:
-        """Twice is fine: the first time counts."""
+        """Begins the time. Only the first call counts."""
         if self._until is None:
             self._until = time.monotonic() + ENDING_S
 
     @property
     def left_s(self) -> float:
-        """Never less than 0; all of it before `begin`."""
+        """The seconds that are left, at least 0; before `begin` all of them."""
         return ENDING_S if self._until is None else max(0.0, self._until - time.monotonic())

@@ -1,5 +1,5 @@
-"""Single message transforms, by Kafka Connect's and Debezium's names: functions from a record to a record, or to None
-where it is left out.
+"""Single message transforms, with the names of Kafka Connect and Debezium: functions from a record to a record, or to
+None to drop it.
 
     'transforms'='unwrap,key', 'transforms.key.type'='ExtractField$Key', 'transforms.key.field'='id'
 
@@ -22,7 +22,8 @@ _Make = Callable[["_Options"], Transform]
 
 
 class _Options:
-    """The settings of one transform. `part`: of `Type$Key` or `Type$Value`, as a field of the record."""
+    """The settings of one transform. `part`: the field of the record, "key" for `Type$Key`, "value" for
+    `Type$Value`."""
 
     def __init__(self, prefix: str, config: Mapping[str, str], part: str) -> None:
         self._prefix = prefix
@@ -61,7 +62,7 @@ class _Options:
 
 
 def transforms_of(config: Mapping[str, str]) -> tuple[Transform, ...]:
-    """In the order in which they are named. Raises `InvalidConnector`."""
+    """The transforms, in the order in which the settings name them. Raises `InvalidConnector`."""
     names = [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
     return tuple(_transform(name, config) for name in names)
 
@@ -75,9 +76,9 @@ def named_transforms(config: Mapping[str, str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Reshaped:
-    """What transforms do to the shape of records. `value`, `key`: it is another one afterwards; `unwraps`: Debezium's
-    envelope becomes a row; `extracts_key`: the field that becomes the whole key; `replaced`: fields of the value whose
-    type may be another one afterwards, in lower case."""
+    """How transforms change the shape of records. `value`, `key`: whether the shape of the value or key changes;
+    `unwraps`: whether Debezium's envelope becomes a row; `extracts_key`: the field that becomes the whole key;
+    `replaced`: fields of the value whose type may change, in lower case."""
 
     value: bool = False
     key: bool = False
@@ -87,7 +88,7 @@ class Reshaped:
 
 
 def reshaped(config: Mapping[str, str]) -> Reshaped:
-    """All transforms together."""
+    """The effect of all transforms together."""
     found = Reshaped()
     names = [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
     for name, kind in zip(names, named_transforms(config), strict=True):
@@ -113,7 +114,7 @@ def reshaped(config: Mapping[str, str]) -> Reshaped:
 
 
 def routed(topic: str, config: Mapping[str, str]) -> str:
-    """Where the records of a topic go. Raises `ConnectorFailed` where that is different for each of them."""
+    """The topic to which the records of a topic go. Raises `ConnectorFailed` if it may be different for each record."""
     record = ConnectRecord(topic, None, None)
     names = [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
     for name, kind in zip(names, named_transforms(config), strict=True):
@@ -128,7 +129,7 @@ def routed(topic: str, config: Mapping[str, str]) -> str:
 
 
 def transformed(record: ConnectRecord, transforms: tuple[Transform, ...]) -> ConnectRecord | None:
-    """What becomes of the record; None where one of the transforms leaves it out."""
+    """The record after all transforms; None if one of them drops it."""
     found: ConnectRecord | None = record
     for transform in transforms:
         if found is None:
@@ -151,12 +152,12 @@ def _transform(name: str, config: Mapping[str, str]) -> Transform:
 
 
 def _extract_new_record_state(options: _Options) -> Transform:
-    """Debezium's envelope becomes the row; a delete becomes a tombstone, once."""
+    """Converts Debezium's envelope to a row, and a delete to one tombstone."""
     handling = options.choice("delete.tombstone.handling.mode", "tombstone", "drop", "rewrite")
 
     def apply(record: ConnectRecord) -> ConnectRecord | None:
         value = record.value
-        if value is None:  # the tombstone behind a delete, which has become one itself
+        if value is None:  # the tombstone after a delete, which itself became a tombstone
             return None
         if not (isinstance(value, dict) and "op" in value and "after" in value):
             return record
@@ -200,7 +201,7 @@ _DATE_PARTS: Final = {"yyyy": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%
 
 
 def _python_date_format(options: _Options, java: str) -> str:
-    """`yyyy-MM-dd` is `%Y-%m-%d`."""
+    """Converts a Java date format: `yyyy-MM-dd` becomes `%Y-%m-%d`."""
     pieces: list[str] = []
     for piece in re.findall(r"([A-Za-z])(\1*)|([^A-Za-z]+)", java):
         word = piece[0] + piece[1]
@@ -211,7 +212,7 @@ def _python_date_format(options: _Options, java: str) -> str:
 
 
 def _filter(options: _Options) -> Transform:
-    """Keeps, or with mode=exclude leaves out, records whose field has one of the values. Tombstones stay."""
+    """Keeps records whose field has one of the values; with mode=exclude it drops them. Tombstones are kept."""
     field, values = options.text("field"), set(options.names("value"))
     keeps = options.choice("mode", "include", "exclude") == "include"
 
@@ -227,7 +228,7 @@ def _filter(options: _Options) -> Transform:
 
 
 def _at(value: Any, path: str) -> Any:
-    """`after.status` is the field of a field."""
+    """The field at a path such as `after.status`."""
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return value
@@ -248,7 +249,7 @@ def _mask_field(options: _Options) -> Transform:
 
 
 def _mask(value: Any, replacement: str) -> Any:
-    """As Kafka's: of numbers 0, of texts the replacement, of the rest nothing."""
+    """Masks a value as Kafka does: numbers become 0, texts the replacement, objects and arrays NULL."""
     if value is None or isinstance(value, dict | list):
         return None
     if isinstance(value, str):

@@ -1,1 +1,1 @@
-"""What the sources that follow the changes of a database share, whichever database it is."""
+"""The parts that all sources of change data capture share, independent of the database."""

@@ -1,4 +1,4 @@
-"""What the sources of change data capture share: names of tables and topics, and Debezium's envelope."""
+"""Names of tables and topics, and Debezium's envelope, for the sources of change data capture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def topic_of(prefix: str, schema: str, table: str) -> str:
 
 
 def is_named(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
-    """Whether the patterns of the settings name it, such as `schema.table`."""
+    """Whether the patterns of the settings select a name such as `schema.table`."""
 
     def among(patterns: Sequence[str]) -> bool:
         return any(re.fullmatch(pattern, name) for pattern in patterns)
@@ -35,7 +35,7 @@ def change_record(
     source: Mapping[str, Any],
     transaction: Mapping[str, Any] | None,
 ) -> ConnectRecord:
-    """In: `source`: with the time of the change in `ts_ms`."""
+    """A record with a change in Debezium's envelope. In: `source`: contains the time of the change in `ts_ms`."""
     value = {
         "before": before, "after": after, "source": source, "transaction": transaction, "op": op,
         "ts_ms": time.time_ns() // 1_000_000,

@@ -1,6 +1,6 @@
-"""Tables that a source of change data capture reads chunk by chunk, while the stream gives their changes (DBLog): where
-each of them stands, and the chunk whose window is open. How a chunk is read, and where its window ends, is the
-source's."""
+"""Tables that a source of change data capture reads chunk by chunk, while the stream gives their changes (DBLog). This
+module keeps the progress of each table and the chunk whose window is open. The source reads the chunks, and decides
+where a window ends."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ _log = structlog.get_logger("millstream.connect")
 
 @dataclass(slots=True)
 class ChunkWindow:
-    """`rows`: of the chunk, by key. `last`: the values of the key of its last row; None where the table has no more."""
+    """`rows`: the rows of the chunk, by key. `last`: the key values of its last row; None if the table has no more
+    rows."""
 
     topic: str
     rows: dict[str, ConnectRecord]
     last: list[Any] | None
 
     def leave_out(self, records: Iterable[ConnectRecord]) -> None:
-        """The stream has newer rows of these keys."""
+        """Removes rows from the chunk because the stream has newer rows with these keys."""
         for record in records:
             if record.topic == self.topic:
                 self.rows.pop(json_text(record.key), None)
@@ -37,10 +38,11 @@ _Window = TypeVar("_Window", bound=ChunkWindow)
 
 
 class ChunkedTables(Generic[_Window]):
-    """State: the tables whose rows the topics have or get, those that are not read to their end, and the open window.
+    """State: the tables whose rows are or will be in topics, the tables that are not completely read, and the open
+    window.
 
-    In: `pending`: tables, and the keys behind which they are not read; `since`, of one that was read before: where its
-    topic ended when that was asked for.
+    In: `pending`: tables, each with the key after which it is still to be read. If a table is read again, `since` is
+    the end of its topic when that was requested.
     """
 
     def __init__(self, pending: Iterable[Mapping[str, Any]], tables: Sequence[str]) -> None:
@@ -50,15 +52,15 @@ class ChunkedTables(Generic[_Window]):
         self._next_attempt = 0.0
         self._sweeps: list[Sweep] = []
         self.moved = False
-        """Whether the position has moved since somebody has last set this to False."""
+        """Whether the position has changed since this was last set to False."""
 
     @property
     def position(self) -> dict[str, Any]:
-        """The part of the source's position that is about this."""
+        """This part of the source's position."""
         return {"tables": self.tables, **({"backfill": self._pending} if self._pending else {})}
 
     def close_window(self) -> list[ConnectRecord]:
-        """The rows of the chunk that are still right."""
+        """Closes the window. Out: the rows of the chunk that are still valid."""
         window, self._window = self._window, None
         assert window is not None
         first, *others = self._pending
@@ -73,12 +75,12 @@ class ChunkedTables(Generic[_Window]):
         return list(window.rows.values())
 
     def take_sweeps(self) -> list[Sweep]:
-        """Of the tables that were read to their end; they belong behind the rows that were given out last."""
+        """The sweeps of the tables that were read completely. They belong after the rows that were returned last."""
         sweeps, self._sweeps = self._sweeps, []
         return sweeps
 
     def _is_due(self) -> bool:
-        """Whether there is a chunk to read now. If it cannot be read yet, it is due again a little later."""
+        """Whether to read a chunk now. If it cannot be read yet, the next attempt follows after a short time."""
         if self._window is not None or not self._pending or time.monotonic() < self._next_attempt:
             return False
         self._next_attempt = time.monotonic() + _AGAIN_S
@@ -88,7 +90,7 @@ class ChunkedTables(Generic[_Window]):
         self._window, self._next_attempt = window, 0.0
 
     def _skip(self) -> None:
-        """The table that is next is not read."""
+        """Skips the next table."""
         name = self._pending[0]["table"]
         _log.warning("a table without a primary key, or that is gone, cannot be read in chunks", table=name)
         self._pending, self.moved = self._pending[1:], True
