@@ -1,1 +1,1 @@
-"""Sinks: SQL databases and HTTP."""
+"""Sinks: SQL databases, data lakes, ClickHouse, Elasticsearch and OpenSearch, HTTP, MQTT."""

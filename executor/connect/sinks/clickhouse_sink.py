@@ -1,9 +1,10 @@
-"""The sink `clickhouse`: rows of topics in tables of ClickHouse, over its HTTP interface. Idempotent.
+"""The sink `clickhouse`: writes rows of topics to tables of ClickHouse, over its HTTP interface. Idempotent.
 
-Each row carries where it was read: connector, topic and partition in one column, the offset in another. A task that
-begins asks the table for the last offset of each partition and leaves out what is there. A request holds rows of one
-partition, is one block, so atomic, and has a token of its offsets: the server leaves out a block whose answer was
-lost. What two tasks write at once, ReplacingMergeTree makes one row. With upsert the offset is the version of a row.
+Each row contains where it was read: connector, topic and partition in one column, the offset in another. A new task
+asks the table for the last offset of each partition and skips the rows that exist. A request contains rows of one
+partition. It is one block, so it is atomic, and its token consists of its offsets: if the response was lost, the server
+ignores the repeated block. If two tasks write the same row, ReplacingMergeTree keeps one. With upsert the offset is the
+version of a row.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class ClickHouseSinkSettings(KeyedLakeSettings):
 
 
 class ClickHouseSink(LakeSink):
-    """Tables of ClickHouse. State: the open connection, and the tables as they are."""
+    """Tables of ClickHouse. State: the open connection, and the current definitions of the tables."""
 
     settings = ClickHouseSinkSettings
     guarantee = "idempotent"
@@ -86,7 +87,7 @@ class ClickHouseSink(LakeSink):
         self._sources: dict[str, str] = {}
 
     def held_type(self, type_: pa.DataType) -> pa.DataType:
-        """Bytes are texts in base64, what is nested is JSON."""
+        """As in `LakeSink`, but bytes are base64 texts, and nested values are JSON texts."""
         held = super().held_type(type_)
         plain = pa.types.is_decimal(held) or pa.types.is_timestamp(held) or held in _TYPES.values()
         return held if plain else pa.string()
@@ -154,7 +155,7 @@ class ClickHouseSink(LakeSink):
         except UnicodeEncodeError:
             raise ConnectorFailed("a text is not Unicode", hint="Leave the record out with a transform.") from None
         source = self._offset_name(origin_of(rows[0][0]))
-        own = {  # first, because rows may have no other columns
+        own = {  # at first, because rows may have no other columns
             SOURCE: pa.array([source] * len(rows), pa.string()),
             OFFSET: pa.array([record.offset for record, _ in rows], pa.uint64()),
         }
@@ -163,7 +164,7 @@ class ClickHouseSink(LakeSink):
         return pa.table({**own, **dict(zip(block.column_names, block.columns, strict=True))})
 
     def _check(self, table: ClickHouseTable) -> None:
-        """Raises `ConnectorFailed` for a table in which rows would be there twice, or older ones win."""
+        """Raises `ConnectorFailed` for a table in which rows could be duplicated, or older rows could win."""
         needed = [SOURCE, OFFSET, *([DELETED] if self._own.upserts else [])]
         missing = [name for name in needed if name not in table.own_columns]
         if missing:
@@ -182,7 +183,7 @@ class ClickHouseSink(LakeSink):
             )
 
     def _check_sources(self, table: ClickHouseTable | None, records: Sequence[ConnectRecord]) -> None:
-        """Raises `ConnectorFailed` where the versions of rows would be offsets of several topics."""
+        """Raises `ConnectorFailed` if the versions of rows would be offsets of several topics."""
         mine = dict.fromkeys(self._source(record.read_from or record.topic) for record in records)
         there = [] if table is None else [source.rpartition("/")[0] for source in table.offsets if source]
         others = [source for source in (*mine, *there) if source != next(iter(mine))]
@@ -207,7 +208,7 @@ class ClickHouseSink(LakeSink):
         return f"{self._source(at.topic)}/{at.partition}"
 
     def _source(self, topic: str) -> str:
-        """Of a topic that is created again, another one."""
+        """The name of a topic as a source. A recreated topic has another one."""
         if topic not in self._sources:
             id_ = self._task.topic_id(topic)
             self._sources[topic] = f"millstream/{self._task.identity}/{topic}{'' if id_ is None else f'@{id_}'}"
@@ -240,7 +241,7 @@ class ClickHouseTable:
         raise AssertionError("blocks are inserted one by one")
 
     def look(self) -> bool:
-        """Reads what the table is; False where there is none."""
+        """Reads the definition of the table. False if there is no table."""
         columns = self._rows(
             "SELECT name, type FROM system.columns WHERE database = {database:String} AND table = {table:String}"
             " AND default_kind NOT IN ('ALIAS', 'MATERIALIZED') ORDER BY position",
@@ -268,14 +269,15 @@ class ClickHouseTable:
         return bool(columns)
 
     def upsert_problem(self, key: Sequence[str]) -> str | None:
-        """Why it does not keep the last row of each key. In: `key`: names of its columns, where they are known."""
+        """Why the table does not keep the last row of each key; None if it does. In: `key`: names of its columns, if
+        known."""
         needed = f"ReplacingMergeTree({OFFSET}, {DELETED})"
         found = _REPLACING.match(self._engine)
         if found is None or re.findall(r"\w+", found[1])[-2:] != [OFFSET, DELETED]:
             return f"has the engine {self._engine.partition(' ')[0]}, and upsert needs {needed}"
         names = SpelledNames(self._types)
         listed = self._sorting_key
-        if listed.startswith("(") and listed.endswith(")"):  # as some versions write it
+        if listed.startswith("(") and listed.endswith(")"):  # some versions write it in parentheses
             listed = listed[1:-1]
         sorted_by = {quoted or bare for quoted, bare in _SORTED_BY.findall(listed)}
         if key and sorted_by != {names.of(name) for name in key}:
@@ -283,7 +285,8 @@ class ClickHouseTable:
         return None
 
     def create(self, types: Mapping[str, pa.DataType], key: Sequence[str]) -> None:
-        """In: `key`: with it there is one row for each, and the last version counts. One that is there is fine."""
+        """Creates the table, unless it exists. In: `key`: if given, the table keeps one row for each key, with the last
+        version."""
         written = [
             f"{_quoted(name)} {_written(type_) if name in key else f'Nullable({_written(type_)})'}"
             for name, type_ in types.items()
@@ -298,7 +301,7 @@ class ClickHouseTable:
         self._run(f"CREATE TABLE IF NOT EXISTS {self._place} ({', '.join(written)}) ENGINE = {engine} {settings}")
 
     def add(self, types: Mapping[str, pa.DataType]) -> None:
-        """New columns."""
+        """Adds columns."""
         for name, type_ in types.items():
             held = type_ if type_ in _TYPES.values() or pa.types.is_decimal(type_) else _held(type_)
             added = f"ADD COLUMN IF NOT EXISTS {_quoted(name)} Nullable({_written(held)})"
@@ -306,7 +309,7 @@ class ClickHouseTable:
             self._types[name] = held
 
     def refuse_unknown_types(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Raises `ConnectorFailed` where a row has a value for a column of a type that is not written."""
+        """Raises `ConnectorFailed` if a row has a value for a column whose type this sink does not write."""
         if self._unknown:
             for row in rows:
                 for name in row.keys() & self._unknown.keys():
@@ -319,7 +322,7 @@ class ClickHouseTable:
                         )
 
     def insert(self, block: pa.Table, source: str) -> None:
-        """One block. Raises `SystemUnavailable`, `SystemFault`, `ConnectorFailed`."""
+        """Inserts one block. Raises `SystemUnavailable`, `SystemFault`, `ConnectorFailed`."""
         offsets = block.column(OFFSET)
         first, last = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
         sink = pa.BufferOutputStream()
@@ -370,8 +373,8 @@ class ClickHouseTable:
 
 
 def _check_keys(rows: Sequence[tuple[ConnectRecord, KeyedRow]], types: Mapping[str, pa.DataType]) -> None:
-    """Raises `ConnectorFailed` for keys that would not be stored as they are: ClickHouse takes what is absent or NULL
-    for 0 or the empty text, which may be another row's key."""
+    """Raises `ConnectorFailed` for keys that would not be stored unchanged: ClickHouse replaces missing values and NULL
+    by 0 or the empty text, which may be the key of another row."""
     key_names([row for _, row in rows], types)
     for record, row in rows:
         for name, value in row.key.items():
@@ -386,7 +389,7 @@ def _check_keys(rows: Sequence[tuple[ConnectRecord, KeyedRow]], types: Mapping[s
 def _blocks(
     rows: Sequence[tuple[ConnectRecord, KeyedRow]],
 ) -> Iterator[list[tuple[ConnectRecord, KeyedRow]]]:
-    """Of one partition each, in the order of its offsets."""
+    """Groups the rows into blocks, each with rows of one partition in the order of its offsets."""
     by_origin: dict[Any, list[tuple[ConnectRecord, KeyedRow]]] = {}
     for row in rows:
         by_origin.setdefault(origin_of(row[0]), []).append(row)
@@ -400,7 +403,7 @@ def _flat_row(row: KeyedRow, names: SpelledNames) -> KeyedRow:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """With what is nested as JSON."""
+    """The row with nested values as JSON texts."""
     return {name: json_text(value) if isinstance(value, dict | list) else value for name, value in row.items()}
 
 
@@ -409,7 +412,8 @@ def _held(type_: pa.DataType) -> pa.DataType:
 
 
 def _type_of(written: str) -> pa.DataType | None:
-    """None for a type that is not written: one that rounds or wraps values, or that Arrow does not have."""
+    """The Arrow type. None for a type that this sink does not write, because it rounds or wraps values, or Arrow does
+    not have it."""
     while (wrapped := _WRAPPED.fullmatch(written)) is not None:
         written = wrapped[1]
     if (decimal := _DECIMAL.fullmatch(written)) is not None:

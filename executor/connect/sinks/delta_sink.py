@@ -1,8 +1,8 @@
-"""The sink `delta`: rows of topics in tables of Delta Lake. Transactional.
+"""The sink `delta`: writes rows of topics to tables of Delta Lake. Transactional.
 
-Offsets are the table's application transactions, as Delta's protocol defines them ("Transaction Identifiers"): one for
-each partition, in the commit of its rows. A commit fails if another one has moved the same offset since the table
-was opened.
+Offsets are stored as the table's application transactions, as Delta's protocol defines them ("Transaction
+Identifiers"): one for each partition, in the commit of its rows. A commit fails if another commit has changed the same
+offset since the table was opened.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _marked(rows: pa.Table, *, deleted: bool) -> pa.Table:
 
 @contextlib.contextmanager
 def _explained() -> Generator[None]:
-    """Errors of Delta Lake as ours."""
+    """Converts errors of Delta Lake to ours."""
     try:
         yield
     except MillstreamError:
@@ -135,7 +135,7 @@ def _explained() -> Generator[None]:
 
 def _passes(error: Exception) -> str | None:
     match error:
-        case CommitFailedError() | FileNotFoundError():  # another commit, or a table that is dropped meanwhile
+        case CommitFailedError() | FileNotFoundError():  # another commit, or the table was dropped meanwhile
             return "the table has changed meanwhile"
         case OSError():
             return "the store does not answer"
@@ -145,7 +145,7 @@ def _passes(error: Exception) -> str | None:
 
 def _refuses(error: Exception) -> str | None:
     match error:
-        case TableNotFoundError():  # while one is created
+        case TableNotFoundError():  # while a table is created
             return "the place of the table cannot be used"
         case SchemaMismatchError() | DeltaProtocolError() | ValueError() | TypeError():
             return "the table cannot take these rows"

@@ -1,8 +1,8 @@
-"""The sinks `elasticsearch` and `opensearch`: a document for each key, or for each record. Idempotent.
+"""The sinks `elasticsearch` and `opensearch`: they write a document for each key, or for each record. Idempotent.
 
-The id of a document is the key of its record, and its version is the record's offset (`version_type=external`): the
-server ignores a record that is written again, and one that comes after a later one of its key. A document that the
-server cannot take is a refused record; the others are written.
+The id of a document is the key of its record, and its version is the record's offset (`version_type=external`). So the
+server ignores a record that is written again, or after a later record of its key. If the server does not accept a
+document, its record is refused; the others are written.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ElasticsearchSinkSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Action:
-    """One record as lines of a bulk request."""
+    """The lines of one record in a bulk request."""
 
     record: ConnectRecord
     deletes: bool
@@ -78,8 +78,7 @@ class _Action:
 
 
 class ElasticsearchSink(SinkConnector):
-    """Indexes of Elasticsearch or OpenSearch. State: the open connection, and from which topic each
-    index is written."""
+    """Indexes of Elasticsearch or OpenSearch. State: the open connection, and the topic of each index."""
 
     settings = ElasticsearchSinkSettings
     guarantee: ClassVar[Guarantee] = "idempotent"
@@ -112,7 +111,7 @@ class ElasticsearchSink(SinkConnector):
             raise RecordsRefused(refused)
 
     def _check_topics(self, records: Sequence[ConnectRecord]) -> None:
-        """Raises `ConnectorFailed` where the versions of one index would be offsets of two topics."""
+        """Raises `ConnectorFailed` if the versions in one index would be offsets of two topics."""
         if self._settings.key_ignore:
             return
         for topic, read_from in dict.fromkeys((record.topic, record.read_from) for record in records):
@@ -135,10 +134,10 @@ class ElasticsearchSink(SinkConnector):
         return self._settings.behavior_on_null_values == "delete"
 
     def _action(self, record: ConnectRecord) -> _Action | str:
-        """Or what is wrong with the record."""
+        """The action for the record, or a clause about what is wrong with it."""
         try:
             return self._written_as_json(record)
-        except (ValueError, TypeError) as error:  # such as half a surrogate pair
+        except (ValueError, TypeError) as error:  # for example half of a surrogate pair
             return f"it cannot be written as JSON: {error}"
 
     def _written_as_json(self, record: ConnectRecord) -> _Action | str:
@@ -164,8 +163,8 @@ class ElasticsearchSink(SinkConnector):
         return _Action(record, False, orjson.dumps({"index": head}) + b"\n" + document + b"\n")
 
     def _written(self, actions: Sequence[_Action]) -> list[tuple[ConnectRecord, str]]:
-        """Sends the actions until the server has taken or refused each; gives the refused ones with the reason. While
-        it is too busy for some, only those are sent again."""
+        """Sends the actions until the server has accepted or refused each of them. Out: the refused records with the
+        reasons. If the server is too busy for some actions, only those are sent again."""
         refused: list[tuple[ConnectRecord, str]] = []
         left, pause_s = list(actions), _PAUSE_S
         for attempt in range(_ATTEMPTS):
@@ -194,7 +193,7 @@ class ElasticsearchSink(SinkConnector):
         raise SystemUnavailable(f"{self._server.name} is too busy for {len(left)} documents (429)")
 
     def _halved(self, actions: Sequence[_Action], answer: HttpAnswer) -> list[tuple[ConnectRecord, str]]:
-        """The server says that the request is too large."""
+        """Sends the actions in two requests, because the server says that the request is too large."""
         if len(actions) == 1:
             reason = (
                 f"its document of {len(actions[0].lines)} bytes is too large for {self._server.name} ({answer.said})"
@@ -219,8 +218,8 @@ class ElasticsearchSink(SinkConnector):
         )
 
     def _outcome(self, action: _Action, item: Mapping[str, Any]) -> str | None:
-        """None: the record has its effect; `busy`: try again; else why the server refuses it. Raises `ConnectorFailed`
-        where the reason is not the document."""
+        """None: the record has taken effect; `busy`: send it again; else the reason why the server refuses it. Raises
+        `ConnectorFailed` if the document is not the reason."""
         status = item.get("status")
         if not isinstance(status, int):
             raise ConnectorFailed(f"{self._server.name} does not answer as Elasticsearch does: an item has no status")
@@ -245,7 +244,7 @@ class ElasticsearchSink(SinkConnector):
 
 
 def _id_of(key: Any) -> str | None:
-    """Texts as they are, all other keys as JSON."""
+    """The id for a key: a text is used unchanged, other keys as JSON."""
     if key is None or isinstance(key, str):
         return key or None
     if isinstance(key, bytes):
@@ -255,7 +254,7 @@ def _id_of(key: Any) -> str | None:
 
 
 def _refuse_non_finite(value: Any) -> None:
-    """Raises ValueError where there is a NaN or an infinity at any depth: as JSON they would be null."""
+    """Raises ValueError if there is a NaN or an infinity at any depth, because in JSON it would become null."""
     match value:
         case float() if not math.isfinite(value):
             raise ValueError(f"{value} is not JSON")

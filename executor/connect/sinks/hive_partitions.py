@@ -1,7 +1,7 @@
-"""Rows in folders by their columns, as Hive does it: `country=de/at_day=2026-11-26/`.
+"""Divides rows into folders by their columns, as Hive does: `country=de/at_day=2026-11-26/`.
 
-A column that names a folder as it is, is not in the files: readers take it from the folder. A time of which a folder
-has only a part stays in the files.
+A column whose whole value is in the name of the folder is not in the files, because readers take it from the folder. A
+time column stays in the files if the name has only a part of it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _TIME_FORMATS: Final = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour
 _PARTITION: Final = re.compile(rf"(?:(?P<part>{'|'.join(_TIME_FORMATS)})\((?P<time>[^()]+)\)|(?P<column>[^()]+))")
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _SPECIAL: Final = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
-"""What Hive and Spark write as %XX, and nothing else: they do not read letters back from it."""
+"""The characters that Hive and Spark write as %XX. No others are escaped, because they do not decode letters."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """`part`: of a time, which is in milliseconds, ISO 8601 or a timestamp; None: the value itself."""
+    """`part`: the part of a time (in milliseconds, ISO 8601 or as a timestamp); None: the whole value."""
 
     column: str
     part: str | None
 
     @staticmethod
     def of(text: str) -> PartitionColumn:
-        """In: `country`, or `day(at)`. Raises ValueError."""
+        """Parses `country` or `day(at)`. Raises ValueError."""
         found = _PARTITION.fullmatch(text)
         if found is None:
             parts = ", ".join(f"{name}(column)" for name in _TIME_FORMATS)
@@ -46,7 +46,7 @@ class PartitionColumn:
         return self.column if self.part is None else f"{self.column}_{self.part}"
 
     def folder(self, value: Any) -> str:
-        """Raises ValueError for a value that is no time."""
+        """The name of the folder. Raises ValueError for a value that is not a time."""
         return f"{_escaped(self.name)}={_NULL if value is None else _escaped(self._text(value))}"
 
     def _text(self, value: Any) -> str:
@@ -59,8 +59,8 @@ class PartitionColumn:
 
 
 def divided(rows: pa.Table, partitions: Sequence[PartitionColumn]) -> Iterator[tuple[str, pa.Table]]:
-    """By folder, with a slash at its end; "" where there are no partitions. Names match in any case. Raises
-    `ConnectorFailed`."""
+    """The rows of each folder. A folder ends with a slash; it is "" without partitions. Column names match in any case.
+    Raises `ConnectorFailed`."""
     if not partitions:
         yield "", rows
         return

@@ -1,7 +1,8 @@
-"""The sink `http`: a request for each record. At least once: a record is sent again where nobody knows whether it came.
+"""The sink `http`: sends a request for each record. At least once: it repeats a request if the outcome is unknown.
 
-The header Idempotency-Key names the record, the same at every attempt, so a receiver can leave out what it has seen.
-Redirects are not followed, and link-local addresses (of a cloud's metadata) are refused, also where a name leads there.
+The header Idempotency-Key identifies the record and is the same for every attempt, so a receiver can ignore repeated
+requests. Redirects are not followed. Link-local addresses (cloud metadata) are refused, also if a host name resolves to
+one.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class HttpSink(SinkConnector):
             response = connection.getresponse()
             answer = response.read(_ANSWER_BYTES_MAX)
             if not response.isclosed() or connection.sock is None:
-                self.close()  # the rest is of no interest, or the server has closed it
+                self.close()  # the rest of the response is not needed, or the server has closed the connection
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise SystemUnavailable(f"{self._parts.hostname} does not answer: {error}") from None

@@ -1,6 +1,6 @@
-"""The sink `iceberg`: rows of topics in tables of Apache Iceberg. Transactional.
+"""The sink `iceberg`: writes rows of topics to tables of Apache Iceberg. Transactional.
 
-Offsets are properties of the table, set in the commit of their rows, so they stay when old snapshots expire.
+Offsets are stored as properties of the table in the commit of their rows, so they remain when old snapshots expire.
 """
 
 from __future__ import annotations
@@ -134,8 +134,9 @@ class IcebergTable:
             transaction.set_properties({name: str(offset) for name, offset in change.offsets.items()})
 
     def _try_once(self) -> None:
-        """PyIceberg would repeat a commit on top of what others wrote meanwhile, and the rows of another task of this
-        connector may be among that. So this copy of the metadata says not to; the table itself keeps its property."""
+        """Turns off PyIceberg's retries. It would repeat a commit on top of other commits, which may contain the same
+        rows from another task of this connector. Only this copy of the metadata changes; the table itself keeps its
+        property."""
         once = {**self._table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
         self._table.metadata = self._table.metadata.model_copy(update={"properties": once})
 
@@ -158,7 +159,7 @@ def _all_of(key: Mapping[str, Any]) -> BooleanExpression:
 
 @contextlib.contextmanager
 def _explained() -> Generator[None]:
-    """Errors of Iceberg, of its catalogs and of their databases as ours."""
+    """Converts errors of Iceberg, its catalogs and their databases to ours."""
     try:
         yield
     except MillstreamError:
@@ -176,7 +177,7 @@ def _passes(error: Exception) -> str | None:
 
 
 def _refuses(error: Exception) -> str | None:
-    if isinstance(error, OSError):  # some of requests are ValueErrors too
+    if isinstance(error, OSError):  # some errors of `requests` are also ValueErrors
         return None
     if isinstance(error, _NO_ACCESS):
         return "the catalog of Iceberg refuses access"
@@ -189,6 +190,6 @@ _PASSING: Final = (
     AuthorizationExpiredError, CommitStateUnknownException, OperationalError, RequestException, ServerError,
     ServiceUnavailableError, TooManyRequestsError,
 )  # fmt: skip
-"""CommitStateUnknown: the offsets in the table say next time whether the commit was done."""
+"""CommitStateUnknown is temporary as well: next time, the offsets in the table show whether the commit succeeded."""
 _NO_ACCESS: Final = (ForbiddenError, OAuthError, UnauthorizedError)
 _UNFIT: Final = (TypeError, UnsupportedPyArrowTypeException, ValidationError, ValidationException, ValueError)

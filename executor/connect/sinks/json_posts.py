@@ -1,4 +1,4 @@
-"""Requests of a sink to the HTTP API of a database: over one open connection, to the first address that answers."""
+"""Requests of a sink to the HTTP API of a database, over one open connection to the first address that answers."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ class HttpAnswer(NamedTuple):
 
     @property
     def said(self) -> str:
-        """The answer for an error message."""
+        """The beginning of the response, for error messages."""
         return one_line(self.content[:_SAID_MAX].decode(errors="replace"))
 
 
 class HttpDatabase:
-    """State: the open connection, and which address it is to."""
+    """State: the open connection, and the number of its address."""
 
     def __init__(self, urls: Sequence[str], setting: str, headers: Mapping[str, str], timeout_s: float) -> None:
-        """In: `setting`: that has the addresses. Raises `InvalidConnector`, which repeats no value."""
+        """In: `setting`: the name of the setting with the addresses. Raises `InvalidConnector`, which does not repeat
+        values."""
         self._addresses = [checked_address(url, setting) for url in urls]
         self._setting = setting
         for name, value in headers.items():
-            if not value.isprintable():  # the error of who sends it would repeat the value
+            if not value.isprintable():  # sending it would raise an error that repeats the value
                 raise InvalidConnector(f"the value of the header {name} must be printable, without line ends")
         self._headers = {name: value.encode() for name, value in headers.items()}
         self._timeout_s = timeout_s
@@ -41,12 +42,12 @@ class HttpDatabase:
 
     @property
     def name(self) -> str:
-        """Of the server, for messages."""
+        """The name of the server, for messages."""
         return self._addresses[self._at].hostname or ""
 
     def request(self, method: str, target: str, body: bytes | None = None, content_type: str = "") -> HttpAnswer:
-        """Raises `SystemUnavailable` where no answer comes or the server says that a later one may be better, and
-        `ConnectorFailed` where it does not let us in."""
+        """Raises `SystemUnavailable` if there is no response or a later attempt may succeed, and `ConnectorFailed` if
+        the server refuses the user."""
         headers = {**self._headers, **({"Content-Type": content_type.encode()} if content_type else {})}
         reused = self._connection is not None
         try:
@@ -80,14 +81,14 @@ class HttpDatabase:
         try:
             connection.request(method, self._addresses[self._at].path.rstrip("/") + target, body, headers)
         except (BrokenPipeError, ConnectionResetError) as error:
-            refused = error  # the answer may be there: that the body is too large, for one
+            refused = error  # there may already be a response, for example that the body is too large
         try:
             response = connection.getresponse()
             content = response.read(_ANSWER_BYTES_MAX)
         except (OSError, http.client.HTTPException) as error:
             raise refused or error from None
         if refused is not None or not response.isclosed() or connection.sock is None:
-            self.close()  # the rest is of no interest, or the server has closed it
+            self.close()  # the rest of the response is not needed, or the server has closed the connection
         return HttpAnswer(response.status, content)
 
     def close(self) -> None:
@@ -97,7 +98,7 @@ class HttpDatabase:
 
 
 def basic_authorization(user: str | None, password: str | None) -> dict[str, str]:
-    """Headers; none without a user."""
+    """The headers for basic authorization; empty without a user."""
     if user is None:
         return {}
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password or ''}".encode()).decode()}

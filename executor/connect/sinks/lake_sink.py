@@ -1,9 +1,9 @@
-"""What the sinks of a data lake share: rows of topics in tables of files, exactly once.
+"""The common part of the data lake sinks: they write rows of topics to tables of files, exactly once.
 
-Each commit of a table names the next offset of every partition whose records it holds. A task that begins where the
-log's committed offsets say leaves out what a table has already; a second task that still runs is refused by the table,
-because its commit is based on other offsets. The names of the offsets hold the connector's identity, so a connector
-that is dropped and created again writes everything again.
+Each commit of a table contains the next offset of every partition of its records. A task begins at the committed
+offsets of the log, and skips records that a table already has. If a second task still runs, the table refuses its
+commit, because the commit is based on other offsets. The names of the offsets contain the connector's identity, so a
+recreated connector writes everything again.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .lake_values import SpelledNames, added_name, columns_of, grown, suggested_
 from .record_rows import KeyedRow, last_of_each_key, rows_of
 
 FULL: Final = 10_000
-"""A batch of so many records is followed by the next one at once: there is more to catch up with."""
+"""After a batch of at least this many records, the next one follows at once, because the task is behind."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LakeSettings:
-    """Of a sink that adds a row for each record."""
+    """The settings of a sink that adds a row for each record."""
 
     pk_mode: str = setting(
         "Where the columns of the key are; record_key adds them to those of the value.",
@@ -64,13 +64,13 @@ class LakeSettings:
 
     @property
     def pause_ms(self) -> int:
-        """Between two commits."""
+        """The time between two commits."""
         return 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedLakeSettings(LakeSettings):
-    """Of a sink that can keep rows by their key."""
+    """The settings of a sink that can keep one row for each key."""
 
     insert_mode: str = setting(
         "insert adds a row for each record, upsert keeps one row for each key.",
@@ -105,11 +105,11 @@ class KeyedLakeSettings(LakeSettings):
 
 @dataclass(frozen=True, slots=True)
 class LakeChange:
-    """What one commit does: `columns` are added, or get more fields; `rows` are added, or replace those with the same
-    `key`; and rows with the keys of `deleted` are removed.
+    """The changes of one commit: `columns` are added, or get more fields; `rows` are added, or replace those with the
+    same `key`; rows with the keys in `deleted` are removed.
 
-    `key`: names of columns; empty where rows are only added, and nothing is deleted. `offsets`: next ones, by their
-    names.
+    `key`: names of columns; empty if rows are only added and never deleted. `offsets`: the next offsets, by the names
+    under which the table stores them.
     """
 
     columns: Mapping[str, pa.DataType]
@@ -124,24 +124,24 @@ class LakeTable(Protocol):
 
     @property
     def types(self) -> Mapping[str, pa.DataType]:
-        """Of its columns."""
+        """The types of its columns."""
         ...
 
     def offset(self, name: str) -> int | None: ...
 
     def commit(self, change: LakeChange) -> None:
-        """All of it or nothing. Raises `SystemUnavailable` where the table has changed meanwhile in a way that does not
-        go with this change."""
+        """Commits atomically. Raises `SystemUnavailable` if the table has changed meanwhile in a way that conflicts
+        with this change."""
         ...
 
 
 class LakeSink(SinkConnector):
-    """State: when the last commit was, and whether it was full."""
+    """State: the earliest time of the next commit."""
 
     guarantee: ClassVar[Guarantee] = "transactional"
     kill_points: ClassVar[tuple[str, ...]] = ("lake_before_commit", "lake_after_commit")
     has_times: ClassVar[bool] = True
-    """Whether tables have times of day; else they are milliseconds."""
+    """Whether tables support the type TIME; otherwise times of day are stored as milliseconds."""
 
     def __init__(self, settings: LakeSettings, task: TaskInfo) -> None:
         self._settings = settings
@@ -150,14 +150,14 @@ class LakeSink(SinkConnector):
 
     @abstractmethod
     def open_table(self, topic: str) -> LakeTable | None:
-        """The table of a topic; None where it does not exist."""
+        """The table of a topic; None if it does not exist."""
 
     @abstractmethod
     def create_table(self, topic: str, types: Mapping[str, pa.DataType]) -> LakeTable:
-        """Without rows; one that is there meanwhile is fine."""
+        """Creates the table without rows, unless it exists by now."""
 
     def held_type(self, type_: pa.DataType) -> pa.DataType:
-        """The type of a column whose declared type is this one. A TIMESTAMP is a moment, so it is one of UTC."""
+        """The column type for a declared type. A TIMESTAMP is a moment, so its column is in UTC."""
         if pa.types.is_timestamp(type_):
             return pa.timestamp("us", "UTC")
         if pa.types.is_time(type_) and not self.has_times:
@@ -224,8 +224,9 @@ class LakeSink(SinkConnector):
         fp("connect.lake_after_commit")
 
     def _new(self, table: LakeTable | None, records: Sequence[ConnectRecord]) -> list[ConnectRecord]:
-        """Those that the table does not have. It is asked once for each partition: a table of Delta Lake reads its log
-        to answer, 14 ms of CPU time. Raises `ConnectorFailed` where its offsets are of another topic of this name."""
+        """The records that the table does not have yet. It asks the table once for each partition, because a table of
+        Delta Lake reads its log for the answer, which takes 14 ms of CPU time. Raises `ConnectorFailed` if its offsets
+        belong to an earlier topic of this name."""
         known: dict[TopicPartition, int] = {}
         for at in dict.fromkeys(map(origin_of, records)):
             known[at] = 0 if table is None else table.offset(self._offset_name(at)) or 0
@@ -239,11 +240,13 @@ class LakeSink(SinkConnector):
         return [record for record in records if record.offset is None or record.offset >= known[origin_of(record)]]
 
     def _counts(self, row: KeyedRow) -> bool:
-        """Whether it changes anything: tombstones do, where rows are kept by their key and it is not in the value."""
+        """Whether the row changes anything. A tombstone does so if the sink deletes rows and the key is not in the
+        value."""
         return row.values is not None or (self._settings.deletes and bool(row.key))
 
     def _declared(self, records: Sequence[ConnectRecord]) -> dict[str, pa.DataType]:
-        """Of the columns, by the topics of the records; what they do not agree on is not declared."""
+        """The declared types of the columns, by the topics of the records. If topics declare different types for a
+        column, it counts as not declared."""
         found: dict[str, pa.DataType] = {}
         disputed: set[str] = set()
         for topic in dict.fromkeys(record.read_from or record.topic for record in records):
@@ -255,7 +258,7 @@ class LakeSink(SinkConnector):
         return {name: type_ for name, type_ in found.items() if name not in disputed}
 
     def _declared_key(self, columns: DeclaredColumns) -> Mapping[str, pa.DataType]:
-        """Under the names that its columns have in the table."""
+        """The declared types of the key, by the names of its columns in the table."""
         settings = self._settings
         if settings.pk_mode != "record_key":
             return {}
@@ -268,7 +271,7 @@ class LakeSink(SinkConnector):
     def _created(
         self, topic: str, values: Sequence[Mapping[str, Any]], declared: Mapping[str, pa.DataType]
     ) -> LakeTable | None:
-        """None where nothing says yet which columns it has: nothing can be in it."""
+        """Creates the table. None if its columns are still unknown; then there are no rows to write."""
         suggested = suggested_types(values)
         if not values or not (declared or suggested):
             return None
@@ -286,8 +289,8 @@ class LakeSink(SinkConnector):
         values: Sequence[Mapping[str, Any]],
         declared: Mapping[str, pa.DataType],
     ) -> Mapping[str, pa.DataType]:
-        """Of the columns that the table lacks, or whose structs lack fields. Raises `ConnectorFailed` where it must not
-        get them."""
+        """The types of missing columns, and of columns whose structs lack fields. Raises `ConnectorFailed` if the
+        settings do not allow to add them."""
         known, new = table.types, dict[str, pa.DataType]()
         for name, suggested in suggested_types(values).items():
             type_ = grown(known.get(name, declared.get(name)), suggested)
@@ -302,7 +305,7 @@ class LakeSink(SinkConnector):
         return new
 
     def _offset_name(self, at: TopicPartition) -> str:
-        """Of an offset, in a table's metadata."""
+        """The name of an offset in a table's metadata."""
         return f"millstream/{self._task.identity}/{at.topic}/{at.partition}"
 
 
@@ -312,7 +315,7 @@ def origin_of(record: ConnectRecord) -> TopicPartition:
 
 
 def key_names(rows: Sequence[KeyedRow], types: Mapping[str, pa.DataType]) -> tuple[str, ...]:
-    """The names of its columns. Raises `ConnectorFailed` where rows have different ones, or the table lacks one."""
+    """The names of the key's columns. Raises `ConnectorFailed` if rows have different ones, or the table lacks one."""
     names = tuple(rows[0].key)
     for row in rows:
         if tuple(row.key) != names:

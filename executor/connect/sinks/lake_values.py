@@ -1,8 +1,8 @@
-"""JSON values as columns of Arrow, in types that hold them exactly: a value is stored as it is, or it is an error.
+"""Converts JSON values to columns of Arrow with types that hold them exactly: any loss is an error.
 
-Where nobody declares the columns, their types follow from all values of the first records. A number is a DOUBLE,
-because the next one may have a fraction, unless a DOUBLE would change one of them: whole numbers beyond 2^53 are
-BIGINT, and whatever else would lose digits is text.
+If the columns are not declared, their types follow from all values of the first records. Numbers become DOUBLE, because
+later ones may have a fraction, unless a DOUBLE would change one of them: whole numbers beyond 2^53 become BIGINT, and
+other numbers that would lose digits become text.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from ..connector_errors import ConnectorFailed
 from ..converters import is_far_from_one, json_text
 from ..json_times import day_of, moment_of, time_of
 
-_EXACT: Final = Context(prec=76, traps=[Inexact, InvalidOperation])  # of the widest decimal of Arrow
+_EXACT: Final = Context(prec=76, traps=[Inexact, InvalidOperation])  # 76: digits of the widest decimal of Arrow
 _WHOLE_IN_DOUBLE: Final = 2**53
 _MICROSECONDS: Final = {"s": 1_000_000, "ms": 1000}
-"""Of the units of times that are coarser."""
+"""The microseconds of coarser time units."""
 _SMALL_WHOLE: Final = pa.int32()
-"""Of whole numbers that a DOUBLE holds, while types are compared."""
+"""Represents whole numbers that a DOUBLE holds exactly, while types are compared."""
 _LARGE_WHOLE: Final = pa.int64()
 _FRACTION: Final = pa.float64()
 _NOTHING: Final = pa.null()
 
 
 def suggested_types(rows: Iterable[Mapping[str, Any]]) -> dict[str, pa.DataType]:
-    """By column, in the order in which they come. A column without any value has none, nor has a field of a struct."""
+    """The types of the columns, in order of appearance. Columns and fields of structs without any value are left
+    out."""
     types: dict[str, pa.DataType] = {}
     for row in rows:
         for name, value in row.items():
@@ -40,7 +41,7 @@ def suggested_types(rows: Iterable[Mapping[str, Any]]) -> dict[str, pa.DataType]
 
 
 def grown(type_: pa.DataType | None, suggested: pa.DataType) -> pa.DataType:
-    """The type with the fields that the other one has more, at any depth; the same object where there are none."""
+    """The type with the additional fields of `suggested`, at any depth; the same object if there are none."""
     if type_ is None:
         return suggested
     if pa.types.is_struct(type_) and pa.types.is_struct(suggested):
@@ -64,7 +65,7 @@ def grown(type_: pa.DataType | None, suggested: pa.DataType) -> pa.DataType:
 
 
 def added_name(name: str, before: pa.DataType | None, after: pa.DataType) -> str:
-    """The first field that `grown` has added to a column, as `column.field`."""
+    """The path of the first field that `grown` has added to a column, as `column.field`."""
     if before is not None and _is_list(after):
         return added_name(name, before.value_type, after.value_type)
     if before is not None and pa.types.is_map(after):
@@ -81,8 +82,8 @@ def added_name(name: str, before: pa.DataType | None, after: pa.DataType) -> str
 def columns_of(
     rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType], declared: Collection[str] = ()
 ) -> pa.Table:
-    """A value that a row lacks is NULL. In: `declared`: columns whose DOUBLEs are the nearest ones of what comes.
-    Raises `ConnectorFailed` for a value that its column cannot hold."""
+    """The columns of the rows. Missing values are NULL. In: `declared`: columns in which a DOUBLE may be rounded to the
+    nearest one. Raises `ConnectorFailed` for a value that its column cannot hold."""
     columns: dict[str, pa.Array] = {}
     for name, type_ in types.items():
         fitter = _Fitter(nearest=name in declared)
@@ -98,7 +99,8 @@ def columns_of(
 
 
 class SpelledNames:
-    """Names as the columns are written: exactly, else in any case, since ksqlDB's are in upper case."""
+    """Finds the spelling of columns: the exact name, else one that differs in case, since ksqlDB's names are in upper
+    case."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._exact = dict.fromkeys(names)
@@ -108,7 +110,7 @@ class SpelledNames:
         return name if name in self._exact else self._folded.get(name.lower(), name)
 
     def row(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Two of its names never become one."""
+        """The row with the names of the columns. Two names of the row never become the same name."""
         if row.keys() <= self._exact.keys():
             return row
         found: dict[str, Any] = {}
@@ -145,12 +147,12 @@ def _type_of(value: Any) -> pa.DataType:
 
 
 def _in_double(value: float | Decimal) -> bool:
-    """Whether it has all its digits as a DOUBLE."""
+    """Whether a DOUBLE has all digits of the value."""
     return isinstance(value, float) or Decimal(repr(float(value))) == value
 
 
 def _either(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """What holds values of both: text, where nothing else does."""
+    """A type that holds values of both types; text if no other does."""
     if one == other or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):
@@ -169,7 +171,7 @@ def _either(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _known(type_: pa.DataType) -> pa.DataType | None:
-    """As a table has it, without the fields that have had no value yet; None where nothing is left."""
+    """The type for a table, without fields that had no value so far; None if nothing is left."""
     if pa.types.is_null(type_):
         return None
     if pa.types.is_list(type_):
@@ -190,8 +192,9 @@ def _is_list(type_: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Fitter:
-    """Values as Arrow takes them; each is exact, or raises. Times are milliseconds since 1970, dates days, or both ISO
-    8601; bytes are base64. `nearest`: a DOUBLE may differ from the number that comes, as wherever SQL reads one."""
+    """Converts values for Arrow; each is exact, or raises. Times are milliseconds since 1970, dates are days, or both
+    are ISO 8601; bytes are base64. `nearest`: whether a DOUBLE may be rounded to the nearest one, as wherever SQL reads
+    a number."""
 
     nearest: bool
 

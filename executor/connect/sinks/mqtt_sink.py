@@ -1,4 +1,4 @@
-"""The sink `mqtt`: a message for each record. At least once: it is sent again where nobody knows whether it came."""
+"""The sink `mqtt`: sends a message for each record. At least once: it repeats a message if the outcome is unknown."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class MqttSink(SinkConnector):
         self._session.close()
 
     def _topic(self, record: ConnectRecord) -> str:
-        """Raises `ConnectorFailed`."""
+        """The MQTT topic for the record. Raises `ConnectorFailed`."""
         key = record.key if isinstance(record.key, str) else json_text(record.key)
         topic = self._settings.mqtt_topic.replace("${topic}", record.topic).replace("${key}", key)
         if not topic or any(sign in topic for sign in "+#\0") or len(topic.encode()) > 65_535:

@@ -1,4 +1,4 @@
-"""Rows that are too large for a statement of MySQL, which hangs up in the middle of one."""
+"""Refuses rows that are too large for a statement of MySQL, which would close the connection in the middle of it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import sqlalchemy as sa
 from ..converters import json_text
 from .record_rows import KeyedRow
 
-_LEAST: Final = 1 << 18  # a server that takes less has such a setting for no good reason
-_REST: Final = 1 << 16  # for names and numbers
+_LEAST: Final = 1 << 18  # smaller rows are not checked: no sensible server setting is smaller
+_REST: Final = 1 << 16  # reserve for names and numbers
 
 
 def refuse_large_rows(connection: sa.Connection, rows: Iterable[KeyedRow]) -> None:
-    """Raises ValueError."""
+    """Raises ValueError if a row is too large."""
     if connection.dialect.name not in ("mysql", "mariadb"):
         return
     large = max((size for row in rows if (size := _size(row.values)) > _LEAST), default=0)
@@ -24,7 +24,7 @@ def refuse_large_rows(connection: sa.Connection, rows: Iterable[KeyedRow]) -> No
 
 
 def _size(values: dict[str, Any] | None) -> int:
-    """Of the texts, as a statement has them."""
+    """The size of the texts in a statement."""
     texts = (value if isinstance(value, str) else json_text(value) for value in (values or {}).values())
     return sum(_escaped(text) for text in texts if len(text) > 1000)
 

@@ -1,16 +1,16 @@
-"""A table that is a folder of Parquet files, without a catalog: any reader of Parquet reads it.
+"""A table that is a folder of Parquet files, without a catalog: any reader of Parquet can read it.
 
-What a catalog does for other formats, files below `_millstream` do here, which readers leave out because of their name:
+Instead of a catalog there are files below `_millstream`, which readers ignore because of the name:
 
-    _millstream/schemas/00000002.arrow                 the columns; the last one counts
-    _millstream/<connector>/<task>/000000000017.json   the last commit of a task: offsets, and the files it brings
+    _millstream/schemas/00000002.arrow                 the columns; the last file is valid
+    _millstream/<connector>/<task>/000000000017.json   the last commit of a task: offsets, and the files of the commit
     _millstream/<connector>/<task>/000000000017-0-<life>.staged
 
-A commit writes its files beside the table (staged), then its record, from which on it counts, and then moves the files
-to where readers see them. Whoever opens the table moves what a record names and a dead task has left. So after a death
-at any moment the rows are there once: without the record nothing was seen, and with it all of it will be. Two tasks
-that take each other's place both try to write the record with the same number: one of them is refused, and its files
-have names of their own, so that they are not taken for those of the record.
+A commit first writes its files outside of the table (staged), then its record, which makes it valid, and then moves the
+files to where readers see them. A task that opens the table moves files that a record names and a dead task has not
+moved. So after a crash at any moment the rows are there exactly once: without the record, no reader has seen them; with
+it, all of them become visible. If one task replaces another, both may try to write the record with the same number. One
+of them is refused. The names of its files differ, so they are not confused with those of the record.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RECORD: Final = re.compile(r"(?P<task>\d+)/(?P<number>\d{12})\.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetLayout:
-    """`partitions`: folders by columns; `rows_max`: of a file."""
+    """`partitions`: the columns that name folders; `rows_max`: the most rows of a file."""
 
     partitions: tuple[PartitionColumn, ...] = ()
     rows_max: int
@@ -47,8 +47,8 @@ class ParquetLayout:
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """`offsets`: next ones of all commits of the task; `files`: where they are, and where they are moved to; `life`: of
-    the task that wrote it."""
+    """`offsets`: the next offsets after all commits of the task; `files`: where they are staged, and where they are
+    moved to; `life`: the life of the task that wrote the commit."""
 
     task: int
     number: int
@@ -63,7 +63,7 @@ class _Commit:
 class ParquetFolder:
     """One task's view of the table.
 
-    In: `connector`: its identity. State: the commits that the store has, and rows that wait for the next one.
+    In: `connector`: its identity. State: the commits in the store, and the rows that wait for the next commit.
     """
 
     def __init__(self, store: FileStore, layout: ParquetLayout, connector: str, task: int) -> None:
@@ -79,7 +79,7 @@ class ParquetFolder:
         self._waiting_offsets: dict[str, int] = {}
 
     def open(self) -> bool:
-        """Finishes what dead tasks have begun; False where there is no table."""
+        """Opens the table, and finishes the commits of dead tasks. False if there is no table."""
         schemas = self._store.files(_SCHEMAS)
         if schemas:
             self._read_schema(schemas[-1].path)
@@ -90,11 +90,11 @@ class ParquetFolder:
         last = self._commits.get(self._task)
         for path in paths:
             if path.startswith(f"{self._folder}/{self._task}/") and (last is None or path != self._path(last)):
-                self._store.delete(path)  # without a record, or moved by now, or an older record
+                self._store.delete(path)  # a staged file without a record or already moved, or an older record
         return bool(schemas)
 
     def create(self, types: Mapping[str, pa.DataType]) -> None:
-        """One that is there meanwhile is fine."""
+        """Creates the table, unless it exists by now."""
         if not self._write_schema(types):
             self._read_schema(self._store.files(_SCHEMAS)[-1].path)
 
@@ -103,7 +103,7 @@ class ParquetFolder:
         return {column.name: column.type for column in self._schema}
 
     def offset(self, name: str) -> int | None:
-        """With the rows that wait."""
+        """The next offset, including waiting rows."""
         known = [commit.offsets[name] for commit in self._commits.values() if name in commit.offsets]
         if name in self._waiting_offsets:
             known.append(self._waiting_offsets[name])
@@ -118,7 +118,7 @@ class ParquetFolder:
         return sum(rows.nbytes for rows in self._waiting)
 
     def commit(self, change: LakeChange) -> None:
-        """The rows wait until `flush`; new columns do not."""
+        """Keeps the rows until `flush`. New columns are written at once."""
         if change.columns:
             self.flush()
             if not self._write_schema({**self.types, **change.columns}):
@@ -127,7 +127,7 @@ class ParquetFolder:
         self._waiting_offsets.update(change.offsets)
 
     def flush(self) -> None:
-        """What waits is written, all of it or nothing. Raises `SystemUnavailable` where another task has taken over."""
+        """Writes the waiting rows atomically. Raises `SystemUnavailable` if another task has taken over."""
         if not self._waiting:
             return
         before = self._commits.get(self._task, _Commit(self._task, 0))

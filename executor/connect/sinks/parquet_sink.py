@@ -1,7 +1,9 @@
-"""The sink `parquet`: rows of topics in folders of Parquet files, on disk or in an S3-compatible store. Transactional.
+"""The sink `parquet`: writes rows of topics to folders of Parquet files, on disk or in an S3-compatible store.
+Transactional.
 
-Records are collected until they are worth a file: by rows, bytes or time. Until then the log keeps the offsets of the
-first one, so a task that dies is given them again; `parquet_folder.py` says how a file counts once.
+It collects records until there are enough for a file, by rows, bytes or time. Until then the committed offset is the
+one of the first collected record, so a task gets these records again after a crash. `parquet_folder.py` explains how
+each file is written exactly once.
 """
 
 from __future__ import annotations
@@ -53,8 +55,8 @@ class ParquetSinkSettings(LakeSettings, StoreSettings):
 
 
 class ParquetSink(LakeSink):
-    """Folders of Parquet files. State: the folders by topic, since when each has rows that wait, and the offsets of the
-    first of them."""
+    """Folders of Parquet files. State: the folders by topic; since when each has waiting rows; and the offsets of the
+    first waiting rows."""
 
     settings = ParquetSinkSettings
     has_times: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Records as rows of tables: what their key is, and which columns they have."""
+"""Converts records to rows of tables, with their key and columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HINT: Final = "Set pk.mode, pk.fields, key.converter and value.converter as the
 
 @dataclass(frozen=True, slots=True)
 class KeyedRow:
-    """`values`: all columns, those of the key among them; None of a tombstone. `record`: what it was."""
+    """`values`: all columns, including those of the key; None for a tombstone. `record`: the record of the row."""
 
     key: dict[str, Any]
     values: dict[str, Any] | None
@@ -21,7 +21,7 @@ class KeyedRow:
 
 
 def rows_of(records: Iterable[ConnectRecord], pk_mode: str, pk_fields: Sequence[str]) -> list[KeyedRow]:
-    """A row for each record. Raises `RecordsRefused` for those that are none."""
+    """A row for each record. Raises `RecordsRefused` for records that are not rows."""
     rows: list[KeyedRow] = []
     refused: list[tuple[ConnectRecord, str]] = []
     for record in records:
@@ -35,7 +35,7 @@ def rows_of(records: Iterable[ConnectRecord], pk_mode: str, pk_fields: Sequence[
 
 
 class _NoRow(Exception):
-    """In: why, a clause."""
+    """The record is not a row. In: a clause with the reason."""
 
 
 def _row_of(record: ConnectRecord, pk_mode: str, pk_fields: Sequence[str]) -> KeyedRow:
@@ -70,5 +70,5 @@ def _key_of(record: ConnectRecord, pk_fields: Sequence[str]) -> dict[str, Any]:
 
 
 def last_of_each_key(rows: Iterable[KeyedRow]) -> list[KeyedRow]:
-    """In: rows with keys, in order. Keys may be of any JSON value."""
+    """The last row of each key. In: rows with keys, in order. Keys may contain any JSON values."""
     return list({repr(row.key): row for row in rows}.values())

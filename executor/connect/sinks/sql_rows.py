@@ -20,7 +20,7 @@ from .record_rows import KeyedRow
 
 
 def column_types(rows: Sequence[KeyedRow], *, keyed: bool) -> list[sa.Column[Any]]:
-    """Of a table that is to be created: by the first value of each column that is not NULL."""
+    """The columns for a new table. Their types follow from the first value of each column that is not NULL."""
     found: dict[str, Any] = {}
     keys: set[str] = set()
     for row in rows:
@@ -53,9 +53,9 @@ def has_columns(table: sa.Table, rows: Iterable[KeyedRow]) -> bool:
 
 
 def check_unchanged(connection: sa.Connection, table: sa.Table) -> None:
-    """From here on nobody changes it before the transaction ends. SQLite would take values in the types of before, and
-    MySQL a row that is equal in another key for the one to change; PostgreSQL refuses both. Raises `SystemUnavailable`,
-    since the next task looks at it anew."""
+    """Checks that the table is unchanged, and locks its definition until the transaction ends. Otherwise SQLite would
+    accept values of the earlier types, and MySQL would update a row that is equal in another key; PostgreSQL refuses
+    both. Raises `SystemUnavailable`, because the next task reads the definition again."""
     if connection.dialect.name not in ("sqlite", "mysql", "mariadb"):
         return
     connection.execute(sa.select(sa.literal(1)).select_from(table).limit(0))
@@ -70,14 +70,14 @@ def _shape(table: sa.Table) -> object:
 
 
 def _unique_columns(table: sa.Table) -> list[set[str]]:
-    """Of each key and unique index, the names."""
+    """The column names of the primary key and each unique index."""
     unique = [set(table.primary_key.columns.keys())]
     unique += [set(index.columns.keys()) for index in table.indexes if index.unique]
     return sorted((names for names in unique if names), key=sorted)
 
 
 class TableRows:
-    """Writes rows to one table. In: `upsert`: rows have keys, and each key comes once."""
+    """Writes rows to one table. In: `upsert`: whether rows have keys; then each key may occur only once."""
 
     def __init__(self, table: sa.Table, upsert: bool) -> None:
         self._table = table
@@ -88,7 +88,7 @@ class TableRows:
         check_unchanged(connection, self._table)
 
     def write(self, connection: sa.Connection, rows: Sequence[KeyedRow]) -> None:
-        """Raises `ConnectorFailed` for a column that is not there, and `ROW_ERRORS`."""
+        """Writes the rows. Raises `ConnectorFailed` for a missing column, and `ROW_ERRORS`."""
         refuse_large_rows(connection, rows)
         deleted = [self._typed(row.key) for row in rows if row.values is None]
         if deleted:
@@ -100,7 +100,7 @@ class TableRows:
                 self._upserted(connection, names, [self._column(name) for name in rows[0].key], group)
 
     def refused(self, connection: sa.Connection, rows: Sequence[KeyedRow]) -> list[tuple[ConnectRecord, str]]:
-        """Writes what can be written, within savepoints, and gives the others, each with what is wrong."""
+        """Writes the valid rows, within savepoints. Out: the other records, each with a clause about what is wrong."""
         deleted, others = ([row for row in rows if (row.values is None) == wanted] for wanted in (True, False))
         return self._refused_of(connection, deleted) + self._refused_of(connection, others)
 
@@ -122,7 +122,7 @@ class TableRows:
         return self._refused_of(connection, rows[:half]) + self._refused_of(connection, rows[half:])
 
     def _by_columns(self, rows: Sequence[KeyedRow]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
-        """A statement has the same columns for all its rows."""
+        """The rows grouped by their columns, because all rows of a statement have the same columns."""
         groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         for row in rows:
             if row.values is not None:
@@ -137,7 +137,8 @@ class TableRows:
         }
 
     def _column(self, name: str) -> str:
-        """The column of this name; in another case, where only that is there: ksqlDB's names are in upper case."""
+        """The column with this name. If there is none, the case of letters is ignored: ksqlDB's names are in upper
+        case."""
         if name in self._table.columns:
             return name
         found = self._by_name.get(name.lower())
@@ -172,14 +173,14 @@ class TableRows:
                 self._one_by_one(connection, key, others, rows)
 
     def _is_key(self, key: Sequence[str]) -> bool:
-        """Whether rows are the same in the table where their keys are, and nowhere else: MySQL's upsert changes a row
-        that is equal in any unique index."""
+        """Whether the key is the only unique key of the table: MySQL's upsert changes a row that is equal in any unique
+        index."""
         return _unique_columns(self._table) == [set(key)]
 
     def _one_by_one(
         self, connection: sa.Connection, key: Sequence[str], others: Sequence[str], rows: list[dict[str, Any]]
     ) -> None:
-        """As every database can do it: an UPDATE, and an INSERT where there is no row."""
+        """Works in every database: an UPDATE for each row, or an INSERT if the row does not exist."""
         here = sa.and_(*(self._table.columns[name] == sa.bindparam(f"k_{name}") for name in key))
         there = sa.select(sa.literal(1)).select_from(self._table).where(here).with_for_update()
         change = sa.update(self._table).where(here).values({name: sa.bindparam(f"v_{name}") for name in others})
@@ -196,7 +197,8 @@ def _bound(key: dict[str, Any]) -> dict[str, Any]:
 
 
 def typed_value(value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
-    """A JSON value in the type of its column. Times are milliseconds since 1970, dates days, or both ISO 8601."""
+    """A JSON value in the type of its column. Times are milliseconds since 1970, dates are days, or both are ISO
+    8601."""
     match type_:
         case sa.JSON() | sa.ARRAY():
             return value
@@ -216,7 +218,7 @@ def typed_value(value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
             return base64.b64decode(value) if isinstance(value, str) else value
         case sa.String():
             return value if isinstance(value, str) else json_text(value)
-        case _ if isinstance(value, dict | list):  # a driver may take [1] for 1
+        case _ if isinstance(value, dict | list):  # a driver may convert [1] to 1
             raise ValueError(
                 f"an {'object' if isinstance(value, dict) else 'array'} is no value of a column of {type_}"
             )

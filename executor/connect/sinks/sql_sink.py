@@ -1,7 +1,8 @@
-"""The sink `sql`: rows of topics in tables of any database that SQLAlchemy knows. Transactional.
+"""The sink `sql`: writes rows of topics to tables of any database that SQLAlchemy supports. Transactional.
 
-The offsets are a table of the same database. They are written in the transaction of the rows, and only where they are
-still what the task has read before: so each record has its effect once, also while an older task still runs.
+The offsets are in a table of the same database. They are written in the transaction of the rows, and only if they still
+have the values that the task read before. So each record takes effect exactly once, even while an older task still
+runs.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class SqlSinkSettings:
 class SqlSink(SinkConnector):
     """Tables of a SQL database.
 
-    State: a connection pool, the tables as they are, and the offset of each partition as the database has it.
+    State: a connection pool, the current definitions of the tables, and the offset of each partition in the database.
     """
 
     settings = SqlSinkSettings
@@ -101,7 +102,7 @@ class SqlSink(SinkConnector):
             except ROW_ERRORS as error:
                 if row_problem(error) is None:
                     raise
-                self._tables.clear()  # somebody may have changed them
+                self._tables.clear()  # they may have changed
                 self._refuse_rows(by_table, positions)
                 self._commit(by_table, positions)
         fp("connect.sql_after_commit")
@@ -116,7 +117,8 @@ class SqlSink(SinkConnector):
             fp("connect.sql_before_commit")
 
     def _refuse_rows(self, by_table: Mapping[str, Sequence[KeyedRow]], positions: Mapping[TopicPartition, int]) -> None:
-        """Finds the rows that the tables do not take, and writes none. Raises `RecordsRefused` where there are any."""
+        """Finds the rows that the tables do not accept, without writing any. Raises `RecordsRefused` if there are
+        any."""
         writers, refused = self._writers(by_table), list[tuple[ConnectRecord, str]]()
         with self._engine.begin() as connection:
             self._begin(connection, positions, writers)
@@ -129,14 +131,15 @@ class SqlSink(SinkConnector):
     def _begin(
         self, connection: sa.Connection, positions: Mapping[TopicPartition, int], writers: Mapping[str, TableRows]
     ) -> None:
-        """Of a transaction: the offsets, and that the tables are what they were."""
+        """Begins a transaction: updates the offsets, and checks that the tables have not changed."""
         for at, offset in positions.items():
             self._move(connection, at, offset)
         for writer in writers.values():
             writer.check(connection)
 
     def _writers(self, by_table: Mapping[str, Sequence[KeyedRow]]) -> dict[str, TableRows]:
-        """Before any transaction: where DDL has none, it would commit the offsets alone."""
+        """The writers of the tables. Call it before a transaction: in databases without transactional DDL, creating a
+        table would commit the offsets without the rows."""
         upsert = self._settings.insert_mode == "upsert"
         return {name: TableRows(self._table(name, rows), upsert) for name, rows in by_table.items()}
 
@@ -153,7 +156,7 @@ class SqlSink(SinkConnector):
         engine.dispose()
 
     def _rows_by_table(self, records: Sequence[ConnectRecord]) -> dict[str, list[KeyedRow]]:
-        """Of each table in order; of a key only its last change, where there are keys. Raises `RecordsRefused`."""
+        """The rows of each table, in order; with upserts only the last change of each key. Raises `RecordsRefused`."""
         settings = self._settings
         found: dict[str, list[KeyedRow]] = defaultdict(list)
         for record, row in zip(records, rows_of(records, settings.pk_mode, settings.pk_fields), strict=True):
@@ -165,8 +168,8 @@ class SqlSink(SinkConnector):
         return found
 
     def _table(self, name: str, rows: Sequence[KeyedRow]) -> sa.Table:
-        """As it is in the database; created first where that is wanted, and looked at again for columns that it did not
-        have."""
+        """The table's current definition. Creates the table first if the settings say so, and reads the definition
+        again if rows have unknown columns."""
         if name not in self._tables or not has_columns(self._tables[name], rows):
             schema, _, bare = name.rpartition(".")
             if self._settings.auto_create:
@@ -182,7 +185,7 @@ class SqlSink(SinkConnector):
         return self._tables[name]
 
     def _move(self, connection: sa.Connection, at: TopicPartition, offset: int) -> None:
-        """The offset in the database becomes `offset`, if it is still what this task has written or read last."""
+        """Sets the offset in the database, if it still is the one that this task has written or read last."""
         table, before = self._offset_table, self._offsets.get(at)
         place = {"connector": self._task.connector, "topic": at.topic, "partition": at.partition}
         if before is None:
