@@ -1,1 +1,1 @@
-"""Sources that need no other server: generated records, and files."""
+"""Sources other than change data capture: generated records, files, objects, SQL queries, HTTP, MQTT, web hooks."""

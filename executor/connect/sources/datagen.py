@@ -1,7 +1,7 @@
-"""A source that makes records up: the quickstarts of ksql-datagen, the same ones at every run of the same seed.
+"""The source `datagen`: generates the records of ksql-datagen's quickstarts, the same ones for the same seed.
 
-The nth record is a function of n and the seed, so the position is a number, and a task that is killed goes on with the
-record that it had not committed.
+The nth record is a function of n and the seed. So the position is a number, and a killed task continues with the first
+record that was not committed.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Datagen(SourceConnector):
         return Chunk(records, {"next": first + count})
 
     def _count_due(self, first: int, timeout_s: float) -> int:
-        """How many may be made now; waits a while for the first."""
+        """How many records may be generated now. Waits up to `timeout_s` for the first one."""
         limit = self._settings.iterations
         left = _CHUNK if limit < 0 else min(_CHUNK, limit - first)
         interval_s = self._settings.max_interval / 1000

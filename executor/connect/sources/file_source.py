@@ -1,8 +1,9 @@
-"""A source that reads files: lines of text, NDJSON or CSV. It follows a file that grows, is rotated or truncated.
+"""The source `file`: reads lines of text, NDJSON or CSV from files. It follows files that grow, are rotated or
+truncated.
 
-A position has, for each file, its inode, how far it was read and how long it was, and a checksum of its beginning. So
-a file that was renamed (`app.log` → `app.log.1`) is read to its end, a new file that got an old inode is read from its
-start, and one that is deleted before its end is told.
+For each file, a position contains its inode, the offset up to which it was read, its size, and a checksum of its
+beginning. So a renamed file (`app.log` → `app.log.1`) is read to its end, a new file that got an old inode is read from
+its start, and a file that is deleted before its end was read is reported.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class FileSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """How far a file was read. `beginning`: checksum of its first bytes, at most `offset` and 256 of them; `size`: of
-    the file, when it was read."""
+    """How far a file was read. `beginning`: checksum of its first bytes, at most `offset` and at most 256; `size`: the
+    size of the file when it was read."""
 
     path: str
     offset: int = 0
@@ -56,7 +57,7 @@ class _Place:
 
     @staticmethod
     def of(member: Mapping[str, Any]) -> _Place:
-        """Positions of before have no size."""
+        """Positions of earlier versions have no size."""
         return _Place(member["path"], member["offset"], member["beginning"], member.get("size", 0))
 
     def as_json(self) -> dict[str, Any]:
@@ -64,7 +65,7 @@ class _Place:
 
 
 class FileSource(SourceConnector):
-    """Lines of files. State: the files of the last look, each with how far it was read."""
+    """Lines of files. State: the files of the last look, and how far each was read."""
 
     settings = FileSettings
 
@@ -84,7 +85,7 @@ class FileSource(SourceConnector):
             self._clock.sleep(min(_LOOK_S, left_s))
 
     def _read_any(self, position: Position | None) -> Chunk | None:
-        """From the first file, by age, that has something to read."""
+        """The next chunk, from the first file that has something to read: renamed files first, then files by name."""
         known = {} if position is None else {inode: _Place.of(item) for inode, item in position["files"].items()}
         present = dict(self._files(known))
         seen = self._seen = dict(known) if self._seen is None else self._seen
@@ -95,7 +96,7 @@ class FileSource(SourceConnector):
                 place = self._checked(known.get(inode, _Place(path)), path)
                 lines, after = self._lines(path, place, whole=not self._settings.follow or path not in self._named())
             except FileNotFoundError:
-                continue  # the next look does not find it
+                continue  # the next look will not find it
             seen[inode] = after
             if after.offset == place.offset:
                 continue
@@ -109,7 +110,7 @@ class FileSource(SourceConnector):
         return sorted(glob.glob(self._settings.file))
 
     def _files(self, known: Mapping[str, _Place]) -> Iterator[tuple[str, str]]:
-        """Inodes and paths: files that were begun and have other names now, then those of the setting."""
+        """Inodes and paths: first files that were begun and then renamed, then those that the setting names."""
         named: dict[str, str] = {}
         for path in self._named():
             if os.path.isfile(path):
@@ -122,7 +123,7 @@ class FileSource(SourceConnector):
         yield from named.items()
 
     def _checked(self, place: _Place, path: str) -> _Place:
-        """The place, or the start where this is another file with an old inode, or was truncated."""
+        """The place; or the start of the file, if it is another file with an old inode or was truncated."""
         if place.offset == 0:
             return _Place(path)
         with _opened(path) as file:
@@ -134,7 +135,7 @@ class FileSource(SourceConnector):
         return replace(place, path=path)
 
     def _lines(self, path: str, place: _Place, *, whole: bool) -> tuple[list[tuple[int, bytes]], _Place]:
-        """Whole lines after the place, with their offsets. In: `whole`: nothing will be appended any more."""
+        """Complete lines after the place, with their offsets. In: `whole`: whether nothing more will be appended."""
         with _opened(path) as file:
             beginning = file.read(_BEGINNING_BYTES)
             file.seek(place.offset)
@@ -191,7 +192,7 @@ def _inode(path: str) -> str:
 
 
 def _beside(path: str) -> Iterator[str]:
-    """The files in the folder of this one."""
+    """The files in the same folder."""
     try:
         with os.scandir(os.path.dirname(path)) as entries:
             yield from (entry.path for entry in entries if entry.is_file())
@@ -205,7 +206,8 @@ def _log_deleted(place: _Place) -> None:
 
 
 def _opened(path: str) -> Any:
-    """Raises FileNotFoundError where it is gone, and `SystemUnavailable` where it cannot be read now."""
+    """Opens the file. Raises FileNotFoundError if it does not exist, and `SystemUnavailable` if it cannot be read
+    now."""
     try:
         return open(path, "rb")
     except FileNotFoundError:

@@ -1,8 +1,9 @@
-"""The source `http`: rows of the JSON that an HTTP server answers, asked at intervals.
+"""The source `http`: requests JSON from an HTTP server at intervals, and reads its rows.
 
-A position is the place of the next request: an entity tag, a cursor, a number of rows or the address of a page, and how
-many rows of that page were read. So each row is in the topic once, as far as the server gives the same rows again.
-Redirects are not followed. Addresses of this machine and link-local ones are refused, also where a name leads there.
+A position defines the next request: an entity tag, a cursor, a number of rows or the address of a page; and how many
+rows of that page were read. So each row is in the topic exactly once if the server returns the same rows again.
+Redirects are not followed. Addresses of this machine and link-local addresses are refused, also if a host name resolves
+to one.
 """
 
 from __future__ import annotations
@@ -64,14 +65,14 @@ class HttpSourceSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """`body`: None where nothing has changed."""
+    """`body`: None if nothing has changed."""
 
     headers: Mapping[str, str]
     body: bytes | None
 
 
 class HttpSource(SourceConnector):
-    """Rows of the answers of an HTTP server. State: when it is asked next."""
+    """Rows of the responses of an HTTP server. State: the time of the next request."""
 
     settings = HttpSourceSettings
 
@@ -102,7 +103,7 @@ class HttpSource(SourceConnector):
     # What comes after a place
 
     def _page(self, at: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any], bool]:
-        """Rows, the place after them, and whether more can be asked for at once."""
+        """Rows, the place after them, and whether to request more at once."""
         match self._settings.paging:
             case "none":
                 return self._all(at)
@@ -116,7 +117,7 @@ class HttpSource(SourceConnector):
                 return self._linked(at)
 
     def _all(self, at: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any], bool]:
-        """All rows, where the answer is another one than last time."""
+        """All rows, if the response differs from the last one."""
         tag = at.get("etag")
         answer = self._asked(self._parts, {} if tag is None else {"If-None-Match": tag})
         if answer.body is None:
@@ -126,7 +127,8 @@ class HttpSource(SourceConnector):
         return (() if digest == at.get("digest") else self._rows(self._json(answer))), place, False
 
     def _behind_cursor(self, at: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any], bool]:
-        """A cursor that the answer does not move is asked again later, and rows that were read are left out."""
+        """The rows after a cursor. If the response does not move the cursor, the same request is repeated later, and
+        rows that were already read are skipped."""
         settings = self._settings
         cursor = at.get("cursor", settings.cursor_initial)
         parts = self._parts if cursor is None else self._with(settings.cursor_parameter, cursor)
@@ -147,7 +149,7 @@ class HttpSource(SourceConnector):
         return rows[at.get("rows", 0) :], place if rows else at, False
 
     def _linked(self, at: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any], bool]:
-        """The last page is asked again: of its rows, those that were read are left out."""
+        """The rows of a page. The last page is requested again later; rows that were already read are skipped."""
         parts = urlsplit(at["url"]) if "url" in at else self._parts
         answer = self._asked(parts)
         value = self._json(answer)
@@ -160,7 +162,8 @@ class HttpSource(SourceConnector):
         return rows[read:], place, False
 
     def _same_server(self, url: str) -> str:
-        """Raises `ConnectorFailed`: another one is not to get our headers."""
+        """The address, if it is on the same server. Otherwise raises `ConnectorFailed`, because another server must not
+        get our headers."""
         found = urlsplit(url)
         if (found.scheme, found.netloc) != (self._parts.scheme, self._parts.netloc):
             raise ConnectorFailed(f"the next link leads from {self._parts.netloc} to another server")
@@ -171,7 +174,7 @@ class HttpSource(SourceConnector):
         return self._parts._replace(query=urlencode([*query, (name, value)]))
 
     def _rows(self, value: Any) -> list[Any]:
-        """Raises `ConnectorFailed`."""
+        """The rows in a response. Raises `ConnectorFailed`."""
         found = pointed_at(value, self._settings.records_pointer)
         if found is NOTHING:
             raise ConnectorFailed(
@@ -189,7 +192,7 @@ class HttpSource(SourceConnector):
             raise ConnectorFailed(f"the answer of {self._parts.hostname} is no JSON: {error}") from None
 
     def _asked(self, parts: SplitResult, more: Mapping[str, str] | None = None) -> _Answer:
-        """Raises `SystemUnavailable`, `ConnectorFailed`."""
+        """The response to a request. Raises `SystemUnavailable`, `ConnectorFailed`."""
         settings = self._settings
         deadline = self._clock.monotonic() + settings.request_timeout_ms / 1000
         local = settings.allow_local_addresses
@@ -239,7 +242,7 @@ class HttpSource(SourceConnector):
 
 
 def _next_of(links: str) -> str | None:
-    """The address of `rel="next"` of a header Link (RFC 8288)."""
+    """The address with `rel="next"` in a header Link (RFC 8288)."""
     for link in links.split(","):
         target, _, parameters = link.strip().partition(";")
         names = [item.strip().replace('"', "").lower() for item in parameters.split(";")]

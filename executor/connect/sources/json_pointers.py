@@ -1,4 +1,4 @@
-"""JSON of others: pointers into it (RFC 6901), and reading it with all digits."""
+"""External JSON: pointers into it (RFC 6901), and decoding it with all digits."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _JSON: Final = converter_of({}, "value")
 
 
 def checked_pointer(pointer: str | None, name: str) -> None:
-    """In: `name`: of the setting. Raises `InvalidConnector`."""
+    """Checks the pointer. In: `name`: the name of the setting. Raises `InvalidConnector`."""
     if pointer and not pointer.startswith("/"):
         raise InvalidConnector(f'{name} is "{pointer}", but a JSON pointer begins with /', setting=name)
 
 
 def pointed_at(value: Any, pointer: str) -> Any:
-    """`NOTHING` where nothing is there.
+    """The value at the pointer; `NOTHING` if there is none.
 
     >>> pointed_at({"a/b": [1, {"c": 2}]}, "/a~1b/1/c")
     2
@@ -37,6 +37,7 @@ def pointed_at(value: Any, pointer: str) -> Any:
 
 
 def exact_json(data: bytes) -> Any:
-    """Fractions are decimals. Raises ValueError, also for NaN, lone surrogates, and what is nested too deep."""
+    """Decodes JSON; fractions become decimals. Raises ValueError, also for NaN, lone surrogates and too deep
+    nesting."""
     checked = orjson.loads(data)
     return _JSON.from_bytes(data) if b"." in data else checked

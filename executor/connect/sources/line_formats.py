@@ -1,4 +1,4 @@
-"""Lines of files as values: text, NDJSON or CSV. A row of CSV may have line breaks in its quoted values."""
+"""Decodes lines of files: text, NDJSON or CSV. A row of CSV may have line breaks in quoted values."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class LineFormat:
     csv_delimiter: str = ","
 
     def end(self, data: bytes) -> int:
-        """Of the last whole line, or row."""
+        """The end of the last complete line, or row of CSV."""
         end = data.rfind(b"\n") + 1
         while self.name == "csv" and end and data.count(b'"', 0, end) % 2:
             end = data.rfind(b"\n", 0, end - 1) + 1
         return end
 
     def split(self, data: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
-        """Lines with their offsets, without empty ones and without line breaks. In: `offset`: of the data."""
+        """Lines with their offsets, without empty lines and line breaks. In: `offset`: the offset of `data`."""
         row = b""
         for line in data.splitlines(keepends=True) if self.name != "csv" else data.split(b"\n"):
             row += line if self.name != "csv" else line + b"\n"
@@ -38,10 +38,10 @@ class LineFormat:
             offset += len(row)
             row = b""
         if row.strip():
-            yield offset, row.rstrip(b"\r\n")  # a quote that nobody has closed
+            yield offset, row.rstrip(b"\r\n")  # with an unclosed quote
 
     def value(self, line: bytes, header: Sequence[str]) -> Any:
-        """In: `header`: the columns of CSV. Raises ValueError."""
+        """The value of a line. In: `header`: the columns of CSV. Raises ValueError."""
         match self.name:
             case "text":
                 return line.decode()
@@ -51,7 +51,7 @@ class LineFormat:
                 return dict(zip(header, self.columns(line), strict=True))
 
     def columns(self, line: bytes) -> list[str]:
-        """Of a row of CSV. Raises ValueError."""
+        """The columns of a row of CSV. Raises ValueError."""
         text = line.decode("utf-8-sig")
         try:
             return next(csv.reader(text.splitlines(keepends=True), delimiter=self.csv_delimiter, strict=True))

@@ -1,7 +1,7 @@
-"""The source `mqtt`: messages of an MQTT broker. At least once: the broker may forget a message once it is committed.
+"""The source `mqtt`: reads messages of an MQTT broker. At least once: it acknowledges messages after their commit.
 
-The broker keeps the session while the task is away, and sends again what was not acknowledged. QoS 2 is received as
-QoS 1: between its packets a message would be nowhere but in the memory of this process.
+The broker keeps the session while the task does not run, and sends messages again that were not acknowledged. QoS 2 is
+received as QoS 1: with the packets of QoS 2, a message would for some time only be in the memory of this process.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class MqttSource(SourceConnector):
         MqttSession(settings, task.connector, task.clock, clean=True).close()
 
     def _subscribe(self, wanted: dict[str, Any], position: Position | None) -> None:
-        """A session that has these topics is left as it is: the broker would send retained messages again."""
+        """Subscribes, unless the session already has these topics: the broker would send retained messages again."""
         known = None if position is None else {name: position[name] for name in wanted}
         if not (self._session.present and known == wanted):
             timeout_s = self._settings.mqtt_connect_timeout_seconds
@@ -102,7 +102,7 @@ class MqttSource(SourceConnector):
         topic = self._settings.kafka_topic
         for message in came:
             if not any(topic_matches_sub(wanted, message.topic) for wanted in self._settings.mqtt_topics):
-                continue  # of topics that ALTER CONNECTOR took away, which the session still has
+                continue  # of topics that ALTER CONNECTOR has removed, but which the session still has
             try:
                 value = self._value(bytes(message.payload))
             except ValueError as error:
@@ -115,7 +115,8 @@ class MqttSource(SourceConnector):
         return records, refused
 
     def _value(self, payload: bytes) -> Any:
-        """An empty message, which takes back a retained one, deletes the key. Raises ValueError."""
+        """The value of a message. An empty message, which removes a retained one, deletes the key. Raises
+        ValueError."""
         if len(payload) > self._settings.max_payload_bytes:
             raise ValueError(f"it is longer than {self._settings.max_payload_bytes} bytes")
         if not payload:

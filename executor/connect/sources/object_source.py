@@ -1,8 +1,8 @@
-"""The source `s3`: rows of objects of an S3-compatible store, or of files in a folder that appear whole.
+"""The source `s3`: reads rows of objects of an S3-compatible store, or of files in a folder that appear complete.
 
-New objects are found by listing. A position names those that were read, each with its time, size and version (entity
-tag), and the row at which the one under way stands: so each row of a version is in the topic once. An object that was
-written again is another version, and read again from its first row.
+It finds new objects by listing. A position names the objects that were read, each with its time, size and version
+(entity tag), and the next row of the current object. So each row of a version is in the topic exactly once. An object
+that was written again has another version, and is read again from its first row.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ObjectSourceSettings(StoreSettings):
 
 
 class _Row(NamedTuple):
-    """`wrong`: why the line is no row, instead of a value."""
+    """`wrong`: why the line is not a row; then there is no value."""
 
     value: Any
     line: bytes = b""
@@ -66,7 +66,7 @@ class _Row(NamedTuple):
 
 @dataclass(slots=True)
 class _Reader:
-    """An object that is read. `row`: the next one."""
+    """The object that is being read. `row`: the number of the next row."""
 
     file: StoredFile
     version: str
@@ -75,7 +75,7 @@ class _Reader:
 
 
 class ObjectSource(SourceConnector):
-    """Rows of objects. State: the object that is read, and what the last look has found."""
+    """Rows of objects. State: the object that is being read, and the objects that the last look found."""
 
     settings = ObjectSourceSettings
 
@@ -99,7 +99,7 @@ class ObjectSource(SourceConnector):
             self._clock.sleep(max(0.001, min(deadline, self._next_look) - now))
 
     def lag(self) -> int | None:
-        """Objects."""
+        """The number of objects that are not read completely."""
         return len(self._waiting) + (self._reader is not None)
 
     def _read_on(self, position: Position) -> Chunk | None:
@@ -121,8 +121,8 @@ class ObjectSource(SourceConnector):
         return self._chunk(reader, rows, self._with(position, reader.file, reader.version))
 
     def _next_rows(self, reader: _Reader, most: int) -> list[_Row] | None:
-        """None where the object is gone, or another one, by now: then rows may be of both, and a piece of one is no
-        Parquet file."""
+        """The next rows. None if the object was deleted or replaced meanwhile: then the rows may come from both
+        versions, and a mixture is not a valid Parquet file."""
         try:
             rows = list(islice(reader.rows, most))
         except (ConnectorFailed, OSError):
@@ -159,7 +159,7 @@ class ObjectSource(SourceConnector):
                 continue
             assert self._reader is not None
             if known is not None and known[1:] == [file.size, self._reader.version]:
-                reader, self._reader = self._reader, None  # written again with what it had
+                reader, self._reader = self._reader, None  # written again with the same content
                 return Chunk([], self._with(position, file, reader.version))
             return self._read_on(position)
         return None
@@ -176,12 +176,13 @@ class ObjectSource(SourceConnector):
         self._waiting = sorted(new, key=lambda file: (file.changed_ms, file.path))
 
     def _is_named(self, path: str) -> bool:
-        """Names with an underscore or a dot are what others keep beside the rows."""
+        """Whether the settings select the object. Names that begin with an underscore or a dot are skipped, because
+        other systems use them for files that contain no rows."""
         hidden = any(part.startswith(("_", ".")) for part in path.split("/"))
         return not hidden and fnmatch.fnmatchcase(path, self._settings.name_pattern)
 
     def _opens(self, file: StoredFile, row: int, version: str | None = None) -> bool:
-        """False where it is gone, or of another version."""
+        """Opens the object. False if it was deleted or has another version."""
         opened = self._store.opened(file.path)
         if opened is None:
             return False
@@ -195,7 +196,7 @@ class ObjectSource(SourceConnector):
         return True
 
     def _with(self, position: Position, file: StoredFile, version: str) -> Position:
-        """The position once this object is read; of those that are gone, nothing is kept."""
+        """The position after this object was read, without deleted objects."""
         objects = {**position["objects"], file.path: [file.changed_ms, file.size, version]}
         if self._found is not None:
             objects = {path: known for path, known in objects.items() if path in self._found}
@@ -278,7 +279,7 @@ class ObjectSource(SourceConnector):
 
 
 def _log_lost(path: str, row: int, *, gone: bool) -> None:
-    """In: `row`: how many of its rows are in the topic."""
+    """Logs that an object was replaced or deleted. In: `row`: how many of its rows are in the topic."""
     if not gone:
         _log.warning("an object was replaced while it was read: it is read from its first row", path=path, row=row)
     elif row:

@@ -1,4 +1,4 @@
-"""The rows of one table behind a place, in order, some at a time."""
+"""Reads the rows of one table after a place, in order, in limited portions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BUFFERED_ROWS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class SqlPlace:
-    """The last row that was read. `time`: as the driver gives it, a datetime or a text."""
+    """The place of the last row that was read. `time`: as the driver returns it, a datetime or a text."""
 
     number: int | None = None
     time: datetime.datetime | str | None = None
@@ -41,7 +41,8 @@ class SqlPlace:
         return found
 
     def within(self, *, numbered: bool, timed: bool) -> SqlPlace:
-        """As a mode has it: one that ALTER CONNECTOR has changed may know less of it, and begins anew."""
+        """The place for the current mode. If ALTER CONNECTOR has changed the mode and the place lacks a part that the
+        new mode needs, reading begins from the start."""
         known = (self.number is not None or not numbered) and (self.time is not None or not timed)
         return SqlPlace(self.number if numbered else None, self.time if timed else None) if known else SqlPlace()
 
@@ -56,16 +57,16 @@ class SqlPlace:
 
 
 class RowScan:
-    """One SELECT. Not more than a bounded number of rows and bytes are in memory.
+    """One SELECT. The number of rows and bytes in memory is limited.
 
-    State: the open cursor, the row behind those that were given, and the place of the last one that was given.
+    State: the open cursor, the next row after those that were returned, and the place of the last returned row.
     """
 
     def __init__(self, engine: sa.Engine, query: sa.Select[Any], table: str, places: _Places, rows_max: int) -> None:
         self.table = table
         self.ended = False
         self.whole = False
-        """Whether it ended because nothing more is there."""
+        """Whether it has read all rows, instead of ending at the limit."""
         self._places = places
         self._rows_max = rows_max
         self._given = 0
@@ -84,7 +85,8 @@ class RowScan:
         return self._ahead is None
 
     def next(self) -> tuple[Sequence[Mapping[str, Any]], SqlPlace | None, bool]:
-        """Rows, the place of the last one (None of a table without an order), and whether the log may commit there."""
+        """The next rows, the place of the last one (None for a table without an order), and whether the log may commit
+        there."""
         found: list[Mapping[str, Any]] = []
         size, place = 0, self._last
         while self._ahead is not None:
@@ -117,7 +119,7 @@ class RowScan:
 
 
 class _Places:
-    """Where a row is in the order of the mode. `limit`: of the rows of one SELECT."""
+    """The places of rows in the order of the mode. `limit`: the most rows of one SELECT."""
 
     def __init__(self, settings: SqlSourceSettings, names: Sequence[str], start: SqlPlace) -> None:
         self.start = start
@@ -127,7 +129,7 @@ class _Places:
         self.limit = settings.batch_max_rows if self._number is not None else None
 
     def of(self, row: Mapping[str, Any]) -> SqlPlace:
-        """Raises `ConnectorFailed` for a row that has none, or none behind the start."""
+        """The place of a row. Raises `ConnectorFailed` if the row has none, or it is not after the start."""
         number = None if self._number is None else _whole(self._number, row[self._number])
         time = None
         if self._times:
@@ -155,7 +157,7 @@ class _Places:
 
 
 def next_rows(engine: sa.Engine, settings: SqlSourceSettings, table: str, place: SqlPlace) -> RowScan | None:
-    """What is there behind the place; None where nothing is. Raises `ConnectorFailed`, and SQLAlchemy's errors."""
+    """A scan of the rows after the place; None if there are none. Raises `ConnectorFailed`, and SQLAlchemy's errors."""
     source = _source(settings, table)
     with engine.connect() as connection:
         names = tuple(connection.execute(sa.select(sa.text("*")).select_from(source).where(sa.false())).keys())
@@ -184,7 +186,7 @@ def next_rows(engine: sa.Engine, settings: SqlSourceSettings, table: str, place:
 
 
 def without_a_place(engine: sa.Engine, settings: SqlSourceSettings, table: str) -> bool:
-    """Whether a row has NULL where its place should be."""
+    """Whether a row has NULL in the columns that define its place."""
     missing: list[sa.ColumnElement[bool]] = []
     if settings.number_column is not None:
         missing.append(sa.column(settings.number_column).is_(None))
@@ -199,17 +201,17 @@ def without_a_place(engine: sa.Engine, settings: SqlSourceSettings, table: str) 
 
 def _source(settings: SqlSourceSettings, table: str) -> Any:
     if settings.query is not None:
-        query = settings.query.strip().rstrip(";").replace(":", r"\:")  # a colon begins no parameter
+        query = settings.query.strip().rstrip(";").replace(":", r"\:")  # so that a colon does not begin a parameter
         return sa.text(f"({query}) q")
     schema, _, bare = table.rpartition(".")
     return sa.table(bare, schema=schema or None)
 
 
 def _until(connection: sa.Connection, delay_ms: int) -> datetime.datetime | str:
-    """The time of the database, `delay_ms` ago: SQLite's is a text."""
+    """The current time of the database minus `delay_ms`; in SQLite as a text."""
     now: Any = sa.func.current_timestamp()
     if connection.dialect.name == "duckdb":
-        now = sa.cast(now, sa.DateTime())  # its driver gives times with a zone only beside pytz
+        now = sa.cast(now, sa.DateTime())  # without a zone: for times with one, its driver needs pytz
     if connection.dialect.name == "sqlite":
         return str(connection.execute(sa.text("SELECT datetime('now', :ago)"), {"ago": f"-{delay_ms / 1000} seconds"})
                    .scalar_one())  # fmt: skip
@@ -223,7 +225,7 @@ def _bound(value: datetime.datetime | str | None) -> sa.BindParameter[Any]:
 
 
 def _named(names: Sequence[str], wanted: str) -> str:
-    """As the database writes it. Raises `ConnectorFailed`."""
+    """The name of the column as the database writes it. Raises `ConnectorFailed`."""
     if wanted in names:
         return wanted
     found = next((name for name in names if name.lower() == wanted.lower()), None)
@@ -233,7 +235,7 @@ def _named(names: Sequence[str], wanted: str) -> str:
 
 
 def _whole(name: str, value: Any) -> int:
-    """Raises `ConnectorFailed`."""
+    """The value as an integer. Raises `ConnectorFailed`."""
     if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):

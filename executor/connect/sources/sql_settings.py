@@ -1,4 +1,4 @@
-"""The settings of the source `sql`: the properties of Kafka Connect's source of JDBC, as far as they mean something."""
+"""The settings of the source `sql`: the properties of Kafka Connect's JDBC source that apply here."""
 
 from __future__ import annotations
 

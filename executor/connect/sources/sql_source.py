@@ -1,8 +1,8 @@
-"""The source `sql`: rows of tables, or of a query, of any database that SQLAlchemy knows, looked for at intervals.
+"""The source `sql`: polls rows of tables, or of a query, of any database that SQLAlchemy supports.
 
-A position has, for each table, the number and the time of the last row that was read: the next rows are those behind
-it, in this order, so each row is in the log once, whenever the task dies. The rows of one time, and in mode bulk the
-rows of a whole table, are one transaction of the log.
+For each table, a position contains the number and the time of the last row that was read. The next rows are those after
+it in this order, so each row is in the log exactly once, whenever the task dies. The rows with the same time are one
+transaction of the log; in mode bulk all rows of a table are one transaction.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .sql_values import json_row
 class SqlSource(SourceConnector):
     """Rows of a SQL database, by polling.
 
-    State: a connection pool, the scan that is under way, and when each table is looked at again.
+    State: a connection pool, the current scan, and the time of the next look at each table.
     """
 
     settings = SqlSourceSettings
@@ -56,7 +56,7 @@ class SqlSource(SourceConnector):
         self._engine.dispose()
 
     def _begun(self, known: Mapping[str, Any]) -> RowScan | None:
-        """Of a table whose turn it is and that has new rows; the one that waited longest comes first."""
+        """Begins a scan of a table that is due and has new rows; the table that has waited longest comes first."""
         now = self._clock.monotonic()
         if self._next_look and min(self._next_look.values()) > now:
             return None
@@ -78,14 +78,14 @@ class SqlSource(SourceConnector):
         return None
 
     def _first_look(self, known: Mapping[str, Any] | None, now: float) -> float:
-        """In mode bulk the pause goes on after a restart."""
+        """When to look first. In mode bulk the pause continues after a restart."""
         if known is None or self._settings.mode != "bulk":
             return now
         since_ms = max(0, self._clock.now_ms() - known["read_ms"])
         return now + max(0, self._settings.poll_interval_ms - since_ms) / 1000
 
     def _tables(self) -> Sequence[str]:
-        """Names as the settings have them; the empty one is the query."""
+        """The names of the tables, as in the settings; an empty name stands for the query."""
         if self._settings.query is not None:
             return ("",)
         named = self._settings.table_whitelist or sorted(sa.inspect(self._engine).get_table_names())

@@ -1,4 +1,4 @@
-"""Values of a database's driver as JSON, each with all it has: numbers keep their digits, bytes are base64."""
+"""Converts values of a database's driver to JSON without loss: numbers keep their digits, bytes become base64."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LONG_MAX: Final = 2**63
 
 
 def json_row(row: Mapping[str, Any], times: str) -> dict[str, Any]:
-    """In: `times`: one of `TIMES`."""
+    """The row as JSON values. In: `times`: one of `TIMES`."""
     return {name: json_value(value, times) for name, value in row.items()}
 
 
 def json_value(value: Any, times: str = "connect_logical") -> Any:
-    """NaN and infinities, which JSON lacks, are texts; a whole number of any size is a number.
+    """The JSON value. NaN and infinities, which JSON lacks, become texts; a whole number of any size stays a number.
 
     >>> json_value(datetime.date(1970, 1, 3)), json_value(b"a"), json_value(float("inf"))
     (2, 'YQ==', 'Infinity')

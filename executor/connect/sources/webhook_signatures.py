@@ -1,4 +1,4 @@
-"""Who sent a web hook: signatures as GitHub and Stripe make them, those of others by settings, and shared tokens."""
+"""Checks the sender of a web hook: signatures of GitHub and Stripe, other signatures by settings, and shared tokens."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _DIGITS_MAX: Final = 15
 
 
 class NotSigned(Exception):
-    """The text says why, and nothing of the secret."""
+    """The delivery is not signed correctly. The text gives the reason without the secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignatureRule:
-    """`header`: of the signature, or of the token. `timestamp_header`: of the time that is signed as `time.body`; empty
-    where the body alone is. `window_ms`: how far that time may be from ours."""
+    """`header`: the header with the signature or the token. `timestamp_header`: the header with the time that is signed
+    as `time.body`; empty if only the body is signed. `window_ms`: how much that time may differ from ours."""
 
     scheme: Scheme
     secret: str
@@ -34,8 +34,8 @@ class SignatureRule:
     window_ms: int
 
     def check(self, headers: Mapping[str, str], body: bytes, now_ms: int) -> str:
-        """What tells this delivery from others as far as the signature does; empty where it does not. Raises
-        `NotSigned`."""
+        """Checks a delivery. Out: the signature if it identifies the delivery, because a time is signed; else empty.
+        Raises `NotSigned`."""
         given = headers.get(self.header)
         if given is None:
             raise NotSigned(f"the header {self.header} is missing")
@@ -61,7 +61,7 @@ class SignatureRule:
         return expected if self.timestamp_header else ""
 
     def _stripe(self, given: str, body: bytes, now_ms: int) -> str:
-        """`t=…,v1=…`: more than one signature while a secret is replaced."""
+        """Checks `t=…,v1=…`. There is more than one signature while a secret is being replaced."""
         parts = [part.strip().partition("=") for part in given.split(",")]
         time = next((value for name, _, value in parts if name == "t"), "")
         expected = self._signature(time.encode() + b"." + body)

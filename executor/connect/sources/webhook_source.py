@@ -1,7 +1,8 @@
-"""The source `webhook`: what others send to `POST /hooks/<connector>` on the HTTP listener.
+"""The source `webhook`: receives requests to `POST /hooks/<connector>` on the HTTP listener.
 
-A delivery is answered once its records are committed. It cannot be read again, so whoever gets no answer has to send it
-again; a delivery that says who it is, by a header or by its signature, is known by that and written once.
+A delivery is answered when its records are committed. It cannot be read again, so a sender that gets no answer has to
+send it again. If a header or the signature identifies the delivery, a repeated delivery is recognized and written only
+once.
 """
 
 from __future__ import annotations
@@ -91,9 +92,9 @@ class WebhookSettings:
 
 
 class WebhookSource(SourceConnector):
-    """Requests that others send to `/hooks/<connector>`.
+    """Requests to `/hooks/<connector>`.
 
-    State: deliveries whose records are in the transaction that is under way, by their position.
+    State: the deliveries whose records are in the open transaction, each with its number of records.
     """
 
     settings = WebhookSettings
@@ -152,13 +153,13 @@ class WebhookSource(SourceConnector):
             delivery.settle("unavailable", "the connector stopped")
 
     def _name(self, delivery: Delivery) -> str:
-        """A digest of what it says it is. Raises `NotSigned`."""
+        """A digest of what identifies the delivery; empty if nothing does. Raises `NotSigned`."""
         signed = self._rule.check(delivery.headers, delivery.body, self._clock.now_ms())
         name = delivery.headers.get(self._id_header, "") if self._id_header else ""
         return hashlib.sha256((name or signed).encode()).hexdigest()[:24] if name or signed else ""
 
     def _records(self, body: bytes) -> Iterator[ConnectRecord]:
-        """Raises ValueError for what would stop the task, too."""
+        """The records of a body. Raises ValueError, also for content that would otherwise stop the task."""
         if self._settings.format == "raw":
             yield ConnectRecord(self._settings.topic, None, body)
             return

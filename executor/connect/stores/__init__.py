@@ -1,1 +1,1 @@
-"""Files in folders and object stores: what connectors read and write, and the errors of it."""
+"""Files in folders and object stores, which connectors read and write, and their errors."""

@@ -1,6 +1,6 @@
-"""A place with files: a folder of this machine, or a bucket of an S3-compatible store with a prefix.
+"""A store of files: a folder of this machine, or a bucket of an S3-compatible store with a prefix.
 
-A file appears whole or not at all. Paths are relative to the place, with slashes.
+A file appears complete or not at all. Paths are relative to the store, with slashes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..connector_settings import setting
 
 @dataclass(frozen=True, kw_only=True)
 class StoreSettings:
-    """How the store is reached. Without keys, the AWS library looks for them: environment, profile, role."""
+    """How to reach the store. Without keys, the AWS library looks for them in the environment, profile and role."""
 
     s3_region: str | None = setting("Region of the bucket.", default=None)
     s3_endpoint: str | None = setting("Address of a store that is not AWS: https://minio.example:9000.", default=None)
@@ -39,7 +39,7 @@ class StoreSettings:
 
 
 class StoredFile(NamedTuple):
-    """`changed_ms`: since 1970."""
+    """`changed_ms`: milliseconds since 1970."""
 
     path: str
     size: int
@@ -47,40 +47,40 @@ class StoredFile(NamedTuple):
 
 
 class FileStore(Protocol):
-    """Raises, from any method: `ConnectorFailed`, `SystemUnavailable`, `SystemFault`."""
+    """Any method may raise `ConnectorFailed`, `SystemUnavailable`, `SystemFault`."""
 
     def files(self, folder: str = "") -> list[StoredFile]:
-        """At any depth below it, by their paths; none where the folder is not there."""
+        """The files at any depth below the folder, sorted by path; empty if the folder does not exist."""
         ...
 
     def read(self, path: str) -> bytes | None: ...
 
     def opened(self, path: str) -> Any:
-        """A file of Arrow that can be read at any place; None where it is gone."""
+        """An Arrow file with random access; None if the file does not exist."""
         ...
 
     def version(self, opened: Any) -> str:
-        """Of what an opened file has: another one where it was written again."""
+        """The version of an opened file's content; it changes when the file is written again."""
         ...
 
     def write(self, path: str, data: bytes | pa.Buffer) -> None: ...
 
     def create(self, path: str, data: bytes) -> bool:
-        """False where the file is there. A folder lets only one writer through. A bucket is asked first, so two writers
-        at the same instant both get through, and the later one's data stay."""
+        """Creates the file; False if it exists. In a folder only one writer succeeds. In a bucket this first checks
+        whether the file exists, so two writers at the same instant may both succeed, and the later data remain."""
         ...
 
     def move(self, before: str, after: str) -> None:
-        """A file that is there is replaced; one that was moved already is fine."""
+        """Moves a file, and replaces an existing one. Does nothing if it was already moved."""
         ...
 
     def delete(self, path: str) -> None:
-        """One that is gone is fine."""
+        """Deletes a file. Does nothing if it does not exist."""
         ...
 
 
 def checked_location(location: str, name: str) -> None:
-    """In: `name`: of the setting. Raises `InvalidConnector`."""
+    """Checks the location. In: `name`: the name of the setting. Raises `InvalidConnector`."""
     bucket = location.removeprefix("s3://")
     if location.startswith("s3://") and bucket.split("/")[0]:
         return
@@ -90,5 +90,5 @@ def checked_location(location: str, name: str) -> None:
 
 
 def is_of_the_store(error: OSError) -> bool:
-    """Whether disk, network or store failed. What Arrow finds wrong in the data that it was given is an OSError too."""
+    """Whether the disk, the network or the store caused the error. Arrow also raises OSError for invalid data."""
     return error.errno is not None or "AWS Error" in str(error)

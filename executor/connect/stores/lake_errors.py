@@ -1,7 +1,7 @@
-"""Errors of the libraries of a data lake as ours: what passes, what somebody has to change, and what nobody knows.
+"""Converts errors of data lake libraries to ours: temporary errors, errors that a user has to fix, and unknown errors.
 
-The libraries have few classes of errors, and an object store says why it refuses only in the text. So what is final is
-found by class and by text; what is neither of a known class nor of a known text is tried again for a bounded time.
+The libraries have few classes of errors, and an object store gives the reason of a refusal only as text. So final
+errors are recognized by class and by text. An error without a known class or text is retried for a limited time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..connector_errors import ConnectorFailed, SystemFault, is_full, one_line, 
 
 _SHOWN_CHARACTERS: Final = 600
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
-_BACKTRACE: Final = re.compile(r"\s*\n\s+0: .*", re.DOTALL)  # of Rust
+_BACKTRACE: Final = re.compile(r"\s*\n\s+0: .*", re.DOTALL)  # a backtrace of Rust
 
 
 @dataclass(frozen=True, slots=True)
 class _Final:
-    """Texts of errors that waiting does not change."""
+    """Texts of errors for which waiting does not help."""
 
     pattern: re.Pattern[str]
     what: str
@@ -67,8 +67,8 @@ def explained(
     passes: Callable[[Exception], str | None],
     final: Callable[[Exception], str | None],
 ) -> MillstreamError:
-    """In: `final`, `passes`: what is said of an error of a class that waiting does not change, or that passes unless
-    its text is a final one; None for other classes."""
+    """The error as one of ours. In: `final`: the message if the error's class is final (waiting does not help), else
+    None. `passes`: the message if its class is temporary, else None. A final text takes precedence over both."""
     text = _shown(error)
     if is_full(text):
         return unavailable(f"{system} cannot be written now: {text}")

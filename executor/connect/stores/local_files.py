@@ -1,4 +1,4 @@
-"""A folder of this machine as a store. What was written survives a loss of power."""
+"""A folder of this machine as a store. Written files survive a power failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .file_store import StoredFile
 
 
 class LocalFiles:
-    """The folder is created by the first file."""
+    """The first written file creates the folder."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
@@ -80,7 +80,7 @@ class LocalFiles:
             (self._folder / path).unlink(missing_ok=True)
 
     def _written(self, path: str, data: bytes | pa.Buffer) -> Path:
-        """A file beside it that nobody reads."""
+        """Writes a temporary file in the same folder, which readers ignore."""
         beside = (self._folder / path).parent / f".writing-{uuid.uuid4().hex}"
         beside.parent.mkdir(parents=True, exist_ok=True)
         with beside.open("wb") as file:
@@ -91,7 +91,8 @@ class LocalFiles:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """All files; others may delete files and folders meanwhile. Raises OSError where a folder may not be read."""
+    """All files below the folder. Others may delete files and folders meanwhile. Raises OSError if a folder cannot be
+    read."""
 
     def failed(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):

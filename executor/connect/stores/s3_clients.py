@@ -1,13 +1,13 @@
-"""The clients of S3 that this process has.
+"""The S3 clients of this process.
 
-Arrow has one lock for all of them: no client is made while a request of any other is under way, so a store that is
-silent holds up the first request to all new ones. Three rules keep that short, and others going:
+Arrow has one lock for all S3 clients: it cannot make a client while a request of another client is running. So a store
+that does not respond delays the first request to every new store. Three rules limit this delay:
 
-| rule | why |
+| rule | reason |
 | --- | --- |
-| one client for the same settings, kept | a task that begins anew makes none |
-| who needs a new one waits some seconds, then says why; it is made meanwhile | a task can end, and shows the reason |
-| a store that has not answered is not asked while one is made | several silent stores would never leave a gap |
+| clients are kept, one for equal settings | a restarted task makes no client |
+| a task waits only some seconds for a new client, then reports why | the task can end, and shows the reason |
+| a store that has not answered is not asked while a client is made | several such stores would never leave a gap |
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .file_store import StoreSettings
 
 CONNECT_S: Final = 5
 SILENCE_S: Final = 20
-"""A request of which nothing comes for so long is given up, and made once more."""
+"""A request without any data for this time is aborted, and repeated once."""
 _KEPT: Final = 64
 _WAITS_S: Final = 3.0
 _GAP_S: Final = 2.0 * SILENCE_S
 
 
 class S3Client:
-    """`files`: of the library. State: whether the store answered when it was asked last."""
+    """`files`: the library's object. State: whether the store answered the last request."""
 
     def __init__(self, files: fs.S3FileSystem, clients: S3Clients) -> None:
         self.files = files
@@ -42,7 +42,7 @@ class S3Client:
 
     @contextlib.contextmanager
     def request(self) -> Generator[fs.S3FileSystem]:
-        """Around each request."""
+        """Wraps each request."""
         if self._silent:
             self._clients.wait_while_making()
         try:
@@ -56,8 +56,8 @@ class S3Client:
 
 
 class S3Clients:
-    """Any thread may call any method. In: `make`: a client of the library. State: the clients by their settings, those
-    that are being made too, and how many of these there are."""
+    """Any thread may call any method. In: `make`: makes a client of the library. State: the clients by their settings,
+    including those that are being made, and the number of the latter."""
 
     def __init__(self, make: Callable[[StoreSettings], fs.S3FileSystem]) -> None:
         self._make = make
@@ -66,7 +66,8 @@ class S3Clients:
         self._changed = threading.Condition()
 
     def client(self, settings: StoreSettings) -> S3Client:
-        """Raises `SystemUnavailable` where it cannot be made now, and what the library raises."""
+        """The client for these settings. Raises `SystemUnavailable` if it cannot be made now, and the errors of the
+        library."""
         made = self._found(settings)
         try:
             return made.result(_WAITS_S)
@@ -97,7 +98,7 @@ class S3Clients:
                 threading.Thread(
                     target=self._fill, args=(known, settings), name=f"{TASK_THREADS}s3-client", daemon=True
                 ).start()
-            self._clients[key] = known  # the one that was asked for last is the last one
+            self._clients[key] = known  # the most recently used client is last
             if len(self._clients) > _KEPT:
                 del self._clients[next(iter(self._clients))]
             return known

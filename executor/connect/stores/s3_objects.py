@@ -1,4 +1,4 @@
-"""A bucket of an S3-compatible store, or what has a prefix in it, as a store."""
+"""A bucket of an S3-compatible store, or its objects with a prefix, as a store of files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .s3_clients import S3_CLIENTS
 
 
 def opened_store(location: str, settings: StoreSettings) -> FileStore:
-    """In: `location`: an absolute path, or s3://bucket/prefix."""
+    """The store at a location. In: `location`: an absolute path, or s3://bucket/prefix."""
     if not location.startswith("s3://"):
         return LocalFiles(location)
     return S3Objects(location.removeprefix("s3://").rstrip("/"), settings)
@@ -93,7 +93,7 @@ class S3Objects:
 
 @contextlib.contextmanager
 def _explained() -> Generator[None]:
-    """Errors of the AWS library as ours."""
+    """Converts errors of the AWS library to ours."""
     try:
         yield
     except (MillstreamError, FileNotFoundError):
