@@ -1,4 +1,4 @@
-"""Changes of rows as the records that Debezium documents: envelope, key, tombstone and topic."""
+"""Converts changes of rows to the records that Debezium documents: envelope, key, tombstone and topic."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class EnvelopeSettings:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOrigin:
-    """Where a change comes from. `order`: its place in the transaction, from 1; None of a row of the snapshot.
-    `incremental`: of one that is read while the stream goes on."""
+    """The origin of a change. `order`: its place in the transaction, from 1; None for a row of a snapshot.
+    `incremental`: whether the snapshot was taken while the stream continued."""
 
     lsn: int
     commit_ms: int
@@ -35,7 +35,7 @@ class ChangeOrigin:
 
 
 class TableEnvelope:
-    """One table: how its rows become records. In: `key`: the names of the columns of the primary key."""
+    """Converts rows of one table to records. In: `key`: the names of the primary key's columns."""
 
     def __init__(self, relation: TableRelation, key: tuple[str, ...], settings: EnvelopeSettings) -> None:
         self.relation = relation
@@ -52,7 +52,7 @@ class TableEnvelope:
         return self._record("r", self._key_of(row), None, row, origin)
 
     def change(self, change: RowChange, origin: ChangeOrigin) -> Iterator[ConnectRecord]:
-        """An UPDATE of the key is a delete of the old one and a row of the new one."""
+        """The records for a change. An UPDATE of the key becomes a delete of the old key and a row with the new key."""
         old = None if change.old is None else self._row(change.old, only_key=change.old_is_key)
         if change.new is None:
             assert old is not None  # the server sends it with every DELETE
@@ -74,7 +74,7 @@ class TableEnvelope:
     def _row(
         self, values: TupleValues, *, only_key: bool = False, filled_from: TupleValues | None = None
     ) -> dict[str, Any]:
-        """In: `filled_from`: the old row, which has the TOAST values that were left alone, if it was sent."""
+        """In: `filled_from`: the old row, if it was sent; it contains the unchanged TOAST values."""
         row: dict[str, Any] = {}
         for index, (name, read, value) in enumerate(zip(self._names, self._readers, values, strict=True)):
             if only_key and index not in self._key:

@@ -1,15 +1,17 @@
-"""The rows of tables that the stream has the changes of: read chunk by chunk while writes go on, as DBLog does.
+"""Reads the rows of tables chunk by chunk while writes continue and the stream has the changes of the tables, as in
+DBLog.
 
-A chunk is read in the order of the primary key, in a snapshot of its own. Behind it a message is written to the WAL,
-which the stream gives back: the end of the chunk's window. There its rows are given out, without those that a
-transaction in the window has changed and that the snapshot did not see: the stream has newer ones. What comes behind
-the window is newer anyway. So each row is right at the end, and the position (the last key of the table) is committed
-with the rows.
+A chunk is read in the order of the primary key, in its own snapshot. After that a message is written to the WAL, which
+the stream returns: it is the end of the chunk's window. There the rows of the chunk are returned, without rows that
+were changed in the window by transactions that the snapshot did not see: for these the stream has newer rows. Changes
+after the window are newer anyway. So in the end each row is right, and the position (the last key of the table) is
+committed with the rows.
 
-What comes before the chunk must be in its snapshot. A transaction is in the stream as soon as its commit is in the WAL,
-and visible a little later, so a chunk whose snapshot does not see all transactions of the stream so far is read again.
-Of those before the start of this task nobody knows: the first chunk waits until all that run then have ended. That also
-covers those that have begun before the table was published, whose changes the stream does not have.
+Changes that the stream returned before the chunk must be in the chunk's snapshot. A transaction is in the stream when
+its commit is in the WAL, and becomes visible a little later. So a chunk is read again if its snapshot does not see all
+transactions of the stream so far. The transactions before the start of this task are unknown, so the first chunk waits
+until all transactions that run at that time have ended. That also covers transactions that began before the table was
+published, whose changes the stream does not have.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _PREFIX: Final = "millstream-window-"
 
 @dataclass(frozen=True, slots=True)
 class VisibleTransactions:
-    """A snapshot of PostgreSQL. Numbers of transactions are of 64 bits; the stream has the lower 32 of them."""
+    """A snapshot of PostgreSQL. Transaction numbers have 64 bits; the stream has the lower 32 bits."""
 
     xmin: int
     xmax: int
@@ -43,29 +45,26 @@ class VisibleTransactions:
 
     @staticmethod
     def parse(text: str) -> VisibleTransactions:
-        """In: as pg_current_snapshot() writes it, `xmin:xmax:running,…`."""
+        """Parses the text of pg_current_snapshot(): `xmin:xmax:running,…`."""
         xmin, xmax, running = text.split(":")
         return VisibleTransactions(int(xmin), int(xmax), frozenset(map(int, filter(None, running.split(",")))))
 
     def sees(self, xid: int) -> bool:
-        """Whether a transaction of the stream, which is committed, is in it."""
+        """Whether the snapshot sees a (committed) transaction of the stream."""
         number = self.xmax - ((self.xmax - xid + (1 << 31)) % (1 << 32)) + (1 << 31)
         return number < self.xmin or (number < self.xmax and number not in self.running)
 
 
 @dataclass(slots=True)
 class _Window(ChunkWindow):
-    """`prefix`: of the message that ends it. `seen`: what its snapshot saw."""
+    """`prefix`: the prefix of the message that ends the window. `seen`: the transactions that its snapshot sees."""
 
     prefix: str
     seen: VisibleTransactions
 
 
 class Backfill(ChunkedTables[_Window]):
-    """State, besides the tables: the transactions that a chunk has to see.
-
-    In: `position`: of the source, where it stands; `published`: the tables that the stream has the changes of.
-    """
+    """State, in addition to the tables: the transactions that the next chunk has to see."""
 
     def __init__(
         self,
@@ -81,13 +80,13 @@ class Backfill(ChunkedTables[_Window]):
         self._publication = publication
         self._envelope = envelope
         self._chunk_rows = chunk_rows
-        self._given: set[int] = set()  # transactions that the stream has given, and that a snapshot may not see yet
+        self._given: set[int] = set()  # transactions that the stream has returned but a snapshot may not see yet
         self._barrier: int | None = None
 
-    # What the stream gives
+    # Events of the stream
 
     def transaction(self, xid: int) -> None:
-        """The stream begins to give its changes."""
+        """The stream begins to return the changes of this transaction."""
         if self._pending:
             self._given.add(xid)
 
@@ -105,10 +104,10 @@ class Backfill(ChunkedTables[_Window]):
         """Whether a message of the WAL is the end of the open window."""
         return self._window is not None and self._window.prefix == prefix
 
-    # What is read
+    # Reading chunks
 
     def step(self) -> None:
-        """Reads the next chunk, where there is one to read, and it can be read now."""
+        """Reads the next chunk, if there is one and it can be read now."""
         if not self._is_due():
             return
         name, after = self._pending[0]["table"], self._pending[0]["after"]
@@ -134,7 +133,7 @@ class Backfill(ChunkedTables[_Window]):
         self._connection.execute("SELECT pg_logical_emit_message(true, %s, '')", [window.prefix])
 
     def _snapshot(self) -> VisibleTransactions | None:
-        """The one of the transaction that is open; None where it does not see what it has to."""
+        """The snapshot of the open transaction; None if it does not see all transactions that it has to see."""
         row = self._connection.execute("SELECT pg_current_snapshot()::text").fetchone()
         assert row is not None
         seen = VisibleTransactions.parse(row[0])
@@ -148,7 +147,7 @@ class Backfill(ChunkedTables[_Window]):
         names = [column.name for column in table.relation.columns]
         key = ", ".join(quoted(name) for name in table.key)
         conditions = [] if table.row_filter is None else [f"({table.row_filter})"]
-        if after is not None and len(after) == len(table.key):  # another key: from the beginning
+        if after is not None and len(after) == len(table.key):  # if the key has changed, read from the beginning
             values = ", ".join(sql.Literal(value).as_string(self._connection) for value in after)
             conditions.append(f"({key}) > ({values})")
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""

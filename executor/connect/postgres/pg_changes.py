@@ -1,4 +1,5 @@
-"""The stream of changes of the published tables, as chunks of records: whole transactions, or parts of a large one."""
+"""The stream of changes of the published tables, as chunks of records: complete transactions, or parts of large
+ones."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ _log = structlog.get_logger("millstream.connect")
 
 
 class PostgresChanges:
-    """The stream of changes. State: the tables as the stream has described them, the open transaction, and up to where
-    everything was given out."""
+    """The stream of changes. State: the tables as the stream has described them, the open transaction, and the place up
+    to which everything was returned."""
 
     def __init__(
         self, stream: ReplicationStream, connection: psycopg.Connection[Any], envelope: EnvelopeSettings,
@@ -47,17 +48,17 @@ class PostgresChanges:
         self._window_ends = False  # with the open transaction
         self._tables: dict[int, TableEnvelope] = {}
         self._begin: BeginMessage | None = None
-        self._skips = False  # a transaction that was read before
+        self._skips = False  # whether the open transaction was already read
         self._order = 0
-        self._parted = False  # whether a part of the open transaction was given out
-        self._empties: tuple[str, ...] = ()  # topics of tables that were truncated, not given out yet
-        self._lsn = lsn  # up to here everything was given out
-        self._seen_lsn = lsn  # and up to here there was nothing more
+        self._parted = False  # whether a part of the open transaction was returned
+        self._empties: tuple[str, ...] = ()  # topics of truncated tables, not returned yet
+        self._lsn = lsn  # everything up to here was returned
+        self._seen_lsn = lsn  # and up to here there was nothing more to return
         self._heartbeat_s = (settings.heartbeat_interval_ms or 10_000) / 1000
         self._next_heartbeat = self._next_move = time.monotonic() + self._heartbeat_s
 
     def read(self, timeout_s: float) -> Chunk | None:
-        """Whole transactions as far as they are there, or a part of a large one."""
+        """The available complete transactions, or a part of a large one."""
         if self._empties:
             empties, self._empties = self._empties, ()
             return self._chunk([], empties)
@@ -77,11 +78,11 @@ class PostgresChanges:
                 return self._chunk(records)
             full = len(records) >= self._settings.max_batch_size
             over = data is None and (self._begin is None or time.monotonic() >= deadline)
-            # maybe without anything more in it
+            # The end of a transaction, possibly without further records.
             ended = self._begin is None and (self._parted or self._backfill.moved)
             if full or ended or (over and records):
                 return self._chunk(records)
-            if not records and (time.monotonic() >= deadline or self._has_moved_far()):  # though nothing is for us
+            if not records and (time.monotonic() >= deadline or self._has_moved_far()):  # no record for us so far
                 return self._heartbeat()
 
     def _chunk(self, records: list[ConnectRecord], empties: tuple[str, ...] = ()) -> Chunk:
@@ -97,7 +98,7 @@ class PostgresChanges:
         return {"phase": "stream", "lsn": lsn_text(lsn), **self._backfill.position}
 
     def _heartbeat(self) -> Chunk | None:
-        """Now and then the position moves over what was not for us."""
+        """A chunk without records that moves the position past changes that are not for us; sometimes None."""
         if self._begin is not None:
             return None
         is_time = time.monotonic() >= self._next_move
@@ -108,12 +109,12 @@ class PostgresChanges:
         return self._chunk([])
 
     def _has_moved_far(self) -> bool:
-        """Between transactions, so that nothing of them is left out."""
+        """Whether much WAL without changes for us was read. Only between transactions, so that none is cut."""
         return self._begin is None and self._seen_lsn - self._lsn >= STRIDE_BYTES // 2
 
     def _emit(self) -> None:
-        """A message in the WAL, which the stream gives back: an idle database sends nothing without one, and a busy one
-        nothing that the stream has not come to yet."""
+        """Writes a message to the WAL, which the stream returns. Without it an idle database sends nothing, and a busy
+        database reports no progress beyond the place that the stream has reached."""
         if not self._settings.heartbeat_interval_ms:
             return
         is_time = time.monotonic() >= self._next_heartbeat
@@ -178,7 +179,7 @@ class PostgresChanges:
             raise ConnectorFailed(f"a row of {where} cannot be read: {error}") from None
 
     def _truncated(self, truncated: TruncateMessage) -> None:
-        """What came before it in the transaction is written first."""
+        """Handles TRUNCATE. Earlier changes of the transaction are written first."""
         tables = [self._tables[oid] for oid in truncated.relation_oids if oid in self._tables]
         if self._settings.truncate_handling_mode == "skip":
             names = [table.relation.name for table in tables]

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: an ordinary one, and one that replicates, over libpq's COPY BOTH.
+"""Connections to PostgreSQL: an ordinary one, and one for replication, over libpq's COPY BOTH.
 
 psycopg has no API for replication, so `ReplicationStream` uses its binding of libpq.
 """
@@ -23,14 +23,14 @@ from .postgres_refusals import refuses_to_connect
 
 _CONNECT_S: Final = "10"
 _EPOCH_US: Final = 946_684_800_000_000
-_FEEDBACK_S: Final = 1.0  # a server asks to be answered in time, but that stands behind all that it has sent before
-# What waiting does not change: a missing right, and objects and settings that are not as they should be.
+_FEEDBACK_S: Final = 1.0  # sent without request: the server's request for it comes after all data that it sent before
+# Errors for which waiting does not help: missing rights, and wrong objects and settings.
 _FOR_PEOPLE: Final = ("42", "0A", "22", "23", "55000", "58P01")
 _LOST: Final = ("42704", "55000", "58P01")
 
 
 def lsn_text(lsn: int) -> str:
-    """As PostgreSQL writes it.
+    """The text of an LSN, as PostgreSQL writes it.
 
     >>> lsn_text(0x1_6B3748)
     '0/16B3748'
@@ -55,7 +55,7 @@ def conninfo(parameters: Mapping[str, str], *, replication: bool) -> str:
 
 @contextlib.contextmanager
 def explained(doing: str) -> Generator[None]:
-    """Errors of PostgreSQL as ours: those that somebody has to mend, and those that waiting helps against."""
+    """Converts errors of PostgreSQL to ours: errors that a user has to fix, and errors for which waiting helps."""
     try:
         yield
     except psycopg.Error as error:
@@ -73,14 +73,14 @@ def explained(doing: str) -> Generator[None]:
 
 
 def connect(parameters: Mapping[str, str]) -> psycopg.Connection[Any]:
-    """In autocommit. Raises `SystemUnavailable`, `ConnectorFailed`."""
+    """Opens a connection in autocommit. Raises `SystemUnavailable`, `ConnectorFailed`."""
     with explained("the connection"):
         return psycopg.connect(conninfo(parameters, replication=False), autocommit=True)
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedSlot:
-    """`snapshot`: its name, valid while the connection that created the slot does nothing else."""
+    """`snapshot`: the name of the snapshot, valid until the connection that created the slot does something else."""
 
     consistent_lsn: int
     snapshot: str
@@ -88,7 +88,8 @@ class CreatedSlot:
 
 @dataclass(frozen=True, slots=True)
 class WalData:
-    """A message of pgoutput, or, with None, a sign of life. `end_lsn`: up to where everything was sent."""
+    """A message of pgoutput, or a keepalive if `payload` is None. `end_lsn`: the place up to which the server has sent
+    everything."""
 
     lsn: int
     end_lsn: int
@@ -96,7 +97,7 @@ class WalData:
 
 
 class ReplicationStream:
-    """State: the connection, and what was confirmed. Raises `SystemUnavailable` where the connection breaks."""
+    """State: the connection, and the confirmed LSN. Raises `SystemUnavailable` if the connection breaks."""
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
         with explained("the replication connection"):
@@ -108,12 +109,12 @@ class ReplicationStream:
         self._next_feedback = 0.0
 
     def create_slot(self, name: str) -> CreatedSlot:
-        """Waits for the transactions that are open now."""
+        """Creates a slot. It waits for the transactions that are open now."""
         result = self._run(f"CREATE_REPLICATION_SLOT {quoted(name)} LOGICAL pgoutput EXPORT_SNAPSHOT", "a slot")
         return CreatedSlot(lsn_of(result.get_value(0, 1).decode()), result.get_value(0, 2).decode())
 
     def start(self, slot: str, publication: str, lsn: int) -> None:
-        """From the first transaction that commits at or after `lsn`."""
+        """Starts the stream at the first transaction that commits at or after `lsn`."""
         literal = quoted(publication).replace("'", "''")
         options = f"proto_version '1', publication_names '{literal}', messages 'true'"
         self._run(f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn_text(lsn)} ({options})", "the stream", slot=slot)
@@ -121,7 +122,7 @@ class ReplicationStream:
         self.confirmed_lsn = lsn
 
     def read(self, timeout_s: float) -> WalData | None:
-        """The next message; None where none came in time."""
+        """The next message; None if none arrived in time."""
         if time.monotonic() >= self._next_feedback:
             self.send_feedback()
         count, data = self._received()
@@ -148,8 +149,8 @@ class ReplicationStream:
         raise ConnectorFailed(f"the replication stream has an unknown message {kind!r}")
 
     def _received(self) -> tuple[int, bytes]:
-        """Reads from the socket only where no whole message is there: libpq takes in all that has come, however much,
-        and moves all of it each time, which took twelve times the CPU for 200,000 changes that waited."""
+        """Reads from the socket only if there is no complete message: libpq reads everything that has arrived, however
+        much, and moves all of it each time. With 200,000 waiting changes that took twelve times the CPU."""
         try:
             count, data = self._pg.get_copy_data(1)
             if count == 0:
@@ -160,7 +161,7 @@ class ReplicationStream:
             raise SystemUnavailable(f"the replication stream broke: {' '.join(str(error).split())}") from None
 
     def _ended(self) -> Exception:
-        """Why the server sends nothing any more."""
+        """The error that explains why the server has ended the stream."""
         result = self._pg.get_result()
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode() if result is not None else ""
         text = " ".join((result.error_message or b"").decode(errors="replace").split()) if result is not None else ""
@@ -172,7 +173,7 @@ class ReplicationStream:
         return SystemUnavailable(f"PostgreSQL ended the replication stream: {text or 'without a reason'}")
 
     def confirm(self, lsn: int) -> None:
-        """Everything before it may be removed by PostgreSQL."""
+        """Tells PostgreSQL that it may remove everything before this LSN."""
         if lsn > self.confirmed_lsn:
             self.confirmed_lsn = lsn
             self.send_feedback()
@@ -190,7 +191,7 @@ class ReplicationStream:
         self._next_feedback = time.monotonic() + _FEEDBACK_S
 
     def close(self) -> None:
-        """At once, as a process that dies would: the server notices."""
+        """Closes the connection at once, as in a crash; the server notices that."""
         with contextlib.suppress(Exception):
             self._connection.close()
 

@@ -1,4 +1,4 @@
-"""The schema of a table of PostgreSQL as columns of a stream or a table here."""
+"""Converts the schema of a table in PostgreSQL to columns of a stream or table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _TYPES: Final = {
 
 
 def table_schema(connection: psycopg.Connection[Any], settings: PostgresSettings, name: str) -> SourceTable:
-    """In: `name`: `schema.table`, or a table of the schema public. Raises `UnknownSourceTable`."""
+    """The schema of a table. In: `name`: `schema.table`, or a table of the schema public. Raises
+    `UnknownSourceTable`."""
     schema, dot, table = name.rpartition(".")
     schema = schema if dot else "public"
     with explained("the list of tables"):
@@ -53,7 +54,7 @@ def table_schema(connection: psycopg.Connection[Any], settings: PostgresSettings
 
 
 def _type(oid: int, modifier: int, modes: ValueModes) -> str:
-    """Of the values that `value_reader` gives."""
+    """The type of the values of `value_reader`."""
     element = ARRAYS.get(oid)
     if element is not None:
         return f"ARRAY<{_type(element, modifier, modes)}>"
@@ -78,7 +79,7 @@ def _type(oid: int, modifier: int, modes: ValueModes) -> str:
 
 
 def _decimal(modifier: int, modes: ValueModes) -> str:
-    """One without a precision is a text: no type of ours has all its digits."""
+    """The type for NUMERIC. Without a precision it is a text, because none of our types has all its digits."""
     if modes.decimals == "double":
         return "DOUBLE"
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF

@@ -1,15 +1,15 @@
-"""The source `postgres`: the rows of tables, then their changes, as Debezium's connector gives them.
+"""The source `postgres`: reads the rows of tables, then their changes, in the format of Debezium's connector.
 
     None → {"phase": "snapshot"} → {"phase": "stream", "lsn": …, "tables": […], "backfill": […]}
 
-The first position only announces a slot, so that one that is found later is ours. The slot exports a snapshot; its rows
-and the position behind them are one transaction of the log, so a snapshot that breaks leaves nothing and is taken anew,
-with a new slot. The stream begins where the snapshot ends: no gap, and nothing twice.
+The first position only announces a slot, so that a slot that is found later is known to be ours. The slot exports a
+snapshot. Its rows and the position after them are one transaction of the log, so a snapshot that fails leaves nothing
+and is taken again, with a new slot. The stream begins where the snapshot ends: without a gap, and without duplicates.
 
 In the stream each transaction of PostgreSQL is in one transaction of the log, and the position is the end of its commit
-record. Only what is committed in the log is confirmed: a slot that is further than the position was changed by others.
-While nothing comes, signs of life (and messages that this source emits) move the position, so writes to other tables
-hold no WAL.
+record. The source confirms only what is committed in the log, so if a slot is beyond the position, others have changed
+it. While no changes arrive, keepalives (and messages that this source emits) move the position, so that writes to other
+tables do not retain WAL.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _log = structlog.get_logger("millstream.connect")
 class PostgresSource(SourceConnector):
     """Tables of PostgreSQL: a snapshot, then all changes.
 
-    State: connections; the snapshot or the stream that is under way, and the position that it stands at.
+    State: connections; the current snapshot or stream, with its position.
     """
 
     settings = PostgresSettings
@@ -94,7 +94,7 @@ class PostgresSource(SourceConnector):
             self._changes.stream.confirm(lsn_of(position["lsn"]))
 
     def lag(self) -> int | None:
-        """Bytes of WAL."""
+        """The lag in bytes of WAL."""
         return None if self._changes is None else self._changes.lag()
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class PostgresSource(SourceConnector):
 
     @classmethod
     def table(cls, settings: PostgresSettings, task: TaskInfo, name: str) -> SourceTable:
-        """In: `name`: `schema.table`, or a table of the schema public."""
+        """The schema of a table. In: `name`: `schema.table`, or a table of the schema public."""
         del task
         with connect(settings.parameters) as connection:
             return table_schema(connection, settings, name)
@@ -119,7 +119,8 @@ class PostgresSource(SourceConnector):
     def resnapshot(
         cls, settings: PostgresSettings, position: Position | None, table: str | None, ends: TopicEnds
     ) -> Position | None:
-        """All tables in one transaction, with a new slot; or one, in chunks, while the stream goes on."""
+        """Reads all tables again in one transaction, with a new slot; or one table in chunks, while the stream
+        continues."""
         if position is None or position["phase"] == "snapshot":
             return position  # it is about to read everything
         if table is None:
@@ -139,8 +140,8 @@ class PostgresSource(SourceConnector):
 
     @classmethod
     def forget(cls, settings: PostgresSettings, task: TaskInfo) -> None:
-        """The slot, which would hold WAL for ever, and the publication, if we have made it. Without a position the slot
-        of this name is not ours. PostgreSQL drops the slots of a database with it."""
+        """Drops the slot, which would retain WAL forever, and the publication, if this connector has created it.
+        Without a position the slot of this name is not ours. If the database was dropped, its slots were too."""
         try:
             connection = connect(settings.parameters)
         except ConnectorFailed as error:
@@ -182,8 +183,8 @@ class PostgresSource(SourceConnector):
         )  # fmt: skip
 
     def _take_snapshot(self, *, again: bool) -> Iterator[Chunk]:
-        """All rows in one transaction of the log; the slot is ours, whether it is there already or not. In: `again`:
-        the topics have rows, which may be wrong: they are deleted first, in the same transaction."""
+        """Reads all rows in one transaction of the log. A slot of this name is ours if it exists. In: `again`: whether
+        the topics have rows, which may be wrong; these are deleted first, in the same transaction."""
         connection = self._connected()
         self._tenure.check()
         drop_slot(connection, self._slot)
@@ -251,7 +252,7 @@ class PostgresSource(SourceConnector):
         return PostgresChanges(stream, connection, self._envelope, self._settings, lsn, backfill, release)
 
     def _backfill(self, connection: psycopg.Connection[Any], position: Position) -> Backfill:
-        """Tables that the settings name since lately are published, and read while the stream goes on."""
+        """Publishes tables that were added to the settings; they are read while the stream continues."""
         before = published_tables(connection, self._publication)
         if before is None:
             raise ConnectorFailed(
@@ -272,8 +273,8 @@ class PostgresSource(SourceConnector):
 
 
 def _drop_in_time(connection: psycopg.Connection[Any], slot: str, tenure: Tenure) -> None:
-    """The server takes a moment to notice that the task has hung up. One that hangs, or whose end the network has kept
-    from the server, is ended there."""
+    """Drops the slot, and waits until the server has noticed that the task has closed its connection. If the task
+    hangs, or the server does not notice because of the network, this ends the connection in the server."""
     deadline = time.monotonic() + _HANG_UP_S
     while True:
         tenure.check()

@@ -1,4 +1,4 @@
-"""Which tables a connector reads, and what its publication and its slot are like. Asks PostgreSQL's catalog."""
+"""The tables that a connector reads, its publication and its slot, from PostgreSQL's catalog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = structlog.get_logger("millstream.connect")
 
 @dataclass(frozen=True, slots=True)
 class CapturedTable:
-    """`key`: columns of the primary key. `row_filter`: of the publication, as SQL; None where it has none."""
+    """`key`: columns of the primary key. `row_filter`: the filter of the publication, as SQL; None if it has none."""
 
     relation: TableRelation
     key: tuple[str, ...]
@@ -31,7 +31,7 @@ class CapturedTable:
 
 
 def check_server(connection: psycopg.Connection[Any]) -> None:
-    """Raises `ConnectorFailed` where logical replication is off."""
+    """Raises `ConnectorFailed` if logical replication is off."""
     with explained("SHOW wal_level"):
         row = connection.execute("SHOW wal_level").fetchone()
     if row is None or row[0] != "logical":
@@ -44,7 +44,7 @@ def check_server(connection: psycopg.Connection[Any]) -> None:
 def ensure_publication(
     connection: psycopg.Connection[Any], name: str, include: Sequence[str], exclude: Sequence[str], *, create: bool
 ) -> None:
-    """The publication is there and has the tables that the settings name. Raises `ConnectorFailed`."""
+    """Makes sure that the publication exists and has the tables that the settings name. Raises `ConnectorFailed`."""
     with explained(f"the publication {name}"):
         found = connection.execute("SELECT puballtables FROM pg_publication WHERE pubname = %s", [name]).fetchone()
         if not create:
@@ -74,7 +74,8 @@ def ensure_publication(
 def _wanted(
     connection: psycopg.Connection[Any], include: Sequence[str], exclude: Sequence[str]
 ) -> list[tuple[str, str]]:
-    """Schema and name. A table whose UPDATEs PostgreSQL would refuse once it is published is refused here."""
+    """The schema and name of each selected table. Refuses tables on which PostgreSQL would refuse UPDATE after they are
+    published."""
     rows = connection.execute(
         """SELECT n.nspname, c.relname,
                   c.relreplident IN ('f', 'i') OR (c.relreplident = 'd' AND EXISTS (
@@ -101,7 +102,7 @@ def _wanted(
 
 
 def published_tables(connection: psycopg.Connection[Any], publication: str) -> list[str] | None:
-    """As `schema.table`; None where there is no such publication."""
+    """The published tables as `schema.table`; None if the publication does not exist."""
     with explained(f"the publication {publication}"):
         if not connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [publication]).rowcount:
             return None
@@ -112,7 +113,7 @@ def published_tables(connection: psycopg.Connection[Any], publication: str) -> l
 
 
 def captured_tables(connection: psycopg.Connection[Any], publication: str) -> list[CapturedTable]:
-    """The published tables as they are now, in the transaction of the connection."""
+    """The current definitions of the published tables, in the transaction of the connection."""
     with explained("the list of tables"):
         newer = connection.info.server_version >= 150_000
         extra = "attnames, rowfilter" if newer else "NULL, NULL"
@@ -133,7 +134,7 @@ def captured_table(
     names: Sequence[str] | None = None,
     row_filter: str | None = None,
 ) -> CapturedTable:
-    """In: `names`: of the columns that are published; None: all."""
+    """The current definition of a table. In: `names`: the published columns; None: all."""
     rows = connection.execute(
         """SELECT c.oid, c.relreplident, a.attname, a.atttypid, a.atttypmod,
                   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary
@@ -151,7 +152,7 @@ def captured_table(
 
 
 def primary_key(connection: psycopg.Connection[Any], relation: TableRelation) -> tuple[str, ...]:
-    """The names of its columns. With the default identity the stream has said them, as they were at that time."""
+    """The names of the key's columns. With the default identity, the stream contains the names as of that time."""
     if relation.identity == "d":
         return tuple(column.name for column in relation.columns if column.is_key)
     with explained("the primary key"):
@@ -169,14 +170,14 @@ def slot_exists(connection: psycopg.Connection[Any], slot: str) -> bool:
 
 
 def drop_slot(connection: psycopg.Connection[Any], slot: str) -> None:
-    """Raises `SystemUnavailable` while another connection uses it. One that is not there is fine."""
+    """Drops the slot if it exists. Raises `SystemUnavailable` while another connection uses it."""
     if slot_exists(connection, slot):
         with explained(f"the end of slot {slot}"):
             connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
 
 
 def end_reader(connection: psycopg.Connection[Any], slot: str) -> None:
-    """Ends the connection that uses the slot, as who has opened it may."""
+    """Ends the connection that uses the slot. The user that opened it is allowed to do so."""
     with explained(f"the end of the reader of slot {slot}"):
         connection.execute(
             "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active", [slot]
@@ -184,9 +185,10 @@ def end_reader(connection: psycopg.Connection[Any], slot: str) -> None:
 
 
 def check_slot(connection: psycopg.Connection[Any], slot: str, lsn: int) -> None:
-    """Raises `ConnectorFailed` where the slot cannot give all changes from `lsn` on.
+    """Raises `ConnectorFailed` if the slot cannot return all changes from `lsn` on.
 
-    A slot is never confirmed beyond the committed position, so one that is further was used or made anew by others.
+    This source never confirms a slot beyond the committed position. So if a slot is beyond it, others have used or
+    recreated the slot.
     """
     with explained(f"the slot {slot}"):
         row = connection.execute(

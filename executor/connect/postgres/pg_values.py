@@ -1,6 +1,6 @@
-"""PostgreSQL's values, as its output functions write them, as the JSON values that Debezium documents.
+"""Converts PostgreSQL's values, as its output functions write them, to the JSON values that Debezium documents.
 
-The session has to be in the state `SESSION`: dates in ISO form, times in UTC, bytes in hex.
+The session must have the settings `SESSION`: dates in ISO format, times in UTC, bytes in hex.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SESSION: Final = {
     "extra_float_digits": "3",
     "lc_monetary": "C",
 }
-"""Settings of a session whose values are read here."""
+"""The required settings of a session."""
 
 _US: Final = 1_000_000
 _DAY_US: Final = 86_400 * _US
 _MONTH_DAYS: Final = 365.25 / 12  # Debezium's average
-# What Debezium gives for infinite times, in microseconds since 1970.
+# Debezium's values for infinite times, in microseconds since 1970.
 _INFINITY_US: Final = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223_372_036_832_400_000}
 _INFINITY_DAYS: Final = {"infinity": 2_147_483_647, "-infinity": -2_147_483_648}
 _DATE: Final = re.compile(r"(?P<year>\d+)-(?P<month>\d\d)-(?P<day>\d\d)")
@@ -38,14 +38,15 @@ _TIME: Final = re.compile(r"(?P<hour>\d+):(?P<minute>\d\d):(?P<second>\d\d)(?:\.
 @dataclass(frozen=True, slots=True)
 class ValueModes:
     """`decimals`: number (exact, as a JSON number), string, double or precise (Debezium's base64). `times`: adaptive
-    (microseconds, or milliseconds where the type has three digits at most), connect (milliseconds) or isostring."""
+    (microseconds, or milliseconds if the type has at most three digits), connect (milliseconds) or isostring."""
 
     decimals: str = "number"
     times: str = "adaptive"
 
 
 def value_reader(type_oid: int, modifier: int, modes: ValueModes) -> Reader:
-    """What reads the texts of a column. A type that is not known stays text, as enums and types of extensions."""
+    """A function that converts the texts of a column. Unknown types stay text, such as enums and types of
+    extensions."""
     element = ARRAYS.get(type_oid)
     if element is not None:
         read = value_reader(element, modifier, modes)
@@ -71,7 +72,7 @@ def value_reader(type_oid: int, modifier: int, modes: ValueModes) -> Reader:
 
 
 def _float(text: str) -> float | str:
-    """JSON has no NaN and no infinity: they are texts."""
+    """A float. NaN and infinity become texts, because JSON does not have them."""
     return text if text in ("NaN", "Infinity", "-Infinity") else float(text)
 
 
@@ -91,7 +92,7 @@ def _decimal_reader(mode: str, modifier: int) -> Reader:
 
 
 def _precise(value: Decimal, modifier: int) -> Any:
-    """The unscaled value in base64; with its scale where the column has none."""
+    """The unscaled value in base64; together with its scale if the column has none."""
     scale = (modifier - 4) & 0x7FF if modifier >= 4 else max(0, -int(value.as_tuple().exponent))
     unscaled = int(value.scaleb(scale))
     data = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
@@ -108,7 +109,7 @@ def _bit(text: str) -> bool:
 
 
 def _bits(text: str) -> str:
-    """Little-endian bytes, as Debezium has them."""
+    """Little-endian bytes in base64, as in Debezium."""
     return base64.b64encode(int(text or "0", 2).to_bytes((len(text) + 7) // 8, "little")).decode()
 
 
@@ -121,7 +122,7 @@ def _point(text: str) -> dict[str, Any]:
 
 
 def _date(text: str) -> int:
-    """Days since 1970, of any year, also before Christ."""
+    """Days since 1970, for any year, also BC."""
     found = _INFINITY_DAYS.get(text)
     return _days(text) if found is None else found
 
@@ -135,7 +136,7 @@ def _days(text: str) -> int:
 
 
 def _days_of(year: int, month: int, day: int) -> int:
-    """Of the proleptic Gregorian calendar; Python's own stops at the year 1."""
+    """Days since 1970 in the proleptic Gregorian calendar. Python's own dates begin with the year 1."""
     shifted = year - (month <= 2)
     era, of_era = divmod(shifted, 400)
     of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
@@ -183,7 +184,7 @@ def _zoned_timestamp(text: str) -> str:
 
 
 def _years(text: str) -> str:
-    """44 BC is the year -43, in ISO 8601."""
+    """Converts years BC to ISO 8601: 44 BC is the year -43."""
     if not text.endswith(" BC"):
         return text
     year, rest = text.removesuffix(" BC").split("-", 1)
@@ -210,7 +211,7 @@ def _interval(text: str) -> int:
 
 
 def _array(text: str, read: Reader) -> list[Any]:
-    """`{1,NULL,{"a,b"}}`; bounds, `[0:1]={…}`, are left out."""
+    """Decodes an array such as `{1,NULL,{"a,b"}}`. Bounds, as in `[0:1]={…}`, are ignored."""
     items, _ = _array_at(text, text.index("{"), read)
     return items
 
@@ -260,4 +261,4 @@ ARRAYS: Final[Mapping[int, int]] = {
     1182: 1082, 1183: 1083, 1115: 1114, 1185: 1184, 1187: 1186, 1270: 1266, 1561: 1560, 1563: 1562, 1009: 25,
     1015: 1043, 1014: 1042, 1002: 18, 1003: 19, 2951: 2950, 199: 114, 3807: 3802, 1041: 869, 651: 650, 1040: 829,
 }  # fmt: skip
-"""The types of arrays, and those of their elements."""
+"""The types of arrays, with the types of their elements."""

@@ -1,7 +1,8 @@
-"""The messages of pgoutput, protocol version 1: bytes to records, without I/O.
+"""Decodes the messages of pgoutput, protocol version 1, without I/O.
 
-A transaction comes as a whole, after its commit: Begin, changes, Commit; a Relation comes before the first change of a
-table in a session and after each change of its columns. Values are texts, as PostgreSQL's output functions write them.
+A transaction arrives complete, after its commit: Begin, changes, Commit. A Relation message precedes the first change
+of a table in a session, and follows each change of its columns. Values are texts, as PostgreSQL's output functions
+write them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..connector_errors import ConnectorFailed
 
 
 class Unchanged:
-    """A TOAST value that an UPDATE left alone, which the server does not send."""
+    """A TOAST value that an UPDATE did not change; the server does not send it."""
 
 
 UNCHANGED: Final = Unchanged()
@@ -25,7 +26,7 @@ TupleValues = tuple[TupleValue, ...]
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """`is_key`: part of the replica identity. `modifier`: of the type, -1 where it has none."""
+    """`is_key`: whether it is part of the replica identity. `modifier`: the modifier of the type; -1 if it has none."""
 
     name: str
     type_oid: int
@@ -55,7 +56,7 @@ class BeginMessage:
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
-    """`end_lsn`: behind the commit record."""
+    """`end_lsn`: the place after the commit record."""
 
     commit_lsn: int
     end_lsn: int
@@ -63,7 +64,7 @@ class CommitMessage:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """`old`: None where the server does not send it; with `old_is_key` it has values in the columns of the key only."""
+    """`old`: None if the server does not send it; with `old_is_key` it has only the values of the key's columns."""
 
     kind: Literal["c", "u", "d"]
     relation_oid: int
@@ -79,7 +80,7 @@ class TruncateMessage:
 
 @dataclass(frozen=True, slots=True)
 class LogicalMessage:
-    """Of pg_logical_emit_message."""
+    """A message of pg_logical_emit_message."""
 
     lsn: int
     prefix: str
@@ -91,11 +92,11 @@ _EPOCH_US: Final = 946_684_800_000_000  # 2000-01-01, from which PostgreSQL coun
 
 
 class _Reader:
-    """Big-endian fields, one after the other. Raises `IndexError` or `struct.error` where bytes are missing."""
+    """Reads big-endian fields, one after the other. Raises `IndexError` or `struct.error` if bytes are missing."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._at = 1  # behind the type of the message
+        self._at = 1  # after the type of the message
 
     def _number(self, form: str, size: int) -> int:
         (value,) = struct.unpack_from(form, self._data, self._at)
@@ -148,7 +149,8 @@ class _Reader:
 
 
 def decode_message(data: bytes) -> PgOutputMessage | None:
-    """None for messages that say nothing about rows (origins, types). Raises `ConnectorFailed` for other bytes."""
+    """The message; None for messages that are not about rows (origins, types). Raises `ConnectorFailed` for other
+    bytes."""
     try:
         kind = chr(data[0])
         if kind in "OY":

@@ -1,4 +1,4 @@
-"""What PostgreSQL says to those who may not connect: libpq gives no SQLSTATE for it, so its words have to do."""
+"""Recognizes PostgreSQL's refusals to connect by their text, because libpq returns no SQLSTATE for them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _REFUSALS: Final = re.compile(
 
 
 def refuses_to_connect(text: str) -> bool:
-    """Whether somebody has to change the user, the password, the database or the rights. In: `text`: of a connection
-    that failed. A server that speaks another language than English is not understood: then a task waits.
+    """Whether a user has to change the user name, the password, the database or the rights. In: `text`: the error of a
+    failed connection. Only English texts are recognized; with another language a task waits instead.
 
     >>> refuses_to_connect('FATAL:  password authentication failed for user "bob"')
     True
@@ -24,7 +24,7 @@ def refuses_to_connect(text: str) -> bool:
 
 
 def is_without_database(text: str) -> bool:
-    """Whether the server has no such database.
+    """Whether the error says that the database does not exist.
 
     >>> is_without_database('FATAL:  database "shop" does not exist')
     True

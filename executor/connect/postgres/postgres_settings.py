@@ -72,7 +72,7 @@ class PostgresSettings:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """For libpq."""
+        """The connection parameters for libpq."""
         given = {
             "host": self.database_hostname, "port": str(self.database_port), "user": self.database_user,
             "password": self.database_password, "dbname": self.database_dbname, "sslmode": self.database_sslmode,

@@ -1,9 +1,9 @@
-"""Helps PostgreSQL to let go of WAL that others write while a slot is read.
+"""Helps PostgreSQL to release WAL that others write while a slot is read.
 
-A slot holds WAL from where decoding would have to begin anew, which is not where it was confirmed: PostgreSQL moves
-that place only at a record of the running transactions, to the record before, once the later one is confirmed. It
-writes such a record every 15 seconds, so a database that writes 15 MB a second holds 450 MB. Here one is written
-whenever the WAL has grown by some MiB.
+A slot retains WAL from the place where decoding would have to restart, which is not the confirmed place. PostgreSQL
+moves the restart place only at records of the running transactions: to the previous such record when the later one is
+confirmed. It writes such a record every 15 seconds, so a database that writes 15 MB per second retains 450 MB. This
+module makes it write one whenever the WAL has grown by some MiB.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import structlog
 from .pg_connections import lsn_of
 
 STRIDE_BYTES: Final = 8 << 20
-"""Two strides and what is on its way are held."""
+"""The slot retains two strides of WAL, and the part that is being sent."""
 _LOOK_S: Final = 0.1
-_SLOT_S: Final = 0.03  # the temporary slot waits for the transactions that write now; the record is before that
-_BUSY_S: Final = 0.1  # before the next one then: with half a second, 160 MiB were held at 100 MB a second
-_REST_S: Final = 15.0  # as often as PostgreSQL does it itself
+_SLOT_S: Final = 0.03  # the temporary slot waits for transactions that write now; the record is written before that
+_BUSY_S: Final = 0.1  # pause after such a wait; with 0.5 s, 160 MiB were retained at 100 MB per second
+_REST_S: Final = 15.0  # as often as PostgreSQL itself writes the record
 _log = structlog.get_logger("millstream.connect")
 
 
 class WalRelease:
-    """State: where the WAL was when it was helped last, and when to look again."""
+    """State: the end of the WAL at the last help, and when to look again."""
 
     def __init__(self, connection: psycopg.Connection[Any], slot: str) -> None:
-        """In: `slot`: of the stream; the name of the temporary one begins so."""
+        """In: `slot`: the slot of the stream; the name of the temporary slot begins with its name."""
         self._connection = connection
         self._name = f"{slot[:55]}_release"
         self._helped_lsn = 0
@@ -38,7 +38,7 @@ class WalRelease:
         self._said = False
 
     def is_due(self) -> bool:
-        """Whether the WAL has grown by a stride; then `help` is. Raises psycopg.Error."""
+        """Whether the WAL has grown by a stride, so that `help` is due. Raises psycopg.Error."""
         if time.monotonic() < self._next_look:
             return False
         self._next_look = time.monotonic() + _LOOK_S
@@ -51,7 +51,8 @@ class WalRelease:
         return True
 
     def help(self) -> None:
-        """Writes what lets the slot move. Where that is refused, PostgreSQL does it in its own time."""
+        """Makes PostgreSQL write the record that lets the slot move. If PostgreSQL refuses, it writes the record at its
+        own interval."""
         try:
             if not (self._has_function and self._log_snapshot()):
                 self._make_slot()
@@ -66,7 +67,7 @@ class WalRelease:
                 self._said = True
 
     def _log_snapshot(self) -> bool:
-        """False where the user may not."""
+        """Writes the record with a function. False if the user may not call it."""
         try:
             self._connection.execute("SELECT pg_log_standby_snapshot()")
         except psycopg.errors.InsufficientPrivilege:
@@ -74,7 +75,8 @@ class WalRelease:
         return self._has_function
 
     def _make_slot(self) -> None:
-        """A logical slot begins with such a record, whether it comes to be or not."""
+        """Writes the record by creating a temporary logical slot: PostgreSQL writes it first, even if creating
+        fails."""
         with self._connection.transaction():
             self._connection.execute(f"SET LOCAL statement_timeout = {round(_SLOT_S * 1000)}".encode())
             self._connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput', true)", [self._name])
