@@ -1,1 +1,1 @@
-"""MySQL and MariaDB as a source: snapshots of tables, and the changes in the binary log."""
+"""Change data capture from MySQL and MariaDB: snapshots of tables, and the changes in the binary log."""

@@ -1,6 +1,7 @@
-"""MySQL's binary JSON as the text that MySQL itself writes: a row of the binary log and one of a query are equal.
+"""Converts MySQL's binary JSON to the text that MySQL itself writes, so that rows of the binary log and of queries are
+equal.
 
-MariaDB has no such thing: its JSON is text.
+MariaDB has no binary JSON: its JSON is text.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _DEPTH_MAX: Final = 100
 
 
 def json_of_binary(data: bytes) -> str:
-    """Raises ValueError for what is none."""
+    """The text of binary JSON. Raises ValueError for invalid bytes."""
     try:
         return _value(data[0], data, 1, 0) if data else "null"
     except (IndexError, struct.error, KeyError) as error:
@@ -72,7 +73,7 @@ def _container(data: bytes, base: int, *, large: bool, is_object: bool, depth: i
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """A length of seven bits a byte, and where it ends."""
+    """A length with seven bits per byte, and the place after it."""
     length = shift = 0
     while True:
         byte = data[at]
@@ -89,7 +90,7 @@ def _double(value: float) -> str:
 
 
 def _opaque(kind: int, data: bytes) -> str:
-    """A value of SQL that JSON has no type for."""
+    """A SQL value for which JSON has no type."""
     if kind == _DECIMAL:
         return decimal_text(data[2:], data[0], data[1])
     if kind in (_DATE, _TIME, *_DATETIMES):
@@ -115,13 +116,13 @@ _DIGIT_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
 def decimal_size(precision: int, scale: int) -> int:
-    """Bytes of a DECIMAL."""
+    """The size of a DECIMAL in bytes."""
     whole = precision - scale
     return whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9]
 
 
 def decimal_text(data: bytes, precision: int, scale: int) -> str:
-    """A packed DECIMAL as MySQL writes it: nine digits in four bytes, the first bit is the sign.
+    """The text of a packed DECIMAL, as MySQL writes it: nine digits in four bytes; the first bit is the sign.
 
     >>> decimal_text(bytes.fromhex("810dfb38d204d2"), 14, 4)
     '1234567890.1234'

@@ -1,4 +1,5 @@
-"""The changes of the captured tables in the binary log, as chunks of records: whole transactions, or parts of one."""
+"""The changes of the captured tables in the binary log, as chunks of records: complete transactions, or parts of
+one."""
 
 from __future__ import annotations
 
@@ -55,18 +56,18 @@ _log = structlog.get_logger("millstream.connect")
 
 @dataclass(frozen=True, slots=True)
 class _Effects:
-    """Of a statement that was read and not given out yet. `end`: of its transaction, where it ends with the
-    statement."""
+    """The effects of a statement that was read but not returned yet. `end`: the end of its transaction, if it ends with
+    the statement."""
 
     effects: list[TableEffect]
     end: int | None
 
 
 class BinlogChanges:
-    """The stream of changes. State: the tables as the log has described them, the open transaction, and up to where
-    everything was given out.
+    """The stream of changes. State: the tables as the log has described them, the open transaction, and the place up to
+    which everything was returned.
 
-    In: `connection`: for questions about tables; `position`: where the stream begins.
+    In: `connection`: for queries about tables; `position`: where the stream begins.
     """
 
     def __init__(
@@ -84,25 +85,25 @@ class BinlogChanges:
         self._layouts: dict[bytes, MySqlTableEnvelope | None] = {}
         place = begun_place(position)
         self._file, self._pos = place.file, place.pos
-        self._file_now = place.file  # that events come from; further than the position where a transaction is open
+        self._file_now = place.file  # the file of the current events; it may be after the position's file
         order = place.order if position["server_id"] == facts.server_id else (0, 0)
         self._place = StreamPlace(gtids_of(facts.flavor, place.gtids), order, order)
-        self._prepared: list[str] = list(position.get("xa", ()))  # XA transactions whose rows were given out
+        self._prepared: list[str] = list(position.get("xa", ()))  # XA transactions whose rows were returned
         self._is_open = False
         self._gtid: str | None = None
         self._ends_itself: bool | None = None
         self._skips = False
         self._order = 0
-        self._parted = False  # whether a part of the open transaction was given out
+        self._parted = False  # whether a part of the open transaction was returned
         self._records: list[ConnectRecord] = []
-        self._open_at = 0  # of the records: those of the open transaction
+        self._open_at = 0  # the records from this index on belong to the open transaction
         self._queued: _Effects | None = None
         self._moved = False
         self._heartbeat_s = (settings.heartbeat_interval_ms or 10_000) / 1000
         self._next_heartbeat = time.monotonic() + self._heartbeat_s
 
     def read(self, timeout_s: float) -> Chunk | None:
-        """Whole transactions as far as they are there, or a part of a large one."""
+        """The available complete transactions, or a part of a large one."""
         if self._queued is not None:
             return self._give_effects(self._queued)
         if not self._is_open:
@@ -130,7 +131,7 @@ class BinlogChanges:
         return self._file, self._pos
 
     def _chunk(self, empties: tuple[str, ...] = ()) -> Chunk:
-        """The records so far. Before a statement that the open transaction begins with, they are complete."""
+        """The records so far. They are complete if a queued statement is the first of the open transaction."""
         records, self._records, self._open_at = self._records, [], 0
         complete = not self._is_open or (self._queued is not None and self._order == 0)
         self._parted = not complete
@@ -146,7 +147,7 @@ class BinlogChanges:
         }  # fmt: skip
 
     def _heartbeat(self) -> Chunk | None:
-        """Now and then the position moves over what was not for us."""
+        """A chunk without records that moves the position past changes that are not for us; sometimes None."""
         if self._is_open or not self._moved or time.monotonic() < self._next_heartbeat:
             return None
         self._next_heartbeat = time.monotonic() + self._heartbeat_s
@@ -206,7 +207,7 @@ class BinlogChanges:
         self._is_open, self._gtid, self._moved, self._skips = False, None, True, False
 
     def _broken_off(self) -> None:
-        """The server died while it wrote the open transaction, which it has undone."""
+        """Drops the open transaction, because the server crashed while it wrote it, and has rolled it back."""
         if not self._is_open:
             return
         if self._parted:
@@ -218,7 +219,7 @@ class BinlogChanges:
         self._is_open, self._gtid, self._skips = False, None, False
 
     def _table(self, layout: bytes) -> MySqlTableEnvelope | None:
-        """None of one that is not captured."""
+        """The table; None if it is not captured."""
         if layout in self._layouts:
             return self._layouts[layout]
         database, name, _ = table_name(layout)
@@ -232,7 +233,7 @@ class BinlogChanges:
         return found
 
     def _with_types(self, table: LoggedTable) -> LoggedTable:
-        """Some types of MariaDB are bytes in the log, which does not say more: they are as the table has them now."""
+        """The table with the current types of some columns: for some types of MariaDB, the log only says "bytes"."""
         if self._facts.flavor != "mariadb" or not any(_may_be_more(column) for column in table.columns):
             return table
         now = described_table(self._connection, table.database, table.name)
@@ -301,7 +302,7 @@ class BinlogChanges:
             self._end(header.end)
 
     def _effects(self, statement: LoggedStatement) -> list[TableEffect]:
-        """Those that are about captured tables."""
+        """The effects on captured tables."""
         found: list[TableEffect] = []
         for effect in effects_of(statement.database, statement.text):
             if effect.effect == "rows":
@@ -346,7 +347,7 @@ class BinlogChanges:
             self._end(queued.end)
         return self._chunk(tuple(empties))
 
-    # XA: the rows of a prepared transaction are in the log before anybody knows whether it commits
+    # XA: the rows of a prepared transaction are in the log before it is decided whether it commits
 
     def _prepare(self, body: bytes) -> None:
         size = struct.unpack_from("<I", body, 5)[0]
@@ -372,5 +373,5 @@ def _may_be_more(column: MySqlColumn) -> bool:
 
 
 def begun_place(position: Mapping[str, Any]) -> BinlogPlace:
-    """Of a position of the stream."""
+    """The place of a position of the stream."""
     return BinlogPlace(position["file"], position["pos"], position["gtids"])

@@ -1,4 +1,4 @@
-"""Events of the binary log of MySQL and MariaDB, decoded from bytes. No connection here."""
+"""Decodes events of the binary log of MySQL and MariaDB from bytes. This module opens no connection."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ROWS: Final[Mapping[int, tuple[Literal["c", "u", "d"], int, bool]]] = {
     32: ("d", 2, False), 166: ("c", 1, True), 167: ("u", 1, True), 168: ("d", 1, True), 169: ("c", 2, True),
     170: ("u", 2, True), 171: ("d", 2, True),
 }  # fmt: skip
-"""Kind of change, version and whether MariaDB has compressed it, by type of event."""
+"""By type of event: the kind of change, the version, and whether MariaDB has compressed the event."""
 _STANDALONE: Final = 1
 _CHECKSUM: Final = 4
 
 
 class EventHeader(NamedTuple):
-    """`end`: the position behind the event in its file; 0 of one that the server has made up."""
+    """`end`: the position after the event in its file; 0 for an artificial event of the server."""
 
     seconds: int
     kind: int
@@ -39,7 +39,7 @@ class EventHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionBegin:
-    """`ends_itself`: a statement of DDL follows, and no commit."""
+    """`ends_itself`: whether a DDL statement follows, without a commit; None if unknown."""
 
     gtid: str | None
     ends_itself: bool | None
@@ -53,7 +53,7 @@ class LoggedStatement:
 
 @dataclass(frozen=True, slots=True)
 class TableMap:
-    """`layout`: everything about the table but its number, so that equal ones are decoded once."""
+    """`layout`: everything about the table except its number, so that equal layouts are decoded only once."""
 
     number: int
     layout: bytes
@@ -61,7 +61,7 @@ class TableMap:
 
 @dataclass(frozen=True, slots=True)
 class RowsOfTable:
-    """`rows`: images of rows, for an UPDATE in pairs. `columns`: how many there are."""
+    """`rows`: images of rows; in pairs for an UPDATE. `columns`: the number of columns."""
 
     table: int
     op: Literal["c", "u", "d"]
@@ -70,14 +70,14 @@ class RowsOfTable:
 
 
 class EventReader:
-    """State: whether events end with a checksum, which each file says anew."""
+    """State: whether events end with a checksum. Each file sets it."""
 
     def __init__(self, flavor: Flavor, *, checksums: bool) -> None:
         self._flavor = flavor
         self._checksums = checksums
 
     def header(self, data: bytes) -> EventHeader:
-        """Raises ValueError where the bytes are not an event."""
+        """The header of an event. Raises ValueError if the bytes are not an event."""
         if len(data) < _HEADER.size:
             raise ValueError(f"an event of {len(data)} bytes")
         found = EventHeader(*_HEADER.unpack_from(data))
@@ -116,7 +116,7 @@ class EventReader:
         return TableMap(int.from_bytes(body[:6], "little"), body[8:])
 
     def rows(self, header: EventHeader, data: bytes) -> RowsOfTable:
-        """Raises `ConnectorFailed` where not all columns are there."""
+        """The rows of an event. Raises `ConnectorFailed` if not all columns are present."""
         op, version, compressed = _ROWS[header.kind]
         body, at = self.body(data), 8
         if version == 2:
@@ -136,7 +136,7 @@ class EventReader:
         return RowsOfTable(int.from_bytes(body[:6], "little"), op, columns, _uncompressed(rows) if compressed else rows)
 
     def rotation(self, data: bytes) -> tuple[str, int]:
-        """The next file, and where in it."""
+        """The next file, and the position in it."""
         body = self.body(data)
         return body[8:].decode(), int.from_bytes(body[:8], "little")
 
@@ -146,7 +146,7 @@ def has_rows(kind: int) -> bool:
 
 
 def length_coded(data: bytes, at: int) -> tuple[int, int]:
-    """An integer of one to nine bytes, and where it ends."""
+    """An integer of one to nine bytes, and the place after it."""
     first = data[at]
     if first < 251:
         return first, at + 1
@@ -155,7 +155,8 @@ def length_coded(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _uncompressed(data: bytes) -> bytes:
-    """MariaDB's log_bin_compress: how many bytes say how many there were, then zlib."""
+    """Decompresses data of MariaDB's log_bin_compress: the size of the length, the uncompressed length, then zlib
+    data."""
     size = data[0] & 7
     expected = int.from_bytes(data[1 : 1 + size], "big")
     found = zlib.decompressobj().decompress(data[1 + size :], expected)

@@ -1,6 +1,6 @@
-"""The columns of a table as the binary log describes them before its rows, with binlog_row_metadata = FULL.
+"""Decodes the columns of a table, which the binary log describes before its rows, with binlog_row_metadata = FULL.
 
-They are those of the time of the change, whatever the table is like now.
+They are the columns at the time of the change, even if the table has changed since.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POINT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class LoggedTable:
-    """`key`: the names of the columns of the primary key."""
+    """`key`: the names of the primary key's columns."""
 
     database: str
     name: str
@@ -38,7 +38,7 @@ class LoggedTable:
 
 @dataclass(slots=True)
 class _Metadata:
-    """What is behind the types. `default_…`: collation of columns, with exceptions by their number."""
+    """The metadata after the types. `default_…`: the default collation of columns, and exceptions by column number."""
 
     names: list[str] = field(default_factory=list)
     unsigned: bytes = b""
@@ -53,7 +53,7 @@ class _Metadata:
 
 
 def table_name(layout: bytes) -> tuple[str, str, int]:
-    """Database and table, and where the columns begin."""
+    """Database, table, and the place where the columns begin."""
     end = 1 + layout[0]
     database = layout[1:end].decode()
     start, end = end + 2, end + 2 + layout[end + 1]
@@ -61,8 +61,8 @@ def table_name(layout: bytes) -> tuple[str, str, int]:
 
 
 def logged_table(layout: bytes, flavor: Flavor, charsets: Mapping[int, str]) -> LoggedTable:
-    """In: `layout` of a `TableMap`; `charsets`: names of character sets by the numbers of their collations. Raises
-    `ConnectorFailed`, and ValueError or IndexError for broken bytes."""
+    """The table of a layout. In: `layout`: that of a `TableMap`; `charsets`: names of character sets by collation
+    number. Raises `ConnectorFailed`, and ValueError or IndexError for broken bytes."""
     database, name, at = table_name(layout)
     count, at = length_coded(layout, at)
     types = layout[at : at + count]
@@ -84,7 +84,7 @@ def logged_table(layout: bytes, flavor: Flavor, charsets: Mapping[int, str]) -> 
 
 
 def _typed(types: bytes, meta: bytes) -> Iterator[tuple[int, bytes]]:
-    """The types with their metadata; those that hide in a string are as they are."""
+    """The types with their metadata. ENUM and SET, which are encoded as a string type, get their real type."""
     at = 0
     for kind in types:
         size = _META_BYTES.get(kind, 0)
@@ -160,7 +160,7 @@ def _lists(data: bytes) -> list[list[bytes]]:
 
 
 class _ColumnsReader:
-    """State: how many columns of each sort there were: what the metadata says is by their turn."""
+    """State: the number of columns of each sort so far, because the metadata lists columns by sort, in order."""
 
     def __init__(self, flavor: Flavor, metadata: _Metadata, charsets: Mapping[int, str]) -> None:
         self._flavor = flavor
@@ -213,7 +213,7 @@ class _ColumnsReader:
 
     def _of_geometry(self, name: str, meta: bytes, *, nullable: bool) -> MySqlColumn:
         if self._flavor == "mariadb":
-            self._text += 1  # there it has a collation
+            self._text += 1  # in MariaDB it has a collation
         geometries, turn = self._metadata.geometries, self._geometry
         self._geometry += 1
         point = turn < len(geometries) and geometries[turn] == _POINT
@@ -227,7 +227,7 @@ class _ColumnsReader:
         elif kind == _VARCHAR:
             size = 0
             length_bytes = 1 if int.from_bytes(meta, "little") < 256 else 2
-        else:  # two bits of a length above 255 are in the type, upside down
+        else:  # for a length above 255, two of its bits are in the type, inverted
             length = meta[1] | (meta[0] & 0x30 ^ 0x30) << 4
             size, length_bytes = length, 1 if length < 256 else 2
         if collation == _BINARY_COLLATION:

@@ -1,4 +1,4 @@
-"""Sets of global transaction ids, of MariaDB and of MySQL: which transactions were read."""
+"""Sets of global transaction ids of MariaDB and MySQL: the transactions that were read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Flavor = Literal["mysql", "mariadb"]
 
 
 class Gtids(ABC):
-    """Grows with each transaction that is read. Raises ValueError for a text that is none."""
+    """A set of transaction ids. Raises ValueError for an invalid text."""
 
     @abstractmethod
     def add(self, gtid: str) -> None: ...
@@ -22,7 +22,7 @@ class Gtids(ABC):
 
     @abstractmethod
     def covers(self, other: Gtids) -> bool:
-        """Whether all of the other set, of the same kind, are in this one."""
+        """Whether this set contains all ids of the other set, which is of the same class."""
 
     @abstractmethod
     def __str__(self) -> str: ...
@@ -55,8 +55,8 @@ class MariaDbGtids(Gtids):
 
 
 class MySqlGtids(Gtids):
-    """Intervals of the transactions of each server: `uuid:1-5:8,uuid:1-3`. State: server → first and last numbers, in
-    order, without touching each other."""
+    """Intervals of the transactions of each server: `uuid:1-5:8,uuid:1-3`. State: server → (first, last) numbers, in
+    order; adjacent intervals are merged."""
 
     def __init__(self, text: str = "") -> None:
         self._intervals: dict[str, list[tuple[int, int]]] = {}
@@ -72,7 +72,7 @@ class MySqlGtids(Gtids):
 
     def _add(self, server: str, first: int, last: int) -> None:
         intervals = self._intervals.setdefault(server, [])
-        if intervals and intervals[-1][1] + 1 == first:  # the next one, as nearly always
+        if intervals and intervals[-1][1] + 1 == first:  # nearly always: it is the next number
             intervals[-1] = (intervals[-1][0], last)
             return
         intervals.append((first, last))
@@ -103,7 +103,7 @@ class MySqlGtids(Gtids):
         )
 
     def encoded(self) -> bytes:
-        """As COM_BINLOG_DUMP_GTID has it: ends are exclusive there."""
+        """The encoding for COM_BINLOG_DUMP_GTID, with exclusive ends."""
         data = struct.pack("<Q", len(self._intervals))
         for server, intervals in sorted(self._intervals.items()):
             data += uuid.UUID(server).bytes + struct.pack("<Q", len(intervals))

@@ -1,9 +1,10 @@
-"""The rows of tables that the stream has the changes of: read chunk by chunk while writes go on.
+"""Reads the rows of tables chunk by chunk while writes continue and the stream has the changes of the tables.
 
-A chunk is read in the order of the primary key, in a snapshot whose place in the binary log is known, and given out
-when the stream gets there. MariaDB says the place exactly: what the stream has given before is in the chunk, what comes
-behind is newer. Of MySQL two places are known, before and after: rows that a transaction between them changes come from
-the stream only. A chunk whose place is before what the stream has already given is read again.
+A chunk is read in the order of the primary key, in a snapshot whose place in the binary log is known. It is returned
+when the stream reaches that place. MariaDB reports the exact place: earlier changes of the stream are in the chunk,
+later ones are newer. With MySQL two places are known, one before and one after the snapshot: rows that a transaction
+between them changes come only from the stream. If the place of a chunk is before the changes that the stream has
+already returned, the chunk is read again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _BY_NUMBER: Final = ("enum", "set", "bit")
 
 @dataclass(slots=True)
 class StreamPlace:
-    """Where the stream is. `last`: the end of its last transaction; `seen`: up to where there was nothing more."""
+    """The place of the stream. `last`: the end of its last transaction; `seen`: the place up to which there was nothing
+    more."""
 
     gtids: Gtids
     last: tuple[int, int]
@@ -38,7 +40,7 @@ class StreamPlace:
 
 @dataclass(slots=True)
 class _BinlogWindow(ChunkWindow):
-    """`low`, `high`: sets of MySQL's transactions before and after it; `order`: the place of MariaDB."""
+    """`low`, `high`: MySQL's sets of transactions before and after the snapshot; `order`: MariaDB's place."""
 
     order: tuple[int, int]
     low: Gtids | None = None
@@ -64,7 +66,7 @@ class MySqlBackfill(ChunkedTables[_BinlogWindow]):
         self._chunk_rows = chunk_rows
 
     def knows(self, table: str) -> None:
-        """The stream has had all its changes since it was created."""
+        """Adds a table whose changes the stream has had since the table was created."""
         if table not in self.tables:
             self.tables.append(table)
             self.moved = True
@@ -77,7 +79,7 @@ class MySqlBackfill(ChunkedTables[_BinlogWindow]):
         self._pending.append({"table": table, "after": None})
         self.moved = True
 
-    # What the stream gives
+    # Events of the stream
 
     def changed(self, records: Iterable[ConnectRecord], gtid: str | None) -> None:
         window = self._window
@@ -91,16 +93,16 @@ class MySqlBackfill(ChunkedTables[_BinlogWindow]):
                 window.rows.clear()
 
     def ends(self, place: StreamPlace) -> bool:
-        """Whether the stream has got to the open window."""
+        """Whether the stream has reached the end of the open window."""
         window = self._window
         if window is None:
             return False
         return place.seen >= window.order if window.high is None else place.gtids.covers(window.high)
 
-    # What is read
+    # Reading chunks
 
     def step(self, place: StreamPlace) -> None:
-        """Reads the next chunk, where there is one to read, and it can be read now."""
+        """Reads the next chunk, if there is one and it can be read now."""
         if not self._is_due():
             return
         if not self._facts.has_gtids:
@@ -123,7 +125,7 @@ class MySqlBackfill(ChunkedTables[_BinlogWindow]):
         self._open(window)
 
     def _sees(self, low: BinlogPlace, place: StreamPlace) -> bool:
-        """Whether everything that the stream has given is in the snapshot."""
+        """Whether the snapshot contains everything that the stream has returned."""
         if self._facts.flavor == "mysql":
             return gtids_of("mysql", low.gtids).covers(place.gtids)
         return low.order >= place.last
@@ -137,7 +139,7 @@ class MySqlBackfill(ChunkedTables[_BinlogWindow]):
         key = [column for column in table.columns if column.name in table.key]
         places = [_sortable(column) for column in key]
         where = ""
-        if after is not None and len(after) == len(key):  # another key: from the beginning
+        if after is not None and len(after) == len(key):  # if the key has changed, read from the beginning
             where = f" WHERE {self._behind(places, after)}"
         asked = ", ".join([*(selected(column) for column in envelope.asked), *places])
         source = f"{quoted(database)}.{quoted(table_name)}"
@@ -151,7 +153,7 @@ class MySqlBackfill(ChunkedTables[_BinlogWindow]):
         return _BinlogWindow(envelope.topic, rows, last, low.order)
 
     def _behind(self, places: Sequence[str], after: Sequence[Any]) -> str:
-        """`(a > 1) OR (a = 1 AND b > 2)`, which an index can be used for."""
+        """A condition for rows after a key, such as `(a > 1) OR (a = 1 AND b > 2)`. It can use an index."""
         values = [self._literal(value) for value in after]
         either = [
             "(" + " AND ".join([*(f"{places[j]} = {values[j]}" for j in range(i)), f"{place} > {values[i]}"]) + ")"
@@ -166,12 +168,12 @@ class MySqlBackfill(ChunkedTables[_BinlogWindow]):
 
 
 def _sortable(column: MySqlColumn) -> str:
-    """What orders a column and is compared alike: an ENUM is ordered by numbers and compared as text."""
+    """An expression whose order and comparison agree: an ENUM column is ordered by number but compared as text."""
     if column.kind in _BY_NUMBER:
         return f"({quoted(column.name)} + 0)"
     return selected(column)
 
 
 def _kept(value: Any) -> Any:
-    """As the position has it."""
+    """A key value in the form for the position."""
     return {"hex": value.hex()} if isinstance(value, bytes) else value

@@ -1,7 +1,7 @@
-"""Connections to MySQL and MariaDB: for queries, and one that the binary log comes through.
+"""Connections to MySQL and MariaDB: for queries, and for the binary log.
 
-PyMySQL has no API for replication: `BinlogStream` sends the command with its private methods and reads the packets from
-the socket itself, so that a read can end after a while without losing anything.
+PyMySQL has no API for replication. So `BinlogStream` sends the command with PyMySQL's private methods, and reads the
+packets from the socket itself, so that a read can time out without losing anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DUMP, _DUMP_GTID = 0x12, 0x1E
 _LONG_PACKET: Final = 0xFFFFFF
 _SILENCE_S: Final = 30.0
 _FOR_PEOPLE: Final = (1044, 1045, 1049, 1064, 1115, 1130, 1142, 1143, 1193, 1227, 1231, 1251, 1698, 2059, 3159)
-"""What waiting does not change: missing rights, wrong names, hosts that may not connect."""
+"""Errors for which waiting does not help: missing rights, wrong names, hosts that may not connect."""
 _RIGHTS: Final = (1044, 1142, 1143, 1227)
 _READS_BINLOG: Final = 1236
 _SQL_MODE: Final = "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION"
@@ -42,8 +42,8 @@ SPOILT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BinlogPlace:
-    """A place in the binary log, at the end of a transaction. `gtids`: of all transactions before it; empty where the
-    server has none."""
+    """A place in the binary log, at the end of a transaction. `gtids`: the ids of all transactions before it; empty if
+    the server has none."""
 
     file: str
     pos: int
@@ -51,7 +51,7 @@ class BinlogPlace:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Places of one server in their order."""
+        """A key that sorts the places of one server."""
         return file_number(self.file), self.pos
 
 
@@ -62,7 +62,7 @@ def file_number(file: str) -> int:
 
 @contextlib.contextmanager
 def explained(doing: str) -> Generator[None]:
-    """Errors of the server as ours: those that somebody has to mend, and those that waiting helps against."""
+    """Converts errors of the server to ours: errors that a user has to fix, and errors for which waiting helps."""
     try:
         yield
     except pymysql.err.Error as error:
@@ -74,15 +74,15 @@ def explained(doing: str) -> Generator[None]:
                 hint = "The user needs SELECT, REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR)."
             raise ConnectorFailed(f"the server refused {doing}: {text} ({code})", hint=hint) from None
         raise SystemUnavailable(f"the server does not answer ({doing}): {text} ({code})") from None
-    except RuntimeError as error:  # PyMySQL's word for a missing package
+    except RuntimeError as error:  # PyMySQL raises it if a package is missing
         raise ConnectorFailed(f"{doing} failed: {one_line(error)}") from None
     except OSError as error:
         raise SystemUnavailable(f"the server does not answer ({doing}): {one_line(error)}") from None
 
 
 def connect(settings: MySqlSettings) -> Any:
-    """In autocommit, times in UTC; values come as text, those of binary columns as bytes. Raises `SystemUnavailable`,
-    `ConnectorFailed`."""
+    """Opens a connection in autocommit with times in UTC. Values are returned as text, those of binary columns as
+    bytes. Raises `SystemUnavailable`, `ConnectorFailed`."""
     host = settings.database_hostname
     socket: dict[str, Any] = (
         {"unix_socket": host} if host.startswith("/") else {"host": host, "port": settings.database_port}
@@ -122,7 +122,7 @@ def rows_of(connection: Any, query: str, parameters: Sequence[Any] = ()) -> list
 
 
 def variables(connection: Any, *names: str) -> dict[str, str]:
-    """Global settings of the server; those that it does not have are left out."""
+    """Global settings of the server, without those that it does not have."""
     listed = ", ".join(f"'{name}'" for name in names)
     with explained("the server's settings"):
         return {
@@ -136,8 +136,8 @@ def quoted(name: str) -> str:
 
 
 class BinlogStream:
-    """The binary log behind a place. State: the connection, what was received and not read yet, and when something came
-    last. Raises `SystemUnavailable` where the connection breaks."""
+    """The binary log after a place. State: the connection, received bytes that were not read yet, and the time of the
+    last receipt. Raises `SystemUnavailable` if the connection breaks."""
 
     def __init__(self, settings: MySqlSettings, flavor: Flavor, server_id: int, place: BinlogPlace) -> None:
         self._connection = connect(settings)
@@ -175,7 +175,7 @@ class BinlogStream:
         return checksum.upper() == "CRC32"
 
     def read(self, timeout_s: float) -> bytes | None:
-        """The next event; None where none came in time."""
+        """The next event; None if none arrived in time."""
         deadline = time.monotonic() + timeout_s
         while (packet := self._packet()) is None:
             if not self._receive(max(0.0, deadline - time.monotonic())):
@@ -185,7 +185,7 @@ class BinlogStream:
         raise self._ended(packet)
 
     def _packet(self) -> bytes | None:
-        """One that has come whole. Long ones are in several parts."""
+        """The next complete packet, if there is one. Long packets consist of several parts."""
         buffer, at, parts = self._received, 0, list[bytes]()
         while len(buffer) >= at + 4:
             size = int.from_bytes(buffer[at : at + 3], "little")
@@ -215,7 +215,7 @@ class BinlogStream:
         return True
 
     def _ended(self, packet: bytes) -> Exception:
-        """Why the server sends nothing any more."""
+        """The error that explains why the server has ended the stream."""
         if packet[:1] == b"\xfe":
             return SystemUnavailable("the server ended the binary log")
         if packet[:1] != b"\xff":
@@ -237,6 +237,6 @@ class BinlogStream:
         return ConnectorFailed(f"the binary log cannot be read from where the connector stopped: {text}", hint=SPOILT)
 
     def close(self) -> None:
-        """At once, as a process that dies would: the server notices."""
+        """Closes the connection at once, as in a crash; the server notices that."""
         with contextlib.suppress(Exception):
             self._connection._force_close()

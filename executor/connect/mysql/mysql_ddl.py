@@ -1,6 +1,6 @@
-"""What statements of the binary log do to the rows of tables: DDL has no row events.
+"""Determines the effects of statements in the binary log on the rows of tables, because DDL has no row events.
 
-A statement is looked at only as far as it takes rows away or puts others in their place.
+Only statements that remove or replace rows matter.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Effect = Literal["emptied", "replaced", "created", "database dropped", "rows"]
-"""emptied: no rows any more; replaced: others, which have to be read; rows: a change that is not in row events."""
+"""emptied: the table has no rows any more; replaced: it has other rows, which have to be read; rows: rows were changed
+without row events."""
 
 _TOKEN: Final = re.compile(
     r"""/\*(?!M?!).*?\*/|--[\s\x00][^\n]*|\#[^\n]*|/\*M?!\d*|\*/|`((?:[^`]|``)*)`|"((?:[^"]|"")*)"|'(?:[^'\\]|\\.|'')*'"""
@@ -24,7 +25,7 @@ _PARTITION: Final = ("DROP", "TRUNCATE", "EXCHANGE")
 
 @dataclass(frozen=True, slots=True)
 class TableEffect:
-    """`table`: empty where it is about the whole database."""
+    """`table`: empty if the effect is on the whole database."""
 
     effect: Effect
     database: str
@@ -42,7 +43,7 @@ class _Word:
 
 
 def effects_of(database: str, text: str) -> list[TableEffect]:
-    """In: `database`: the one that names without a database are in."""
+    """The effects of a statement. In: `database`: the default database for names without one."""
     words = list(_words(text[:100_000]))
     uppers = [word.upper for word in words[:6]]
     match uppers:
@@ -90,14 +91,14 @@ def _behind(words: list[_Word], *optional: str) -> list[_Word]:
 
 
 def _name(words: list[_Word], at: int, database: str) -> tuple[tuple[str, str], int]:
-    """A name at a place, and where it ends."""
+    """The name at a place, and the place after it."""
     if at + 2 < len(words) and words[at + 1].text == ".":
         return (words[at].text, words[at + 2].text), at + 3
     return (database, words[at].text), at + 1
 
 
 def _names(words: list[_Word], database: str) -> list[tuple[str, str]]:
-    """With commas between them."""
+    """The names in a list with commas."""
     found, at = list[tuple[str, str]](), 0
     while at < len(words):
         name, at = _name(words, at, database)
@@ -123,7 +124,7 @@ def _renamed(words: list[_Word], database: str) -> list[TableEffect]:
 
 
 def _altered(words: list[_Word], database: str) -> list[TableEffect]:
-    """A new name, or partitions that go or come."""
+    """The effects of ALTER TABLE: a new name, or partitions that are removed or added."""
     at = next((index for index, word in enumerate(words[:5]) if word.upper == "TABLE"), None)
     if at is None:
         return []

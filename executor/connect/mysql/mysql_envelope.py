@@ -1,4 +1,4 @@
-"""Rows of MySQL and MariaDB as the records that Debezium documents."""
+"""Converts rows of MySQL and MariaDB to the records that Debezium documents."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class MySqlEnvelopeSettings:
 
 @dataclass(frozen=True, slots=True)
 class BinlogOrigin:
-    """Where a change comes from. `row`: its place in the event that begins at `pos`; `order`: in the transaction, from
-    1, None of a row of a snapshot. `incremental`: of one that is read while the stream goes on."""
+    """The origin of a change. `row`: its place in the event that begins at `pos`; `order`: its place in the
+    transaction, from 1; None for a row of a snapshot. `incremental`: whether the snapshot was taken while the stream
+    continued."""
 
     seconds: int
     file: str
@@ -42,7 +43,7 @@ class BinlogOrigin:
 
 
 class MySqlTableEnvelope:
-    """One table: how its rows become records. Raises `ConnectorFailed` for a column that cannot be read."""
+    """Converts rows of one table to records. Raises `ConnectorFailed` for a column that cannot be read."""
 
     def __init__(self, table: LoggedTable, settings: MySqlEnvelopeSettings, *, logged: bool) -> None:
         """In: `logged`: whether rows come from the binary log, not from queries."""
@@ -57,7 +58,7 @@ class MySqlTableEnvelope:
         )
         self._names = tuple(column.name for column in table.columns)
         self.asked = tuple(c for c in table.columns if c.name not in self._hidden or c.name in table.key)
-        """The columns that a query has to give, in this order."""
+        """The columns that a query has to return, in this order."""
         self._null_bytes = (len(table.columns) + 7) // 8
         self._binary: tuple[BinaryReader, ...] = ()
         self._texts: tuple[TextReader, ...] = ()
@@ -70,13 +71,13 @@ class MySqlTableEnvelope:
             raise ConnectorFailed(f"the table {prefix}: {error.message}", hint=error.hint) from None
 
     def _logged_reader(self, column: MySqlColumn) -> BinaryReader:
-        """A column that nobody sees is read only to get behind it."""
+        """The reader of a column. A hidden column is read only to skip it."""
         if column.name in self._hidden and column.kind == "text":
             column = MySqlColumn(column.name, "binary", length_bytes=column.length_bytes)
         return binary_reader(column, self._settings.modes)
 
     def queried_row(self, values: Sequence[Any], origin: BinlogOrigin) -> ConnectRecord:
-        """In: `values` of the `asked` columns."""
+        """The record for a row of a query. In: `values`: those of the columns in `asked`."""
         row = {
             column.name: None if value is None else read(value)
             for column, read, value in zip(self.asked, self._texts, values, strict=True)
@@ -84,7 +85,7 @@ class MySqlTableEnvelope:
         return self._record("r", self._key_of(row), None, row, origin)
 
     def row_images(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Of a row event. Raises ValueError, IndexError or struct.error for broken bytes."""
+        """The rows of a row event. Raises ValueError, IndexError or struct.error for broken bytes."""
         at, size, names, readers = 0, self._null_bytes, self._names, self._binary
         while at < len(data):
             nulls = int.from_bytes(data[at : at + size], "little")
@@ -102,7 +103,7 @@ class MySqlTableEnvelope:
         self, op: Literal["c", "u", "d"], before: dict[str, Any] | None, after: dict[str, Any] | None,
         origin: BinlogOrigin,
     ) -> Iterator[ConnectRecord]:  # fmt: skip
-        """An UPDATE of the key is a delete of the old one and a row of the new one."""
+        """The records for a change. An UPDATE of the key becomes a delete of the old key and a row with the new key."""
         if after is None:
             assert before is not None
             yield from self._deleted(before, origin)

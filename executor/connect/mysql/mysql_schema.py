@@ -1,4 +1,4 @@
-"""The schema of a table of MySQL or MariaDB as columns of a stream or a table here."""
+"""Converts the schema of a table in MySQL or MariaDB to columns of a stream or table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TYPES: Final = {
 
 
 def table_schema(connection: Any, settings: MySqlSettings, name: str) -> SourceTable:
-    """In: `name`: `database.table`. Raises `UnknownSourceTable`."""
+    """The schema of a table. In: `name`: `database.table`. Raises `UnknownSourceTable`."""
     database, _, table = name.partition(".")
     known = all_tables(connection)
     if (database, table) not in known:
@@ -49,7 +49,7 @@ def _is_hidden(settings: MySqlSettings, column: str) -> bool:
 
 
 def _type(column: MySqlColumn, settings: MySqlSettings) -> str:
-    """Of the values that the readers of the column give."""
+    """The type of the values of the column's readers."""
     iso = settings.time_precision_mode == "isostring"
     coarse = settings.time_precision_mode == "connect" or column.size <= 3
     match column.kind:
@@ -75,7 +75,7 @@ def _type(column: MySqlColumn, settings: MySqlSettings) -> str:
 
 
 def _integer(column: MySqlColumn, settings: MySqlSettings) -> str:
-    """One without a sign has a digit more than the type of its size."""
+    """The type for an integer. An unsigned one may have one digit more than the signed type of its size."""
     if column.size == 8 and column.unsigned:
         return "STRING" if settings.bigint_unsigned_handling_mode == "precise" else "DECIMAL(20, 0)"
     return "BIGINT" if column.size == 8 or (column.size == 4 and column.unsigned) else "INTEGER"

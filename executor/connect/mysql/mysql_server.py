@@ -1,4 +1,4 @@
-"""What kind of server it is, whether its binary log can be read, which tables there are and what their columns are."""
+"""Facts about the server: its flavor, whether its binary log can be read, its tables and their columns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _GEOMETRIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """`has_gtids`: whether transactions have ids. `charsets`: by the numbers of their collations."""
+    """`has_gtids`: whether transactions have ids. `charsets`: names of character sets by collation number."""
 
     flavor: Flavor
     server_id: int
@@ -45,7 +45,7 @@ class ServerFacts:
 
 
 def server_facts(connection: Any) -> ServerFacts:
-    """Raises `ConnectorFailed` where the binary log is not as it has to be."""
+    """The facts about the server. Raises `ConnectorFailed` if the settings of its binary log are not as required."""
     found = variables(connection, *(name for name, _, _ in _WANTED), "gtid_mode")
     for name, wanted, hint in _WANTED:
         value = found.get(name)
@@ -68,7 +68,7 @@ def server_facts(connection: Any) -> ServerFacts:
 def _charsets(connection: Any, flavor: Flavor) -> dict[int, str]:
     query = "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS WHERE ID IS NOT NULL"
     found = rows_of(connection, query)
-    if flavor == "mariadb":  # its newer collations have a number for each character set
+    if flavor == "mariadb":  # its newer collations have one number per character set
         query = """SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = 'information_schema'
                    AND TABLE_NAME = 'COLLATION_CHARACTER_SET_APPLICABILITY' AND COLUMN_NAME = 'ID'"""
         if rows_of(connection, query)[0][0] != "0":
@@ -86,7 +86,7 @@ def is_captured(settings: MySqlSettings, database: str, table: str) -> bool:
 
 
 def all_tables(connection: Any) -> list[tuple[str, str]]:
-    """Those that the user may see."""
+    """The tables that the user may see."""
     with explained("the list of tables"):
         query = """SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES
                    WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') ORDER BY 1, 2"""
@@ -94,7 +94,7 @@ def all_tables(connection: Any) -> list[tuple[str, str]]:
 
 
 def captured_tables(connection: Any, settings: MySqlSettings) -> list[tuple[str, str]]:
-    """Raises `ConnectorFailed` where the settings name none."""
+    """The tables that the settings select. Raises `ConnectorFailed` if they select none."""
     found = [(database, table) for database, table in all_tables(connection) if is_captured(settings, database, table)]
     if not found:
         raise ConnectorFailed(
@@ -105,7 +105,7 @@ def captured_tables(connection: Any, settings: MySqlSettings) -> list[tuple[str,
 
 
 def described_table(connection: Any, database: str, table: str) -> LoggedTable | None:
-    """As it is now; None where it is not there."""
+    """The current definition of the table; None if it does not exist."""
     with explained(f"the columns of {database}.{table}"):
         rows = rows_of(
             connection,
@@ -145,5 +145,5 @@ def _column(
 
 
 def selected(column: MySqlColumn) -> str:
-    """What a query asks for: a FLOAT with all its digits, which it has only as a DOUBLE."""
+    """The expression that selects a column. A FLOAT is selected as a DOUBLE, because only that shows all its digits."""
     return f"({quoted(column.name)} + 0e0)" if column.kind == "float" else quoted(column.name)

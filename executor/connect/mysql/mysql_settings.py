@@ -90,7 +90,7 @@ class MySqlSettings:
             raise _wrong("database_ssl_ca", f"is missing: database.ssl.mode is {self.database_ssl_mode}")
 
     def server_id(self, connector: str) -> int:
-        """Far from the small numbers that people give to servers."""
+        """The server id of this connector. By default it is far from the small numbers that people use for servers."""
         return self.database_server_id or _OWN_IDS + zlib.crc32(f"{self.topic_prefix}/{connector}".encode()) % _OWN_IDS
 
 

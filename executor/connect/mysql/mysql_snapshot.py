@@ -1,9 +1,10 @@
-"""Snapshots whose place in the binary log is known.
+"""Takes snapshots whose place in the binary log is known.
 
-MariaDB says the place of a consistent snapshot itself, and nobody waits. MySQL does not: either writes wait for a
-moment (FLUSH TABLES WITH READ LOCK, if the user has the right RELOAD), or the set of executed transactions is read
-before the snapshot begins. A transaction is in that set only after it is visible, so none is missing; one that commits
-in between is in the snapshot and comes again in the stream, with the same rows.
+MariaDB reports the place of a consistent snapshot, and writes do not wait. MySQL does not report it. There are two
+ways: writes wait for a moment (FLUSH TABLES WITH READ LOCK, if the user has the right RELOAD); or the set of executed
+transactions is read before the snapshot begins. A transaction is in that set only after it is visible, so the snapshot
+misses none of them. A transaction that commits in between is in the snapshot and also in the stream, with the same
+rows.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _BEGIN: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 def consistent_snapshot(
     connection: Any, facts: ServerFacts, *, locks: bool, needs_gtids: bool = True
 ) -> Generator[BinlogPlace]:
-    """The connection sees one state of all tables of transactional engines; the place is at or before it. In:
-    `needs_gtids`: MariaDB has to look for them in the file."""
+    """In the block, the connection sees one state of all tables with transactional engines; the place is at or before
+    that state. In: `needs_gtids`: whether to get the transaction ids, for which MariaDB has to search the file."""
     with explained("a consistent snapshot"):
         rows_of(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         if facts.flavor == "mariadb":
@@ -61,7 +62,7 @@ def _mariadb(connection: Any, *, needs_gtids: bool) -> BinlogPlace:
 
 
 def _locked(connection: Any) -> BinlogPlace | None:
-    """None where the user may not lock, or somebody holds the lock up."""
+    """Takes the snapshot with a lock. None if the user has no right to lock, or another session blocks the lock."""
     rows_of(connection, f"SET SESSION lock_wait_timeout = {_LOCK_S}")
     try:
         rows_of(connection, "FLUSH TABLES WITH READ LOCK")
@@ -105,7 +106,7 @@ def _status(connection: Any) -> BinlogPlace:
 
 
 def executed_gtids(connection: Any) -> str:
-    """Of MySQL: all that are visible."""
+    """The executed transactions of MySQL; all of them are visible."""
     with explained("the executed transactions"):
         ((gtids,),) = rows_of(connection, "SELECT @@global.gtid_executed")
     return gtids.replace("\n", "")
@@ -114,7 +115,7 @@ def executed_gtids(connection: Any) -> str:
 def snapshot_rows(
     connection: Any, envelope: MySqlTableEnvelope, place: BinlogPlace, batch: int
 ) -> Iterator[list[ConnectRecord]]:
-    """All rows of a table as the connection sees it."""
+    """All rows of a table that the connection sees."""
     table = envelope.table
     origin = BinlogOrigin(int(time.time()), place.file, place.pos)
     columns = ", ".join(selected(column) for column in envelope.asked)
@@ -125,7 +126,7 @@ def snapshot_rows(
                 while rows := cursor.fetchmany(batch):
                     yield [envelope.queried_row(row, origin) for row in rows]
             except BaseException:
-                connection._force_close()  # or closing the cursor reads all rows that are left
+                connection._force_close()  # otherwise closing the cursor would read all remaining rows
                 if cursor._result is not None:
                     cursor._result.unbuffered_active = False
                 raise

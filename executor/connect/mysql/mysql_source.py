@@ -1,13 +1,14 @@
-"""The sources `mysql` and `mariadb`: the rows of tables, then their changes, as Debezium's connectors give them.
+"""The sources `mysql` and `mariadb`: read the rows of tables, then their changes, in the format of Debezium's
+connectors.
 
     None → {"phase": "stream", "gtids": …, "file": …, "pos": …, "tables": […], "backfill": […]}
 
-The snapshot is one transaction of the log, and its place in the binary log is known, so a snapshot that breaks leaves
-nothing and is taken anew. The stream begins at that place: no gap, and nothing twice.
+The snapshot is one transaction of the log, and its place in the binary log is known. So a snapshot that fails leaves
+nothing and is taken again. The stream begins at that place: without a gap, and without duplicates.
 
-In the stream each transaction of the server is in one transaction of the log, and the position is behind its end. The
-server finds the place by the ids of the transactions, also another server after a failover; where there are none, by
-file and position.
+In the stream each transaction of the server is in one transaction of the log, and the position is after its end. The
+server finds the place by the ids of the transactions, which also works with another server after a failover. Without
+ids, it finds the place by file and position.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _log = structlog.get_logger("millstream.connect")
 class MySqlSource(SourceConnector):
     """Tables of MySQL or MariaDB: a snapshot, then all changes.
 
-    State: a connection for questions; the snapshot or the stream that is under way.
+    State: a connection for queries; the current snapshot or stream.
     """
 
     settings = MySqlSettings
@@ -67,7 +68,7 @@ class MySqlSource(SourceConnector):
         return self._changes.read(timeout_s)
 
     def lag(self) -> int | None:
-        """Bytes of the binary log."""
+        """The lag in bytes of the binary log."""
         if self._changes is not None and time.monotonic() >= self._next_lag:
             self._next_lag = time.monotonic() + _LAG_S
             with contextlib.suppress(MillstreamError):
@@ -84,7 +85,7 @@ class MySqlSource(SourceConnector):
 
     @classmethod
     def table(cls, settings: MySqlSettings, task: TaskInfo, name: str) -> SourceTable:
-        """In: `name`: `database.table`."""
+        """The schema of a table. In: `name`: `database.table`."""
         del task
         connection = connect(settings)
         with contextlib.closing(connection):
@@ -94,7 +95,7 @@ class MySqlSource(SourceConnector):
     def resnapshot(
         cls, settings: MySqlSettings, position: Position | None, table: str | None, ends: TopicEnds
     ) -> Position | None:
-        """All tables in one transaction; or one, in chunks, while the stream goes on."""
+        """Reads all tables again in one transaction; or one table in chunks, while the stream continues."""
         if position is None or position["phase"] == "snapshot":
             return position  # it is about to read everything
         if table is None:
@@ -132,8 +133,8 @@ class MySqlSource(SourceConnector):
     # The snapshot
 
     def _take_snapshot(self, *, again: bool) -> Generator[Chunk]:
-        """All rows in one transaction of the log. In: `again`: the topics have rows, which may be wrong: they are
-        deleted first, in the same transaction."""
+        """Reads all rows in one transaction of the log. In: `again`: whether the topics have rows, which may be wrong;
+        these are deleted first, in the same transaction."""
         settings, facts, connection = self._settings, self._known(), self._connected()
         envelope = self._envelope()
         on_the_way = {"phase": "snapshot", "again": again}
@@ -178,7 +179,7 @@ class MySqlSource(SourceConnector):
         return BinlogChanges(stream, self._connected(), facts, envelope, settings, position, backfill)
 
     def _backfill(self, position: Position, envelope: MySqlEnvelopeSettings) -> MySqlBackfill:
-        """Tables that the settings name since lately are read while the stream goes on."""
+        """Tables that were added to the settings are read while the stream continues."""
         settings, connection = self._settings, self._connected()
         known, pending = list(position["tables"]), list(position.get("backfill", ()))
         for database, table in all_tables(connection):

@@ -1,7 +1,8 @@
-"""Values of MySQL and MariaDB as the JSON values that Debezium documents, from the binary log and from queries.
+"""Converts values of MySQL and MariaDB, from the binary log and from queries, to the JSON values that Debezium
+documents.
 
-A column has two readers, which give equal values: one reads the bytes of a row event, one what a query gives (text, or
-bytes of binary columns; the session's time zone is UTC, and FLOAT is asked for with all its digits).
+A column has two readers, which return equal values. One reads the bytes of a row event. The other reads the results of
+a query: text, or bytes for binary columns. The session's time zone is UTC, and FLOAT is selected with all its digits.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..connector_errors import ConnectorFailed
 from .binary_json import decimal_size, decimal_text, json_of_binary
 
 BinaryReader = Callable[[bytes, int], tuple[Any, int]]
-"""In: the data and where the value begins. Out: the value and where it ends."""
+"""In: the data, and where the value begins. Out: the value, and the place after it."""
 TextReader = Callable[[Any], Any]
 
 _DAY_US: Final = 86_400_000_000
@@ -37,7 +38,7 @@ _CODECS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class MySqlModes:
-    """As the settings of the same names have them."""
+    """The modes, with the values of the corresponding settings."""
 
     decimals: str = "number"
     times: str = "adaptive_time_microseconds"
@@ -49,9 +50,9 @@ class MySqlColumn:
     """`kind`: int, year, decimal, float, double, bit, date, time, datetime, timestamp, enum, set, json, text, binary,
     geometry, point, uuid, inet4 or inet6.
 
-    `size`: of an int its bytes, of a decimal its digits, of times the digits of their fractions, of bits their number,
-    of BINARY its length, of an enum or a set its bytes. `length_bytes`: of the number before a text in the binary log.
-    `items`: of an enum or a set."""
+    `size`: for an int, enum or set: bytes; for a decimal: digits; for times: digits of the fraction; for bits: their
+    number; for BINARY: the length. `length_bytes`: the bytes of the length before a text in the binary log. `items`:
+    the items of an enum or set."""
 
     name: str
     kind: str
@@ -69,7 +70,8 @@ def codec_of(charset: str) -> str | None:
 
 
 def decoder_of(column: MySqlColumn) -> Callable[[bytes], str]:
-    """Raises `ConnectorFailed` for a character set that Python does not know."""
+    """A function that decodes texts of the column. Raises `ConnectorFailed` for a character set that Python does not
+    have."""
     codec = codec_of(column.charset)
     if codec is None:
         raise ConnectorFailed(
@@ -80,7 +82,8 @@ def decoder_of(column: MySqlColumn) -> Callable[[bytes], str]:
 
 
 def _latin1(data: bytes) -> str:
-    """MySQL's latin1 is cp1252, and the five bytes that have no character there are control characters."""
+    """Decodes MySQL's latin1, which is cp1252, except that the five bytes without a character there are control
+    characters."""
     try:
         return data.decode("cp1252")
     except UnicodeDecodeError:
@@ -91,7 +94,7 @@ def _latin1(data: bytes) -> str:
 
 
 def binary_reader(column: MySqlColumn, modes: MySqlModes) -> BinaryReader:
-    """Raises `ConnectorFailed` for a type that cannot be read."""
+    """The reader for bytes of the binary log. Raises `ConnectorFailed` for a type that cannot be read."""
     match column.kind:
         case "int":
             return _int_reader(column, modes)
@@ -166,7 +169,7 @@ def _prefixed(length_bytes: int, convert: Callable[[bytes], Any]) -> BinaryReade
 
 
 def _member(column: MySqlColumn) -> Callable[[bytes], str]:
-    """0 is the empty text that stands for a wrong value."""
+    """Decodes an ENUM. The number 0 is the empty text, which represents an invalid value."""
     items = ("", *column.items)
     return lambda data: items[int.from_bytes(data, "little")]
 
@@ -219,7 +222,7 @@ def _time_reader(column: MySqlColumn, modes: MySqlModes) -> BinaryReader:
 
 
 def _text_of(column: MySqlColumn) -> Callable[[bytes], str]:
-    """Types of MariaDB that are bytes in the binary log, without zeros at their end, and text in a query."""
+    """Decodes types of MariaDB that are bytes without trailing zeros in the binary log, and text in a query."""
     if column.kind == "uuid":
         return lambda data: str(uuid.UUID(bytes=data.ljust(16, b"\0")))
     family = socket.AF_INET if column.kind == "inet4" else socket.AF_INET6
@@ -230,7 +233,7 @@ def _text_of(column: MySqlColumn) -> Callable[[bytes], str]:
 
 
 def text_reader(column: MySqlColumn, modes: MySqlModes) -> TextReader:
-    """Raises `ConnectorFailed` for a type that cannot be read."""
+    """The reader for values of a query. Raises `ConnectorFailed` for a type that cannot be read."""
     match column.kind:
         case "int":
             precise = column.size == 8 and column.unsigned and modes.unsigned_bigints == "precise"
@@ -272,7 +275,7 @@ def _moment(text: str) -> tuple[int, int, int, int]:
 
 
 def _clock_us(text: str) -> int:
-    """Of `[-]hhh:mm:ss[.ffffff]`."""
+    """The microseconds of `[-]hhh:mm:ss[.ffffff]`."""
     negative = text.startswith("-")
     whole, _, fraction = text.lstrip("-").partition(".")
     hours, minutes, seconds = whole.split(":")
@@ -280,7 +283,7 @@ def _clock_us(text: str) -> int:
     return -us if negative else us
 
 
-# ------------------------------------------------------------------ what both give
+# ------------------------------------------------------------------ for both
 
 
 def _decimal(column: MySqlColumn, modes: MySqlModes) -> Callable[[str], Any]:
@@ -296,7 +299,7 @@ def _decimal(column: MySqlColumn, modes: MySqlModes) -> Callable[[str], Any]:
 
 
 def _unscaled(value: int) -> str:
-    """Debezium's base64: big-endian, with a sign."""
+    """Debezium's base64 encoding: big-endian, signed."""
     return _base64(value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
 
 
@@ -305,7 +308,7 @@ def _base64(data: bytes) -> str:
 
 
 def shortest(value: float) -> float:
-    """The number with the fewest digits that is this FLOAT: 0.1, not 0.10000000149011612."""
+    """The number with the fewest digits that equals this FLOAT: 0.1, not 0.10000000149011612."""
     single = struct.pack("<f", value)
     for digits in range(6, 9):
         candidate = float(f"{value:.{digits}g}")
@@ -315,14 +318,14 @@ def shortest(value: float) -> float:
 
 
 def _bits(column: MySqlColumn) -> Callable[[bytes], Any]:
-    """In: big-endian bytes. Debezium has them little-endian."""
+    """Converts bits. In: big-endian bytes; Debezium's are little-endian."""
     if column.size == 1:
         return lambda data: data != b"\0"
     return lambda data: _base64(data[::-1])
 
 
 def _geometry_of(kind: str) -> Callable[[bytes], dict[str, Any]]:
-    """In: the number of the reference system, 0 for none, then well-known binary."""
+    """Converts geometries. In: the number of the reference system (0 for none), then well-known binary."""
 
     def read(data: bytes) -> dict[str, Any]:
         srid, wkb = int.from_bytes(data[:4], "little") or None, data[4:]
@@ -336,8 +339,8 @@ def _geometry_of(kind: str) -> Callable[[bytes], dict[str, Any]]:
 
 
 def _times(column: MySqlColumn, modes: MySqlModes) -> Callable[[Any], Any]:
-    """In: year, month, day and microseconds of the day; of a TIME microseconds. A date with a zero in it is NULL, or
-    1970-01-01 where there is no NULL."""
+    """Converts dates and times. In: year, month, day and microseconds of the day; for a TIME, microseconds. A date that
+    contains a zero becomes NULL, or 1970-01-01 if the column cannot be NULL."""
     if column.kind == "time":
         return _time_of_day(column, modes)
     zero = (1970, 1, 1, 0)
@@ -382,7 +385,7 @@ def _time_of_day(column: MySqlColumn, modes: MySqlModes) -> Callable[[int], Any]
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Since 1970, of the proleptic Gregorian calendar; also of days that no month has, which MySQL may allow."""
+    """Days since 1970 in the proleptic Gregorian calendar; also for days that do not exist, which MySQL may allow."""
     shifted = year - (month <= 2)
     era, of_era = divmod(shifted, 400)
     of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
@@ -390,7 +393,7 @@ def _days(year: int, month: int, day: int) -> int:
 
 
 def _civil(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a day since 1970."""
+    """The year, month and day of a number of days since 1970."""
     era, of_era = divmod(days + 719_468, 146_097)
     year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
     of_year = of_era - (365 * year + year // 4 - year // 100)
