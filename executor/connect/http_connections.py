@@ -1,5 +1,5 @@
-"""Connections to external HTTP servers. They use the IP address that was checked, so a host name cannot lead to another
-one."""
+"""Connections to external HTTP servers. Each uses the IP address that was checked, so no host name can lead
+elsewhere."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """How the tasks of a connector end, and how other tasks replace them.
 
 A statement that changes a connector only asks its tasks to end. The tasks that replace them wait, on their own threads,
-until they have ended. A task that hangs in another system is let go after `LEAVES_S`. From then on it writes nothing,
-even if that system answers later:
+until they have ended. A task that hangs in another system is abandoned after `LEAVES_S`. From then on it writes
+nothing, even if that system answers later:
 
 - the producer of its successor fences its transactional producer, as it does across processes;
 - `Tenure` prevents what no epoch fences: committing the offsets of a group, opening a producer (which would fence the
@@ -28,7 +28,7 @@ _log = structlog.get_logger("millstream.connect")
 
 
 class TaskReplaced(Exception):
-    """Raised in a task that was let go, where it would write. It ends the task."""
+    """Raised in an abandoned task (`let_go`) when it is about to write. It ends the task."""
 
 
 class Tenure:

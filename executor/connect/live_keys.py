@@ -1,5 +1,5 @@
-"""Finds the keys of a topic that have a value. They are deleted when a source reports that a table was emptied, or was
-read again."""
+"""Finds the keys of a topic that have a value. They have to be deleted if a source reports that a table was emptied, or
+that it was read again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A connection to an MQTT broker (3.1.1), driven by the thread that uses it. Messages stay in the broker until they are
-read."""
+"""A connection to an MQTT broker (3.1.1), driven by the thread that uses it. Unread messages stay in the broker."""
 
 from __future__ import annotations
 

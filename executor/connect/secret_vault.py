@@ -61,8 +61,8 @@ class SecretVault:
     """Any thread may call any method.
 
     In: `key_file`: it is read each time, so a file that is added later is found. None: a key of this process, for a log
-    that ends with the process. `creates`: whether to create a missing file. If several servers share a log, it must be
-    false, because only one of them would have that key.
+    that ends with the process. `creates`: whether to create a missing file. It is not for several servers that share a
+    log, because only one of them would have that key.
     """
 
     def __init__(self, key_file: Path | None = None, *, creates: bool = False) -> None:

@@ -1,5 +1,4 @@
-"""Databases that SQLAlchemy supports, for the source and the sink `sql`: addresses, engines, and conversion of
-errors."""
+"""Databases that SQLAlchemy supports, for the source and the sink `sql`: addresses, engines, converted errors."""
 
 from __future__ import annotations
 

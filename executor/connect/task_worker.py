@@ -1,5 +1,5 @@
-"""The thread of one task: it opens a life of the task and steps it; after an error it opens another life, with growing
-pauses.
+"""The thread of one task: it opens a life of the task and steps it. After an error it opens another one, with growing
+pauses between attempts.
 
 The task waits out temporary trouble (the other system, the log, the network, a full disk) for as long as it takes: its
 state stays RUNNING, and its status says what it waits for. An error that a user has to fix makes the task FAILED at
@@ -287,7 +287,7 @@ class TaskWorker:
 
 
 def _later_ms(seconds: float) -> int | None:
-    """The time in so many seconds; None if that is now."""
+    """The time after this many seconds; None if that is now."""
     return None if seconds <= 0 else time.time_ns() // 1_000_000 + round(seconds * 1000)
 
 

@@ -1,5 +1,5 @@
-"""Single message transforms, with the names of Kafka Connect and Debezium: functions from a record to a record, or to
-None to drop it.
+"""Single message transforms, with the names of Kafka Connect and Debezium. Each is a function from a record to a
+record, or to None to drop it.
 
     'transforms'='unwrap,key', 'transforms.key.type'='ExtractField$Key', 'transforms.key.field'='id'
 

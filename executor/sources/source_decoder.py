@@ -38,7 +38,7 @@ class Records:
     offsets: Offsets
     rows: pa.Table | None = None
     columns: pa.RecordBatch | None = None
-    timestamp_ms: int = 0  # of a columnar batch
+    timestamp_ms: int = 0  # the timestamp of a columnar batch
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -257,7 +257,7 @@ def _int64s(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
 
 
 def _errors_of(topic: str, records: Records, failed: Sequence[tuple[int, str, bool]]) -> list[RecordError]:
-    """In: the row, the message, and whether it is about the key."""
+    """The errors of failed records. In: `failed`: the row, the message, and whether it is about the key."""
     if not failed:
         return []
     rows = np.array([row for row, _, _ in failed], np.int64)

@@ -296,7 +296,8 @@ def _first(times: list[Times], ready: list[int], max_records: int, *, by_time: b
 def _change_batch(
     source: Source, index: int, pieces: Sequence[LanePiece], numbers: npt.NDArray[np.int64]
 ) -> ChangeBatch:
-    """In: `index`: of the source's decoded records in a piece. `numbers`: the records' `_seq`, piece after piece."""
+    """In: `index`: the index of the source in a piece's `decoded`. `numbers`: the records' `_seq`, piece after
+    piece."""
     if not pieces:
         return ChangeBatch(empty_rows(source))
     decoded = [piece.decoded[index] for piece in pieces]

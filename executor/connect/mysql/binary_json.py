@@ -1,7 +1,6 @@
-"""Converts MySQL's binary JSON to the text that MySQL itself writes, so that rows of the binary log and of queries are
-equal.
+"""Converts MySQL's binary JSON to the text that MySQL itself writes.
 
-MariaDB has no binary JSON: its JSON is text.
+So rows of the binary log and rows of queries are equal. MariaDB has no binary JSON: its JSON is text.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The changes of the captured tables in the binary log, as chunks of records: complete transactions, or parts of
-one."""
+"""The changes of the captured tables in the binary log, as chunks of complete transactions, or of parts of one."""
 
 from __future__ import annotations
 

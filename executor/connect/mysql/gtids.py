@@ -12,7 +12,8 @@ Flavor = Literal["mysql", "mariadb"]
 
 
 class Gtids(ABC):
-    """A set of transaction ids. Raises ValueError for an invalid text."""
+    """A set of transaction ids, to which each transaction that was read is added. Raises ValueError for invalid
+    texts."""
 
     @abstractmethod
     def add(self, gtid: str) -> None: ...

@@ -1,5 +1,4 @@
-"""The sources `mysql` and `mariadb`: read the rows of tables, then their changes, in the format of Debezium's
-connectors.
+"""The sources `mysql` and `mariadb`: read the rows of tables, then their changes, in Debezium's format.
 
     None → {"phase": "stream", "gtids": …, "file": …, "pos": …, "tables": […], "backfill": […]}
 

@@ -1,5 +1,4 @@
-"""Converts values of MySQL and MariaDB, from the binary log and from queries, to the JSON values that Debezium
-documents.
+"""Converts values of MySQL and MariaDB to the JSON values that Debezium documents.
 
 A column has two readers, which return equal values. One reads the bytes of a row event. The other reads the results of
 a query: text, or bytes for binary columns. The session's time zone is UTC, and FLOAT is selected with all its digits.

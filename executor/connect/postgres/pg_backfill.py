@@ -1,5 +1,4 @@
-"""Reads the rows of tables chunk by chunk while writes continue and the stream has the changes of the tables, as in
-DBLog.
+"""Reads the rows of tables chunk by chunk while writes continue and the stream has the tables' changes, as in DBLog.
 
 A chunk is read in the order of the primary key, in its own snapshot. After that a message is written to the WAL, which
 the stream returns: it is the end of the chunk's window. There the rows of the chunk are returned, without rows that

@@ -1,5 +1,4 @@
-"""The stream of changes of the published tables, as chunks of records: complete transactions, or parts of large
-ones."""
+"""The stream of changes of the published tables, as chunks of complete transactions, or of parts of large ones."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ class PostgresChanges:
         self._settings = settings
         self._backfill = backfill
         self._release = release
-        self._window_ends = False  # with the open transaction
+        self._window_ends = False  # whether the chunk's window ends with the open transaction
         self._tables: dict[int, TableEnvelope] = {}
         self._begin: BeginMessage | None = None
         self._skips = False  # whether the open transaction was already read

@@ -1,4 +1,4 @@
-"""The source `postgres`: reads the rows of tables, then their changes, in the format of Debezium's connector.
+"""The source `postgres`: reads the rows of tables, then their changes, in Debezium's format.
 
     None → {"phase": "snapshot"} → {"phase": "stream", "lsn": …, "tables": […], "backfill": […]}
 

@@ -176,7 +176,7 @@ def _iso_timestamp(text: str) -> str:
 
 
 def _zoned_timestamp(text: str) -> str:
-    """In UTC: `2024-05-06T07:08:09.5Z`."""
+    """A time in UTC, such as `2024-05-06T07:08:09.5Z`."""
     if text in _INFINITY_US:
         return text
     bare = text.removesuffix(" BC")

@@ -1,5 +1,4 @@
-"""The sink `parquet`: writes rows of topics to folders of Parquet files, on disk or in an S3-compatible store.
-Transactional.
+"""The sink `parquet`: writes rows of topics to folders of Parquet files, on disk or in an S3 store. Transactional.
 
 It collects records until there are enough for a file, by rows, bytes or time. Until then the committed offset is the
 one of the first collected record, so a task gets these records again after a crash. `parquet_folder.py` explains how

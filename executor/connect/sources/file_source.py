@@ -1,5 +1,4 @@
-"""The source `file`: reads lines of text, NDJSON or CSV from files. It follows files that grow, are rotated or
-truncated.
+"""The source `file`: reads lines of text, NDJSON or CSV. It follows files that grow, are rotated or truncated.
 
 For each file, a position contains its inode, the offset up to which it was read, its size, and a checksum of its
 beginning. So a renamed file (`app.log` → `app.log.1`) is read to its end, a new file that got an old inode is read from

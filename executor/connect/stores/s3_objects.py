@@ -25,7 +25,7 @@ def opened_store(location: str, settings: StoreSettings) -> FileStore:
 
 
 class S3Objects:
-    """In: `place`: bucket/prefix."""
+    """The objects below a prefix. In: `place`: bucket/prefix."""
 
     def __init__(self, place: str, settings: StoreSettings) -> None:
         self._place = place
