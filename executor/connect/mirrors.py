@@ -91,7 +91,8 @@ class Mirrors:
                 del self._changing[name]
 
     def check_source(self, info: MirrorInfo) -> None:
-        """Raises `MirrorOfItself`. If the source does not answer now, there is no error yet."""
+        """Checks that the source is another log. If the source does not answer now, there is no error yet. Raises
+        `MirrorOfItself`."""
         settings = settings_of_mirror(info, Secrets(self.known_secrets))
         source = MirrorSource(settings.source, patience_s=_FIRST_LOOK_S)
         try:

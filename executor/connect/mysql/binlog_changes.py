@@ -130,7 +130,8 @@ class BinlogChanges:
         return self._file, self._pos
 
     def _chunk(self, empties: tuple[str, ...] = ()) -> Chunk:
-        """The records so far. They are complete if a queued statement is the first of the open transaction."""
+        """The records so far. The chunk is complete if no transaction is open, or if its first change is a queued
+        statement."""
         records, self._records, self._open_at = self._records, [], 0
         complete = not self._is_open or (self._queued is not None and self._order == 0)
         self._parted = not complete
@@ -146,7 +147,7 @@ class BinlogChanges:
         }  # fmt: skip
 
     def _heartbeat(self) -> Chunk | None:
-        """A chunk without records that moves the position past changes that are not for us; sometimes None."""
+        """A chunk without records, which moves the position past changes that are not for us. None if it is not due."""
         if self._is_open or not self._moved or time.monotonic() < self._next_heartbeat:
             return None
         self._next_heartbeat = time.monotonic() + self._heartbeat_s

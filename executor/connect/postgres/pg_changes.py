@@ -97,7 +97,7 @@ class PostgresChanges:
         return {"phase": "stream", "lsn": lsn_text(lsn), **self._backfill.position}
 
     def _heartbeat(self) -> Chunk | None:
-        """A chunk without records that moves the position past changes that are not for us; sometimes None."""
+        """A chunk without records, which moves the position past changes that are not for us. None if it is not due."""
         if self._begin is not None:
             return None
         is_time = time.monotonic() >= self._next_move
