@@ -1,1 +1,1 @@
-"""A node's part in the cluster: its registration, its lease, and the replicas that it runs."""
+"""A node as a broker: its registration, its lease, and the replicas that it runs."""

@@ -1,4 +1,4 @@
-"""When which replica of a node wants to hear the time: most rest, and a node may have ten thousand."""
+"""When each replica of a node needs its next tick: most rest, and a node may have ten thousand."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..replica.replica_messages import PartitionId
 
 
 class Alarms:
-    """State: `_at` is when a partition wants to hear the time. Invariant: what is in `_at` has an entry in the heap, at
-    that time or at an earlier one, which `_entered` says; other entries say nothing any more.
+    """State: `_at` is when a partition needs its next tick. Invariant: each partition in `_at` has a heap entry at that
+    time or earlier, whose time is in `_entered`; other heap entries are stale.
 
-    Most times are put off before they come, again and again: each fetch of a follower does so. So a later time leaves
-    the entry where it is, and is entered when that comes up.
+    Most times are postponed repeatedly before they come: each fetch of a follower does so. So a later time leaves the
+    existing entry in place; the partition is entered again when that entry comes up.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Alarms:
         self._heap: list[tuple[int, PartitionId]] = []
 
     def set(self, partition: PartitionId, at_ms: int) -> None:
-        """Instead of what was set before. In: `at_ms`: `NEVER_MS` where nothing follows from the passing of time."""
+        """Replaces the partition's time. In: `at_ms`: `NEVER_MS` if it needs no tick."""
         if at_ms == NEVER_MS:
             self._at.pop(partition, None)
             return
@@ -35,7 +35,7 @@ class Alarms:
         heappush(self._heap, (at_ms, partition))
 
     def take(self, now_ms: int) -> list[PartitionId]:
-        """Those whose time has come, earliest first; they are set again when they have heard it."""
+        """Removes and returns the partitions that are due, earliest first. Set them again after their tick."""
         due: list[PartitionId] = []
         while self._heap and self._heap[0][0] <= now_ms:
             entered_ms, partition = heappop(self._heap)

@@ -1,7 +1,7 @@
-"""A broker: the replicas of a node, the metadata they live by, and the node's standing with the controller.
+"""A broker: the replicas of a node, the committed metadata, and the node's registration with the controller.
 
-The life of a broker begins with its registration. Until that is committed, and the metadata applied up to it, none of
-its replicas does anything (R7); from then on it is kept alive by heartbeats.
+A broker starts with its registration. Until that is committed, and the metadata are applied up to it, no replica does
+anything (R7). From then on heartbeats keep the broker registered.
 """
 
 from __future__ import annotations
@@ -97,41 +97,41 @@ _READS: Final = (Read, AskOffsets, AskEpochEnd)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaBrokerSettings:
-    """Times in milliseconds. A broker that is not heard for the controller's session time is fenced."""
+    """Times in milliseconds. A broker that is silent for the controller's session time is fenced."""
 
     heartbeat_ms: int = 500
     register_ms: int = 500
-    producer_ids: int = 1_000  # asked for at a time
+    producer_ids: int = 1_000  # per request to the controller
     replica: ReplicaSettings = field(default_factory=ReplicaSettings)
     coordination: CoordinationSettings = field(default_factory=CoordinationSettings)
 
 
 class ReplicaLogs(Protocol):
-    """The logs on a node's disk. `clean`: all that was ever acknowledged is in them, as far as they can tell (R17)."""
+    """The logs on a node's disk. `clean`: as far as they can tell, they have everything ever acknowledged (R17)."""
 
     @property
     def clean(self) -> bool: ...
 
     @property
     def failed(self) -> bool:
-        """Whether a disk has failed one of them, so that it is not usable any more."""
+        """Whether a disk has failed for one of them, so that it is no longer usable."""
         ...
 
     @property
     def opens_late(self) -> bool:
-        """Whether a log is opened when it is asked for, where nobody else has a copy of it that waits for this one."""
+        """Whether a log that no other node copies is opened only when it is requested."""
         ...
 
     def open(self, partition: PartitionId) -> ReplicaLog:
-        """The log of the partition, empty where there is none. Raises OSError, `LogError`."""
+        """The log of the partition; a new, empty one if there is none. Raises OSError, `LogError`."""
         ...
 
     def configure(self, topic: str, name: str, config: Mapping[str, str]) -> None:
-        """The settings of the topic with this id, which is called so: of logs that are open, and that will be."""
+        """Sets the settings of a topic, for its open logs and those opened later. In: the topic's id and name."""
         ...
 
     def registered(self) -> None:
-        """The controller knows now whether the logs are clean: the next start need not say so again."""
+        """The controller now knows whether the logs are clean; the next start need not report that again."""
         ...
 
     def remove(self, partition: PartitionId) -> None: ...
@@ -148,13 +148,13 @@ class _Persisting(NamedTuple):
 
 
 class OpenReplica(NamedTuple):
-    """Somebody wants to look at a replica that may rest. Answered with None when that is over."""
+    """Opens a replica that may be resting, for a caller that wants to read its state. Answered with None after that."""
 
     partition: PartitionId
 
 
 class LeaveCluster(NamedTuple):
-    """The process is about to end: what it leads is handed over. Answered when nothing is left to hand over."""
+    """The process is about to end: hand over the partitions that it leads. Answered when no more can be handed over."""
 
 
 BrokerRequest = (
@@ -171,10 +171,10 @@ BrokerAnswer = ReplicasDescribed | ProducerGiven | ReplicaAnswer | ShardAnswer |
 
 
 class ReplicaBroker:
-    """State: the node's standing, the image of committed metadata, the replicas of this node that are open.
+    """State: the node's registration, the image of committed metadata, and the open replicas of this node.
 
-    A replica that nobody else waits for rests until somebody asks for it: a node may have ten thousand of them.
-    The replicas' effects go out as its own: syncs are numbered anew, one sequence for all of them.
+    A replica that no other node waits for rests until it is requested: a node may have ten thousand of them.
+    The broker emits the effects of its replicas as its own, with one sequence of operation numbers for all syncs.
     """
 
     def __init__(
@@ -184,14 +184,14 @@ class ReplicaBroker:
         settings: ReplicaBrokerSettings | None = None,
         coordinators: Mapping[str, ShardMaker] | None = None,
     ) -> None:
-        """In: `coordinators`: what makes the shards of the topics of this name."""
+        """In: `coordinators`: by topic name, what creates the shards of its partitions."""
         self.identity = identity
         self.settings = settings or ReplicaBrokerSettings()
         self.image = MetadataImage()
         times = HeartbeatTimes(self.settings.register_ms, self.settings.heartbeat_ms)
         self.registration = Registration(identity, times, self.emit)
         self.replicas: dict[PartitionId, Replica] = {}
-        self.unopened: dict[PartitionId, str] = {}  # why the disk does not give the log
+        self.unopened: dict[PartitionId, str] = {}  # why the log could not be opened
         self.throttle = Throttle()
         self.producer_ids = ProducerIdPool()
         self.coordinators = Coordinators(self, coordinators or {}, self.settings.coordination)
@@ -204,12 +204,12 @@ class ReplicaBroker:
 
     @property
     def epoch(self) -> int | None:
-        """Of the registration, once it is committed."""
+        """The broker epoch, once the registration is committed."""
         return self.registration.epoch
 
     @property
     def alone(self) -> bool:
-        """Whether no other node has what this one lacks, or could do what it cannot."""
+        """Whether there is no other node that has records which this one lacks, or that could lead in its place."""
         return self._logs.opens_late
 
     @property
@@ -222,7 +222,7 @@ class ReplicaBroker:
 
     @property
     def active(self) -> bool:
-        """R7: registered, and aware of all that was decided before."""
+        """R7: the node is registered, and has applied all metadata up to its registration."""
         return self.epoch is not None and self.image.index >= self.epoch
 
     def step(self, given: Input) -> list[Effect]:
@@ -245,7 +245,7 @@ class ReplicaBroker:
         effects, self._out = self._out, []
         return effects
 
-    # Standing with the controller
+    # Registration and heartbeats
 
     def _tick(self, tick: Tick, now_ms: int) -> None:
         self._time.now_ms = now_ms
@@ -268,8 +268,9 @@ class ReplicaBroker:
             self.registration.beat(self.epoch, self.image.index, wanted_ids=wanted_ids)
 
     def _fails_those_it_leads(self) -> bool:
-        """Then it is silent, and after its session somebody else leads them. Where nobody else can, silence would only
-        cost the others that it leads their leader, again and again."""
+        """Whether its disk fails partitions that another node could lead. Then it is silent, so that after its session
+        other nodes lead them. If none could, silence would only take away the leader of its other partitions, again and
+        again."""
         states = map(self.image.partition, self.unopened)
         return any(state is not None and self._could_be_replaced(state) for state in states)
 
@@ -314,7 +315,7 @@ class ReplicaBroker:
     def _apply(self, record: LogRecord) -> None:
         if isinstance(record, PartitionState):
             newest = self._newest(record)
-            if newest is not None:  # else its topic is deleted by a record that follows
+            if newest is not None:  # otherwise a later record deletes its topic
                 self._adopt(newest)
         elif isinstance(record, TopicDeleted):
             known = {*self.replicas, *self.unopened, *self._logs.stored()}
@@ -326,16 +327,17 @@ class ReplicaBroker:
             self._adopt_alone()
 
     def _newest(self, state: PartitionState) -> PartitionState | None:
-        """The state of the partition in the image. One that a later record has replaced is ignored (R7).
+        """The partition's state in the image. A state that a later record has replaced is ignored (R7).
 
-        A node that learns at once that it left a partition and returned keeps its log, as after a snapshot. If it
+        A node that learns in one step that it left a partition and returned keeps its log, as after a snapshot. If it
         removed the log, a fetch that an earlier record has caused, in the newest leader epoch, would acknowledge
-        records of the removed log, and the leader would take the empty one into the ISR (I8).
+        records of the removed log, and the leader would add the empty replica to the ISR (I8).
         """
         return self.image.partition(PartitionId(state.topic_id, state.partition))
 
     def _adopt_alone(self) -> None:
-        """What this node alone has follows its life; what rests hears of it when it is asked for."""
+        """Updates partitions of which this node has the only replica, after a record about the node itself. Resting
+        replicas get the state when they are requested."""
         if self._logs.opens_late:
             for partition in (*self.replicas, *self.unopened):
                 self._adopt_current(partition)
@@ -352,7 +354,7 @@ class ReplicaBroker:
                 self._logs.configure(id, topic.name, self.image.topic_config(id))
 
     def _begin(self) -> None:
-        """All that the image says of this node: at the start of a life, or after a snapshot."""
+        """Applies everything in the image that concerns this node: after its registration, or after a snapshot."""
         self._configure(sorted({partition.topic for partition in self.replicas}))
         for partition in (*self.replicas, *self.unopened):
             self._adopt_current(partition)
@@ -364,7 +366,7 @@ class ReplicaBroker:
             self._drop(partition)
 
     def _strangers(self) -> list[PartitionId]:
-        """Logs that are not this node's any more."""
+        """Logs of partitions that are no longer this node's."""
         ours: defaultdict[str, set[int]] = defaultdict(set)
         for state, count in self.image.rows():
             if self.identity.node in state.replicas:
@@ -372,7 +374,7 @@ class ReplicaBroker:
         return sorted(each for each in (*self.replicas, *self._logs.stored()) if each.number not in ours[each.topic])
 
     def _rests(self, state: PartitionState) -> bool:
-        """Whether its replica may wait until it is asked for: no other one copies it, and it coordinates nothing."""
+        """Whether its replica may rest until it is requested: no other node copies it, and it coordinates nothing."""
         return (
             self._logs.opens_late
             and is_alone(state, self.identity.node)
@@ -380,7 +382,7 @@ class ReplicaBroker:
         )
 
     def _adopt(self, state: PartitionState) -> None:
-        """In: `state`: the newest one."""
+        """In: `state`: the newest state of the partition."""
         partition = PartitionId(state.topic_id, state.partition)
         known = partition in self.replicas or partition in self.unopened
         if self.identity.node not in state.replicas:
@@ -390,7 +392,7 @@ class ReplicaBroker:
             self._adopt_current(partition)
 
     def _replica(self, partition: PartitionId) -> Replica | None:
-        """The replica of this node, which may have rested until now."""
+        """The replica of this node; opens one that was resting."""
         found = self.replicas.get(partition)
         if found is None and self.active and partition not in self.unopened:
             self._adopt_current(partition)
@@ -398,7 +400,7 @@ class ReplicaBroker:
         return found
 
     def _adopt_current(self, partition: PartitionId) -> None:
-        """Tells the replica what the image says of it."""
+        """Gives the replica its state in the image."""
         current = self.image.partition(partition)
         if current is None or self.identity.node not in current.replicas:
             self.unopened.pop(partition, None)
@@ -409,7 +411,7 @@ class ReplicaBroker:
             self._take(partition, replica.step(Received(self.identity.node, changed)))
 
     def _open(self, partition: PartitionId) -> Replica | None:
-        """None where the disk refuses; then it is tried again, and the other replicas go on."""
+        """None if the disk refuses. Then each tick tries again, and other replicas continue."""
         assert self.epoch is not None
         self._configure((partition.topic,))
         try:
@@ -425,7 +427,7 @@ class ReplicaBroker:
         return replica
 
     def _drop(self, partition: PartitionId) -> None:
-        """The partition is no longer this node's: who waits is told, and the log goes."""
+        """The partition is no longer this node's: answers waiting requests, and removes the log."""
         self.unopened.pop(partition, None)
         self._alarms.set(partition, NEVER_MS)
         replica = self.replicas.pop(partition, None)
@@ -498,18 +500,18 @@ class ReplicaBroker:
                 raise AssertionError(f"not a request to a broker: {foreign!r}")
 
     def _open_all(self) -> None:
-        """Those that rest, too: somebody wants to know how large they are."""
+        """Opens resting replicas, too, because the description contains their sizes."""
         for row in self.image.rows():
             if self._rests(row.first):
                 for state in row.states():
                     self._replica(PartitionId(state.topic_id, state.partition))
 
     def leads_for_certain(self) -> bool:
-        """Whether what this node leads, as far as it knows, cannot have another leader yet (T-L4)."""
+        """Whether the partitions that this node believes to lead cannot have another leader yet (T-L4)."""
         return self.lease.holds(self._time.now_ms)
 
     def _take(self, partition: PartitionId, effects: list[Effect]) -> None:
-        """Passes on what a replica wants done; if it is a coordinator's, that may have something to go on with."""
+        """Passes on a replica's effects. If the replica is a coordinator's, the shard may now be able to continue."""
         self.pass_on(partition, effects)
         if self.coordinators.coordinates(partition):
             self.coordinators.advance(partition)
@@ -518,7 +520,7 @@ class ReplicaBroker:
         self._out.append(effect)
 
     def pass_on(self, partition: PartitionId, effects: list[Effect]) -> None:
-        """What a replica wants done, as this machine's effects."""
+        """Turns a replica's effects into effects of this machine."""
         for effect in effects:
             match effect:
                 case Persist(of_replica, change):
@@ -541,7 +543,7 @@ class ReplicaBroker:
             self._alarms.set(partition, replica.due_ms)
 
     def _say_to_coordinator(self, message: ToCoordinator) -> None:
-        """Nobody hears it where nobody coordinates now; it is said again."""
+        """Sends nothing if there is no coordinator now; the replica repeats the message."""
         place = place_of(self.image, TRANSACTIONS_TOPIC, message.transactional_id)
         state = self.image.partition(place) if place is not None else None
         if state is not None and state.leader is not None:
@@ -555,7 +557,7 @@ class ReplicaBroker:
                 self._out.append(Send(state.leader, message._replace(partition=place)))
 
     def _persisted(self, operation: Operation, failed: str | None) -> None:
-        """Stands for all syncs that were asked for before this one; of those of a replica, the last one does."""
+        """The sync covers all syncs requested before it; each replica is told only the last one of its own."""
         done: dict[PartitionId, Operation] = {}
         while self._persisting and self._persisting[0].operation <= operation:
             _, partition, of_replica = self._persisting.popleft()

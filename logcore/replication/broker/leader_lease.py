@@ -1,9 +1,9 @@
-"""Until when a node may answer reads as the leader of what it leads: the controller counts on it until then (T-L4).
+"""Until when a node may answer reads for the partitions that it leads: the controller replaces no leader before (T-L4).
 
-A leader that was replaced without knowing it loses no write, for it commits nothing any more; but what it says is
-committed may be old. The controller replaces a leader that it has not heard for a session. So whoever has an answer to
-a sign of life that it sent less than a session ago was not replaced: leases as in Gray and Cheriton (1989), whose
-clocks need not agree, but have to run at about the same speed.
+A leader that was replaced without knowing it loses no write, because it can commit nothing; but the end of committed
+records that it reports may be old. The controller replaces a leader that it has not heard for a session. So a node with
+an answer to a heartbeat that it sent less than a session ago was not replaced. These are leases as in Gray and Cheriton
+(1989): the clocks need not agree, but must run at about the same speed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ..controller.controller_messages import HeartbeatAnswer
 
-_SHARE: Final = 0.9  # of a session: the rest is for clocks that run at different speeds, and for a tick
+_SHARE: Final = 0.9  # of a session; the rest allows for clocks of different speeds, and for a tick
 _UNANSWERED_MAX: Final = 256
 
 
@@ -23,20 +23,20 @@ class _Sent(NamedTuple):
 
 
 class _Granted(NamedTuple):
-    as_of: int  # the metadata that the controller had decided when it answered
+    as_of: int  # the index of the committed metadata when the controller answered
     until_ms: int
 
 
 class LeaderLease:
-    """State: signs of life that were not answered, and answers that speak of metadata which this node does not know.
+    """State: unanswered heartbeats, and answers as of metadata that this node has not applied yet.
 
-    An answer counts only once the metadata that it knew of are known here, too: a node that was replaced, and is live
-    again before it has heard of that, leads nothing yet.
+    An answer counts only once this node has applied the metadata up to the answer's index: a node that was replaced,
+    and is live again before it knows that it was, leads nothing yet.
     """
 
     def __init__(self) -> None:
         self.until_ms = 0
-        """By the node's monotonic clock. Any thread may read it."""
+        """A time of the node's monotonic clock. Any thread may read it."""
         self._sent: deque[_Sent] = deque(maxlen=_UNANSWERED_MAX)
         self._granted: list[_Granted] = []
 
@@ -48,16 +48,16 @@ class LeaderLease:
         return bool(self._sent)
 
     def sent(self, number: int, now_ms: int) -> None:
-        """A sign of life goes out; numbers rise."""
+        """A heartbeat is sent. In: `number`: increases."""
         self._sent.append(_Sent(number, now_ms))
 
     def answered(self, answer: HeartbeatAnswer, applied: int) -> None:
-        """Of this life of the broker. In: `applied`: how far this node knows the metadata."""
+        """In: an answer to this process of the broker; `applied`: up to which index this node has the metadata."""
         found: _Sent | None = None
         while self._sent and self._sent[0].number <= answer.number:
             found = self._sent.popleft()
         if found is None or found.number != answer.number:
-            return  # a copy, or older than one that has come
+            return  # a copy, or older than an answer that has arrived
         if answer.fenced:
             self.until_ms = 0
             self._granted.clear()
@@ -66,7 +66,7 @@ class LeaderLease:
         self.learned(applied)
 
     def learned(self, applied: int) -> None:
-        """The node knows the metadata up to there."""
+        """This node has applied the metadata up to this index."""
         if self._granted:
             known = [each.until_ms for each in self._granted if self._is_known(each, applied)]
             self.until_ms = max(self.until_ms, *known, 0)

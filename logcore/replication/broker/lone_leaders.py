@@ -1,19 +1,20 @@
-"""A leader whose log nobody else has: it stores records, and learns what became durable, without a message.
+"""A short path to leaders whose log no other node has: callers store records, and report syncs, without messages.
 
-Every other leader is asked by a request, answers by an effect, has its log synced by another effect, and hears of that
-by an input: for followers and syncs take their time, and the machine never waits. Where a node is alone, who asks could
-as well carry that out: he has the turn with the machines (`lone_node.py`), and waits for nothing but his own sync. Of
-an append of one record, a profile showed 412 calls of functions: 105 encoded it, 60 wrote and synced it, the rest
-passed it from hand to hand, twice through each layer, as named tuples that were matched and thrown away.
+Other leaders take a request, answer with an effect, have their log synced with another effect, and learn of the sync
+from an input: followers and syncs take time, and a machine never waits. If a node is alone, the caller can do that work
+itself: it has the turn with the machines (`lone_node.py`), and waits only for its own sync. A profile of an append of
+one record showed 412 function calls: 105 encoded the record, 60 wrote and synced it. The rest passed it on, twice
+through each layer, as named tuples that were matched and discarded.
 
-About 280 are left; version 0.1, which had a log of its own for a single node, made 195. Of a transaction over three
-partitions 3,900 are left, of 1,790. Less than a third of them are its appends. The rest is its end: each marker is a
-message, a write, an answer when readers see it and another one when it is durable; each log that is synced is an effect
-of its replica, one of the broker, and an input to both.
+About 280 calls are left; version 0.1, which had a separate log for a single node, made 195. A transaction over three
+partitions makes 3,900; version 0.1 made 1,790. Less than a third of them are its appends. The rest is its end: each
+marker is a message, a write, an answer when readers see it and another when it is durable; each synced log is an effect
+of its replica, an effect of the broker, and an input to both.
 
-So this is no other leader, and knows no rule: `Leader.store` decides what `Leader.ask` would decide, and what is
-committed follows from `Leader.advance` (R11). Whatever is not plain (a coordinator has to be asked, a batch came twice,
-the replica rests) is left to the request. A leader with followers never comes here: `ReplicaCore.alone`.
+This is not another kind of leader, and contains no rules: `Leader.store` decides what `Leader.ask` would decide, and
+`Leader.advance` determines what is committed (R11). Everything special (a coordinator has to be asked, a batch was sent
+twice, the replica rests) is left to an ordinary request. A leader with followers is never used here: see
+`ReplicaCore.alone`.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
     from .broker import ReplicaBroker
 
 _NOBODY: Final = PartitionId("", -1)
-_NO_CORRELATION: Final = 0  # nobody else answers
+_NO_CORRELATION: Final = 0  # the answer is returned immediately
 
 
 class Stored(NamedTuple):
-    """What waits for a sync of its partition up to `end_offset`, and is then answered so."""
+    """A request that waits for a sync of its partition up to `end_offset`, and the answer that it gets then."""
 
     partition: PartitionId
     leader: Leader
@@ -48,18 +49,18 @@ class Stored(NamedTuple):
 
 class SyncedLogs(Protocol):
     def sync_to(self, partition: PartitionId, end_offset: int) -> int:
-        """Makes its log durable up to this offset at least, and gives up to where it is. Any thread may call it. Raises
-        `LogError`."""
+        """Makes the log durable at least up to this offset; returns the offset up to which it is. Any thread may call
+        it. Raises `LogError`."""
         ...
 
     def sync_each(self, ends: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
-        """The same of several logs, at the same time."""
+        """The same for several logs, at the same time."""
         ...
 
 
 class LoneLeaders:
-    """State: partitions with records that nobody has made durable, as their producers are to ask for that later. All
-    of it belongs to whose turn it is with the broker; only `sync` is for any thread."""
+    """State: partitions with records that are not durable yet, because their producers will request that later. Only
+    the thread that has the turn with the broker may use it; any thread may call `sync`."""
 
     def __init__(self, broker: ReplicaBroker, logs: SyncedLogs) -> None:
         self._broker = broker
@@ -68,8 +69,8 @@ class LoneLeaders:
         self._late: dict[PartitionId, None] = {}
 
     def store(self, partition: PartitionId, asked: Produce) -> Stored | Produced | Refused | None:
-        """The records are in the log. `Produced` where that was all that was asked for (`Produce.here`); None where
-        nothing has happened: the broker is to be asked."""
+        """Appends the records to the log. `Produced`: nothing else was requested (`Produce.here`). None: nothing was
+        done, and the broker has to be asked."""
         replica = self._alone(partition)
         if replica is None or replica.leader is None:
             return None
@@ -85,7 +86,7 @@ class LoneLeaders:
         return Stored(partition, leader, leader.end_offset, answer)
 
     def _store_verified(self, replica: Replica, leader: Leader, asked: Produce) -> Produced | Refused | None:
-        """Of a batch that opens a transaction of this process here: its coordinator keeps that in mind (R19)."""
+        """Stores a batch that opens a transaction of this process here, after its coordinator has noted that (R19)."""
         first, core = asked.batches[0].header, replica.core
         if not first.transactional or asked.transactional_id is None or leader.verification.holds(first.producer_id):
             return None
@@ -106,7 +107,7 @@ class LoneLeaders:
         return leader.store(asked._replace(verified=True))
 
     def answer_now(self, asked: ForTransaction | ForGroup) -> ShardAnswer | None:
-        """What a coordinator says of now, and writes nothing down for; None: the broker is to be asked."""
+        """The answer of a coordinator that needs to write no record for it. None: the broker has to be asked."""
         key, body = asked
         if not isinstance(body, AskedNow):
             return None
@@ -114,8 +115,8 @@ class LoneLeaders:
         return self._broker.coordinators.answer_now(topic, key, body)
 
     def begin_commit(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int] | None:
-        """All that is in these logs is to become durable, with what waits for that already. Gives where each ends,
-        unless it is committed; None: the broker is to be asked."""
+        """Requests syncs of everything in these logs. Returns the end offset of each log that is not committed yet.
+        None: the broker has to be asked."""
         found: dict[PartitionId, Replica] = {}
         for partition in partitions:
             replica = self._alone(partition)
@@ -142,18 +143,18 @@ class LoneLeaders:
         return replica if replica is not None and replica.core.alone and replica.core.stopped is None else None
 
     def sync(self, stored: Stored) -> int:
-        """Makes durable what it waits for; gives up to where its log is. Raises `LogError`."""
+        """Makes the stored records durable; returns the offset up to which the log is durable. Raises `LogError`."""
         return self._logs.sync_to(stored.partition, stored.end_offset)
 
     def sync_together(self, stored: Iterable[Stored]) -> dict[PartitionId, int]:
-        """The same of several, each partition once."""
-        ends = {each.partition: each.end_offset for each in stored}  # what is stored last ends last
+        """The same for several, with one sync per partition."""
+        ends = {each.partition: each.end_offset for each in stored}  # the last one stored has the highest end
         if len(ends) == 1:
             return {partition: self._logs.sync_to(partition, end_offset) for partition, end_offset in ends.items()}
         return self._logs.sync_each(ends)
 
     def synced(self, stored: Stored, durable_to: int, failed: str | None) -> Produced | Refused:
-        """Its log is durable up to there, or never will be (`failed`). Gives the answer."""
+        """The log is durable up to `durable_to`, or never will be (`failed`). Returns the answer."""
         partition, leader, _, answer = stored
         replica = self._broker.replicas.get(partition)
         if replica is None or replica.leader is not leader:
@@ -165,8 +166,8 @@ class LoneLeaders:
         return answer
 
     def hurry(self) -> None:
-        """Has become durable what nobody has asked for since the call before: readers of uncommitted records wait for
-        it. Most transactions are committed before that."""
+        """Requests syncs of records that were stored before the previous call and that no caller has synced since:
+        `read_uncommitted` readers wait for them. Most transactions are committed before that."""
         late, self._late, self._owing = self._late, self._owing, {}
         for partition in late:
             replica = self._alone(partition)

@@ -1,4 +1,4 @@
-"""Which replica a client should read from: one on its own rack, if it has what the client wants (KIP-392)."""
+"""Chooses the replica that a client should read from: one on its own rack that has the wanted records (KIP-392)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..machine import NodeId
 def nearest_replica(
     image: MetadataImage, state: PartitionState, rack: str, offset: int, acknowledged: Callable[[NodeId], int]
 ) -> NodeId | None:
-    """None: the leader is the one to read from.
+    """None: the client should read from the leader.
 
-    In: `rack` of the client, `offset` that it wants to read, `acknowledged`: up to where the leader knows that a
-    follower has everything. The one that has most is chosen: who reads follows it closely.
+    In: the client's `rack`; the `offset` that it wants to read; `acknowledged`: the offset below which, as the leader
+    knows, a follower has everything. The follower with the highest is chosen, because readers are close to the end.
     """
     if state.leader is None or not rack or _is_on(image, state.leader, rack):
         return None

@@ -1,7 +1,7 @@
-"""A node's standing with the controller: its registration, and the heartbeats that keep it.
+"""A node's registration with the controller, and the heartbeats that keep it.
 
-Each life of a process registers once (R8). From then on it is heard every now and then, or it is fenced; the answers
-also renew the lease by which it answers reads of what it leads.
+Each process registers once (R8). From then on it sends heartbeats, or is fenced. The answers also renew the lease that
+allows it to answer reads of the partitions that it leads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .leader_lease import LeaderLease
 
 
 class BrokerIdentity(NamedTuple):
-    """Who a process is: `incarnation` counts the starts of the node, on its disk (R8); `disk` names that disk."""
+    """Identifies a process: `incarnation` counts the starts of the node on its disk (R8); `disk` names that disk."""
 
     cluster: str
     node: NodeId
@@ -43,9 +43,9 @@ class HeartbeatTimes(NamedTuple):
 
 
 class Registration:
-    """State: the epoch of the registration, once it is committed, and when to speak next.
+    """State: the epoch of the registration, once it is committed, and when to send the next message.
 
-    Out: all that it says goes to the controller of this node, which passes it on to the one that decides.
+    Out: all messages go to the controller of this node, which forwards them to the deciding one.
     """
 
     def __init__(self, identity: BrokerIdentity, times: HeartbeatTimes, emit: Callable[[Effect], None]) -> None:
@@ -65,11 +65,11 @@ class Registration:
         return now_ms >= self._speaks_at_ms
 
     def hurry(self) -> None:
-        """Something has to be said at the next tick."""
+        """Sends a message with the next tick."""
         self._speaks_at_ms = self._now_ms
 
     def leave(self, request: RequestId) -> None:
-        """The process is about to end. Answered when nothing is left to hand over."""
+        """The process is about to end. The request is answered when this node is fenced."""
         self._leaving.append(request)
         self.hurry()
 
@@ -77,13 +77,13 @@ class Registration:
         self._emit(Send(self._identity.node, message, CONTROLLER))
 
     def register(self, *, clean: bool) -> None:
-        """In: `clean`: all that was ever acknowledged is in the logs of this node, as far as they can tell (R17)."""
+        """In: `clean`: as far as the logs of this node can tell, they have everything ever acknowledged (R17)."""
         who = self._identity
         self._speaks_at_ms = self._now_ms + self._times.register_ms
         self.say(RegisterBroker(who.cluster, who.node, who.incarnation, clean, who.endpoints, who.rack, who.disk))
 
     def beat(self, epoch: int, applied_index: int, *, wanted_ids: int) -> None:
-        """More often as long as nobody answers: the controller may be new, and the lease needs its answer.
+        """Sends a heartbeat. They are more frequent while unanswered: the lease needs the answer of a new controller.
 
         In: `wanted_ids`: how many producer ids to ask for.
         """
@@ -98,7 +98,7 @@ class Registration:
             self.say(ReserveProducerIds(who.cluster, who.node, epoch, self._beats, wanted_ids))
 
     def accepted(self, accepted: BrokerAccepted) -> bool:
-        """Whether the life of this broker begins."""
+        """Takes the answer to the registration; whether the broker starts with it."""
         if self.epoch is not None or not self._is_ours(accepted):
             return False
         self.epoch = accepted.epoch
@@ -114,7 +114,7 @@ class Registration:
         return (answer.incarnation, answer.disk) == (who.incarnation, who.disk)
 
     def heard(self, answer: HeartbeatAnswer, applied_index: int) -> None:
-        """In: `applied_index`: how far this node knows the metadata."""
+        """In: `applied_index`: the index up to which this node has applied the metadata."""
         if answer.epoch != self.epoch:
             return
         if not answer.known:

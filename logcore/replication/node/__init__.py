@@ -1,1 +1,1 @@
-"""Carries out the decisions of the state machines, on sockets and files."""
+"""Runs the state machines of a node: carries out their effects on sockets and files."""

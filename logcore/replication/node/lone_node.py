@@ -1,13 +1,13 @@
-"""A node without links to others: whoever asks it carries out what the machines decide, on his own thread.
+"""A node without links to others: the calling threads carry out the effects of its machines.
 
-A node of a cluster steps its machines in one thread, syncs in another one and answers from the first: three changes of
-threads for an append, most of what it costs. A node that is alone hears from nobody but those who ask, so they take
-turns with its machines. Who waits for an answer makes durable what that needs; what others have asked for meanwhile
-shares the sync, or is left to the thread that also tells the time.
+A node of a cluster steps its machines in one thread, syncs in another, and answers from the first: an append costs
+three changes of threads, most of its time. A node that is alone gets inputs only from its callers, so they take turns
+with its machines. A caller that waits for an answer runs the sync that the answer needs. Changes of other callers share
+that sync, or are left to the node's thread, which also sends the ticks.
 
 The rules are those of `node_runtime.py`: machines are stepped one after the other, and the changes of one machine
-become durable in order, one sync at a time. Records for a leader that nobody else copies are no request to a machine,
-and their sync is no change of one (`lone_leaders.py`): partitions do not wait for each other.
+become durable in order, one sync at a time. Records for a leader that no other node copies are no request to a machine,
+and their sync is not a change of one (`lone_leaders.py`), so partitions do not wait for each other.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
 
 _log: Final = structlog.get_logger(__name__)
 _TICK_S: Final = 0.05
-_TICK_S_MAX: Final = 0.5  # where nobody has asked for anything: to wake up costs more than what a tick does
-_FIRST_TICKS: Final = 20  # until it serves, which takes a handful of them
-_FIRST_TICK_S: Final = 0.001  # of those behind them
+_TICK_S_MAX: Final = 0.5  # without requests: waking up costs more than the tick's work
+_FIRST_TICKS: Final = 20  # at most, until it serves, which takes a handful
+_FIRST_TICK_S: Final = 0.001  # the interval of ticks after those
 _LOOK_S: Final = 0.0005
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 
 class _Syncing:
-    """Per machine: the changes that wait for the next sync, and whether one is under way."""
+    """Of one machine: the changes that wait for the next sync, and whether a sync is under way."""
 
     def __init__(self) -> None:
         self.waiting: list[Persist] = []
@@ -65,17 +65,17 @@ class _Syncing:
 
 
 class _Bell:
-    """Wakes one thread. What an `Event` is, for a tenth of the work. State: the lock is free once it has rung."""
+    """Wakes one thread: like `threading.Event`, for a tenth of the work. State: the lock is free after a ring."""
 
     def __init__(self) -> None:
         self._silent = threading.Lock()
         self._silent.acquire()
 
     def ring(self) -> None:
-        """Twice before anybody hears it is once."""
+        """Several rings before the thread wakes count as one."""
         try:
             self._silent.release()
-        except RuntimeError:  # it has not been heard yet
+        except RuntimeError:  # the previous ring was not heard yet
             pass
 
     def wait(self, timeout_s: float) -> None:
@@ -83,8 +83,8 @@ class _Bell:
 
 
 class _Awaited:
-    """What a `Future` is to who does not wait on the thread that asked, for a tenth of the work: most answers are there
-    before anybody has to wait. State: the answer, or why there is none; all of it belongs to whose turn it is."""
+    """Like a `Future`, for a tenth of the work, because most answers exist before the caller has to wait. State: the
+    answer, or why there is none; only the thread that has the turn may use it."""
 
     __slots__ = ("answer", "done", "failure", "woken")
 
@@ -92,7 +92,7 @@ class _Awaited:
         self.done = False
         self.answer: Answer = None
         self.failure: Exception | None = None
-        self.woken: threading.Event | None = None  # somebody waits
+        self.woken: threading.Event | None = None  # set if a thread waits
 
     def set_result(self, answer: Answer) -> None:
         self.answer = answer
@@ -109,9 +109,9 @@ class _Awaited:
 
 
 class LoneNode:
-    """What `NodeRuntime` is to its process. State: the machines, whose turn it is, and who waits for an answer.
+    """Has the interface of `NodeRuntime`. State: the machines, the lock for turns, and the requests that wait.
 
-    Any thread may call any method. `panicked(reason)` is called once, on whichever thread, when a machine cannot go on.
+    Any thread may call any method. `panicked(reason)` is called once, on any thread, when a machine cannot continue.
     """
 
     def __init__(
@@ -123,30 +123,30 @@ class LoneNode:
         now_ms: Callable[[], int] = time_of_day_ms,
         leaders: LoneLeaders | None = None,
     ) -> None:
-        """In: `serves`: whether the machines have come to know each other; `now_ms`: the time of day; `leaders`: of the
-        machine `broker`."""
+        """In: `serves`: whether the node serves requests by now; `now_ms`: the time of day; `leaders`: those
+        of the machine `broker`."""
         self._now_ms = now_ms
         self.id = node
         self._serves = serves
         self.served = threading.Event()
-        """Is set once the machines have come to know each other, or never will."""
+        """Set once the node serves, or never will."""
         self._machines = dict(machines)
         self._panicked = panicked
-        self._turn = threading.RLock()  # who has it steps the machines; all that is below belongs to him
+        self._turn = threading.RLock()  # only its holder steps the machines, and uses the fields below
         self._todo: deque[tuple[str, Input]] = deque()
         self._stepping = self._stopped = False
-        self._stepper = 0  # the thread that does so, or did last
+        self._stepper = 0  # the thread that steps, or did so last
         self._syncing = {name: _Syncing() for name in machines}
         self._requests = 0
-        self._told_requests = 0  # how many requests there were when the machines heard last what time it is
-        self._rests = False  # nobody has asked for anything, so they hear it seldom
+        self._told_requests = 0  # the number of requests at the last tick
+        self._rests = False  # there are no requests, so ticks are rare
         self._leaders = leaders
-        self._left: list[tuple[Stored, Awaiting]] = []  # to the node's thread
-        self._own_syncs = 0  # of partitions, by who waits for them
+        self._left: list[tuple[Stored, Awaiting]] = []  # left to the node's thread
+        self._own_syncs = 0  # syncs of partitions that callers run for themselves
         self._holds = 0  # callers of `hold`: no sync begins
         self._asked: dict[RequestId, Awaiting] = {}
         self._unsynced: dict[str, None] = {}  # the machines that have changes waiting, in order
-        self._bell = _Bell()  # there is something to make durable that nobody waits for
+        self._bell = _Bell()  # rings if the node's thread has something to sync
         self._thread = threading.Thread(target=self._run, name=f"node {node}", daemon=True)
 
     @property
@@ -155,12 +155,12 @@ class LoneNode:
 
     @property
     def is_stepping(self) -> bool:
-        """Whether this thread is about to step a machine: it waits for no answer."""
+        """Whether the current thread is stepping a machine. Then it must not wait for an answer."""
         return self._stepping and self._stepper == threading.get_ident()
 
     def start(self) -> None:
-        """The machines come to know each other on this thread, which has nothing else to do: to wait for ticks of
-        another one takes several times as long. `served` says whether they have, then or later."""
+        """Sends the first ticks on the calling thread, which has nothing else to do: waiting for the ticks of another
+        thread takes several times as long. `served` is set when the node serves, during this call or later."""
         for _ in range(_FIRST_TICKS):
             if self._looks_whether_it_serves() or self._stopped or not self._machines:
                 break
@@ -176,7 +176,7 @@ class LoneNode:
         return self.served.is_set()
 
     def stop(self) -> None:
-        """Ends it; who waits for an answer gets `NodeStopped`. Twice is fine."""
+        """Ends the node; waiting requests get `NodeStopped`. It may be called twice."""
         with self._turn:
             self._stopped = True
         self._bell.ring()
@@ -187,15 +187,15 @@ class LoneNode:
             self._end_waiting(f"node {self.id} was stopped")
 
     def set_peer(self, node: NodeId, address: PeerAddress | None) -> None:
-        """It speaks to nobody: to let others in, it is started with an address of its own."""
+        """Does nothing: this node has no links. To let others join, start it with an address of its own."""
 
     def use_version(self, version: int) -> None:
-        """There is nobody who might not speak it."""
+        """Does nothing: there is no other node that might not speak it."""
 
-    # What it is asked
+    # Requests
 
     def ask(self, machine: str, body: Request, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Answer]:
-        """As `NodeRuntime.ask`."""
+        """Like `NodeRuntime.ask`."""
         del timeout_s
         future: Future[Answer] = Future()
         future.set_running_or_notify_cancel()
@@ -204,24 +204,24 @@ class LoneNode:
         return future
 
     def answer(self, machine: str, body: Request, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Answer:
-        """As `NodeRuntime.answer`: who asks waits on this thread, and might as well work for the answer."""
+        """Like `NodeRuntime.answer`. The waiting caller runs the syncs that its answer needs."""
         awaited = _Awaited()
         self._begin(machine, body, at, awaited)
         return self._answer_of(awaited, timeout_s)
 
     def answers(self, machine: str, bodies: Sequence[Request], *, timeout_s: float = ASK_S) -> list[Answer]:
-        """The answers to several requests to a machine of this node, whose changes become durable together. Raises as
-        `answer` does, where one of them has none."""
+        """The answers to several requests to a machine of this node, whose changes become durable together. Raises like
+        `answer` if one of them has no answer."""
         awaited = [_Awaited() for _ in bodies]
         with self._turn:
             for body, each in zip(bodies, awaited, strict=True):
                 self._begin(machine, body, None, each)
         return [self._answer_of(each, timeout_s) for each in awaited]
 
-    # Leaders that nobody else copies: see `lone_leaders.py`
+    # Leaders that no other node copies: see `lone_leaders.py`
 
     def produce(self, partition: PartitionId, asked: Produce, *, timeout_s: float = ASK_S) -> Answer:
-        """As `answer`, of the partition's replica. Raises as that does."""
+        """Like `answer`, for the partition's replica. Raises like `answer`."""
         with self._turn:
             stored = self._in_turn(LoneLeaders.store, partition, asked)
             if isinstance(stored, Stored):
@@ -231,27 +231,27 @@ class LoneNode:
         return self._synced(stored) if isinstance(stored, Stored) else stored
 
     def answer_now(self, asked: ForTransaction | ForGroup, *, timeout_s: float = ASK_S) -> Answer:
-        """As `answer`, of a coordinator that is asked for nothing that it writes down."""
+        """Like `answer`, for requests to a coordinator that need no record."""
         with self._turn:
             answer = self._in_turn(LoneLeaders.answer_now, asked)
         return self.answer(BROKER, asked, timeout_s=timeout_s) if answer is None else answer
 
     def commit(self, partitions: Sequence[PartitionId]) -> list[Answer]:
-        """Returns when all that is in their logs is committed, which become durable together. Gives the answers to
-        `AwaitCommitted` of those where that is not known. Raises as `answers` does."""
+        """Returns when everything in these logs is committed; they become durable together. If another thread does the
+        work, returns the answers to `AwaitCommitted`. Raises like `answers`."""
         with self._turn:
             ends = self._in_turn(LoneLeaders.begin_commit, partitions)
             if ends is not None and self._leaders is not None:
                 self._carry_out_all(self._leaders.take_effects())
         while ends and self._leaders is not None and not self._leaders.are_committed(ends):
-            if not self._make_durable():  # another thread is at it
+            if not self._make_durable():  # another thread does it
                 return self.answers(BROKER, [ForPartition(each, AwaitCommitted()) for each in ends])
         if ends is None:
             return self.answers(BROKER, [ForPartition(each, AwaitCommitted()) for each in partitions])
         return []
 
     def begin_produce(self, partition: PartitionId, asked: Produce, waiting: Awaiting) -> None:
-        """The same for who does not wait on this thread: another one makes it durable."""
+        """Like `produce`, for a caller that does not wait on this thread: the node's thread makes it durable."""
         stored: Stored | Answer = None
         try:
             with self._turn:
@@ -270,7 +270,7 @@ class LoneNode:
             self._leave_the_rest()
 
     def _sync_left(self) -> bool:
-        """Makes durable what `begin_produce` has left to this thread. False where there was nothing to do."""
+        """Makes durable what `begin_produce` has left to this thread. False if there was nothing to do."""
         leaders = self._leaders
         with self._turn:
             if leaders is None or not self._left or self._holds or self._stopped:
@@ -300,7 +300,8 @@ class LoneNode:
     def _in_turn(
         self, act: Callable[Concatenate[LoneLeaders, _Given], _Result], *given: _Given.args, **named: _Given.kwargs
     ) -> _Result | None:
-        """None where nothing was done: no sync is to begin. In: it is this thread's turn."""
+        """Calls a method of `LoneLeaders`. None: it was not called, because no sync may begin now or a machine is being
+        stepped. In: it is this thread's turn."""
         if self._stopped or not self._machines:
             raise NodeStopped(f"node {self.id} has ended")
         if self._leaders is None or self._holds or self._stepping:
@@ -313,7 +314,7 @@ class LoneNode:
             raise NodeStopped(f"node {self.id} has ended") from error
 
     def _synced(self, stored: Stored) -> Answer:
-        """Makes durable what is not, on this thread; others do so with other partitions meanwhile."""
+        """Syncs the partition on this thread, while other threads may sync other partitions."""
         leaders, durable_to, failed = self._leaders, 0, None
         assert leaders is not None
         try:
@@ -331,7 +332,7 @@ class LoneNode:
         return answer
 
     def _carry_out_all(self, effects: Sequence[Effect]) -> None:
-        """Those of the broker. In: it is this thread's turn."""
+        """Carries out effects of the broker. In: it is this thread's turn."""
         if effects:
             for effect in effects:
                 self._carry_out(BROKER, effect)
@@ -340,7 +341,7 @@ class LoneNode:
     def _answer_of(self, awaited: _Awaited, timeout_s: float) -> Answer:
         while not awaited.done and self._make_durable():
             pass
-        if self._unsynced and self._asked:  # else nobody waits for it: it shares the next sync, or that of a tick
+        if self._unsynced and self._asked:  # otherwise no request waits for it, and a later sync includes it
             self._leave_the_rest()
         if not awaited.done:
             self._wait(awaited, timeout_s)
@@ -362,8 +363,8 @@ class LoneNode:
             self._take(machine, Asked(request, body))
 
     def _note_request(self) -> None:
-        """After a rest the machines hear first what time it is, so that no deadline of a request is counted from before
-        it, and ticks are frequent again. In: it is this thread's turn."""
+        """Counts a request. After a rest, the machines first get a tick, so that no deadline of the request counts from
+        an old time, and ticks become frequent again. In: it is this thread's turn."""
         self._requests += 1
         if self._rests:
             self._rests = False
@@ -371,7 +372,7 @@ class LoneNode:
             self._bell.ring()
 
     def _wait(self, awaited: _Awaited, timeout_s: float) -> None:
-        """Another thread is at what the answer needs. Raises `NoAnswer`."""
+        """Waits for another thread that does what the answer needs. Raises `NoAnswer`."""
         with self._turn:
             if awaited.done:
                 return
@@ -380,7 +381,7 @@ class LoneNode:
             raise NoAnswer(f"node {self.id} has not answered in {timeout_s} s")
 
     def tell(self, machine: str, body: Request) -> None:
-        """As `NodeRuntime.tell`."""
+        """Like `NodeRuntime.tell`."""
         with self._turn:
             if not self._stopped and machine in self._machines:
                 self._note_request()
@@ -388,15 +389,15 @@ class LoneNode:
         self._leave_the_rest()
 
     def caught_up(self) -> Future[Answer]:
-        """At once: who tells it something has done what that takes."""
+        """Done immediately: `tell` steps the machines on the caller's thread."""
         future: Future[Answer] = Future()
         future.set_running_or_notify_cancel()
         future.set_result(None)
         return future
 
     def hold(self, look: Callable[[], _Result]) -> _Result:
-        """Calls it while no machine is stepped and no sync is under way: the files are as a crash at this moment would
-        leave them, if the machine goes on. Whoever asks for something meanwhile waits. Raises what `look` raises."""
+        """Calls `look` while no machine is stepped and no sync is under way: the files are as a crash of the process at
+        this time would leave them. Requests wait meanwhile. Raises what `look` raises."""
         with self._turn:
             self._holds += 1
         try:
@@ -413,7 +414,7 @@ class LoneNode:
     # Turns
 
     def _take(self, machine: str, given: Input) -> None:
-        """Steps the machine, and whatever that leads to, one after the other. In: it is this thread's turn."""
+        """Steps the machine, and then others with the inputs that this causes. In: it is this thread's turn."""
         self._todo.append((machine, given))
         self._step_all()
 
@@ -457,7 +458,7 @@ class LoneNode:
 
     def _panic(self, reason: str) -> None:
         if not self._machines:
-            return  # it ends already
+            return  # the node is ending already
         _log.error("this node ends, for going on could lose or alter records", reason=reason)
         self._todo.clear()
         self._machines.clear()
@@ -474,7 +475,8 @@ class LoneNode:
     # Disks
 
     def _make_durable(self) -> bool:
-        """What waits now, unless another thread is at it; False where there was nothing to do."""
+        """Makes waiting changes durable, except those of machines that another thread is syncing. False if it did
+        nothing."""
         worked = False
         for name in tuple(self._unsynced):
             worked = self._sync(name) or worked
@@ -528,7 +530,7 @@ class LoneNode:
             self._pause(pause_s if self.served.is_set() else _FIRST_TICK_S)
 
     def _pause(self, pause_s: float) -> None:
-        """Makes durable what is left to this thread meanwhile. A rest ends with the first request."""
+        """Waits for the next tick, and meanwhile syncs what is left to this thread. The first request ends a rest."""
         next_tick, resting = time.monotonic() + pause_s, self._rests
         while not self._stopped and (left_s := next_tick - time.monotonic()) > 0 and self._rests == resting:
             if not (self._sync_left() or self._make_durable()):

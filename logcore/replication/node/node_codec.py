@@ -1,12 +1,12 @@
-"""What nodes say to each other, as bytes: a frame is a JSON text and the record batches it speaks of, unchanged.
+"""Messages between nodes as bytes: a frame is a JSON text and the record batches that it refers to, unchanged.
 
-    4 bytes  length of what follows
+    4 bytes  length of the rest
     4 bytes  length of the JSON text
     JSON     [machine, value, [size of each batch …]]
     bytes    the batches, one after another
 
-A value is null, a truth value, a number, a text, or a list that begins with its kind: `["", …]` is a tuple,
-`["Batch", 3]` the fourth batch, anything else a message with its fields, as `["replica.Read", 0, …]`.
+A value is null, a boolean, a number, a text, or a list that begins with its kind: `["", …]` is a tuple, `["Batch", 3]`
+the fourth batch, `["Image", …]` a metadata image, anything else a message with its fields: `["replica.Read", 0, …]`.
 """
 
 from __future__ import annotations
@@ -68,22 +68,21 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, ch
 
 
 class InvalidFrame(ValueError):
-    """Bytes that no node of this version sends. The connection they came over is of no more use."""
+    """Bytes that no node of this version sends. Their connection cannot be used any longer."""
 
 
 class FrameTooLarge(ValueError):
-    """A message that no node would take. Sent all the same, it would cost the connection, and all else that is said
-    over it."""
+    """A message that no node would accept. Sending it would cost the connection, and all other messages on it."""
 
 
 class Frame(NamedTuple):
-    machine: str  # that the message is for
+    machine: str  # the receiver of the message
     message: Message | NodeMessage
 
 
 def encode_frame(frame: Frame, version: int = VERSIONS.newest) -> list[Buffer]:
-    """In: `version`: of the cluster, that is spoken here. Raises TypeError for a message of a kind that nodes do not
-    send, `Unspoken` for one that came with a later version, `FrameTooLarge`."""
+    """In: `version`: the version of this connection. Raises TypeError for a kind of message that nodes do not send,
+    `Unspoken` for one that a later version introduced, `FrameTooLarge`."""
     batches: list[EncodedBatch] = []
     value = _plain(frame.message, batches, version)
     sizes = [batch.header.size for batch in batches]
@@ -96,7 +95,8 @@ def encode_frame(frame: Frame, version: int = VERSIONS.newest) -> list[Buffer]:
 
 
 def decode_frame(content: memoryview) -> Frame:
-    """The frame behind its length. Raises `InvalidFrame`. Batches are views of `content`, with their checksum right."""
+    """In: a frame without its length. Out: batches are views of `content`; their checksums are verified. Raises
+    `InvalidFrame`."""
     try:
         (text_size,) = _LENGTH.unpack_from(content)
         end = _LENGTH.size + text_size

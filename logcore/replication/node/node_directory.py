@@ -1,6 +1,6 @@
-"""The data directory of a node of a cluster: whose it is, which disk it is, and how often the node was started.
+"""The data directory of a node: its cluster and node number, the disk's name, and how often the node was started.
 
-node.json   cluster, node, the disk's name, the count of starts, whether the node is alone and began so (and a copy)
+node.json   cluster, node, the disk's name, the count of starts, whether the node is and began alone (and a copy)
 lock        held while a process has the directory open
 replicas/   the logs of partitions: `disk_logs.py`
 quorum/     the metadata: `quorum_files.py`
@@ -21,39 +21,39 @@ from ...storage.disk import make_folder
 
 NODE_FILE: Final = "node.json"
 ALONE: Final = "alone"
-BEGAN_ALONE: Final = "began_alone"  # then it was the first voter; the metadata tell only of later ones
+BEGAN_ALONE: Final = "began_alone"  # then it was the first voter; metadata records name only later ones
 _SINGLE_NODE_FILES: Final = ("meta.json", "topics.json")  # of version 0.1
 _FORMAT: Final = 1
 _OTHER_HINT: Final = "Start it with the node and the cluster that the directory belongs to, or with another directory."
 
 
 def node_meta(node: int, cluster: str, disk: str, *, alone: bool, began_alone: bool = True) -> dict[str, Any]:
-    """What `node.json` says in the beginning."""
+    """The first content of `node.json`."""
     meta = {"format": _FORMAT, "node": node, "cluster": cluster, "disk": disk}
     return {**meta, ALONE: alone, BEGAN_ALONE: began_alone}
 
 
 def began_alone(meta: Mapping[str, Any]) -> bool:
-    """Whether no other node was there at the first start. Of directories that do not tell, those of servers on their
-    own were alone."""
+    """Whether there was no other node at the first start. Older directories do not contain this; then it is whether the
+    node is alone now."""
     return bool(meta.get(BEGAN_ALONE, meta.get(ALONE, False)))
 
 
 class NodeDirectory:
     """State: the lock, held until `close`.
 
-    `disk`: a name by chance, given when the directory was made: an exchanged disk has another one. `incarnation`: how
-    often the node was started, this time included; durable before anybody hears of it (R8).
+    `disk`: a random name, given when the directory was created, so a replaced disk has another one. `incarnation`: how
+    often the node was started, including this start; it is durable before it is used (R8).
     """
 
     def __init__(
         self, path: Path, node: int, cluster: str, *, alone: bool = False, others: bool = False, durable: bool = True
     ) -> None:
-        """Makes the directory where it is missing. In: `alone`: no other node could ever reach this one; `others`:
-        there are some that it shares its cluster with.
+        """Creates the directory if it is missing. In: `alone`: no other node could ever reach this one; `others`: the
+        cluster has other nodes.
 
-        Raises `LogLocked`; `UnsupportedDataDirectory` where it belongs to somebody else, `CorruptLog` where that cannot
-        be read any more, `LogFull`, `LogWriteFailed`.
+        Raises `LogLocked`; `UnsupportedDataDirectory` if it belongs to another node; `CorruptLog` if `node.json` is
+        damaged or missing; `LogFull`, `LogWriteFailed`.
         """
         self.path = path
         self._alone, self._others = alone, others
@@ -74,7 +74,7 @@ class NodeDirectory:
             raise
 
     def close(self) -> None:
-        """Lets another process have the directory."""
+        """Releases the lock, so that another process can use the directory."""
         os.close(self._lock)
 
     def _begin(self, node: int, cluster: str) -> tuple[str, int]:

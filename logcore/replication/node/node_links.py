@@ -1,10 +1,9 @@
 """Connections between the nodes of a cluster: frames over TCP, one connection in each direction.
 
-Whoever connects has the other side show that it knows the cluster's secret, and shows it, before anything is read: each
-answers the other's random challenge with an HMAC of both, of who connects to whom, and of which of the two it is, so
-that no answer is of use anywhere else. Both say which versions of the cluster they speak, and use the newest that is
-common to them; without one there is no connection. What is sent may be lost at any time (a peer that is away, a queue
-that is full): the machines say again what matters.
+Before any frame is read, both sides prove that they know the cluster's secret. Each answers the other's random
+challenge with an HMAC of both challenges, of which node connects to which, and of its own side, so an answer is useless
+anywhere else. Both name the versions of the cluster that they speak, and use the newest common one; without one there
+is no connection. Messages may be lost at any time (a peer is away, a queue is full): machines repeat what matters.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _log: Final = structlog.get_logger(__name__)
 _CHALLENGE_BYTES: Final = 32
 _HELLO_BYTES_MAX: Final = 1024
 _HELLO_S: Final = 5.0
-_STRANGERS_MAX: Final = 64  # connections that have not shown the secret yet; the oldest goes first
-_CONNECT_S: Final = 1.5  # a link that has just been healed is found soon
+_STRANGERS_MAX: Final = 64  # connections that have not proved the secret yet; the oldest is closed first
+_CONNECT_S: Final = 1.5  # short, so that a repaired network is noticed soon
 _UNACKNOWLEDGED_MS: Final = 3_000
-_QUEUE_MAX: Final = 1_000  # frames that wait for a peer; the oldest goes first
+_QUEUE_MAX: Final = 1_000  # frames that wait for a peer; the oldest is dropped first
 _BACKOFF_S: Final = (0.05, 1.0)
 
 Arrived = Callable[[NodeId, Frame], None]
@@ -47,7 +46,8 @@ class PeerAddress(NamedTuple):
 
 
 class Peers(NamedTuple):
-    """All that connections need to know. `certificates`: contexts for what comes and what goes; None: clear text."""
+    """What connections need. `serving` and `connecting`: TLS contexts of incoming and outgoing connections; None: no
+    encryption."""
 
     cluster: str
     node: NodeId
@@ -59,11 +59,11 @@ class Peers(NamedTuple):
 
 @dataclass(slots=True)
 class LinkTraffic:
-    """With one peer, since the start."""
+    """Traffic with one peer since the start."""
 
     sent_bytes: int = 0
     received_bytes: int = 0
-    connected: bool = False  # the own connection to it, which what is sent goes over
+    connected: bool = False  # the outgoing connection
 
 
 class TooOld(InvalidFrame):
@@ -71,14 +71,14 @@ class TooOld(InvalidFrame):
 
 
 class NodeLinks:
-    """State: the listener, and per peer a queue and a connection that is made again whenever it breaks.
+    """State: the listener, and for each peer a queue and a connection that is made again whenever it breaks.
 
-    `arrived(sender, frame)` is called in the event loop. Peers come, go and move while it runs (`set_peer`); `traffic`
-    may be read by any thread.
+    `arrived(sender, frame)` is called in the event loop. `set_peer` adds, moves and removes peers while it runs. Any
+    thread may read `traffic`.
     """
 
     def __init__(self, peers: Peers, arrived: Arrived, lost: Callable[[NodeId], None] = lambda node: None) -> None:
-        """In: `lost`: called when a connection to a node has broken: what was sent last may not have arrived."""
+        """In: `lost`: called when a connection to a node has broken; the last messages may not have arrived."""
         self._peers = peers
         self._arrived = arrived
         self._lost = lost
@@ -87,13 +87,13 @@ class NodeLinks:
         self._addresses = dict(peers.addresses)
         self._queues: dict[NodeId, asyncio.Queue[Frame]] = {}
         self._tasks: dict[NodeId, asyncio.Task[None]] = {}
-        self._shown: dict[NodeId, asyncio.Event] = {}  # set when the peer connects: it is worth trying then
+        self._shown: dict[NodeId, asyncio.Event] = {}  # set when the peer connects: then try to connect immediately
         self._complaints = Complaints()
-        self.versions = VERSIONS  # that this node speaks: none that is older than the cluster's
-        self._readers: dict[asyncio.Task[None], NodeId | None] = {}  # who sends, once that is known
+        self.versions = VERSIONS  # the versions that this node speaks: none older than the cluster's
+        self._readers: dict[asyncio.Task[None], NodeId | None] = {}  # the sender, once it is known
 
     async def start(self) -> PeerAddress:
-        """Listens, and begins to connect. Gives the address with the real port. Raises OSError."""
+        """Listens, and begins to connect. Returns the address with the real port. Raises OSError."""
         own = self._addresses[self._peers.node]
         tls = self._peers.serving
         handshake_s = None if tls is None else _HELLO_S
@@ -106,7 +106,7 @@ class NodeLinks:
         return PeerAddress(host, port)
 
     def set_peer(self, node: NodeId, address: PeerAddress | None) -> None:
-        """The peer is found there from now on; None: it is no peer any more, and is not listened to."""
+        """Sets the peer's address; None: it is no longer a peer, and its connections are closed."""
         if node == self._peers.node or self._addresses.get(node) == address:
             return
         if (task := self._tasks.pop(node, None)) is not None:
@@ -179,7 +179,7 @@ class NodeLinks:
                 except Unspoken as error:  # to a node of an earlier release
                     _log.debug("a message is not sent", node=node, machine=frame.machine, reason=str(error))
                     continue
-                except (TypeError, FrameTooLarge) as error:  # a mistake of ours; it must not cut the node off
+                except (TypeError, FrameTooLarge) as error:  # our own bug; it must not end the connection
                     _log.error("a message cannot be sent", node=node, machine=frame.machine, error=str(error))
                     continue
                 writer.writelines(buffers)
@@ -191,7 +191,7 @@ class NodeLinks:
             self._lost(node)
 
     async def _introduce(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, node: NodeId) -> int:
-        """Gives the version that is spoken."""
+        """Proves the secret to the peer. Returns the version of the connection."""
         peers, challenge = self._peers, os.urandom(_CHALLENGE_BYTES).hex()
         hello = {"cluster": peers.cluster, "from": peers.node, "to": node, "challenge": challenge}
         _write_hello(writer, {**hello, "versions": self.versions})
@@ -237,7 +237,7 @@ class NodeLinks:
                 traffic.received_bytes += 4 + size
                 self._arrived(sender, decode_frame(memoryview(await reader.readexactly(size))))
         except (OSError, asyncio.IncompleteReadError, TimeoutError, asyncio.CancelledError):
-            pass  # it went away and will be back, or this node stops
+            pass  # the peer is away and will return, or this node stops
         except (InvalidFrame, ValueError) as error:
             self._complain(writer, error)
         finally:
@@ -245,7 +245,7 @@ class NodeLinks:
             writer.close()
 
     def _complain(self, writer: asyncio.StreamWriter, error: Exception) -> None:
-        """Anybody can knock at this port, as often as he likes: one line a minute for each address."""
+        """Anybody can connect to this port, as often as they like, so it logs one line a minute for each address."""
         self._warn(str((writer.get_extra_info("peername") or ("?",))[0]), error)
 
     def _warn(self, address: str, error: Exception) -> None:
@@ -254,7 +254,7 @@ class NodeLinks:
             _log.warning("a connection between nodes was closed", reason=str(error), address=address, left_out=left_out)
 
     def _make_room(self) -> None:
-        """Who does not show the secret must not keep out who does, nor use up what may be open at a time."""
+        """Closes the oldest unproved connections: they must not keep out peers, or use up the open files."""
         strangers = [task for task, sender in self._readers.items() if sender is None]
         for task in strangers[: max(0, len(strangers) - _STRANGERS_MAX)]:
             task.cancel()
@@ -283,7 +283,7 @@ _SERVES: Final = "serves"
 
 
 class _Meeting(NamedTuple):
-    """What both sides know of the connection that they make. Challenges are texts."""
+    """What both sides know about their connection. Challenges are texts."""
 
     cluster: str
     connects: NodeId
@@ -292,8 +292,8 @@ class _Meeting(NamedTuple):
     of_who_serves: str
 
     def proof(self, secret: bytes, side: str) -> str:
-        """Only who knows the secret can say it, and only as this side of this connection: a proof that somebody was
-        given elsewhere, by a node that takes him for another one, proves nothing here."""
+        """Only a node that knows the secret can compute it, and only for this side of this connection. A proof from
+        another connection, made for another peer, proves nothing here."""
         return hmac.new(secret, json.dumps([side, *self]).encode(), "sha256").hexdigest()
 
     def check(self, proof: Any, secret: bytes, side: str) -> None:
@@ -303,8 +303,8 @@ class _Meeting(NamedTuple):
 
 
 def _give_up_early(writer: asyncio.StreamWriter) -> None:
-    """A link that is cut ends within seconds, and is made anew: TCP alone waits ever longer before it tries again, and
-    a link that has been healed meanwhile would stay silent for minutes."""
+    """Makes a broken connection end within seconds, so that a new one is made. TCP alone retries at growing intervals,
+    so a repaired network would stay silent for minutes."""
     connected: socket.socket = writer.get_extra_info("socket")
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, seconds in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):

@@ -1,4 +1,4 @@
-"""What nodes ask each other's machines for their clients: requests and answers over the links."""
+"""Requests of clients that one node sends to the machines of another, and the answers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from ..machine_messages import Answer, Request
 
 NODE = "node"
-"""The name that these are sent under: no machine takes them."""
+"""The machine name of these messages: the node itself takes them, not a machine."""
 
 
 class AskMachine(NamedTuple):
-    """A client's request at one node, for a machine of another."""
+    """A client's request to one node, for a machine of another."""
 
-    number: int  # of the asking process, never used twice
-    life: int  # of the asking process: an answer to an earlier one is not taken
+    number: int  # unique in the asking process
+    life: int  # identifies the asking process, which ignores answers to an earlier one
     machine: str
     body: Request
 

@@ -1,6 +1,7 @@
-"""A node of a cluster on sockets and disks: it carries out what its machines decide, in one thread with an event loop.
+"""A node of a cluster on sockets and disks: it carries out the effects of its machines, in one thread with an event
+loop.
 
-The simulator does the same with virtual sockets and disks (`tests/simulation/host.py`); nothing is decided here.
+The simulator does the same with virtual sockets and disks (`tests/simulation/host.py`). This code decides nothing.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ if TYPE_CHECKING:
 
 _log: Final = structlog.get_logger(__name__)
 _TICK_S: Final = 0.05
-_SLEPT_NS: Final = 200_000_000  # without a tick: what has arrived meanwhile is not to be taken at the time of before
-_GRACE_S: Final = 1.0  # for the word that there was no answer
+_SLEPT_NS: Final = 200_000_000  # after this time without a tick, arriving messages must not be handled at the old time
+_GRACE_S: Final = 1.0  # for `NoAnswer` to arrive
 _LOOK_S: Final = 0.0005
 _Result = TypeVar("_Result")
 ASK_S: Final = 10.0
-"""So long an answer of another node is waited for."""
+"""How long to wait for an answer of another node."""
 
 
 def time_of_day_ms() -> int:
@@ -59,7 +60,7 @@ def time_of_day_ms() -> int:
 
 
 class Storage(Protocol):
-    """Where the changes of a machine go: called by one thread at a time, which is not the node's. Raises OSError."""
+    """Stores the changes of a machine. One thread at a time calls it, not the node's thread. Raises OSError."""
 
     def apply(self, change: Change) -> None: ...
 
@@ -72,15 +73,15 @@ class Running(NamedTuple):
 
 
 class NodeStopped(RuntimeError):
-    """The node ended before it answered; what was asked may have happened, or may yet."""
+    """The node ended before it answered; the request may have been carried out, or may still be."""
 
 
 class NoAnswer(RuntimeError):
-    """Another node did not answer in time; what was asked may have happened, or may yet."""
+    """Another node did not answer in time; the request may have been carried out, or may still be."""
 
 
 class Awaiting(Protocol):
-    """Who waits for an answer; it comes on any thread, once, and may come with locks held."""
+    """A receiver of an answer. It is called once, on any thread, possibly with locks held."""
 
     def set_result(self, answer: Answer, /) -> None: ...
 
@@ -97,7 +98,7 @@ def _pass_on(done: Future[Answer], waiting: Awaiting) -> None:
 
 
 class _Syncing:
-    """Per machine: the changes that wait for the next sync, and whether one is under way."""
+    """Of one machine: the changes that wait for the next sync, and whether a sync is under way."""
 
     def __init__(self) -> None:
         self.waiting: list[Persist] = []
@@ -107,7 +108,7 @@ class _Syncing:
 class NodeRuntime:
     """State: the machines and what they wait for. Any thread may call `ask` and `stop`.
 
-    `panicked(reason)` is called once, in the node's thread, when a machine cannot go on: the process is to end.
+    `panicked(reason)` is called once, in the node's thread, when a machine cannot continue: the process must end.
     """
 
     def __init__(
@@ -128,11 +129,11 @@ class NodeRuntime:
         self._todo: deque[tuple[str, Input]] = deque()
         self._stepping = False
         self._holds = 0  # callers of `hold`: no sync begins
-        self._told_ns = time.monotonic_ns()  # when the machines heard last what time it is
+        self._told_ns = time.monotonic_ns()  # the time of the last tick
         self._requests = 0
         self._life = time.time_ns()
         self._asked: dict[RequestId, Future[Answer]] = {}
-        self._asked_at: dict[RequestId, NodeId] = {}  # of those, what another node was asked
+        self._asked_at: dict[RequestId, NodeId] = {}  # those of `_asked` that went to another node
         self._lock = threading.Lock()
         self._stopped = False
         self._loop = asyncio.new_event_loop()
@@ -140,7 +141,7 @@ class NodeRuntime:
 
     @property
     def is_stepping(self) -> bool:
-        """Whether this is the thread that steps the machines: it waits for no answer."""
+        """Whether the current thread is the one that steps the machines. It must not wait for an answer."""
         return threading.current_thread() is self._thread
 
     def start(self) -> PeerAddress:
@@ -151,7 +152,7 @@ class NodeRuntime:
         return self.address
 
     def stop(self) -> None:
-        """Ends it; who waits for an answer gets `NodeStopped`."""
+        """Ends the node; waiting requests get `NodeStopped`."""
         with self._lock:
             if self._stopped:
                 return
@@ -162,10 +163,10 @@ class NodeRuntime:
         self._end_waiting()
 
     def ask(self, machine: str, body: Request, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Answer]:
-        """A client's request to a machine of this node, or of another one, whose answer comes as an exception
-        `NoAnswer` where it takes longer than `timeout_s`. It cannot be cancelled: who waits no more forgets it."""
+        """Sends a client's request to a machine of this node, or of another one. If another node takes longer than
+        `timeout_s`, the future gets `NoAnswer`. It cannot be cancelled: a caller that gives up drops it."""
         future: Future[Answer] = Future()
-        future.set_running_or_notify_cancel()  # else one that is cancelled while it is settled would end the node
+        future.set_running_or_notify_cancel()  # otherwise a future cancelled while it is settled would end the node
         with self._lock:
             if self._stopped:
                 future.set_exception(NodeStopped(f"node {self.id} was stopped"))
@@ -181,7 +182,7 @@ class NodeRuntime:
         return future
 
     def answer(self, machine: str, body: Request, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Answer:
-        """The answer, for who waits for it on this thread. Raises `NoAnswer`, `NodeStopped`."""
+        """Sends a request and waits for the answer. Raises `NoAnswer`, `NodeStopped`."""
         grace_s = 0.0 if at is None or at == self.id else _GRACE_S
         try:
             return self.ask(machine, body, at=at, timeout_s=timeout_s).result(timeout_s + grace_s)
@@ -189,7 +190,7 @@ class NodeRuntime:
             raise NoAnswer(f"node {at or self.id} has not answered in {timeout_s} s") from error
 
     def answers(self, machine: str, bodies: Sequence[Request], *, timeout_s: float = ASK_S) -> list[Answer]:
-        """The answers of a machine of this node to several requests. Raises as `answer` does, where one has none."""
+        """The answers of a machine of this node to several requests. Raises like `answer` if one has no answer."""
         asked = [self.ask(machine, body) for body in bodies]
         try:
             return [each.result(timeout_s) for each in asked]
@@ -197,30 +198,30 @@ class NodeRuntime:
             raise NoAnswer(f"node {self.id} has not answered in {timeout_s} s") from error
 
     def produce(self, partition: PartitionId, asked: Produce, *, timeout_s: float = ASK_S) -> Answer:
-        """As `answer`, of the partition's replica on this node. Raises as that does."""
+        """Like `answer`, for the partition's replica on this node. Raises like `answer`."""
         return self.answer(BROKER, ForPartition(partition, asked), timeout_s=timeout_s)
 
     def answer_now(self, asked: ForTransaction | ForGroup, *, timeout_s: float = ASK_S) -> Answer:
-        """As `answer`, of a coordinator on this node."""
+        """Like `answer`, for a coordinator on this node."""
         return self.answer(BROKER, asked, timeout_s=timeout_s)
 
     def commit(self, partitions: Sequence[PartitionId]) -> list[Answer]:
-        """The answers to `AwaitCommitted` of each. Raises as `answers` does."""
+        """The answers to `AwaitCommitted` for each partition. Raises like `answers`."""
         return self.answers(BROKER, [ForPartition(each, AwaitCommitted()) for each in partitions])
 
     def begin_produce(self, partition: PartitionId, asked: Produce, waiting: Awaiting) -> None:
-        """As `produce`, for who does not wait on this thread."""
+        """Like `produce`, for a caller that does not wait on this thread."""
         self.ask(BROKER, ForPartition(partition, asked)).add_done_callback(lambda done: _pass_on(done, waiting))
 
     def tell(self, machine: str, body: Request) -> None:
-        """The same to a machine of this node, by who wants no answer."""
+        """Sends a request to a machine of this node, without waiting for an answer."""
         with self._lock:
             if not self._stopped:
                 self._requests += 1
                 self._loop.call_soon_threadsafe(self._take, machine, Asked(RequestId(self._requests), body))
 
     def caught_up(self) -> Future[Answer]:
-        """Is done when the machines have taken what they were told before this, so that who tells goes no faster."""
+        """Done when the machines have taken everything that `tell` sent before, so a caller can limit its speed."""
         future: Future[Answer] = Future()
         future.set_running_or_notify_cancel()
         with self._lock:
@@ -234,17 +235,17 @@ class NodeRuntime:
         return future
 
     def set_peer(self, node: NodeId, address: PeerAddress | None) -> None:
-        """Where another node is found from now on; None: it is none of this cluster's any more. From any thread."""
+        """Sets the address of another node; None: it is no longer in this cluster. Any thread may call it."""
         with self._lock:
             if not self._stopped:
                 self._loop.call_soon_threadsafe(self._links.set_peer, node, address)
 
     def use_version(self, version: int) -> None:
-        """The cluster uses this version: who speaks older ones only is not spoken to."""
+        """The cluster uses this version: this node refuses connections with nodes that speak only older ones."""
         self._links.versions = ClusterVersions(max(VERSIONS.oldest, version), VERSIONS.newest)
 
     def hold(self, look: Callable[[], _Result]) -> _Result:
-        """As `LoneNode.hold`, on the node's thread. Raises `NodeStopped`, too."""
+        """Like `LoneNode.hold`, on the node's thread. Also raises `NodeStopped`."""
         looked: Future[_Result] = Future()
         with self._lock:
             if self._stopped:
@@ -257,7 +258,7 @@ class NodeRuntime:
 
     @property
     def traffic(self) -> Mapping[NodeId, LinkTraffic]:
-        """With each other node; any thread may read it."""
+        """The traffic with each other node. Any thread may read it."""
         return dict(self._links.traffic)
 
     # In the node's thread
@@ -281,8 +282,8 @@ class NodeRuntime:
             self._take(name, now)
 
     def _arrived(self, sender: NodeId, frame: Frame) -> None:
-        """A process that was stopped first learns how long: its controller may be deposed, and must not say of others
-        that they lead (T-L4)."""
+        """After a pause of the process, the machines first get a tick: the controller here may have been replaced, and
+        must not tell others that they lead (T-L4)."""
         if time.monotonic_ns() - self._told_ns > _SLEPT_NS:
             self._tell_the_time()
         message = frame.message
@@ -298,7 +299,7 @@ class NodeRuntime:
         self._links.send(node, Frame(NODE, asked))
 
     def _lost(self, node: NodeId) -> None:
-        """What the node was asked may have died with it: who waits is to ask again, or somebody else."""
+        """Requests to this node may be lost: their callers must ask again, or ask another node."""
         for request in [request for request, at in self._asked_at.items() if at == node]:
             self._give_up(request, node)
 
@@ -333,7 +334,7 @@ class NodeRuntime:
             future.set_result(answer)
 
     def _take(self, machine: str, given: Input) -> None:
-        """Steps the machine, and whatever that leads to within this node, one after the other."""
+        """Steps the machine, and then machines of this node with the inputs that this causes, one after the other."""
         if machine not in self._machines:
             self._refuse(given)
             return
@@ -372,7 +373,7 @@ class NodeRuntime:
 
     def _panic(self, reason: str) -> None:
         if not self._machines:
-            return  # it ends already
+            return  # the node is ending already
         _log.error("this node ends, for going on could lose or alter records", reason=reason)
         self._todo.clear()
         self._machines.clear()
@@ -380,7 +381,7 @@ class NodeRuntime:
         self._panicked(reason)
 
     def _refuse(self, given: Input) -> None:
-        """There is no such machine, or none any more."""
+        """Refuses a request to a machine that does not exist, or no longer exists."""
         if isinstance(given, Asked):
             with self._lock:
                 future = self._asked.pop(given.request, None)
@@ -421,7 +422,7 @@ class NodeRuntime:
             self._sync(name)
 
     def _sync(self, name: str) -> None:
-        """One sync at a time: what comes while it runs waits for the next one, and shares it."""
+        """Runs one sync at a time: changes that arrive meanwhile wait for the next one, and share it."""
         syncing = self._syncing[name]
         effects, syncing.waiting, syncing.under_way = syncing.waiting, [], True
         storage = self._machines[name].storage

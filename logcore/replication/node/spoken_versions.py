@@ -1,8 +1,7 @@
-"""What of the messages between nodes came with a version of the cluster after the first: an older node hears nothing of
-it.
+"""Messages and fields that came with a version of the cluster after the first. They are not sent to older nodes.
 
-A new field stands behind all others and has a default: who does not know it does without. What an older node could not
-do without is a message of a new kind, and is said once the cluster has its version.
+A new field is the last one and has a default, so a node that does not know it works without it. If an older node could
+not work without it, it is a message of a new kind instead, sent only once the cluster has its version.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ KINDS: Final[Mapping[type[object], int]] = {
     VersionRaised: 2,
     **dict.fromkeys(_kinds_of(share_messages), 2),
 }
-"""By kind of message or record: the version that it came with."""
+"""For each newer kind of message or record, the version that introduced it."""
 
 FIELDS: Final[Mapping[type[Message | BrokerSeen | Produce], Mapping[str, int]]] = {
     BrokerHeartbeat: {"newest_version": 2},
     BrokerSeen: {"newest_version": 2},
-    Produce: {"base_offset": 2},  # said to a leader in the same process only
+    Produce: {"base_offset": 2},  # only sent to a leader in the same process
 }
-"""The same of fields of kinds that were there before."""
+"""The same for newer fields of older kinds."""
 
 _COUNTS: Final[Mapping[type[object], Mapping[int, int]]] = {
     kind: {
@@ -50,11 +49,11 @@ _COUNTS: Final[Mapping[type[object], Mapping[int, int]]] = {
 
 
 class Unspoken(TypeError):
-    """The other node is of a release that does not know the message."""
+    """The other node's release does not know the message."""
 
 
 def fields_spoken(value: tuple[object, ...], version: int) -> Sequence[object]:
-    """The fields of a message or a part of one, as a node hears them that speaks this version. Raises `Unspoken`."""
+    """The fields of a message, or of a part of one, for a node that speaks this version. Raises `Unspoken`."""
     kind = value.__class__
     if KINDS.get(kind, 1) > version:
         raise Unspoken(f"{kind.__name__} came with version {KINDS[kind]} of the cluster, and {version} is spoken here")
