@@ -1,9 +1,9 @@
-"""Which partitions of a node that is alone have a folder, noted beside the folders.
+"""A list, beside the folders, of the partitions of a node that is alone and that have a folder.
 
-Such a node opens a log when it is first asked for, so a folder that is not there is that of a log that never began; or
-of one that somebody removed, whose records are lost. The list tells the two apart. A name is noted once its folder is
-durable, and without a sync: a killed process leaves the list exact. After a power cut names may be missing from it,
-and the removal of their folders goes unnoticed.
+Such a node opens a log when it is first requested. So a missing folder means that the log was never created, or that
+somebody removed it and its records are lost. The list tells these cases apart. A name is added once its folder is
+durable, without a sync: a killed process leaves the list exact. After a power cut names may be missing from it; then
+the removal of their folders goes unnoticed.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _LINE: Final = re.compile(r"(.+)-(\d+)")
 
 
 class BegunLogs:
-    """State: the partitions in the list, and whether some of them were removed since it was written as a whole."""
+    """State: the partitions in the list, and whether some were removed since the list was last written as a whole."""
 
     def __init__(self, folder: Path, *, durable: bool) -> None:
-        """In: `folder`: of the logs; `durable`: whether a new list waits for the disk. Raises OSError."""
+        """In: `folder`: the folder of all logs; `durable`: whether a new list waits for the disk. Raises OSError."""
         self._path = folder / _NAME
         self._durable = durable
-        self._size = 0  # of the whole lines: a torn one would make another name of the next
+        self._size = 0  # of the complete lines; a torn line would corrupt the next name
         self._known: dict[PartitionId, None] = dict.fromkeys(self._read())
         self._removed = False
 
     def _read(self) -> list[PartitionId]:
-        """What a torn write or damage has left of a line is none."""
+        """Skips torn and damaged lines."""
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
@@ -46,7 +46,7 @@ class BegunLogs:
         return partition in self._known
 
     def note(self, partitions: Iterable[PartitionId]) -> None:
-        """Their folders are durable. Where the disk has no room for the lines, the next call tries again."""
+        """Adds partitions whose folders are durable. If the disk has no space, the next call tries again."""
         new = [each for each in partitions if each not in self._known]
         if not new:
             return
@@ -59,13 +59,14 @@ class BegunLogs:
             self._known.update(dict.fromkeys(new))
 
     def forget(self, partition: PartitionId) -> None:
-        """Its folder goes."""
+        """Removes a partition whose folder is about to be deleted."""
         if partition in self._known:
             del self._known[partition]
             self._removed = True
 
     def close(self) -> None:
-        """Nobody asks again for what was removed, so its lines may stay where the disk has no room for a new list."""
+        """Rewrites the list without removed partitions. If the disk has no space, their lines stay, which is harmless:
+        they are never requested again."""
         if self._removed:
             with contextlib.suppress(OSError):
                 replace_file(self._path, "".join(map(_line, self._known)).encode(), durable=self._durable)

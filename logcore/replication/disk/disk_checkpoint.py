@@ -1,9 +1,9 @@
-"""The checkpoint of a replica's log on the disk, and where the log begins while there is no room for a newer one.
+"""The checkpoint of a replica's log on the disk, and the log's start while there is no space for a newer checkpoint.
 
-A checkpoint makes a start quick, and lets segments go that no start has to read any more. A full disk may refuse it:
-then the one that is there stays, which is as true as before, and where the log begins is said by the name of an empty
-file, for which there is room in a folder on any disk. Segments behind the beginning of the one that the checkpoint
-names stay until a newer one is written: what producers did in them is nowhere else.
+A checkpoint makes the next start fast, and allows removing segments that no start has to read. A full disk may refuse
+it. Then the existing checkpoint stays, and is still true; the name of an empty file records the start of the log,
+because a folder has space for that on any disk. Segments from the one that the checkpoint names on stay until a newer
+checkpoint is written: the state of producers in them is stored nowhere else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRY_AGAIN_S: Final = 5.0
 
 
 class Noted(NamedTuple):
-    """A checkpoint as it was at one moment: its content, and what it says of the log."""
+    """The encoded checkpoint, and the offsets in it."""
 
     content: bytes
     log_start_offset: int
@@ -38,12 +38,12 @@ class Noted(NamedTuple):
 
 
 class ReplicaCheckpoint:
-    """State: `start_offset`, where the log begins for certain after a crash; `segment`, from whose base offset on a
-    start needs segments (0: all of them); whether there is a checkpoint at all, and when to try again after the disk
-    had no room for one."""
+    """State: `start_offset`: the start of the log that would survive a crash; `segment`: the base offset from which on
+    a start needs the segments (0: all of them); whether a checkpoint exists, and when to try again after the disk had
+    no space for one."""
 
     def __init__(self, folder: Path, room: DiskRoom, segment: int, start_offset: int, *, durable: bool = True) -> None:
-        """In: what a recovery has found; `durable`: whether it waits for the disk."""
+        """In: `segment`, `start_offset`: what recovery has found; `durable`: whether to wait for the disk."""
         self._durable = durable
         self.segment = segment
         self.start_offset = start_offset
@@ -55,21 +55,21 @@ class ReplicaCheckpoint:
 
     @property
     def owed(self) -> bool:
-        """The disk had no room for one."""
+        """Whether the disk had no space for the last checkpoint."""
         return self._again_s is not None
 
     @property
     def rests(self) -> bool:
-        """It had not a moment ago, so it is not tried now."""
+        """Whether that was a moment ago, so that it should not be tried now."""
         return self._again_s is not None and time.monotonic() < self._again_s
 
     def hurry(self) -> None:
-        """There may be room now."""
+        """There may be space now: the next sync tries again."""
         if self._again_s is not None:
             self._again_s = 0.0
 
     def sync_names(self) -> None:
-        """Makes durable that the segments are there, and the log itself. Raises OSError."""
+        """Makes the names of the segments durable, and that of the log's folder. Raises OSError."""
         self._sync_folder()
         if not self.exists and self._durable:
             sync_folder(self._folder.parent)
@@ -79,9 +79,10 @@ class ReplicaCheckpoint:
             sync_folder(self._folder)
 
     def try_to_replace(self, noted: Noted, name: str) -> bool:
-        """Durable on return. False where the disk has no room for it: then only the log's start is.
+        """Writes the checkpoint; it is durable on return. False if the disk has no space: then only the log's start is.
 
-        In: what it names is durable, and so are the names; `name`: of the log, for people. Raises OSError.
+        In: what the checkpoint names is durable, and so are the file names; `name`: of the log, for log lines. Raises
+        OSError.
         """
         moved = noted.log_start_offset > self.start_offset
         keep = not moved and self._mark.offset is None
@@ -99,9 +100,9 @@ class ReplicaCheckpoint:
         return True
 
     def replace(self, noted: Noted, older: Checkpoint | None = None) -> None:
-        """Durable on return; nothing is left of the one before. Raises OSError.
+        """Writes the checkpoint, which is durable on return, and removes the previous one. Raises OSError.
 
-        In: `older`: one that is on the disk, and true, too: it is the newest from now on where there is no room.
+        In: `older`: an older checkpoint on the disk that is also true. If there is no space, it becomes the newest.
         """
         self.sync_names()
         try:
@@ -125,8 +126,8 @@ class ReplicaCheckpoint:
         self.segment, self._again_s = older.segment, time.monotonic() + _TRY_AGAIN_S
 
     def _put(self, noted: Noted, *, keep: bool) -> None:
-        """In: `keep`: the one before, as long as it is true: a truncation may need it, or a start that finds this one
-        damaged. Raises OSError; then the one before counts."""
+        """In: `keep`: whether to keep the previous checkpoint, if it is still true: a truncation may need it, or a
+        start that finds the new one damaged. Raises OSError; then the previous one is valid."""
         fp("replica.before_checkpoint")
         path, earlier = self._folder / CHECKPOINT, self._folder / EARLIER
         aside = write_aside(path, noted.content, durable=self._durable)
@@ -148,4 +149,4 @@ class ReplicaCheckpoint:
         self._mark.move(offset, durable=self._durable)
         self.start_offset = offset
         if (self._folder / CHECKPOINT).exists():
-            (self._folder / EARLIER).unlink(missing_ok=True)  # it may name a segment that goes now
+            (self._folder / EARLIER).unlink(missing_ok=True)  # it may name a segment that is removed now

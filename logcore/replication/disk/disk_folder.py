@@ -1,4 +1,4 @@
-"""A folder of the disk, as `ports.py` has it."""
+"""Implements the interfaces of `ports.py` with a folder on the disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...storage.disk import make_folder, sync_folder
 
 
 class DiskFile:
-    """An open file. Closed with the last reference."""
+    """An open file. It is closed when the last reference to it is gone."""
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
         self._durable = durable
@@ -51,8 +51,8 @@ class DiskFile:
 
 
 class DiskFolder:
-    """Files by name; the folder is made where it is missing. Without `durable` nothing waits for the disk: what was
-    synced survives the end of the process, but not that of the machine."""
+    """Files by name; the folder is created if it is missing. Without `durable` nothing waits for the disk: synced
+    content survives a crash of the process, but not of the machine."""
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
         self._path = path

@@ -1,7 +1,7 @@
-"""The log of a replica in files: what the machine appends and cuts, what its syncs make durable, what readers see.
+"""The log of a replica in files: what the machine appends and truncates, how syncs make it durable, what readers see.
 
-The machine (in the node's thread) appends; the node's storage thread makes durable; readers and housekeeping come from
-threads of their own. Readers see what the machine has published, no more.
+The machine (in the node's thread) appends; the node's storage thread syncs; readers and housekeeping use threads of
+their own. Readers see only what the machine has published.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ _Result = TypeVar("_Result")
 
 
 class _Unsynced(NamedTuple):
-    """What one sync makes durable, as of the moment when it begins."""
+    """What one sync makes durable, as of its start."""
 
     rolled: list[Segment]
     active: LogFile
     end_offset: int
     log_start_offset: int
     bytes: int
-    names: bool  # there are new ones
+    names: bool  # there are new file names
     checkpoint: Noted | None  # to be written once the rest is durable
 
 
 class DiskLog(KeptPartition):
     """A `ReplicaLog`, and a partition for readers and housekeeping.
 
-    State: the segments that ended since the last sync, and how much was written since the last checkpoint. Nothing is
-    durable because it was appended: `sync_all` is what makes it so. After a failed sync it takes no more (R17).
+    State: the segments that ended since the last sync, and how much was written since the last checkpoint. Appending
+    makes nothing durable; `sync_all` does. After a failed sync the log accepts nothing more (R17).
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class DiskLog(KeptPartition):
         *,
         alone: bool = False,
     ) -> None:
-        """In: `room`: who tells people of a full disk; `alone`: nobody else has a copy, or ever will. Raises OSError,
+        """In: `room`: reports a full disk; `alone`: no other node has a copy, or ever will. Raises OSError,
         `CorruptLog`."""
         self._point = DurablePoint(folder, context.files)
         found = recover_replica(
@@ -86,18 +86,18 @@ class DiskLog(KeptPartition):
         )
         self._named = self._noted.exists
         self._unnoted_bytes = 0
-        self._syncs_begun = self._synced = 0  # how many, and the number of the last one that went well
+        self._syncs_begun = self._synced = 0  # the number of syncs, and the number of the last successful one
 
     def note_loss(self) -> None:
-        """Notes that the log is what it is, though more was durable once: a cluster remembers that it was not clean,
-        and what a node that is alone has lost is in the checkpoint from now on. Raises OSError."""
+        """Accepts the log as it is, although more was durable once. A cluster remembers that it was not clean; on a
+        node that is alone, the checkpoint records the loss from now on. Raises OSError."""
         with self._lock:
             self._write_checkpoint(self._current_checkpoint(), durable=True)
             self._point.note(self._state.end_offset, durably=True)
             (self._folder / RESCAN).unlink(missing_ok=True)
             sync_folder(self._folder)
 
-    # As the machine has it
+    # For the machine
 
     @property
     def end_offset(self) -> int:
@@ -105,12 +105,12 @@ class DiskLog(KeptPartition):
 
     @property
     def whole(self) -> bool:
-        """As `ReplicaLog` says."""
+        """See `ReplicaLog`."""
         return self.clean and not self.damage
 
     @property
     def lost(self) -> tuple[DamagedRange, ...]:
-        """Nothing in a cluster: the log ended in front of what was lost, and what it has there was written since."""
+        """In a cluster nothing: the log was truncated before the loss, and what it has there was written since."""
         return super().lost if self._alone else ()
 
     @property
@@ -122,7 +122,7 @@ class DiskLog(KeptPartition):
         return self._state.epochs
 
     def append(self, batches: Sequence[EncodedBatch]) -> None:
-        """As `ReplicaLog` says. Raises `LogFull`, `LogWriteFailed`."""
+        """See `ReplicaLog`. Raises `LogFull`, `LogWriteFailed`."""
         size = 0
         for batch in batches:
             size += batch.header.size
@@ -151,8 +151,8 @@ class DiskLog(KeptPartition):
             raise write_error(error, f"to {self.name}") from error
 
     def read(self, offset: int, limit: int, max_bytes: int) -> Sequence[EncodedBatch]:
-        """As `ReplicaLog` says; of one segment at a time. Raises `CorruptLog`, OSError: then the next start
-        reads all of the log."""
+        """See `ReplicaLog`; it reads from one segment at a time. Raises `CorruptLog`, OSError: then the next start
+        reads the whole log."""
         with self._lock:
             place = max(bisect_right(self._segments, offset, key=lambda each: each.base_offset) - 1, 0)
             segment = self._segments[place]
@@ -171,19 +171,20 @@ class DiskLog(KeptPartition):
             raise
 
     def _end_of(self, place: int) -> int:
-        """Of the segment at this place in order; its own end may be lost."""
+        """The end offset of the segment at this position. It comes from the next segment, because the segment's own
+        end may be lost."""
         following = self._segments[place + 1 : place + 2]
         return following[0].base_offset if following else self._state.end_offset
 
     def publish(self, high_watermark: int, last_stable_offset: int) -> None:
-        """Readers see the log up to here from now on."""
+        """Readers see the log up to these offsets from now on."""
         with self._lock:
             assert self._log_start_offset <= last_stable_offset <= high_watermark <= self._state.end_offset
             if (high_watermark, last_stable_offset) == (self._high_watermark, self._published_stable):
                 return
             self._high_watermark, self._published_stable = high_watermark, last_stable_offset
             if high_watermark > self._durable_offset and self._point.reserved:
-                with contextlib.suppress(OSError):  # else less is known after damage; what was committed is known
+                with contextlib.suppress(OSError):  # if it fails, only less is known after damage
                     self._point.note_seen(high_watermark)
         self._on_advance()
 
@@ -191,8 +192,8 @@ class DiskLog(KeptPartition):
         return self._published_stable
 
     def at_rest(self, look: Callable[[Mapping[str, int]], _Result]) -> _Result:
-        """Calls it, with the sizes of the segments' files by name, while nobody changes a file of the log. In: the node
-        is held, so that no machine appends either."""
+        """Calls `look` with the sizes of the segments' files by name, while no thread changes a file of the log. In:
+        the node is held (`hold`), so that no machine appends either."""
         with self._lock:
             self._wait_for_sync()
             return look({file_name(segment.base_offset): segment.size for segment in self._segments})
@@ -200,7 +201,7 @@ class DiskLog(KeptPartition):
     # A shorter log
 
     def truncate(self, offset: int) -> None:
-        """As `ReplicaLog` says; durable on return. Raises OSError, `LogError`."""
+        """See `ReplicaLog`; durable on return. Raises OSError, `LogError`."""
         with self._lock:
             self._wait_for_sync()
             self.check_usable()
@@ -215,8 +216,8 @@ class DiskLog(KeptPartition):
                 raise
 
     def _truncate_at_start(self, offset: int) -> None:
-        """Records may be deleted up to the middle of a batch. Then that batch goes first, so that a crash leaves a log
-        that ends in front of it, and the empty log begins anew."""
+        """Records may be deleted up to the middle of a batch. Then the whole batch is truncated first, so that a crash
+        leaves a log that ends before it; after that the empty log restarts at `offset`."""
         segment, position = self._place_of(offset)
         start, _ = segment.position_before(offset)
         around = [each for _, each in segment.headers(start, position) if each.last_offset >= offset]
@@ -228,7 +229,7 @@ class DiskLog(KeptPartition):
         self._restart_at(offset)
 
     def _truncate(self, offset: int) -> None:
-        """A crash in between leaves the log longer, or as it should be: no note says more than there is."""
+        """A crash in between leaves the log longer, or truncated; no file claims more than the log has."""
         last, position = self._place_of(offset)
         kept = [segment for segment in self._segments if segment.base_offset <= last.base_offset]
         gone = self._segments[len(kept) :]
@@ -254,7 +255,7 @@ class DiskLog(KeptPartition):
         self._published_stable = min(self._published_stable, offset)
 
     def restart_at(self, offset: int) -> None:
-        """As `ReplicaLog` says; durable on return. In: it lies behind the end, or the log is empty.
+        """See `ReplicaLog`; durable on return. In: an offset after the end, or any offset if the log is empty.
 
         Raises OSError, `LogError`.
         """
@@ -269,9 +270,9 @@ class DiskLog(KeptPartition):
                 raise
 
     def _restart_at(self, offset: int) -> None:
-        """The checkpoint decides: what lies before its start, a crash leaves to the next opening."""
+        """The checkpoint decides: segments before its start that remain after a crash are removed at the next start."""
         if offset < self._state.end_offset:
-            self._point.note(offset, durably=True)  # before the log is shorter: else a crash would look like a loss
+            self._point.note(offset, durably=True)  # before the log gets shorter, or a crash would look like a loss
         old = [segment for segment in self._segments if segment.base_offset != offset]
         first = create_segment(self._folder, offset, self._files_open, durable=True)
         fp("replica.before_restart")
@@ -296,7 +297,7 @@ class DiskLog(KeptPartition):
         self._checkpointed = True
 
     def _place_of(self, offset: int) -> tuple[Segment, int]:
-        """The segment that ends at this offset, or holds it, and where in it."""
+        """The segment that contains this offset or ends at it, and the position in it."""
         last = self._segments[max(bisect_right(self._segments, offset, key=lambda each: each.base_offset) - 1, 0)]
         start, _ = last.position_before(offset)
         for position, header in last.headers(start, last.size):
@@ -320,7 +321,7 @@ class DiskLog(KeptPartition):
     # Segments
 
     def _roll(self) -> None:
-        """What ends here is made durable by the next sync, as what comes behind it is."""
+        """Starts a new segment. The next sync makes the ended one durable, together with the new one."""
         active, end_offset = self._active, self._state.end_offset
         if not active.size:
             return
@@ -338,8 +339,8 @@ class DiskLog(KeptPartition):
         self._segments = [*self._segments, segment]
 
     def move_start(self, offset: int) -> None:
-        """The log begins here from now on, or where it is stable if that is less; durable with the next sync, which
-        also removes what is not needed any more."""
+        """Moves the start of the log to this offset, or to the stable offset if that is lower. The next sync makes it
+        durable, and removes segments that are no longer needed."""
         with self._lock:
             start = min(offset, self._published_stable)
             if start > self._log_start_offset:
@@ -355,8 +356,8 @@ class DiskLog(KeptPartition):
     # Durability
 
     def sync_to(self, end_offset: int) -> int:
-        """Makes it durable up to here at least: writers that come while a sync runs share the next one. Gives up to
-        where it is durable. Raises as `sync_all`."""
+        """Makes the log durable at least up to this offset. Callers that arrive while a sync runs share the next one.
+        Returns the offset up to which it is durable. Raises like `sync_all`."""
         with self._lock:
             while self._syncing and self._durable_offset < end_offset:
                 self._changed.wait()
@@ -367,12 +368,13 @@ class DiskLog(KeptPartition):
         return unsynced.end_offset
 
     def sync_all(self) -> None:
-        """Makes durable what is in the log now: one sync at a time. Raises `LogError`; then it takes no more (R17)."""
+        """Makes durable what is now in the log, one sync at a time. Raises `LogError`; then the log accepts nothing
+        more (R17)."""
         with self._lock:
             begun = self._syncs_begun
             while self._syncing and self._synced <= begun:
                 self._changed.wait()
-            if self._synced > begun:  # one that began later has done it; who only waited might never have a turn
+            if self._synced > begun:  # a sync that began later did it; waiting for a turn could take forever
                 return
             unsynced = self._begin_sync()
         self._end_sync(unsynced)
@@ -407,7 +409,7 @@ class DiskLog(KeptPartition):
             return
         removed = self._remove_before(min(unsynced.log_start_offset, self._noted.segment))
         if removed and self._noted.owed:
-            self._noted.hurry()  # there is room now
+            self._noted.hurry()  # there is space now
             self.sync_all()
 
     def _forget_files(self) -> None:
@@ -416,7 +418,7 @@ class DiskLog(KeptPartition):
         self._point.let_go()
 
     def mark_deleted(self) -> None:
-        """Returns when no sync is under way any more."""
+        """Returns when no sync is under way."""
         with self._lock:
             self._wait_for_sync()
             super().mark_deleted()
@@ -449,7 +451,7 @@ class DiskLog(KeptPartition):
         return bool(due) and not noted.rests
 
     def _make_durable(self, unsynced: _Unsynced) -> bool:
-        """True where there is a new checkpoint, too. Raises OSError: then nothing is known of the log's end."""
+        """True if it also wrote a new checkpoint. Raises OSError: then the state of the log's end is unknown."""
         fp("replica.before_sync")
         began = time.perf_counter()
         if self._sync_needed:
@@ -458,10 +460,10 @@ class DiskLog(KeptPartition):
             unsynced.active.sync()
         self.traffic.note_sync(time.perf_counter() - began)
         if unsynced.names or unsynced.checkpoint is not None:
-            self._noted.sync_names()  # first: a checkpoint says that the segment is there, and the log itself
+            self._noted.sync_names()  # first, because a checkpoint implies that its segment and the log exist
         noted = unsynced.checkpoint is not None and self._noted.try_to_replace(unsynced.checkpoint, self.name)
         fp("replica.after_sync")
-        if self._point.reserved:  # else nothing was appended since it was opened
+        if self._point.reserved:  # otherwise nothing was appended since the log was opened
             with self._lock:
                 self._point.note_synced(unsynced.end_offset, unsynced.log_start_offset)
         return noted

@@ -1,4 +1,4 @@
-"""The replicas' logs on the disk of a node: one folder per partition, and what a start and an end of the node do."""
+"""The logs of a node's replicas on its disk, one folder per partition: how they are opened, synced and closed."""
 
 from __future__ import annotations
 
@@ -52,12 +52,11 @@ class _Configured(NamedTuple):
 class DiskLogs:
     """`ReplicaLogs`, and the `Storage` of a broker machine.
 
-    State: the open logs. All are opened at the start, so that the node can say whether they are `clean`; that they were
-    not is remembered on the disk until the controller knows (`registered`), whatever happens before. A node that is
-    alone (`opens_late`) opens each when it is asked for: nobody else has what is lost, so it goes on behind that, and
-    says so.
+    State: the open logs. All are opened at the start, so that the node can report whether they are `clean`. If they
+    were not, a file records that until the controller knows (`registered`). A node that is alone (`opens_late`) opens
+    each log when it is requested: no other node has lost records, so the log continues after them and reports the loss.
 
-    The node's thread calls what a machine calls, its storage thread `apply` and `sync`; any thread may ask for a log.
+    The node's thread calls the methods for machines, its storage thread `apply` and `sync`; any thread may get a log.
     """
 
     def __init__(
@@ -73,16 +72,16 @@ class DiskLogs:
         expiry: ExpiryTimes = DEFAULT,
         durable: bool = True,
     ) -> None:
-        """In: `path`: of the node's data directory, which is made where it is missing; `opens_late`: the node is alone,
-        so each log is opened when it is asked for; `others`: there are other nodes; `on_advance`: called in the node's
-        thread whenever readers of a log see more; `now_ms`: the time of day; `durable`: whether a sync waits for the
-        disk. Raises `LogError`."""
+        """In: `path`: the node's data directory, created if missing; `opens_late`: the node is alone, so each log is
+        opened when it is requested; `others`: there are other nodes; `on_advance`: called in the node's thread whenever
+        readers of a log see more; `now_ms`: the time of day; `durable`: whether a sync waits for the disk. Raises
+        `LogError`."""
         self._directory = NodeDirectory(path, node, cluster, alone=opens_late, others=others, durable=durable)
         self.disk, self.incarnation = self._directory.disk, self._directory.incarnation
         self._folder = path / "replicas"
         self.opens_late = opens_late
         self.wake: Callable[[PartitionId], object] = lambda partition: None
-        """Has the node open a log that rests, for housekeeping."""
+        """Makes the node open a resting log, for housekeeping."""
         self._stored: dict[PartitionId, None] = {}
         self.room = DiskRoom(alone=opens_late)
         self._open: dict[PartitionId, DiskLog] = {}
@@ -93,7 +92,7 @@ class DiskLogs:
         self._closed = False
         self.failed = False
         self.cuts = 0
-        """How often records that were in a log were taken away again, because another node leads it."""
+        """How often records were removed from a log because another node leads it."""
         self._on_advance = on_advance
         self._context = PartitionContext(
             OpenFiles(),
@@ -117,7 +116,7 @@ class DiskLogs:
         self._housekeeper = Housekeeper(self._targets, now_ms, lambda: None, producer_expiry_ms=expiry.producer_ids_ms)
 
     def _note_failure(self) -> None:
-        """On whichever thread: housekeeping syncs, too."""
+        """Called on any thread, because housekeeping syncs, too."""
         self.failed = True
 
     def _note_cut(self) -> None:
@@ -136,7 +135,7 @@ class DiskLogs:
         return self._open.get(partition)
 
     def _list(self) -> None:
-        """What is there, but for what was to be removed, which is."""
+        """Lists the existing folders, and removes those that were set aside for deletion."""
         for found in list(os.scandir(self._folder)):
             topic, _, number = found.name.rpartition("-")
             if found.name.endswith(_DELETED):
@@ -160,9 +159,9 @@ class DiskLogs:
                 log.note_loss()
 
     def _for_each(self, items: Sequence[_Item], work: Callable[[_Item], _Result]) -> list[tuple[_Item, _Result]]:
-        """Several at once. Each thread takes its share as a whole: to hand over a single log costs as much as to open
-        one. This thread takes one, too: a small engine has two or three logs, and to start a thread is what costs most
-        of closing them."""
+        """Works on several items at once. Each thread gets its share as a whole: handing over one log costs as much as
+        opening it. The calling thread takes a share, too: a small engine has two or three logs, and starting a
+        thread is most of the cost of closing them."""
 
         def share_done(share: Sequence[_Item]) -> list[tuple[_Item, _Result]]:
             return [(item, work(item)) for item in share]
@@ -170,7 +169,7 @@ class DiskLogs:
         own, *others = [items[first::_THREADS] for first in range(min(len(items), _THREADS))] or [items]
         try:
             handed_over = self._pool.map(share_done, others)
-        except RuntimeError:  # the interpreter ends, which stops pools before it calls what `atexit` was given
+        except RuntimeError:  # the interpreter is ending: it stops pools before it runs `atexit` callbacks
             return share_done(items)
         done = share_done(own)
         return [*done, *(pair for share in handed_over for pair in share)]
@@ -181,12 +180,12 @@ class DiskLogs:
         except (OSError, LogError) as error:
             return str(error)
 
-    # As machines have it
+    # For machines
 
     def registered(self) -> None:
-        """The controller knows now whether the logs are clean, so the next start need not say so again."""
+        """The controller now knows whether the logs are clean; the next start need not report that again."""
         if self._lost.exists() and not self._unreadable:
-            with suppress(OSError):  # saying it once more is no harm
+            with suppress(OSError):  # reporting it once more is harmless
                 self._lost.unlink()
                 sync_folder(self._folder)
 
@@ -194,7 +193,7 @@ class DiskLogs:
         return list(self._stored)
 
     def configure(self, topic: str, name: str, config: Mapping[str, str]) -> None:
-        """The settings of the topic with this id, which is called so: for its logs that are open, and that will be."""
+        """Sets the settings of a topic, for its open logs and those opened later. In: the topic's id and name."""
         configured = _Configured(name, settings_of(config))
         if configured == self._configured.get(topic):
             return
@@ -205,7 +204,7 @@ class DiskLogs:
                 log.configure(configured.settings)
 
     def open(self, partition: PartitionId) -> DiskLog:
-        """The log of the partition, empty where there is none. Raises OSError, `LogError`."""
+        """The log of the partition; a new, empty one if there is none. Raises OSError, `LogError`."""
         if partition not in self._open:
             if self.opens_late:
                 self._open[partition] = self._opened_late(partition)
@@ -215,7 +214,8 @@ class DiskLogs:
         return self._open[partition]
 
     def _opened_late(self, partition: PartitionId) -> DiskLog:
-        """Only this node has it: what is lost is lost for good, and remembered before anything is written behind it."""
+        """Only this node has the log: lost records are lost for good, and the loss is recorded before anything is
+        written after them."""
         try:
             if partition in self._begun and not self._path(partition).exists():
                 raise CorruptLog(f"{self._path(partition)} is missing")
@@ -235,7 +235,7 @@ class DiskLogs:
         return self._opened(partition)
 
     def why_unreadable(self, partition: PartitionId) -> CorruptLog | None:
-        """Of a node that is alone: what keeps its log from being opened, where that is damage."""
+        """On a node that is alone: the damage that prevents opening the log, if any."""
         why = self._unreadable.get(partition) if self.opens_late else None
         return None if why is None else CorruptLog(why, hint=_RESTORE)
 
@@ -253,7 +253,7 @@ class DiskLogs:
         return self._configured.get(partition.topic) or _Configured(partition.topic, settings_of({}))
 
     def remove(self, partition: PartitionId) -> None:
-        """Out of the way at once, so that half a log is never taken for one; then its files go."""
+        """Renames the folder immediately, so that half a log is never mistaken for a log; then deletes its files."""
         log = self._open.pop(partition, None)
         self._unreadable.pop(partition, None)
         self._stored.pop(partition, None)
@@ -271,13 +271,13 @@ class DiskLogs:
     # Storage
 
     def apply(self, change: Change) -> None:
-        """What is to be made durable is in the files already."""
+        """Marks the log for the next `sync`: its batches are in the files already."""
         if not isinstance(change, SyncLog):
             raise TypeError(f"not a change of a replica: {change!r}")
         self._dirty[change.partition] = None
 
     def sync(self) -> None:
-        """Makes durable what was applied: each log by itself, several at once, the last one on this thread.
+        """Makes the marked logs durable: each by itself, several at once, the last one on this thread.
 
         Raises `LogError`.
         """
@@ -290,8 +290,8 @@ class DiskLogs:
         self._note_begun(logs)
 
     def sync_to(self, partition: PartitionId, end_offset: int) -> int:
-        """Makes a log durable up to there at least, on the thread of who waits for that: see `DiskLog.sync_to`. Any
-        thread may call it. Raises `LogError`."""
+        """Makes a log durable at least up to this offset, on the calling thread: see `DiskLog.sync_to`. Any thread may
+        call it. Raises `LogError`."""
         log = self._open.get(partition)
         if log is None:
             return end_offset  # it was deleted
@@ -306,7 +306,7 @@ class DiskLogs:
         return durable_to
 
     def sync_each(self, ends: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
-        """The same of several logs, at the same time. Raises `LogError`."""
+        """The same for several logs, at the same time. Raises `LogError`."""
         asked = {partition: self._pool.submit(self.sync_to, partition, end) for partition, end in ends.items()}
         wait(asked.values())
         return {partition: done.result() for partition, done in asked.items()}
@@ -325,42 +325,42 @@ class DiskLogs:
         for other in others:
             other.result()
 
-    # As everybody else has it
+    # For readers and operators
 
     def log(self, partition: PartitionId) -> DiskLog | None:
-        """The open log of the partition, for readers: they see what the machine has published."""
+        """The open log of the partition, for readers, which see what the machine has published."""
         return self._open.get(partition)
 
     def log_in(self, folder: str) -> DiskLog | None:
-        """The open log whose files are in the folder of this name."""
+        """The open log in the folder of this name."""
         topic, _, number = folder.rpartition("-")
         return self._open.get(PartitionId(topic, int(number))) if number.isdecimal() else None
 
     @property
     def without_room(self) -> int:
-        """How many logs take no records, for the disk is full."""
+        """How many logs refuse records because the disk is full."""
         return self.room.without
 
     def problems(self) -> list[str]:
-        """What is wrong: damage that was found, logs that cannot be opened or have no room, failed housekeeping."""
-        lacks = "lacks" if self.opens_late else "lacked"  # of a cluster, until another node has given it
+        """What is wrong: damage that was found, logs that cannot be opened or have no space, failed housekeeping."""
+        lacks = "lacks" if self.opens_late else "lacked"  # in a cluster, other nodes send the lost records
         damage = [f"{log.name} {lacks} {lost}" for log in list(self._open.values()) for lost in log.damage]
         kept = [problem.message for problem in self._housekeeper.problems.values()]
         return [*self._unreadable.values(), *self.room.problems(), *damage, *kept]
 
     def start_housekeeping(self) -> None:
-        """Retention and compaction, in threads of their own: each replica does it by itself."""
+        """Starts retention and compaction, in threads of their own; each replica does them by itself."""
         self._housekeeper.start()
 
     def keep_house(self) -> Kept:
-        """Does at once what otherwise happens in the background."""
+        """Runs now what otherwise runs in the background."""
         return self._housekeeper.round()
 
     def close(self) -> None:
-        """Notes where all logs end, so that the next start reads nothing, and lets another process have the directory.
-        Call it when the node has stopped. Twice is fine.
+        """Writes checkpoints of all logs, so that the next start reads no records, and releases the directory. Call it
+        when the node has stopped. It may be called twice.
 
-        Raises `LogError` where a disk refused; what was durable is safe all the same.
+        Raises `LogError` if a disk refused; what was durable stays durable.
         """
         if self._closed:
             return

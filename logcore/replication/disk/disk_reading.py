@@ -1,4 +1,4 @@
-"""Whole record batches out of a segment, as replicas send them to each other."""
+"""Reads whole record batches from a segment, as replicas send them to each other."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _FIRST_BYTES: Final = 16 * 1024
 def read_batches(
     file: ReadableFile, offset: int, limit: int, max_bytes: int, epochs: EpochCache | None
 ) -> Sequence[EncodedBatch]:
-    """The batches from the one that holds `offset` on, all below `limit`; at least one if there is one.
+    """Batches below `limit`, starting with the one that contains `offset`; at least one if there is one.
 
-    In: `file`: from a batch at or before that one on. Raises `CorruptLog` where a batch is not what was written, or is
-    missing. The checksum says nothing of its offset and its epoch: the offset follows from the batch before, the epoch
-    from `epochs`; None where nobody compares logs by their epochs.
+    In: `file`: starts with that batch or an earlier one. `epochs`: None if no other node compares its log by epochs.
+    Raises `CorruptLog` if a batch is missing, or is not what was written. The checksum does not cover offset and epoch:
+    the offset is checked against the previous batch, the epoch against `epochs`.
     """
     found: list[EncodedBatch] = []
     window, start, size = memoryview(b""), file.start, 0
     position, expected = file.start, file.first_offset
-    while position < file.end and expected < limit:  # behind damage a file may end in zeros
+    while position < file.end and expected < limit:  # after damage a file may end in zeros
         if position + HEADER_SIZE > start + len(window):
             window, start = _window(file, position, max(_FIRST_BYTES, max_bytes - size)), position
         header = _header(file, position, window[position - start :], expected)
@@ -49,8 +49,8 @@ def read_batches(
 
 
 def from_offset(batches: Sequence[EncodedBatch], offset: int) -> Sequence[EncodedBatch]:
-    """The same, beginning exactly at this offset where that is possible: what stands for removed batches can begin
-    anywhere, and a replica that had some of these batches when they were removed asks for the rest."""
+    """The same batches, starting exactly at this offset if possible. A filler for removed batches can start anywhere: a
+    replica that had some of the batches when compaction removed them asks only for the rest."""
     if not batches or batches[0].header.base_offset >= offset:
         return batches
     header = batches[0].header

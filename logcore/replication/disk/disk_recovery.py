@@ -1,14 +1,14 @@
-"""Opening a replica's log after whatever happened: the beginning of it that is whole, and whether that is all.
+"""Opens a replica's log after any crash: finds the intact beginning of the log, and whether that is everything.
 
-In a cluster a replica never goes on behind damage: other replicas have what is missing, at the same offsets. So the log
-ends in front of the first batch that is not whole. Where more was durable once, records are lost: what cannot be used
-is kept in files aside, and the node has to say so (R17). Else what lies behind the end was never durable, and nobody
-was told of it.
+In a cluster a replica never continues after damage, because other replicas have the missing records at the same
+offsets. So the log ends before the first batch that is not intact. If more was durable once, records are lost: the
+unusable rest is kept in separate files, and the node must report the loss (R17). Otherwise the rest was never durable,
+and was never acknowledged.
 
-A node that is alone has the only copy. There the log goes on behind what is lost, so that none of its offsets is given
-again, and the loss is remembered; what is cut off of its end and is more than a torn write is kept in a file aside
-(`logcore/storage/recovery.py`). A loss follows from the files alone, which stay as they are: a crash before it is noted
-loses nothing.
+A node that is alone has the only copy. There the log continues after the lost records, so that none of their offsets is
+used again, and the loss is recorded. If more than a torn write is cut off at its end, that is kept in a separate file
+(`logcore/storage/recovery.py`). A loss can be derived from the files alone, which stay unchanged, so a crash before it
+is recorded does not hide it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ...storage.segment import Segment, offsets_of
 from ...storage.start_mark import drop_marks, marked_start
 from .disk_checkpoint import EARLIER
 
-RESCAN: Final = "rescan"  # a file of this name: something was found damaged, so nothing is taken for read
+RESCAN: Final = "rescan"  # a file of this name exists if damage was found: then recovery ignores the checkpoint
 _ASIDE: Final = ".dropped"
 _COPY_BYTES: Final = 4 * 1024 * 1024
 _log = structlog.get_logger("millstream.logcore")
@@ -55,15 +55,15 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecoveredReplica:
-    """Invariant: all that is in `recovered` is durable, where that is wanted. `clean`: nothing is missing that was
-    durable once."""
+    """Invariant: everything in `recovered` is durable, if `durable` was requested. `clean`: nothing is missing that
+    was durable once."""
 
     recovered: RecoveredPartition
     clean: bool
 
 
 def begin_log(folder: Path, files: OpenFiles) -> None:
-    """A folder with an empty log. Nothing of it is durable before the first sync. Raises OSError."""
+    """Creates a folder with an empty log. Nothing of it is durable before the first sync. Raises OSError."""
     folder.mkdir()
     create_segment(folder, 0, files, durable=False)
 
@@ -71,8 +71,8 @@ def begin_log(folder: Path, files: OpenFiles) -> None:
 def recover_replica(
     folder: Path, files: OpenFiles, now_ms: int, point: DurablePoint, *, durable: bool = True, alone: bool = False
 ) -> RecoveredReplica:
-    """In: `durable`: whether what is found is made so; `alone`: nobody else has a copy. Raises OSError, `CorruptLog`
-    where the log of a node that was alone lacks records."""
+    """In: `durable`: whether to make the recovered log durable; `alone`: no other node has a copy. Raises OSError;
+    `CorruptLog` if a node of a cluster finds a log that lacks records since the node was alone."""
     names = os.listdir(folder)
     if finish_swap(folder, names, durable=durable):
         names = os.listdir(folder)
@@ -80,7 +80,7 @@ def recover_replica(
 
 
 class _Recovery:
-    """State: what is known up to `_state.end_offset`. Up to `_durable_offset` everything was durable once."""
+    """State: the log as read up to `_state.end_offset`. Everything up to `_durable_offset` was durable once."""
 
     def __init__(
         self, folder: Path, files: OpenFiles, now_ms: int, names: list[str], noted: Extent, *, durable: bool
@@ -103,8 +103,8 @@ class _Recovery:
         self._checkpoint = self._usable(known)
         self._state = self._checkpoint.state if self._checkpoint else LogState.beginning_at(self._first_offset())
         self._kept: list[Segment] = []
-        self._ahead: list[Segment] = []  # their files are longer than what was written
-        self._safe: _Place | None = None  # the last place up to which all is known to be durable
+        self._ahead: list[Segment] = []  # segments whose files are longer than what was written
+        self._safe: _Place | None = None  # the last place up to which everything is known to be durable
 
     def run(self, *, alone: bool) -> RecoveredReplica:
         """Raises OSError, `CorruptLog`."""
@@ -127,14 +127,15 @@ class _Recovery:
         return RecoveredReplica(recovered, clean)
 
     def _is_more_than_torn(self, bad_from: int | None) -> bool:
-        """Whether whole batches follow what is bad: nobody says that they were durable, and a torn write has none."""
+        """Whether intact batches follow the bad place. They are not known to have been durable, but a torn write has
+        no intact batches after it."""
         if bad_from is None or len(self._kept) < len(self._segments):
             return False
         last = self._kept[-1]
         return next_batch(last.file, bad_from + 1, last.size, self._state.end_offset) is not None
 
     def _gone_on_behind_damage(self) -> RecoveredPartition:
-        """All that can be read, wherever it lies; what was found up to here is read again."""
+        """Recovers everything that can be read, also after damage. It reads the log again from the checkpoint on."""
         folder = self._folder
         known = None if self._rescan else _newest_checkpoint(folder)
         noted = Extent(self._durable_offset, self._noted_start if self._is_start_known else -1, self._seen_offset)
@@ -147,7 +148,7 @@ class _Recovery:
         return found
 
     def _write_again_behind(self, offset: int, found: RecoveredPartition) -> None:
-        """As `_write_again`, of the segments that hold records from this offset on."""
+        """Like `_write_again`, for the segments that have records from this offset on."""
         ends = [*(segment.base_offset for segment in found.segments[1:]), found.state.end_offset]
         for segment, end_offset in zip(found.segments, ends, strict=True):
             if end_offset > offset:
@@ -155,21 +156,21 @@ class _Recovery:
                 segment.file.sync()
         sync_folder(self._folder)
 
-    # What counts
+    # What is kept
 
     def _usable(self, known: Checkpoint | None) -> Checkpoint | None:
-        """The checkpoint, where the log holds what it says."""
+        """The checkpoint, if the log has what it describes."""
         segments = self._segments
         if known is None:
             return None
         while len(segments) > 1 and segments[1].base_offset <= min(self._noted_start, known.segment):
-            segments.pop(0).remove()  # a crash came before they were removed
+            segments.pop(0).remove()  # a crash prevented their removal
         reached = any(each.base_offset == known.segment and each.size >= known.position for each in segments)
         begins = bool(segments) and segments[0].base_offset <= self._noted_start
         return known if reached and begins and not self._rescan else None
 
     def _first_offset(self) -> int:
-        """Where the log has to begin."""
+        """The offset at which the log has to begin."""
         start = self._noted_start
         first = self._segments[0].base_offset if self._segments else start
         return min(first, start) if self._is_start_known else first
@@ -179,14 +180,14 @@ class _Recovery:
         return self._known is not None or self._noted_start > 0
 
     def _take_all(self) -> int | None:
-        """Reads what is behind the checkpoint; gives where the last segment that is kept is bad, if it is."""
+        """Reads what follows the checkpoint. Returns the position where the last kept segment is bad, if it is."""
         checkpoint, state = self._checkpoint, self._state
         for segment in self._segments:
             start = 0
             if checkpoint is not None and segment.base_offset <= checkpoint.segment:
                 start = checkpoint.position if segment.base_offset == checkpoint.segment else segment.size
             elif segment.base_offset != state.end_offset:
-                return None  # nothing leads there
+                return None  # the records before it are missing
             self._kept.append(segment)
             end = self._replay(segment, start)
             if end < segment.size:
@@ -197,7 +198,7 @@ class _Recovery:
         return None
 
     def _replay(self, segment: Segment, position: int) -> int:
-        """Takes the batches that follow into the state; gives the position behind the last one that is whole."""
+        """Adds the following batches to the state. Returns the position after the last intact one."""
         state = self._state
         self._note_safe(segment, position)
         for scanned in scan(segment.file, position, segment.size):
@@ -210,7 +211,8 @@ class _Recovery:
         return position
 
     def _fits(self, header: BatchHeader) -> bool:
-        """The checksum says nothing of the leader epoch. It never goes back, and is what it was at the checkpoint."""
+        """Whether the leader epoch is right, which the checksum does not cover: it never decreases, and up to the
+        checkpoint's end it must equal the checkpoint's."""
         if header.base_offset < self._known_end_offset:
             return header.leader_epoch == self._known_epochs.at(header.base_offset)
         return header.leader_epoch >= self._state.epochs.last
@@ -219,10 +221,10 @@ class _Recovery:
         if self._state.end_offset <= self._durable_offset:
             self._safe = _Place(segment, position)
 
-    # What does not
+    # What is dropped
 
     def _drop_behind(self, bad_from: int | None, *, aside: bool) -> bool:
-        """Ends the log behind what is kept. True where there was something else."""
+        """Ends the log after what is kept. True if something followed. In: `aside`: whether to keep that in files."""
         rest = self._segments[len(self._kept) :]
         if aside:
             _log.error(
@@ -244,19 +246,19 @@ class _Recovery:
         return bool(rest) or bad_from is not None
 
     def _seal(self) -> None:
-        """Only the last segment may end in zeros, also after a power cut: later starts do not look at the others."""
+        """Only the last segment may end in zeros, even after a power cut: later starts do not check the others."""
         for segment in self._kept[:-1]:
             if segment in self._ahead:
                 segment.trim()
                 segment.file.sync()
             segment.seal()
 
-    # What is durable
+    # Durability
 
     def _write_again(self) -> None:
-        """What is not known to be durable is written anew: after a failed sync the system shows what the disk never
-        got, and says of it that there is nothing left to be synced. Where a file ends, and that there is one at all,
-        may not be durable either."""
+        """Writes again what is not known to be durable: after a failed sync, the page cache shows what the disk never
+        got, and counts it as clean, so a new sync would not write it. File sizes and names may not be durable either.
+        """
         if self._is_exact() or not self._durable:
             return
         safe = self._safe or _Place(self._kept[0], 0)
@@ -301,7 +303,7 @@ def _newest_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 def _lacks_records(folder: Path, lost: DamagedRange) -> CorruptLog:
-    """Other replicas would be sent a log with a hole in it."""
+    """In a cluster, this node would send other replicas a log with a hole."""
     return CorruptLog(
         f"the log in {folder} lacks {lost}",
         hint="Restore its files from a backup; or give the lost records up, with the node stopped:"

@@ -1,7 +1,7 @@
-"""Which replicas of a node have no room on the disk, so that people see it: one warning when it begins, not one each.
+"""Tracks which replicas of a node have no space on the disk. It logs one warning when the disk fills up, not one each.
 
-They need no help when there is room again: followers ask for what they lack until it fits, and checkpoints are tried
-again. A leader is known to have room when somebody writes to it again.
+They recover by themselves when there is space: followers keep fetching until the records fit, and checkpoints are
+retried. A leader is known to have space again when a producer writes to it successfully.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _log = structlog.get_logger("millstream.logcore")
 
 
 class DiskRoom:
-    """State: the logs whose records were refused, with how many bytes have to fit until they are believed to have room
-    again (small batches may fit where large ones do not), and those whose checkpoints were; by folder, with what they
-    are called; and what was said last of records. Any thread may call any method."""
+    """State, by folder: the names of logs whose records were refused, and how many bytes each must store until it
+    counts as having space (small batches may fit where large ones do not); the names of logs whose checkpoints were
+    refused; and the last error about records. Any thread may call any method."""
 
     def __init__(self, *, alone: bool = False) -> None:
-        """In: `alone`: there is no other node that anything could be moved to."""
+        """In: `alone`: there is no other node to move replicas to."""
         self._hint, self._what = (_HINT_ALONE, _WHAT_ALONE) if alone else (_HINT, _WHAT)
         self._records: dict[Path, str] = {}
         self._missing: dict[Path, int] = {}
@@ -41,7 +41,7 @@ class DiskRoom:
         self._lock = threading.Lock()
 
     def records_refused(self, folder: Path, name: str, size: int, why: str) -> None:
-        """`size`: in bytes."""
+        """In: `size`: in bytes."""
         with self._lock:
             first = not self._records
             self._records[folder] = name
@@ -57,7 +57,7 @@ class DiskRoom:
             )
 
     def records_taken(self, folder: Path, size: int) -> None:
-        if not self._records or folder not in self._records:  # nearly always the first; a path is slow to hash
+        if not self._records or folder not in self._records:  # nearly always the first test; hashing a path is slow
             return
         with self._lock:
             left = self._missing[folder] = self._missing.get(folder, 0) - size
@@ -88,21 +88,21 @@ class DiskRoom:
             self._leave(self._checkpoints, folder, "the disk is not too full for any checkpoint any more")
 
     def forget(self, folder: Path) -> None:
-        """The log is gone, or closed."""
+        """The log was deleted or closed."""
         self._records_fit(folder)
         self.checkpoint_written(folder)
 
     @property
     def without(self) -> int:
-        """How many replicas take no records, for want of room."""
+        """How many replicas refuse records for lack of space."""
         return len(self._records)
 
     def refusal(self) -> LogFull | None:
-        """As the last one was told whose records did not fit; None where all fit again."""
+        """The last error about records that did not fit; None if all logs have space again."""
         return LogFull(self._why, hint=WAYS_OUT[LogFull]) if self._records else None
 
     def problems(self) -> list[str]:
-        """For people: one line per log whose records do not fit."""
+        """One line for each log whose records do not fit."""
         with self._lock:
             return [f"{name} takes no records: the disk has no room" for name in self._records.values()]
 
