@@ -1,1 +1,1 @@
-"""The coordinators of groups and transactions: one shard for each partition of their topics."""
+"""The coordinators of groups and transactions: one shard per partition of their topics."""

@@ -1,8 +1,8 @@
-"""The coordinators that live on a broker: one shard per partition of their topics that this node leads.
+"""The coordinators on a broker: one shard for each partition of their topics that this node leads.
 
 A shard is the fold of its partition's records. It begins when everything that earlier leaders wrote is committed (R16),
-and answers only what is committed itself. It ends with the leader epoch, and also when a write fails or too few
-replicas are in sync: then it is forgotten as a whole, and read again from the log.
+and its answers wait until its own records are committed. It ends with the leader epoch, and also when a write fails or
+too few replicas are in sync: then it is discarded as a whole, and read again from the log.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from .transaction_messages import ApplyOffsets, EndRefused, ShardMessage, Verify
 
 @dataclass(frozen=True, slots=True)
 class CoordinationSettings:
-    """`load_bytes`: read at a time while a shard begins; `again_ms`: how long after a failure it is read again. Where
-    this node is alone, there is no pause after a first failure, then one of `first_again_ms`, then twice as long each
+    """`load_bytes`: read at a time while a shard begins; `again_ms`: the pause after a failure before it is read again.
+    If this node is alone, there is no pause after the first failure, then one of `first_again_ms`, which doubles each
     time, up to `again_ms`."""
 
     load_bytes: int = 512 * 1024
@@ -49,7 +49,7 @@ class CoordinationSettings:
 
 
 class Home(Protocol):
-    """What coordinators have of their broker."""
+    """What coordinators use of their broker."""
 
     image: MetadataImage
     replicas: dict[PartitionId, Replica]
@@ -66,13 +66,14 @@ class Home(Protocol):
     def emit(self, effect: Effect) -> None: ...
 
     def pass_on(self, partition: PartitionId, effects: list[Effect]) -> None:
-        """What the replica of the partition wants done."""
+        """Emits the effects of the partition's replica."""
         ...
 
 
 @dataclass(slots=True)
 class _Led:
-    """A partition of coordinators that this node leads. `end_offset`: of what the shard has to know when it begins."""
+    """A partition of a coordinators' topic that this node leads. `end_offset`: the shard begins when it has read the
+    log up to here."""
 
     epoch: int
     log: LedLog
@@ -83,8 +84,8 @@ class _Led:
 
 
 class Coordinators:
-    """State: the shards of this node, and why some are not there: their logs cannot be read. `makers`: by the name of
-    the topic whose partitions are shards."""
+    """State: the shards of this node, and the errors of those whose logs cannot be read. `makers`: by the name of the
+    topic whose partitions are shards."""
 
     def __init__(
         self, home: Home, makers: Mapping[str, ShardMaker], settings: CoordinationSettings | None = None
@@ -96,12 +97,12 @@ class Coordinators:
         self._settings = settings or CoordinationSettings()
         self._led: dict[PartitionId, _Led] = {}
         self._not_before_ms: dict[PartitionId, int] = {}
-        self._next_pause_ms: dict[PartitionId, int] = {}  # after one more failure, where none was written since
+        self._next_pause_ms: dict[PartitionId, int] = {}  # after the next failure, if no write succeeds before
         self._unreadable: dict[PartitionId, CorruptLog] = {}
-        self._unwritten: dict[PartitionId, Refused] = {}  # why the shard that was there could not go on
+        self._unwritten: dict[PartitionId, Refused] = {}  # why the previous shard could not continue
         self.kept: dict[
             PartitionId, dict[str, KeptTransaction]
-        ] = {}  # by shard, what is nowhere written down: see `LedLog.kept`
+        ] = {}  # by shard, transactions without a record: see `LedLog.kept`
 
     @property
     def image(self) -> MetadataImage:
@@ -122,7 +123,7 @@ class Coordinators:
         self._home.emit(effect)
 
     def shards(self, topic: str) -> list[Shard]:
-        """Those that have begun, of the topic of this name."""
+        """The shards of the topic of this name that have begun."""
         topic_id = self.image.topic_ids.get(topic)
         return [led.shard for partition, led in self._led.items() if partition.topic == topic_id and led.begun]
 
@@ -155,8 +156,8 @@ class Coordinators:
         self._run(led, lambda: led.shard.ask(request, key, asked), refuse)
 
     def _led_now(self, partition: PartitionId) -> _Led | None:
-        """A shard that failed is read again as soon as somebody asks for it: who has room again must not wait for a
-        tick to be told so."""
+        """The shard of the partition. On a node that is alone, a request makes it read a failed shard again, so that a
+        client need not wait for a tick after the disk has space again."""
         if partition not in self._led and self._home.alone:
             self.advance(partition)
         return self._led.get(partition)
@@ -177,8 +178,8 @@ class Coordinators:
         return None
 
     def damage(self, partition: PartitionId) -> CorruptLog | None:
-        """What keeps the keys of this partition from being coordinated, of a node that is alone: nobody else has what
-        its log lacks. In a cluster another node may."""
+        """On a node that is alone: the damage that prevents coordinating the keys of this partition. In a cluster
+        another node may have what this log lacks."""
         if not self._home.alone:
             return None
         why = self._home.unopened.get(partition)
@@ -191,7 +192,7 @@ class Coordinators:
         return Refused(Problem.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot write to its log now; ask again")
 
     def look(self, topic: str, asked: ShardQuestion) -> tuple[ShardView, ...] | Refused:
-        """The answers of all shards of this node. A node that is alone has all shards: one that failed is missing."""
+        """The answers of all shards of this node. A node that is alone has all shards, so it refuses if one failed."""
         topic_id = self.image.topic_ids.get(topic)
         if topic_id is not None and self._home.alone:
             for number in range(len(self.image.topics[topic_id].partitions)):
@@ -210,7 +211,7 @@ class Coordinators:
         return tuple(each.shard.look(asked) for each in led)
 
     def receive(self, sender: NodeId, message: ShardMessage) -> None:
-        """A message that names the partition it is for; nobody hears it where that does not coordinate (yet)."""
+        """Gives the message to the shard of its partition. It is dropped if that shard does not coordinate (yet)."""
         led = self._led_now(message.partition)
         if led is not None and led.begun:
 
@@ -226,8 +227,8 @@ class Coordinators:
             self._refuse_end(sender, message, unwritten)
 
     def answer_now(self, topic: str, key: str, asked: AskedNow) -> ShardAnswer | None:
-        """The answer to what changes nothing in the log, where it is there at once; None: ask for it as for all. In: a
-        message says of no partition that it is for it: the key does."""
+        """The immediate answer to a question that changes nothing in the log; None: send it as an ordinary request. In:
+        `key`: determines the shard; the `partition` in the message is not used."""
         partition = place_of(self.image, topic, key)
         led = self._led.get(partition) if partition is not None else None
         if led is None or not led.begun or not led.log.only_here:
@@ -249,10 +250,10 @@ class Coordinators:
             else:
                 self.advance(partition)
 
-    # The life of shards
+    # How shards begin and end
 
     def coordinates(self, partition: PartitionId) -> bool:
-        """Whether the partition is, or was, one of coordinators."""
+        """Whether the partition belongs, or belonged, to a coordinators' topic."""
         topic = self._home.image.topics.get(partition.topic)
         return (topic is not None and topic.name in self._makers) or partition in self._led
 
@@ -261,7 +262,7 @@ class Coordinators:
         return topic is not None and topic.name in self._makers
 
     def advance(self, partition: PartitionId) -> None:
-        """The replica was stepped: it may lead, lead no longer, or have more that is committed."""
+        """Call it after a step of the replica: it may lead now, lead no longer, or have committed more."""
         replica = self._home.replicas.get(partition)
         led = self._led.get(partition)
         if led is not None and not _may_go_on(led, replica):
@@ -309,11 +310,11 @@ class Coordinators:
             self._run(led, led.shard.begin)
 
     def _is_settled(self, led: _Led, replica: Replica) -> bool:
-        """R16: until then the leader does not know what of its log is committed."""
+        """R16: before that, the leader does not know how much of its log is committed."""
         return replica.core.high_watermark >= led.end_offset
 
     def _read(self, led: _Led, replica: Replica) -> None:
-        """A piece at a time: the node has others to serve."""
+        """Reads one piece, so that the node can serve other requests in between."""
         batches = replica.core.log.read(led.next_offset, led.end_offset, self._settings.load_bytes)
         for batch in batches:
             led.shard.fold([record for record in decode_key_values(batch) if record != PROOF])
@@ -324,9 +325,9 @@ class Coordinators:
     def _run(
         self, led: _Led, act: Callable[[], None], refuse: Callable[[Refused], None] = lambda refused: None
     ) -> None:
-        """In: `refuse`: tells who asked for the act that the log does not take its record, where this node is alone.
-        In a cluster another one may lead when it is asked again, and have room. Whoever else waits is to ask again all
-        the same: what was written for him may yet be committed."""
+        """Runs `act`; ends the shard if a write fails. In: `refuse`: tells the sender that the log does not take the
+        record, if this node is alone; in a cluster, another node with space may lead when the sender asks again. Other
+        waiting clients must ask again in any case: what was written for them may still be committed."""
         try:
             act()
         except ShardLost as error:
@@ -340,7 +341,7 @@ class Coordinators:
         pause_ms = self._next_pause_ms.get(partition, 0) if self._home.alone else again_ms
         self._next_pause_ms[partition] = min(max(2 * pause_ms, self._settings.first_again_ms), again_ms)
         self._not_before_ms[partition] = self.now_ms + pause_ms
-        led.log.hurry()  # its successor begins once all that is in the log is committed
+        led.log.hurry()  # its successor begins once everything in the log is committed
         self._drop(led)
 
     def _drop(self, led: _Led) -> None:

@@ -1,7 +1,7 @@
-"""What is asked of the coordinators of groups and of transactions, and where the one of a key is.
+"""Requests to the coordinators of groups and transactions, and which coordinator a key has.
 
-A coordinator is a partition of a topic of the cluster's own: who leads the partition coordinates all keys that belong
-to it. All that is known of them is the fold of the partition's records.
+A coordinator is a partition of an internal topic: the node that leads the partition coordinates all of its keys. Its
+state is the fold of the partition's records.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ ShardRequest = GroupRequest | TransactionRequest
 ShardAnswer = GroupShardAnswer | TransactionAnswer
 ShardQuestion = TransactionQuestion | ListGroups
 ShardView = tuple[GroupDescription, ...] | tuple[DescribedTransaction, ...] | Refused | None
-"""What a shard answers to a question."""
+"""The answer of a shard to a question."""
 
 
 class ForGroup(NamedTuple):
-    """What a broker is asked about a group; bodies and their answers: `group_requests.py`."""
+    """A request to a broker about a group; see `shard_group_requests.py` for the bodies and their answers."""
 
     group: str
     body: GroupRequest
 
 
 class ForTransaction(NamedTuple):
-    """What a broker is asked about a transactional id."""
+    """A request to a broker about a transactional id."""
 
     transactional_id: str
     body: TransactionRequest
 
 
 class ForEveryShard(NamedTuple):
-    """What a broker is asked of all the partitions of a coordinators' topic that it leads: a question that changes
-    nothing. The answer is a tuple, with an answer of each."""
+    """A question to all shards of a coordinators' topic on a broker, which changes nothing. The answer is a tuple with
+    the answer of each."""
 
     topic: str
     body: ShardQuestion
 
 
 def place_of(image: MetadataImage, topic: str, key: str) -> PartitionId | None:
-    """The partition that coordinates the key; None while the coordinators' topic is not made."""
+    """The partition that coordinates the key; None while the coordinators' topic does not exist."""
     topic_id = image.topic_ids.get(topic)
     if topic_id is None:
         return None
@@ -59,7 +59,7 @@ def place_of(image: MetadataImage, topic: str, key: str) -> PartitionId | None:
 
 @lru_cache(maxsize=4096)
 def partition_of(key: str, count: int) -> int:
-    """Kafka's choice, which clients do not see but tools print: Java's hash of the text, without its sign."""
+    """As in Kafka, because tools print it, although clients do not see it: Java's hash of the text, without its sign."""
     hashed = 0
     content = key.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(content), 2):

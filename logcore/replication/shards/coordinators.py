@@ -1,4 +1,4 @@
-"""The coordinators of a node: which topic's partitions are which shards."""
+"""The kinds of coordinators of a node: which topic has which shards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .transaction_shard import TransactionSettings, TransactionShard
 def default_makers(
     groups: GroupSettings | None = None, transactions: TransactionSettings | None = None
 ) -> Mapping[str, ShardMaker]:
-    """What makes the shards, by the name of the topic: for `ReplicaBroker`."""
+    """By topic name, what creates its shards: for `ReplicaBroker`."""
     return {
         GROUPS_TOPIC: lambda log: GroupShard(log, groups),
         TRANSACTIONS_TOPIC: lambda log: TransactionShard(log, transactions),

@@ -1,6 +1,6 @@
-"""What groups have committed, and what transactions that are not decided yet may commit: a fold of a shard's records.
+"""Committed offsets of groups, and offsets that undecided transactions may commit: a fold of a shard's records.
 
-A change is a list of records: `apply` takes them in, as it does when the shard begins.
+A change is a list of records, which `apply` applies, as it does with all records when the shard begins.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from ...records.key_values import KeyValue
 
 
 class Ids(Protocol):
-    """The ids of topics that there are."""
+    """The ids of existing topics."""
 
     def id_of(self, name: str) -> bytes | None: ...
 
 
 class CommittedOffsets:
-    """State: offsets by group, and by group and producer what is held and which transaction was settled last.
+    """State: offsets by group; by group and producer, held offsets and the last settled transaction.
 
-    Offsets name their topic by its id, too: those of a topic that was deleted count for nothing, even if another one
-    has its name now.
+    Offsets also contain the id of their topic: those of a deleted topic do not count, even if another topic has its
+    name now.
     """
 
     def __init__(self, ids: Ids) -> None:
@@ -48,7 +48,7 @@ class CommittedOffsets:
         self._settled: dict[SettledKey, Settled] = {}
 
     def apply(self, changes: Iterable[KeyValue]) -> None:
-        """Takes in records, in order; those of something else say nothing here. Raises ValueError."""
+        """Applies records, in order; ignores records about something else. Raises ValueError."""
         for content, value in changes:
             match decode_offset_key(content):
                 case OffsetKey(group, partition):
@@ -63,14 +63,14 @@ class CommittedOffsets:
                 case _:
                     pass
 
-    # What there is
+    # Queries
 
     def of(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         stored = self._groups.get(group, {})
         return {place: found.committed for place, found in stored.items() if self._is_of_now(place, found)}
 
     def groups(self) -> list[str]:
-        """Those that have committed something."""
+        """The groups with committed offsets."""
         return list(self._groups)
 
     def unsettled(self, group: str) -> frozenset[TopicPartition]:
@@ -87,7 +87,7 @@ class CommittedOffsets:
     # Records of changes
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset], at_ms: int) -> list[KeyValue]:
-        """Topics that are not there are left out."""
+        """Leaves out topics that do not exist."""
         changes: list[KeyValue] = []
         for place, committed in offsets.items():
             topic_id = self._ids.id_of(place.topic)
@@ -101,7 +101,7 @@ class CommittedOffsets:
         return [offset_record(OffsetKey(group, place), None) for place in places if place in known]
 
     def forget_deleted(self) -> list[KeyValue]:
-        """The offsets of topics that are gone."""
+        """Removes the offsets of deleted topics."""
         return [
             offset_record(OffsetKey(group, place), None)
             for group, stored in self._groups.items()
@@ -110,7 +110,7 @@ class CommittedOffsets:
         ]
 
     def hold(self, group: str, producer_id: int, number: int, places: Iterable[TopicPartition]) -> list[KeyValue]:
-        """None where all of them are held already."""
+        """No records if all of them are held already."""
         known = self._held.get(group, {}).get(producer_id)
         wanted = frozenset(places)
         if known is not None and known.number == number:
@@ -121,7 +121,7 @@ class CommittedOffsets:
     def settle(
         self, group: str, producer_id: int, number: int, offsets: Mapping[TopicPartition, CommittedOffset], at_ms: int
     ) -> list[KeyValue]:
-        """The transaction is decided: it has committed these, or nothing. None where it was settled before."""
+        """The transaction is decided: it has committed these offsets, or none. No records if it was settled before."""
         if self.is_settled(group, producer_id, number):
             return []
         changes = self.commit(group, offsets, at_ms)
@@ -131,13 +131,13 @@ class CommittedOffsets:
         return changes
 
     def forget_settled_of(self, group: str) -> list[KeyValue]:
-        """Nothing where a transaction holds offsets of the group: it is going to be settled."""
+        """No records if a transaction holds offsets of the group, because it is still to be settled."""
         if self._held.get(group):
             return []
         return [settled_record(key, None) for key in self._settled if key.group == group]
 
     def forget_settled(self, before_ms: int) -> list[KeyValue]:
-        """Of transactions that were settled before this time of day: nothing of them is on its way any more."""
+        """Forgets transactions that were settled before this time of day: no message about them is under way any more."""
         return [settled_record(key, None) for key, settled in self._settled.items() if settled.at_ms < before_ms]
 
 
@@ -146,7 +146,7 @@ _Value = TypeVar("_Value")
 
 
 def _put(groups: dict[str, dict[_Key, _Value]], group: str, key: _Key, value: _Value | None) -> None:
-    """Sets or removes an entry; no group stays without entries."""
+    """Sets or removes an entry, and removes a group without entries."""
     if value is not None:
         groups.setdefault(group, {})[key] = value
         return

@@ -1,6 +1,6 @@
 """The coordinator of the consumer groups of one partition of `__consumer_offsets`: members, and committed offsets.
 
-What it decides is in `all_groups.py` and `group_commits.py`; here is what is asked of it, and what it writes.
+`all_groups.py` and `group_commits.py` decide; this module handles the requests and writes the records.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ class GroupSettings:
 
 
 class GroupShard:
-    """State: the groups of the partition, as the fold of its records and of what was asked since.
+    """State: the groups of the partition, as the fold of its records and of later requests.
 
-    Nobody is told anything before it is committed, so what is asked is answered from the newest state. Where a client
-    begins to read is told only by who is sure to coordinate.
+    Requests are answered from the newest state, because an answer is sent only once that state is committed. Committed
+    offsets are answered only by a node that is certain to coordinate.
     """
 
     def __init__(self, log: LedLog, settings: GroupSettings | None = None) -> None:
@@ -104,15 +104,15 @@ class GroupShard:
         self._groups = AllGroups()
         self._offsets = CommittedOffsets(ids)
         self._share = ShareShard(log, self._groups, self._write_groups)
-        self._entries: dict[bytes, bytes] = {}  # until it begins
-        self._due_ms = _NEVER  # nothing follows from the passing of time before
+        self._entries: dict[bytes, bytes] = {}  # until `begin`
+        self._due_ms = _NEVER  # no deadline of a group is earlier
         self._expires_at_ms = _NEVER
         self._time_of_day = TimeOfDay(log.now_ms, log.wall_ms)
-        self._topic_ids: Mapping[str, str] = {}  # that what is known of groups is about
+        self._topic_ids: Mapping[str, str] = {}  # the topics that the groups' state refers to
         self._counted: object = None
         self._counts: dict[str, int] = {}
 
-    # Its life
+    # Begin and ticks
 
     def fold(self, records: Sequence[KeyValue]) -> None:
         for key, value in records:
@@ -129,7 +129,7 @@ class GroupShard:
                 _log.error("a committed offset cannot be read", error=str(error))
         for record in self._topic.decode(self._entries):
             self._groups.apply(record)
-        self._topic_ids = dict(self._log.image.topic_ids)  # a copy: whose topics went before is looked for, too
+        self._topic_ids = dict(self._log.image.topic_ids)  # a copy, so that the first tick looks for deleted topics
         self._share.begin(self._entries)
         self._entries = {}
         self._groups.begin(self._log.now_ms)
@@ -151,7 +151,7 @@ class GroupShard:
             self._expire()
 
     def _forget_deleted(self) -> None:
-        """What was known of topics that are gone counts for nothing, even where others have their names now."""
+        """Forgets everything about deleted topics, even if new topics have their names now."""
         before, now = self._topic_ids, self._log.image.topic_ids
         if now is before:
             return
@@ -209,7 +209,7 @@ class GroupShard:
         self._forget_deleted()
         self._groups.step(message, request, self._partition_counts(), self._log.now_ms)
         self._write_groups()
-        if not isinstance(message, Heartbeat):  # which puts deadlines off, or sets one beyond the session
+        if not isinstance(message, Heartbeat):  # it only postpones deadlines, or sets one after the session's
             self._renew_deadline()
         self._answer()
 
@@ -233,7 +233,7 @@ class GroupShard:
         self._log.reply(request, answer)
 
     def _partition_counts(self) -> dict[str, int]:
-        """Of all topics; counted anew where the metadata are newer."""
+        """The partition counts of all topics; computed again when the metadata change."""
         topics = self._log.image.topics
         if topics is not self._counted:
             self._counted = topics
@@ -252,9 +252,9 @@ class GroupShard:
         self._offsets.apply(changes)
 
     def _why_behind(self, group: str) -> Refused | None:
-        """What keeps offsets of committed transactions from being here. A node that is alone answers a commit before
-        they are durable, and a crash may take them; then it has no room for them, perhaps. In a cluster the group holds
-        them back, on its log, until the transaction is over: `GroupCommits.unsettled`."""
+        """Why offsets of committed transactions are missing here. A node that is alone answers a commit before they are
+        durable; a crash may lose them, and then there may be no space to write them again. In a cluster the group's log
+        holds them until the transaction is over: `GroupCommits.unsettled`."""
         if not self._log.only_here:
             return None
         found = self._log.look(TRANSACTIONS_TOPIC, AskUnapplied(group))
@@ -262,7 +262,7 @@ class GroupShard:
             found if isinstance(found, Refused) else next((each for each in found if isinstance(each, Refused)), None)
         )
 
-    # What there is
+    # Descriptions
 
     def look(self, body: ShardQuestion) -> tuple[GroupDescription, ...]:
         assert isinstance(body, ListGroups), f"unknown question {body!r}"
@@ -278,7 +278,7 @@ class GroupShard:
             return GroupDescription(group, GroupState.EMPTY, generation=0)
         return description
 
-    # What administrators do
+    # Administration
 
     def _delete(self, group: str) -> GroupFault:
         if self._groups.is_in_use(group):
@@ -289,7 +289,7 @@ class GroupShard:
         self._write_groups()
         self._share.forget(group)
         self._write_offsets(self._offsets.forget(group, committed))
-        if self._log.alone:  # else messages about earlier transactions may still be on their way from other nodes
+        if self._log.alone:  # otherwise messages of other nodes about earlier transactions may still be under way
             self._write_offsets(self._offsets.forget_settled_of(group))
         return GroupFault.NONE if known or committed else GroupFault.NOT_FOUND
 
@@ -307,13 +307,13 @@ class GroupShard:
         expiry, wall_ms = self._settings.expiry, self._log.wall_ms
         if self._time_of_day.was_set(self._log.now_ms, wall_ms):
             self._expires_at_ms = self._log.now_ms + max(expiry.offsets_ms, expiry.transactional_ids_ms)
-            return  # nothing is older for certain
+            return  # the ages of offsets are unknown now
         for group in filter(self._settings.expires, self._names()):
             self._expire_group(group, wall_ms - expiry.offsets_ms)
         self._write_offsets(self._offsets.forget_settled(wall_ms - expiry.transactional_ids_ms))
 
     def _expire_group(self, group: str, before_ms: int) -> None:
-        """A group that has nothing left is gone. What a share group knows does not expire."""
+        """Expires offsets, and a group that has nothing left. The state of share groups does not expire."""
         committed, described = self._offsets.of(group), self._groups.describe(group)
         if described.kind == SHARE:
             return
@@ -326,7 +326,7 @@ class GroupShard:
     # Transactions that commit offsets
 
     def answer_now(self, key: str, asked: AskedNow) -> GroupAnswer:
-        """As `Shard` says."""
+        """See `Shard`."""
         assert isinstance(asked, CheckCommit), "transactions are asked for of their own coordinators"
         return GroupAnswer(self._groups.check_commit(asked, self._log.now_ms))
 
@@ -338,7 +338,7 @@ class GroupShard:
                 self._apply(message)
                 who = message.transactional_id, message.producer_id, message.number, message.group
                 applied = OffsetsApplied(message.sender, *who)
-                if self._log.only_here:  # whoever asks for them now waits until they are durable
+                if self._log.only_here:  # a request for these offsets now waits until they are durable
                     self._log.send(sender, applied._replace(durable=False))
                 self._log.say(Send(sender, applied))
             case _:
@@ -349,7 +349,7 @@ class GroupShard:
         group, producer_id, number = asked.group, asked.producer_id, asked.number
         problem = 0
         if self._offsets.is_settled(group, producer_id, number):
-            problem = Problem.INVALID_TXN_STATE.value  # it came too late
+            problem = Problem.INVALID_TXN_STATE.value  # the request came too late
         else:
             check = CheckCommit(group, asked.generation, asked.member_id, asked.instance_id, transactional=True)
             fault = self._groups.check_commit(check, self._log.now_ms)

@@ -1,19 +1,19 @@
-"""Open transactions of which nothing is written down: those of producers in the process of a node that is alone.
+"""Open transactions without a record: those of producers in the process of a node that is alone.
 
-Such a producer dies with its coordinator, so nobody goes on with what it has open, and a crash aborts it. What has to
-be known of the transaction while it is open (who has it, where it has written) is kept in mind; the record that decides
-says all of it. That saves a change to make durable for each partition, before the first record there is taken in.
+Such a producer ends with its coordinator, so nobody continues its open transaction, and a crash aborts it. While it is
+open, its holder and its partitions are kept in memory only; the record of the decision contains all of it. That saves a
+durable change for each partition before its first record is accepted.
 
     producer                    coordinator                        on the disk
     first record in a partition the partition is kept              -
-    AwaitCommitted              -                                  the records, all partitions in one go
+    AwaitCommitted              -                                  the records, all partitions at once
     EndTransaction              PREPARE with all partitions        PREPARE: from here on it is committed
-    its answer                  markers in the logs, offsets told  with whatever is synced next
+    its answer                  markers in the logs, offsets told  with the next sync
 
-A crash before PREPARE leaves records that no coordinator knows of: they are orphans, and who opens the partition's log
-has them aborted (`replica_settling.py`, `transaction_outcomes.py`). One after it leaves the record, which has the
-markers written again. What is kept outlives the shard (`LedLog.kept`): one that could not write is read again from its
-log, while its producers go on.
+A crash before PREPARE leaves records that no coordinator knows: they are orphans, and are aborted when the partition's
+log is opened (`replica_settling.py`, `transaction_outcomes.py`). After a crash later than that, the PREPARE record
+causes the markers to be written again. Kept transactions outlive the shard (`LedLog.kept`): a shard that could not
+write is read again from its log, while its producers continue.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..replica.replica_messages import PartitionId
 
 @dataclass(slots=True)
 class KeptTransaction:
-    """`opened_ms`: monotonic."""
+    """`opened_ms`: monotonic time."""
 
     who: Identity
     opened_ms: int
@@ -37,13 +37,13 @@ class KeptTransaction:
 
 
 class KeptTransactions:
-    """State: by transactional id, what is open. Invariant: an entry is of whoever had the id when it was made."""
+    """State: the open transactions by transactional id. An entry belongs to the holder of the id at its creation."""
 
     def __init__(self, kept: dict[str, KeptTransaction]) -> None:
         self._kept = kept
 
     def add(self, who: Identity, partition: PartitionId, now_ms: int) -> bool:
-        """It writes there. True where the transaction begins with that."""
+        """The producer writes to this partition. True if that begins its transaction."""
         known = self._kept.get(who.transactional_id)
         begins = known is None or known.who != who
         if known is None or begins:
@@ -55,7 +55,7 @@ class KeptTransactions:
         return self._kept.get(transactional_id)
 
     def forget(self, transactional_id: str) -> None:
-        """What becomes of it is written down now: not before, for what cannot be written has not happened."""
+        """Call it after the record of its end is written, not before: if that write fails, the end has not happened."""
         self._kept.pop(transactional_id, None)
 
     def ids(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""A coordinator, and what it has of the node that it runs on: what `coordination.py` lets live and die."""
+"""The interface of a coordinator (`Shard`), and what it uses of its node (`LedLog`); `coordination.py` runs them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .coordination import Coordinators
 
 PROOF: Final = KeyValue(b"MV", None)
-"""A record that says nothing; no shard ever sees it."""
+"""A no-op record; shards never see it."""
 
 OUT_OF_TOUCH: Final = "this node is out of touch with the controller: another one may coordinate by now; ask again"
 
@@ -38,20 +38,20 @@ AskedNow = VerifyTransaction | CheckProducer | CheckCommit
 class Shard(Protocol):
     """The coordinator of the keys of one partition, as a state machine.
 
-    It writes and answers through the `LedLog` that it is made with. A write that fails raises `ShardLost` through
-    whatever method wrote: the shard is not called again.
+    It writes and answers through the `LedLog` that it is created with. A failed write raises `ShardLost` out of the
+    method that wrote; the shard is not called again.
     """
 
     def fold(self, records: Sequence[KeyValue]) -> None:
-        """Takes in records of the partition, in order, before it begins. Raises nothing."""
+        """Applies records of the partition, in order, before `begin`. Raises nothing."""
         ...
 
     def begin(self) -> None:
-        """All records are there."""
+        """Called after the last record."""
         ...
 
     def ask(self, request: RequestId, key: str, body: ShardRequest) -> None:
-        """A client's request; it is answered with `LedLog.reply`, now or later."""
+        """Takes a client's request; answers it with `LedLog.reply`, now or later."""
         ...
 
     def look(self, body: ShardQuestion) -> ShardView:
@@ -59,21 +59,22 @@ class Shard(Protocol):
         ...
 
     def receive(self, sender: NodeId, message: ShardMessage) -> None:
-        """A message of another node's, or this one's, machine `broker` that names this partition."""
+        """Takes a message from the machine `broker` of another node, or of this one, for this partition."""
         ...
 
     def answer_now(self, key: str, asked: AskedNow) -> ShardAnswer | None:
-        """The answer to what changes nothing in the log; None where it takes time. In: nobody else has this log."""
+        """The answer to a question that changes nothing in the log; None if it takes time. In: no other node has this
+        log."""
         ...
 
     def tick(self) -> None:
-        """Time went on: `LedLog.now_ms`. To be quick where nothing is due."""
+        """Time has passed: `LedLog.now_ms`. It must be fast if nothing is due."""
         ...
 
 
 class ShardLost(Exception):
-    """A shard's record could not be written. What the shard knows is no longer what its log says. `refused`: why its
-    log did not take it."""
+    """A shard's record could not be written, so the shard's state no longer equals its log. `refused`: why the log did
+    not take it."""
 
     def __init__(self, message: str, refused: Refused | None = None) -> None:
         super().__init__(message)
@@ -86,9 +87,9 @@ class _Held(NamedTuple):
 
 
 class LedLog:
-    """What a shard has of its node: its partition's log, times, and the cluster's metadata.
+    """What a shard uses of its node: its partition's log, the time, and the cluster's metadata.
 
-    Invariant: what is held back is in the order of its offsets, and waits for a high watermark below them.
+    Invariant: held actions are in the order of their offsets, all above the high watermark.
     """
 
     def __init__(self, coordinators: Coordinators, partition: PartitionId, replica: Replica) -> None:
@@ -97,7 +98,7 @@ class LedLog:
         self._coordinators = coordinators
         self._replica = replica
         self._held: deque[_Held] = deque()
-        self._owes = False  # something was written that nobody has asked to be made durable
+        self._owes = False  # records were written for which no sync was requested
 
     @property
     def epoch(self) -> int:
@@ -110,12 +111,12 @@ class LedLog:
 
     @property
     def only_here(self) -> bool:
-        """Whether, besides, nobody else has a copy of this log: see `ReplicaCore.alone`."""
+        """Whether this node is alone, and no other node has a copy of this log: see `ReplicaCore.alone`."""
         return self._replica.core.alone
 
     @property
     def kept(self) -> dict[str, KeptTransaction]:
-        """What a shard of this partition has in mind only, and its successor in the same process goes on with."""
+        """State of this partition's shard that is only in memory. Its successor in the same process continues with it."""
         return self._coordinators.kept.setdefault(self.partition, {})
 
     @property
@@ -136,20 +137,20 @@ class LedLog:
 
     @property
     def alone(self) -> bool:
-        """Whether no other node could do what this one cannot."""
+        """Whether there is no other node that could coordinate in place of this one."""
         return self._coordinators.alone
 
     @property
     def leads_for_certain(self) -> bool:
-        """Whether nobody else can coordinate yet: what is answered without a write may be old otherwise (T-L4)."""
+        """Whether no other node can coordinate yet. If not, an answer without a write may be old (T-L4)."""
         return self.only_here or self._coordinators.leads_for_certain()
 
     def look(self, topic: str, asked: ShardQuestion) -> tuple[ShardView, ...] | Refused:
-        """What the shards of a topic that are on this node answer at once: see `Shard.look`."""
+        """The immediate answers of a topic's shards on this node: see `Shard.look`."""
         return self._coordinators.look(topic, asked)
 
     def history(self) -> Iterator[KeyValue]:
-        """All records of the log that compaction has left, in order: more than the shard remembers of them. Raises
+        """All records of the log that compaction has left, in order: more than the shard keeps in memory. Raises
         `CorruptLog`, OSError."""
         log = self._replica.core.log
         offset, end = log.log_start_offset, log.end_offset
@@ -159,13 +160,13 @@ class LedLog:
                 offset = batch.header.last_offset + 1
 
     def send(self, to: NodeId, message: Message) -> None:
-        """Now: what follows from records that are committed, whatever was written since."""
+        """Sends immediately. Only for messages that follow from committed records, whatever was written since."""
         self._coordinators.emit(Send(to, message))
 
     def write(self, changes: Sequence[KeyValue], *, soon: bool = True) -> None:
-        """Appends the changes, together and in order. Raises `ShardLost`, also where no follower could be sent them.
+        """Appends the changes, together and in order. Raises `ShardLost`, also if they are too large for followers.
 
-        In: `soon`: else they become durable with what is written next, or with the next tick, and nobody waits for it.
+        In: `soon`: False if no caller waits: then they become durable with the next write, or with the next tick.
         """
         if not changes:
             return
@@ -180,30 +181,30 @@ class LedLog:
             self._coordinators.appended(self.partition, self._replica)
 
     def hurry(self) -> None:
-        """Has what was written become durable."""
+        """Requests a sync of what was written."""
         if self._owes:
             self._owes = False
             self._coordinators.appended(self.partition, self._replica)
 
     def prove(self) -> None:
-        """Writes a record that says nothing. When it is committed it is sure that this node led when this was called:
-        another one may have been elected, and have answered others, without this one's knowing (T-L4)."""
+        """Writes a no-op record. Once it is committed, it is certain that this node led when this was called. Without
+        this, another node may have been elected, and have answered clients, without this node knowing it (T-L4)."""
         self.write([PROOF])
 
     def say(self, effect: Effect) -> None:
-        """Lets the effect go when everything that was written so far is committed; in the order of these calls."""
+        """Emits the effect once everything written so far is committed, in the order of these calls."""
         self.once_committed(lambda: self._coordinators.emit(effect))
 
     def reply(self, request: RequestId, response: ShardAnswer) -> None:
-        """The answer to the request, when everything that was written so far is committed."""
+        """Answers the request once everything written so far is committed."""
         self.once_committed(lambda: self._answer(request, response))
 
     def reply_now(self, request: RequestId, response: ShardAnswer) -> None:
-        """The answer to the request, where it says nothing that records of this log could take back."""
+        """Answers the request immediately. Only for answers that do not depend on uncommitted records of this log."""
         self._answer(request, response)
 
     def once_committed(self, action: Callable[[], None]) -> None:
-        """Calls it, perhaps now, when everything that was written so far is committed; never if the shard ends."""
+        """Calls `action`, perhaps now, once everything written so far is committed; never if the shard ends."""
         core = self._replica.core
         if not self._held and self._is_committed(core.log.end_offset):
             action()
@@ -212,7 +213,7 @@ class LedLog:
             self.hurry()
 
     def release(self) -> None:
-        """Does what was held back and may go."""
+        """Runs the held actions whose records are now committed."""
         while self._held and self._is_committed(self._held[0].end_offset):
             self._held.popleft().action()
 

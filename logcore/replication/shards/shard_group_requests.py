@@ -1,4 +1,4 @@
-"""What a broker is asked about consumer groups: bodies of `ForGroup(group, …)`, besides those of `group_messages.py`.
+"""Requests to a broker about groups: bodies of `ForGroup(group, …)`, in addition to those of `group_messages.py`.
 
 | body | answer |
 | --- | --- |
@@ -6,14 +6,14 @@
 | `ConsumerHeartbeat` | `ConsumerBeat` |
 | `CheckCommit`, `CommitOffsets` | `GroupAnswer` |
 | `AskCommitted` | `GroupCommits` |
-| `DescribeGroup` | `GroupDescription`; of a group that is not there with the state DEAD |
+| `DescribeGroup` | `GroupDescription`; its state is DEAD if there is no such group |
 | `DeleteGroup` | `GroupAnswer` |
 | `DeleteOffsets` | `OffsetsDeleted` |
-| what is asked of share groups | see `share_messages.py` |
+| requests about share groups | see `share_messages.py` |
 | `ForEveryShard(GROUPS_TOPIC, ListGroups())` | a tuple, per shard of the node, of tuples of `GroupDescription` |
 
 Each may be answered with `Refused` instead: COORDINATOR_LOADING (14), COORDINATOR_NOT_AVAILABLE (15) or NOT_COORDINATOR
-(16), the codes of Kafka's protocol. Whether a request that is refused with NOT_COORDINATOR was done is open.
+(16), the codes of Kafka's protocol. A request that is refused with NOT_COORDINATOR may have been carried out.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from .share_messages import ShareAnswer, ShareRequest
 
 
 class CommitOffsets(NamedTuple):
-    """`check` says who commits. `at_ms` of the offsets is filled in. Topics that are not there are left out."""
+    """`check`: the member that commits. The shard sets `at_ms` of the offsets, and leaves out topics that do not exist."""
 
     check: CheckCommit
     offsets: Mapping[TopicPartition, CommittedOffset]
 
 
 class AskCommitted(NamedTuple):
-    """What has the group committed?"""
+    """Asks for the committed offsets of the group."""
 
 
 class GroupCommits(NamedTuple):
@@ -58,25 +58,25 @@ class GroupCommits(NamedTuple):
 
 
 class DescribeGroup(NamedTuple):
-    """Members, state, and who reads what."""
+    """Asks for the group's state, members and their assignments."""
 
 
 class ListGroups(NamedTuple):
-    """All groups with members, or with committed offsets."""
+    """Asks for all groups with members, or with committed offsets."""
 
 
 class DeleteGroup(NamedTuple):
-    """The group and its offsets; refused while it has members."""
+    """Deletes the group and its offsets; refused while it has members."""
 
 
 class DeleteOffsets(NamedTuple):
-    """Not those of topics that members of the group are reading."""
+    """Deletes offsets, except those of topics that members of the group are reading."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class OffsetsDeleted(NamedTuple):
-    """`fault`: of the group as a whole; then `partitions` is empty."""
+    """`fault`: an error of the whole group; then `partitions` is empty."""
 
     fault: GroupFault
     partitions: Mapping[TopicPartition, GroupFault]

@@ -1,4 +1,4 @@
-"""What leaders of partitions ask the coordinator of a share group, and what administrators do: bodies of `ForGroup`.
+"""Requests of partition leaders and administrators to the coordinator of a share group: bodies of `ForGroup`.
 
 | body | answer |
 | --- | --- |
@@ -9,9 +9,9 @@
 | `AskShareOffsets` | `ShareOffsets` |
 | `ResetShareOffsets`, `DeleteShareOffsets` | `ShareChanged` |
 
-Who reads a partition asks its leader, which may be another node than the coordinator: so these are messages of tuples.
-The coordinator alone decides who has which record, and what it has decided is committed before it is told: a leader
-that was replaced without knowing it can acquire nothing that its successor has given away.
+A reader of a partition asks its leader, which may be another node than the coordinator, so these are messages (tuples).
+Only the coordinator decides which member has which record, and its decisions are committed before it answers: a leader
+that was replaced without knowing it can acquire no record that its successor has given to a member.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ...cores.share_groups import ShareHeartbeat
 from ..replica.replica_messages import PartitionId
 
 START_UNKNOWN = -1
-"""In the place of an offset: nobody has read this partition for the group yet."""
+"""In place of an offset: the group has not read this partition yet."""
 NOTHING_NOW = -2
-"""In the place of an offset: as many records are in flight as may be."""
+"""In place of an offset: the limit of records in flight is reached."""
 
 
 class LeaderView(NamedTuple):
-    """Of a partition, as its leader has it. `start`: where a group is to begin that has no start offset yet;
-    START_UNKNOWN where that is not to be decided now."""
+    """A partition, as its leader sees it. `start`: where a group without a start offset should begin; START_UNKNOWN if
+    that should not be decided now."""
 
     partition: PartitionId
     log_start_offset: int
@@ -48,14 +48,14 @@ class WhereToRead(NamedTuple):
 
 
 class RecordsFound(NamedTuple):
-    """In the order of the views. `known`: False where there is no such share group."""
+    """In the order of the views. `known`: False if there is no such share group."""
 
     known: bool
     places: tuple[WhereToRead, ...] = ()
 
 
 class ReadOffsets(NamedTuple):
-    """What the leader has read: batches of the log, each as first and last offset, and whether it holds no record that
+    """What the leader has read: batches of the log, each as first and last offset, and whether it has no record that
     the group may see."""
 
     partition: PartitionId
@@ -63,7 +63,7 @@ class ReadOffsets(NamedTuple):
 
 
 class AcquireRecords(NamedTuple):
-    """`exact`: not one record more than `records_max`, instead of whole batches."""
+    """`exact`: at most `records_max` records, instead of whole batches."""
 
     member_id: str
     records_max: int
@@ -72,14 +72,14 @@ class AcquireRecords(NamedTuple):
 
 
 class AcquiredOffsets(NamedTuple):
-    """`spans`: first and last offset, and how often these records were delivered, this time included."""
+    """`spans`: first and last offset, and how often these records were delivered, including this time."""
 
     partition: PartitionId
     spans: tuple[tuple[int, int, int], ...]
 
 
 class RecordsAcquired(NamedTuple):
-    """`lock_ms`: for how long the member has them."""
+    """`lock_ms`: how long the member has them."""
 
     acquired: tuple[AcquiredOffsets, ...]
     lock_ms: int
@@ -98,25 +98,25 @@ class AcknowledgeRecords(NamedTuple):
 
 
 class ReleaseRecords(NamedTuple):
-    """Of these partitions, all that the member has."""
+    """Releases all records of these partitions that the member has."""
 
     member_id: str
     partitions: tuple[PartitionId, ...]
 
 
 class RecordsAcknowledged(NamedTuple):
-    """An error code for each partition, in the order of the request. `lock_ms`: of records that were renewed."""
+    """An error code for each partition, in the order of the request. `lock_ms`: for records that were renewed."""
 
     codes: tuple[int, ...]
     lock_ms: int = 0
 
 
 class AskShareOffsets(NamedTuple):
-    """Of all partitions that the group has read."""
+    """Asks for the offsets of all partitions that the group has read."""
 
 
 class ShareOffset(NamedTuple):
-    """`end_offset`: from there on nothing was delivered yet; `in_flight`: what was, and is not done with."""
+    """`end_offset`: nothing was delivered from there on; `in_flight`: the number of delivered, unfinished records."""
 
     partition: PartitionId
     start_offset: int
@@ -130,13 +130,13 @@ class ShareOffsets(NamedTuple):
 
 
 class ResetShareOffsets(NamedTuple):
-    """Where the group goes on: a partition and an offset each. Makes the group where there is none."""
+    """Sets the offset at which the group continues, for each partition. Creates the group if there is none."""
 
     offsets: tuple[tuple[PartitionId, int], ...]
 
 
 class DeleteShareOffsets(NamedTuple):
-    """What the group knows of the topics with these ids."""
+    """Deletes the group's state for the topics with these ids."""
 
     topics: tuple[str, ...]
 

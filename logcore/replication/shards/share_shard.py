@@ -1,7 +1,7 @@
-"""What the coordinator of a shard's groups does for share groups: who has which record, as of now.
+"""The share groups of a shard: which member has which record now.
 
-The shard of the group keeps both its members and what they have acquired, so what a member that is gone has is
-available at once. Who leads a partition only reads it.
+The group's shard has both the members and the records that they acquired, so records of a member that left are
+available immediately. The leaders of partitions only read them.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _NEVER: Final = 1 << 62
 
 
 class ShareShard:
-    """State: what the groups have acquired, and when the next of it is free again."""
+    """State: the records that the groups have acquired, and when the next acquisition expires."""
 
     def __init__(self, log: LedLog, groups: AllGroups, write_groups: Callable[[], None]) -> None:
-        """In: `write_groups`: writes what has changed of the groups and their members."""
+        """In: `write_groups`: writes changes of the groups and their members."""
         self._log = log
         self._groups = groups
         self._write_groups = write_groups
@@ -98,7 +98,7 @@ class ShareShard:
                 self._log.reply(request, ShareChanged(self._delete(group, topics)))
 
     def _reply(self, request: RequestId, group: str, places: Sequence[PartitionId], answer: ShareAnswer) -> None:
-        """Once what has changed of these places is committed."""
+        """Writes the changes of these partitions, and answers once they are committed."""
         self._write(self._states.changes(group, places))
         known = (self._states.of(group, place) for place in places)
         due_ms = min((each.next_deadline_ms() for each in known if each is not None), default=_NEVER)
@@ -131,7 +131,7 @@ class ShareShard:
         return WhereToRead(place, NOTHING_NOW if first is None else first)
 
     def _acquire(self, group: str, asked: AcquireRecords) -> RecordsAcquired:
-        """The most records are given of the partition that comes first: others have their turn first next time."""
+        """The first partition gets the most records; next time another one is first."""
         limits, left = self._limits(group), asked.records_max
         acquired: list[AcquiredOffsets] = []
         for read in asked.read:
@@ -157,10 +157,10 @@ class ShareShard:
         batches = [AckBatch(*batch) for batch in verdicts.batches]
         return partition.acknowledge(member_id, batches, self._log.now_ms, self._limits(group))
 
-    # The passing of time
+    # Time
 
     def tick(self) -> None:
-        """What was acquired for too long, and what members had that are gone, is available again."""
+        """Makes records available again whose acquisition has expired."""
         now_ms = self._log.now_ms
         if now_ms < self._due_ms:
             return
@@ -172,7 +172,7 @@ class ShareShard:
         self._renew_deadline()
 
     def release_gone(self) -> None:
-        """To be called when members may have gone."""
+        """Releases the records of members that left. Call it when members may have left."""
         for group, member_id in self._groups.share.take_gone():
             limits = self._limits(group)
             for partition in self._states.all_of(group).values():
@@ -184,13 +184,13 @@ class ShareShard:
         self._due_ms = min(deadlines, default=_NEVER)
 
     def forget_deleted(self) -> None:
-        """Topics may have gone."""
+        """Forgets the state of deleted topics."""
         image = self._log.image
         for group in self._states.groups():
             gone = [place for place in self._states.all_of(group) if place.topic not in image.topics]
             self._write(self._states.forget(group, gone))
 
-    # What administrators do
+    # Administration
 
     def _offsets(self, group: str) -> ShareOffsets:
         if not self._groups.share.has(group):

@@ -1,4 +1,4 @@
-"""What the share groups of a shard have acquired: a fold of the shard's records, and the records of changes."""
+"""The records that share groups of a shard have acquired: a fold of the shard's log, and the log records of changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log: Final = structlog.get_logger("millstream.logcore")
 
 @dataclass(slots=True)
 class _Kept:
-    """`number`: of the change that was written last. `slots`: those that hold an update."""
+    """`number`: that of the last written change. `slots`: the slots with an update."""
 
     partition: SharePartition
     number: int = 0
@@ -34,13 +34,13 @@ class _Kept:
 
 
 class ShareStates:
-    """State: by group and partition, what is acquired, and the number of its last record."""
+    """State: by group and partition, the acquired records, and the number of the last change."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[PartitionId, _Kept]] = {}
 
     def load(self, entries: Mapping[bytes, bytes]) -> None:
-        """Takes in the newest record of each key; those of something else say nothing here."""
+        """Loads the newest record of each key; ignores records about something else."""
         snapshots: dict[ShareKey, NumberedChange] = {}
         updates: dict[ShareKey, list[tuple[int, NumberedChange]]] = {}
         for content, value in entries.items():
@@ -62,7 +62,7 @@ class ShareStates:
                     kept.number = update.number
             self._groups.setdefault(key.group, {})[PartitionId(key.topic, key.partition)] = kept
 
-    # What there is
+    # Queries
 
     def of(self, group: str, place: PartitionId) -> SharePartition | None:
         kept = self._groups.get(group, {}).get(place)
@@ -86,7 +86,7 @@ class ShareStates:
     # Records of changes
 
     def put(self, group: str, place: PartitionId, offset: int) -> list[KeyValue]:
-        """Where the group begins, or goes on."""
+        """Sets the offset at which the group begins or continues."""
         places = self._groups.setdefault(group, {})
         kept = places.get(place)
         if kept is None:
@@ -95,7 +95,7 @@ class ShareStates:
         return self._snapshot(group, place, kept)
 
     def changes(self, group: str, places: Iterable[PartitionId]) -> list[KeyValue]:
-        """What was changed of these."""
+        """The log records for changes of these partitions."""
         records: list[KeyValue] = []
         for place in dict.fromkeys(places):
             kept = self._groups.get(group, {}).get(place)

@@ -1,4 +1,4 @@
-"""Settings of a coordinator of transactions, and what it says in more than one place."""
+"""Settings of a coordinator of transactions, and answers that it gives in several places."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """Times in milliseconds. `again_ms`: who does not answer is asked again; `wait_ms`: how long a request waits for
-    the end of the id's last transaction, `group_wait_ms`: for a group; `expire_ms`: an id that nobody uses is forgotten
-    (transactional.id.expiration.ms)."""
+    """Times in milliseconds. `again_ms`: when to ask again without an answer; `wait_ms`: how long a request waits for
+    the end of the id's last transaction; `group_wait_ms`: how long for a group; `expire_ms`: when an unused id is
+    forgotten (transactional.id.expiration.ms)."""
 
     again_ms: int = 500
     wait_ms: int = 1_000
@@ -37,7 +37,7 @@ class TransactionSettings:
     expire_ms: int = 7 * 24 * 60 * 60 * 1_000
     look_for_expired_ms: int = 60_000
     waiting_per_id: int = 20
-    bytes_max: int = 12 * 1024 * 1024  # of the record of a transaction
+    bytes_max: int = 12 * 1024 * 1024  # for the record of a transaction
 
 
 def fenced(identity: Identity) -> ProducerFenced:

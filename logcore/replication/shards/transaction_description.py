@@ -1,4 +1,4 @@
-"""A transactional id as administrators see it."""
+"""Describes a transactional id for administrators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STATE_NAMES: Final = {
 
 
 def described(standing: Standing, open_ms: int, *, seen: bool = False) -> DescribedTransaction:
-    """In: `seen`: everybody can see how it ended, though a crash would have some of that written again."""
+    """In: `seen`: all readers can see how it ended, though after a crash some markers would be written again."""
     record, ending = standing.record, standing.ending if not seen else None
     state = TransactionState.COMPLETE_COMMIT if seen and standing.committing else standing.state
     partitions = standing.partitions if standing.state is TransactionState.ONGOING else ()
@@ -40,7 +40,7 @@ def described(standing: Standing, open_ms: int, *, seen: bool = False) -> Descri
 def with_kept(
     found: DescribedTransaction, current: Identity | None, kept: KeptTransaction | None, now_ms: int
 ) -> DescribedTransaction:
-    """In: `current`: who has the id; `kept`: what is open of it, of which nothing is written down. Monotonic time."""
+    """In: `current`: the holder of the id; `kept`: its open transaction without a record; `now_ms`: monotonic time."""
     if current is not None:
         found = found._replace(producer_id=current.producer_id, epoch=current.epoch)
     if kept is None or kept.who != current:

@@ -1,10 +1,10 @@
-"""Transactions that are decided: markers to the leaders of their partitions, offsets to their groups, until all have
-answered.
+"""Ends decided transactions: sends markers to the leaders of their partitions, and offsets to their groups, until all
+have answered.
 
-Leaders move, and answers get lost: everybody is asked again until there is an answer, and does once what was asked
-(by the number of the transaction). A topic that was deleted needs no marker: whoever led the topic of coordinators
-when the partition was included knew the topic, and metadata never go back. The same goes for the topic of groups: where
-it is not known yet, no group holds offsets of the transaction.
+Leaders move, and answers get lost, so each participant is asked again until it answers. The number of the transaction
+makes sure that it acts only once. A deleted topic needs no marker. An unknown topic was deleted: the coordinator that
+included the partition knew the topic, and metadata never go back. If the topic of groups is not known yet, no group
+holds offsets of the transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .transaction_messages import ApplyOffsets, EndRefused, MarkerWritten, Offse
 
 
 class _Key(NamedTuple):
-    """Of one transaction, in the life of the cluster."""
+    """Identifies a transaction, unique in the cluster."""
 
     producer_id: int
     number: int
@@ -36,18 +36,18 @@ class _Ending:
     """`unseen`: the partitions and groups where it may still look open."""
 
     outcome: Outcome
-    partitions: set[PartitionId]  # that have not answered
-    groups: set[str]
+    partitions: set[PartitionId]  # those that have not answered
+    groups: set[str]  # likewise
     unseen: set[PartitionId | str]
     asked_ms: int
-    refused: str | None = None  # why somebody has no room for it, since all were asked last
+    refused: str | None = None  # an error about a full disk, since all were last asked
 
 
 class TransactionEnds:
-    """State: the transactions that are decided for good, and not ended everywhere.
+    """State: the transactions that are decided for good, but have not ended everywhere.
 
-    `ended` is called when all have answered; `seen` before that, when everybody can see the outcome, which a crash may
-    still take back where the node is alone (`MarkerWritten`).
+    `ended` is called when all have answered. `seen` is called earlier, when all readers can see the outcome; on a node
+    that is alone, a crash may still lose some markers then (`MarkerWritten`).
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class TransactionEnds:
         self._ended, self._seen = ended, seen
         self._again_ms = again_ms
         self._ending: dict[_Key, _Ending] = {}
-        self._refused: set[_Key] = set()  # those of which `refused` says something
+        self._refused: set[_Key] = set()  # those whose `refused` is set
 
     def begin(self, outcome: Outcome) -> None:
-        """The record that says so is committed: only now may anybody see it."""
+        """Begins to end a transaction. In: the record of the decision is committed; only then may readers see it."""
         fp("txn.after_prepare")
         key = _Key(outcome.record.producer_id, outcome.record.number)
         if key in self._ending:
@@ -77,7 +77,7 @@ class TransactionEnds:
         self._done(key)
 
     def is_seen(self, record: TransactionRecord) -> bool:
-        """Whether everybody can see the outcome of this transaction, which is not ended everywhere."""
+        """Whether all readers can see the outcome of this transaction, which has not ended everywhere."""
         ending = self._ending.get(_Key(record.producer_id, record.number))
         return ending is not None and not ending.unseen
 
@@ -112,14 +112,14 @@ class TransactionEnds:
             self._refused.add(_Key(message.producer_id, message.number))
 
     def why_refused(self, ended: TransactionRecord) -> str | None:
-        """What keeps this end from being written everywhere, where that is known."""
+        """Why this end cannot be written everywhere, if that is known."""
         if not self._refused:
             return None
         ending = self._ending.get(_Key(ended.producer_id, ended.number))
         return ending.refused if ending is not None else None
 
     def why_unapplied(self, group: str) -> Refused | None:
-        """What the group lacks of committed transactions, as its coordinator says to clients, who may ask again."""
+        """The error for clients if the group lacks offsets of committed transactions; they may ask again. Or None."""
         for ending in self._ending.values():
             if group in ending.unseen and ending.outcome.committed:
                 if ending.refused is not None:
@@ -129,7 +129,7 @@ class TransactionEnds:
         return None
 
     def try_again(self, ended: TransactionRecord) -> None:
-        """Asks those once more that had no room: there may be some by now."""
+        """Asks again if a participant had no space: there may be some by now."""
         key = _Key(ended.producer_id, ended.number)
         if key in self._refused:
             self._ask(self._ending[key])
@@ -137,7 +137,7 @@ class TransactionEnds:
 
     @property
     def lack_room(self) -> bool:
-        """Whether any end does."""
+        """Whether any end could not be written for lack of space."""
         return bool(self._refused)
 
     def tick(self) -> None:
@@ -154,7 +154,7 @@ class TransactionEnds:
             self._ended(ending.outcome)
 
     def _ask(self, ending: _Ending) -> None:
-        """Asks all that have not answered."""
+        """Asks all participants that have not answered."""
         record = ending.outcome.record
         self._refused.discard(_Key(record.producer_id, record.number))
         ending.asked_ms, ending.refused = self._log.now_ms, None
@@ -176,7 +176,7 @@ class TransactionEnds:
     def _ask_group(self, ending: _Ending, group: str) -> None:
         if place_of(self._log.image, GROUPS_TOPIC, group) is None:
             ending.unseen.discard(group)
-            ending.groups.discard(group)  # there never was a group: only coordinators of groups hold offsets
+            ending.groups.discard(group)  # there was never a coordinator of groups that could hold its offsets
             return
         found = coordinator_of_group(self._log, group)
         if found is None:
@@ -195,7 +195,7 @@ class TransactionEnds:
 
 
 def coordinator_of_group(log: LedLog, group: str) -> tuple[NodeId, PartitionId] | None:
-    """Who coordinates the group now; None where nobody does."""
+    """The node that coordinates the group now, and the partition; None if there is none."""
     place = place_of(log.image, GROUPS_TOPIC, group)
     state = log.image.partition(place) if place is not None else None
     return (state.leader, place) if place is not None and state is not None and state.leader is not None else None

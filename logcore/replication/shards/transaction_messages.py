@@ -1,7 +1,7 @@
-"""What producers ask of the coordinator of their transactions, and what that says to leaders and to groups.
+"""Requests of producers to the coordinator of their transactions, and its messages to leaders and to groups.
 
-Requests are bodies of `ForTransaction(transactional_id, …)`; each is answered with what its docstring says, or with
-`Refused`. Everything is answered when it is committed, so an answer is true for ever; whoever hears none asks again.
+Requests are bodies of `ForTransaction(transactional_id, …)`. Each is answered as its docstring says, or with `Refused`.
+An answer is sent once it is committed, so it stays true forever; a client without an answer asks again.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from ..replica.replica_messages import (
 
 
 class ProducerGiven(NamedTuple):
-    """What the producer goes on with."""
+    """The producer id and epoch with which the producer continues."""
 
     producer_id: int
     epoch: int
 
 
 class Included(NamedTuple):
-    """It belongs to the open transaction."""
+    """The partition, group or offsets belong to the open transaction."""
 
 
 class GroupRefused(NamedTuple):
-    """`code`: the error code of the protocol, as the coordinator of the group gave it."""
+    """`code`: the error code of the protocol, from the coordinator of the group."""
 
     code: int
 
 
 class OffsetRow(NamedTuple):
-    """An offset that a group commits; the topic by its name, as in all that groups keep."""
+    """An offset that a group commits. The topic is a name, as in all data of groups."""
 
     topic: str
     partition: int
@@ -53,9 +53,9 @@ class OffsetRow(NamedTuple):
 
 
 class InitProducer(NamedTuple):
-    """Takes the transactional id: whoever had it is fenced, and what it has open is aborted. `ProducerGiven`.
+    """Acquires the transactional id: fences its previous holder, and aborts its open transaction. `ProducerGiven`.
 
-    With `producer_id` and `epoch` it is one that goes on after a mishap, and must still be the one that has the id.
+    With `producer_id` and `epoch`, the producer continues after an error, and must still be the holder of the id.
     """
 
     timeout_ms: int
@@ -64,7 +64,7 @@ class InitProducer(NamedTuple):
 
 
 class IncludePartitions(NamedTuple):
-    """AddPartitionsToTxn: the transaction begins where none is open. All of them or none. `Included`."""
+    """AddPartitionsToTxn, for all partitions or none; begins a transaction if none is open. `Included`."""
 
     producer_id: int
     epoch: int
@@ -80,10 +80,10 @@ class IncludeGroup(NamedTuple):
 
 
 class SendOffsets(NamedTuple):
-    """TxnOffsetCommit: what the group commits if the transaction is committed. `Included`, or `GroupRefused` where
-    generation and member are not of now.
+    """TxnOffsetCommit: what the group commits if the transaction is committed. `Included`, or `GroupRefused` if
+    generation or member are not current.
 
-    `announces`: newer clients do not ask `IncludeGroup` before (KIP-890).
+    `announces`: newer clients do not send `IncludeGroup` before (KIP-890).
     """
 
     producer_id: int
@@ -97,20 +97,20 @@ class SendOffsets(NamedTuple):
 
 
 class SentOffsets(NamedTuple):
-    """What a group commits with a transaction."""
+    """The offsets that a group commits with a transaction."""
 
     group: str
     rows: tuple[OffsetRow, ...]
 
 
 class EndTransaction(NamedTuple):
-    """`ProducerGiven`, when it is decided for good: markers and offsets follow. `raises_epoch`: the producer goes on
+    """`ProducerGiven`, when the decision is final; markers and offsets follow. `raises_epoch`: the producer continues
     with another epoch, and may ask again if the answer is lost (KIP-890).
 
-    `offsets`: of a client in the coordinator's process, which keeps them until it commits, and does not say when it
-    begins: one record opens the transaction, says where it has written, and decides. The groups hold nothing before, so
-    who reads their offsets may see the old ones until this is answered, which is when `AwaitEnd` would be. Only with
-    `raises_epoch`.
+    `offsets`: those of a client in the coordinator's process, which keeps them until it commits, and does not announce
+    when it begins: one record opens the transaction, names its partitions, and decides it. The groups hold nothing
+    before, so readers of their offsets may see the old ones until this is answered, which is when `AwaitEnd` would be.
+    Only with `raises_epoch`.
     """
 
     producer_id: int
@@ -125,15 +125,15 @@ class AwaitEnd(NamedTuple):
 
 
 class ForgetProducer(NamedTuple):
-    """`Included`, once nothing is left of an id that nobody is going to use again. Only its current producer, to which
-    these belong, may be forgotten."""
+    """Forgets an id that will not be used again. `Included`, once nothing is left of it. `producer_id` and `epoch` must
+    be those of its current producer."""
 
     producer_id: int
     epoch: int
 
 
 class CheckProducer(NamedTuple):
-    """`Included`, where this producer has the id, or will when what is decided is written everywhere."""
+    """`Included`, if this producer holds the id, or will hold it when the decided end is written everywhere."""
 
     producer_id: int
     epoch: int
@@ -144,18 +144,19 @@ class DescribeTransaction(NamedTuple):
 
 
 class AskUnapplied(NamedTuple):
-    """Asked of a node, too: per shard, why offsets that a committed transaction brings are not the group's yet, as
-    `Refused`; None where there are none."""
+    """A question to all shards of a node: why offsets of committed transactions are not in the group yet, as `Refused`;
+    None if there are no such offsets."""
 
     group: str
 
 
 class ListTransactions(NamedTuple):
-    """Asked of a node, not `ForTransaction`: a tuple of `DescribedTransaction`, of all that it coordinates."""
+    """A question to a node, not `ForTransaction`: a tuple of `DescribedTransaction`, one for each id that it
+    coordinates."""
 
 
 class DescribedTransaction(NamedTuple):
-    """`state` has the names of Kafka's tools. `open_ms`: how long its transaction has been open here, -1 if none is."""
+    """`state`: named as in Kafka's tools. `open_ms`: how long the transaction has been open here; -1 if none is."""
 
     transactional_id: str
     producer_id: int
@@ -167,17 +168,16 @@ class DescribedTransaction(NamedTuple):
 
 
 class AskProducerId(NamedTuple):
-    """Asked of a node, not `ForTransaction`: an id that nobody else gets, in the whole life of the cluster. Answered
-    with `ProducerGiven` of epoch 0, for who writes without transactions."""
+    """A request to a node, not `ForTransaction`: a producer id that is unique in the cluster, forever. Answered with
+    `ProducerGiven` of epoch 0. For producers without transactions."""
 
 
 # From leaders of partitions: may this batch open the transaction here?
 
 
 class VerifyTransaction(NamedTuple):
-    """To the shard of the transactional id. `includes`: the write makes the partition a part of it (KIP-890).
-    `here`: the producer dies with the shard's process, so nothing is written down of that: see
-    `kept_transactions.py`."""
+    """To the shard of the transactional id. `includes`: the write adds the partition to the transaction (KIP-890).
+    `here`: the producer ends with the shard's process, so no record is written: see `kept_transactions.py`."""
 
     partition: PartitionId
     sender: PartitionId
@@ -197,9 +197,9 @@ class VerifyTransaction(NamedTuple):
 
 
 class TransactionVerified(NamedTuple):
-    """`problem` None: it is open with this producer and epoch, and the partition belongs to it.
+    """`problem` None: the transaction is open with this producer and epoch, and the partition belongs to it.
 
-    `sender`: the shard, in its leader epoch `sender_epoch`: one that was replaced, and does not know it, says nothing.
+    `sender`: the shard, in its leader epoch `sender_epoch`. Answers of a shard that was replaced are ignored.
     """
 
     partition: PartitionId
@@ -216,7 +216,7 @@ class TransactionVerified(NamedTuple):
 
 
 class WriteMarker(NamedTuple):
-    """From the shard `sender`, in its leader epoch `sender_epoch`, which asks until it is answered."""
+    """From the shard `sender`, in its leader epoch `sender_epoch`. It repeats the message until it is answered."""
 
     partition: PartitionId
     sender: PartitionId
@@ -226,9 +226,9 @@ class WriteMarker(NamedTuple):
 
 
 class MarkerWritten(NamedTuple):
-    """The marker is committed, now or since long. Not `durable`: it is in the log of a node that is alone, so readers
-    see the outcome, but a crash may take the marker still. Then the shard, which writes it down only when all of them
-    are durable, sends it again."""
+    """The marker is committed, now or already before the request. Not `durable`: it is in the log of a node that is
+    alone, so readers see the outcome, but a crash may still lose it. Then the shard sends it again, because the shard
+    records the end only when all markers are durable."""
 
     partition: PartitionId
     transactional_id: str
@@ -239,7 +239,7 @@ class MarkerWritten(NamedTuple):
 
 
 class EndRefused(NamedTuple):
-    """A marker, or a group's offsets, do not fit onto the disk; they are asked for again."""
+    """A marker, or a group's offsets, do not fit on the disk; the shard asks again."""
 
     partition: PartitionId
     producer_id: int
@@ -251,7 +251,7 @@ class EndRefused(NamedTuple):
 
 
 class HoldOffsets(NamedTuple):
-    """The transaction may commit offsets of these partitions: until it ends they are not settled."""
+    """The transaction may commit offsets of these partitions: until it ends they are unsettled."""
 
     partition: PartitionId
     sender: PartitionId
@@ -277,7 +277,7 @@ class OffsetsHeld(NamedTuple):
 
 
 class ApplyOffsets(NamedTuple):
-    """The transaction has ended, with these offsets; with none, it was aborted."""
+    """The transaction has ended with these offsets; without offsets if it was aborted."""
 
     partition: PartitionId
     sender: PartitionId
@@ -289,7 +289,7 @@ class ApplyOffsets(NamedTuple):
 
 
 class OffsetsApplied(NamedTuple):
-    """`durable`: as of `MarkerWritten`."""
+    """`durable`: as in `MarkerWritten`."""
 
     partition: PartitionId
     transactional_id: str
@@ -303,11 +303,11 @@ class OffsetsApplied(NamedTuple):
 
 
 class AskOutcome(NamedTuple):
-    """To every shard; that of the producer answers with `WriteMarker` or `TransactionGoesOn`, or cannot know.
+    """To every shard. The producer's shard answers with `WriteMarker` or `TransactionGoesOn`, unless it cannot know.
 
-    `ended`: the number of the last transaction of the producer whose end the partition has, -1 where it has none.
-    `whole`: nobody else has the log, and nothing of it was lost, so a marker that is not there was never durable: the
-    answer may be `EndOrphan`."""
+    `ended`: the number of the producer's last transaction whose end the partition has; -1 if it has none. `whole`: no
+    other node has the log, and nothing of it was lost, so a missing marker was never durable: then the answer may be
+    `EndOrphan`."""
 
     partition: PartitionId
     sender: PartitionId
@@ -319,7 +319,7 @@ class AskOutcome(NamedTuple):
 
 
 class TransactionGoesOn(NamedTuple):
-    """It is not decided, and its producer may write on."""
+    """The transaction is undecided, and its producer may continue to write."""
 
     partition: PartitionId
     leader_epoch: int
@@ -327,13 +327,13 @@ class TransactionGoesOn(NamedTuple):
 
 
 TransactionMessage = AskOutcome | VerifyTransaction | MarkerWritten | EndRefused | OffsetsHeld | OffsetsApplied
-"""What the shard of a transactional id hears."""
+"""Messages to the shard of a transactional id."""
 
 GroupMessage = HoldOffsets | ApplyOffsets
-"""What the shard of a group hears."""
+"""Messages to the shard of a group."""
 
 ShardMessage = TransactionMessage | GroupMessage
-"""What is for the shard that the message's partition is the log of, not for its replica."""
+"""Messages to the shard whose log is the message's partition, not to the replica of that partition."""
 
 ReplicaMessage = (
     FetchRequest
@@ -347,18 +347,18 @@ ReplicaMessage = (
     | EndOrphan
     | AlterRefused
 )
-"""What the replica of the message's partition hears, of whoever says it."""
+"""Messages to the replica of the message's partition, from any sender."""
 
 
 class ToCoordinator(NamedTuple):
-    """What a replica wants said to the shard of this transactional id: the broker knows where that is."""
+    """A replica's message to the shard of this transactional id. The broker knows which node that is."""
 
     transactional_id: str
     message: VerifyTransaction  # the broker fills `partition`
 
 
 class ToEveryCoordinator(NamedTuple):
-    """As `ToCoordinator`, where only a producer id is known, which does not say whose it is."""
+    """Like `ToCoordinator`, if only the producer id is known, which does not tell the shard."""
 
     message: AskOutcome  # likewise
 
@@ -375,7 +375,7 @@ TransactionRequest = (
     | DescribeTransaction
 )
 TakenRequest = TransactionRequest | VerifyTransaction
-"""What is decided of a transactional id: leaders ask, too."""
+"""Everything that a shard decides about a transactional id, including questions of leaders."""
 
 TransactionAnswer = ProducerGiven | Included | GroupRefused | DescribedTransaction | Refused
 TransactionQuestion = ListTransactions | AskUnapplied

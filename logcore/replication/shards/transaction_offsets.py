@@ -1,4 +1,4 @@
-"""Offsets that belong to transactions: their group is asked whether it takes them, and holds them from then on."""
+"""Offsets that belong to transactions: asks their group whether it accepts them; from then on the group holds them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .transaction_messages import GroupRefused, HoldOffsets, Included, OffsetsHe
 
 
 class _Holding(NamedTuple):
-    """`number`: the one that the transaction will end with. `asked_ms`: None until it is committed that the group takes
-    part in the transaction: what it holds before, nobody might ever settle."""
+    """`number`: the number that the transaction will end with. `asked_ms`: None until it is committed that the group
+    takes part in the transaction: if the group held offsets before that, they might never be settled."""
 
     asked: SendOffsets
     number: int
@@ -24,9 +24,10 @@ class _Holding(NamedTuple):
 
 
 class TransactionOffsets:
-    """State: by transactional id and group, what the group is asked about.
+    """State: by transactional id and group, the offsets about which the group is being asked.
 
-    `note` is called when the group holds the offsets, or refuses them (None): it writes them down and gives the answer.
+    `note` is called when the group holds the offsets, or refuses them: it writes the record, and returns the answer
+    (None: the group's refusal is the answer).
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class TransactionOffsets:
         self._holding: dict[tuple[str, str], _Holding] = {}
 
     def send(self, key: str, asked: SendOffsets, number: int, answer: Answer) -> None:
-        """The group is asked when everything that was written so far is committed."""
+        """Asks the group once everything written so far is committed."""
         where = key, asked.group
         before = self._holding.get(where)
         if before is not None:
@@ -74,7 +75,7 @@ class TransactionOffsets:
         self._log.send(leader, hold)
 
     def held(self, message: OffsetsHeld) -> None:
-        """The group has answered, this question or another one."""
+        """Takes an answer of the group, perhaps to another question."""
         where = message.transactional_id, message.group
         holding = self._holding.get(where)
         if holding is None or (message.producer_id, message.number) != (holding.asked.producer_id, holding.number):
@@ -84,7 +85,7 @@ class TransactionOffsets:
         holding.answer(given if given is not None else GroupRefused(message.problem))
 
     def tick(self) -> None:
-        """Asks again; gives up in the end."""
+        """Asks again; refuses requests that have waited too long."""
         now_ms = self._log.now_ms
         for where, holding in list(self._holding.items()):
             if now_ms >= holding.until_ms:

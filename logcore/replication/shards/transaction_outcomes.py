@@ -1,4 +1,4 @@
-"""How a transaction ended of which a partition has lost the marker: from the records of its coordinator's log."""
+"""Finds out how a transaction ended whose marker a partition has lost, from the records of its coordinator's log."""
 
 from __future__ import annotations
 
@@ -45,17 +45,18 @@ def has_had(standing: Standing, producer_id: int) -> bool:
 
 
 def is_about(asked: EndTransaction, standing: Standing, ending: TransactionRecord) -> bool:
-    """Whether that is the end of the transaction that is ending, asked for again; or of a producer of before."""
+    """Whether the request repeats the end that is under way, or comes from an earlier producer."""
     ended = ending.ended if standing.committing else standing.record.ended
     if ended is not None:
         of_then = asked.producer_id == ended.producer_id and asked.epoch <= ended.epoch
         return of_then or not asked.raises_epoch
-    # The id was taken anew, which aborted it: who has it now means the next one, and others are to be refused.
+    # The id was acquired again, which aborted the transaction: a request of the new holder is about the next one.
     return not asked.raises_epoch or asked[:2] != (standing.record.producer_id, standing.record.epoch)
 
 
 def ends_as_asked(standing: Standing, committed: bool) -> bool | None:
-    """Of a client that asks again with the same epoch; None where nothing of it has ended yet."""
+    """For a client that retries with the same epoch: whether the transaction ended as requested; None if none of its
+    transactions has ended."""
     if standing.ending is not None:
         return standing.committing == committed
     if standing.state is TransactionState.COMPLETE_COMMIT:
@@ -66,7 +67,7 @@ def ends_as_asked(standing: Standing, committed: bool) -> bool | None:
 def what_is_known(
     standing: Standing, kept: KeptTransaction | None, asked: AskOutcome, now_ms: int
 ) -> TransactionGoesOn | EndOrphan | None:
-    """Without a look into the log."""
+    """The answer that needs no reading of the log; None if there is none."""
     is_kept = kept is not None and kept.has(asked.sender, asked.producer_id, asked.epoch)
     if is_kept or goes_on(standing, asked):
         return TransactionGoesOn(asked.sender, asked.leader_epoch, asked.producer_id)
@@ -75,10 +76,10 @@ def what_is_known(
 
 
 def goes_on(standing: Standing, asked: AskOutcome) -> bool:
-    """Whether what is open in the partition is, for certain, the transaction that the producer has open.
+    """Whether the transaction that is open in the partition is certainly the producer's open one.
 
-    With a producer that gets a new epoch for each transaction the epoch says so. Of others it is certain where the
-    partition has the end of the last one.
+    For producers that get a new epoch with each transaction, the epoch tells. For others it is certain if the partition
+    has the end of the previous transaction.
     """
     record = standing.record
     if not _includes(standing, asked) or record.epoch != asked.epoch:
@@ -89,7 +90,7 @@ def goes_on(standing: Standing, asked: AskOutcome) -> bool:
 def lost_marker(
     history: Iterable[TransactionRecord], standing: Standing, asked: AskOutcome, now_ms: int
 ) -> EndMarker | None:
-    """The marker that the partition lacks; None where that is not known, or the transaction may yet go on.
+    """The marker that the partition lacks; None if that is unknown, or the transaction may continue.
 
     In: `history`: the coordinator's records of the id, in order, as far as compaction has left them.
     """
@@ -107,8 +108,8 @@ def lost_marker(
 def _first_behind(
     decided: dict[int, TransactionRecord], standing: Standing, asked: AskOutcome, now_ms: int
 ) -> EndMarker | None:
-    """The first transaction behind the last end in the partition that the partition belongs to. All in between must be
-    known: one of them may be the one. The one that is ending now is among them."""
+    """The marker of the first transaction with this partition after the last end that the partition has. All decisions
+    in between must be known, because any of them may be that one; the transaction that is ending now is included."""
     number, where = max(asked.ended, 0), TopicPartition(*asked.sender)
     last = (standing.ending or standing.record).number
     while number != last:
@@ -121,17 +122,17 @@ def _first_behind(
             return EndMarker(asked.producer_id, max(record.epoch, asked.epoch), committed, now_ms, number)
     if _includes(standing, asked):
         return None
-    # No transaction of the producer has ever had this partition since: nobody will decide about it.
+    # No later transaction of the producer has this partition, so nothing will decide about it: it is aborted.
     return EndMarker(asked.producer_id, asked.epoch, False, now_ms, (max(asked.ended, 0) + 1) & NUMBER_MAX)
 
 
 def orphans_end(standing: Standing, asked: AskOutcome, now_ms: int) -> EndMarker | None:
-    """The end of what a crash has left open in a whole log, and no coordinator goes on with; None where the end is on
-    its way.
+    """The marker for a transaction that a crash has left open in an intact log, and that no coordinator knows; None if
+    the transaction continues, or its end is under way.
 
-    It cannot come to be committed: its producer was in the process that died (`kept_transactions.py`). The marker has
-    the epoch of whoever has the producer id now, and the number of the last end, so it fences nobody of now, and the
-    next end still counts as one. It need not be durable, for it would be written again.
+    It can never be committed, because its producer was in the process that ended (`kept_transactions.py`). The marker
+    has the epoch of the current holder of the producer id and the number of the last end, so it fences no current
+    producer, and the next end still counts. It need not be durable, because it would be written again.
     """
     record, ending, where = standing.record, standing.ending, TopicPartition(*asked.sender)
     if _includes(standing, asked):

@@ -1,8 +1,8 @@
 """The coordinator of the transactions of one partition of `__transaction_state`, as a shard.
 
-It is `logcore/cores/transactions.py` with records that are replicated. A transaction is decided when its PREPARE
-record is committed: producers are told then, and markers go out then (`transaction_ends.py`). What comes for an id
-whose last transaction is not ended everywhere waits for that, for a while.
+It is `logcore/cores/transactions.py` with replicated records. A transaction is decided when its PREPARE record is
+committed: only then are producers answered and markers sent (`transaction_ends.py`). Requests for an id whose last
+transaction has not ended everywhere wait for that, for a limited time.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ _NEVER_MS: Final = 1 << 62
 
 
 class TransactionShard:
-    """State: the fold of the partition's records, the ends that are under way, and what waits.
+    """State: the fold of the partition's records, the ends that are under way, and waiting requests.
 
-    Invariant: nothing begins under an id whose last transaction is not ended everywhere.
+    Invariant: nothing begins under an id whose last transaction has not ended everywhere.
     """
 
     def __init__(self, log: LedLog, settings: TransactionSettings | None = None) -> None:
@@ -90,10 +90,10 @@ class TransactionShard:
         again_ms, wait_ms = self._settings.again_ms, self._settings.group_wait_ms
         self._offsets = TransactionOffsets(log, self._note_offsets, again_ms=again_ms, wait_ms=wait_ms)
         self._waiting: dict[str, deque[Waiting]] = {}
-        self._opened_ms: dict[str, int] = {}  # monotonic: when the transaction that is open began, or this shard
+        self._opened_ms: dict[str, int] = {}  # monotonic: when the open transaction began, or this shard if later
         self._due_ms = _NEVER_MS  # no open transaction times out before
         self._used_ms: dict[str, int] = {}  # time of day
-        self._bytes: dict[str, int] = {}  # of the record of each id
+        self._bytes: dict[str, int] = {}  # the size of the record of each id
         self._time_of_day = TimeOfDay(log.now_ms, log.wall_ms)
         self._looks_at_ms = 0
 
@@ -103,12 +103,12 @@ class TransactionShard:
         for key, value in records:
             entry = decode_entry(key, value)
             if isinstance(entry, ProducerIdRange):
-                continue  # of version 0.1; by now the controller hands them out
+                continue  # of version 0.1; now the controller assigns producer ids
             self._core.apply(entry)
             self._note_written(entry, KeyValue(key, value), written_ms(value) if value is not None else 0)
 
     def begin(self) -> None:
-        """Goes on where the coordinator before was interrupted."""
+        """Continues where the previous coordinator was interrupted."""
         for standing in self._core.standings():
             if standing.state is TransactionState.ONGOING:
                 self._opened(standing)
@@ -116,10 +116,10 @@ class TransactionShard:
             self._log.once_committed(lambda outcome=outcome: self._begin_end(outcome))
         self._looks_at_ms = self._log.now_ms + self._settings.look_for_expired_ms
         if self._kept.ids():
-            self._due_ms = self._log.now_ms  # who has them is looked for anew
+            self._due_ms = self._log.now_ms  # check their owners again
 
     def _write(self, entries: Sequence[Entry], *, soon: bool = True) -> None:
-        """In: `soon`: as of `LedLog.write`. Raises `ShardLost`."""
+        """In: `soon`: as in `LedLog.write`. Raises `ShardLost`."""
         now_ms = self._log.wall_ms
         records = [encode_entry(entry, now_ms) for entry in entries]
         self._log.write(records, soon=soon)
@@ -135,8 +135,8 @@ class TransactionShard:
             self._bytes.pop(entry.transactional_id, None)
 
     def _check_room(self, key: str, more: int) -> None:
-        """All of a transaction is one record, and goes to its groups in one message, several times as large. Where it
-        cannot be ended it must not grow to. Raises `InvalidTransactionState`."""
+        """A transaction is one record, and goes to its groups in one message, several times as large. It must not grow
+        to a size at which it could not be ended. Raises `InvalidTransactionState`."""
         if self._bytes.get(key, 0) + more > self._settings.bytes_max:
             raise too_large(key, self._settings.bytes_max)
 
@@ -146,8 +146,8 @@ class TransactionShard:
         assert isinstance(body, TransactionRequest), f"not a request to transactions: {body!r}"
         only_asks = isinstance(body, DescribeTransaction | CheckProducer)
         if isinstance(body, AwaitEnd) or (only_asks and self._log.only_here):
-            # All have answered, for good: that it is written down here, too, adds nothing to what was promised. And
-            # what a node that is alone says of now needs no proof that nobody else knows better.
+            # All participants have confirmed the end, so the answer need not wait for this shard's record of it. And
+            # a node that is alone need not prove that no other node has a newer state.
             self._take(key, body, lambda response: self._log.reply_now(request, response))
         elif isinstance(body, InitProducer) and self._log.only_here:
             self._take(
@@ -159,7 +159,7 @@ class TransactionShard:
             self._take(key, body, lambda response: self._log.reply(request, response))
 
     def _reply_when_seen(self, request: RequestId, key: str, given: TransactionAnswer) -> None:
-        """The answer to who would ask `AwaitEnd` next, or, after it has taken the id, reads what was committed."""
+        """Answers when the end is visible, for clients that would send `AwaitEnd` next, or read committed records."""
         if not isinstance(given, ProducerGiven):
             self._log.reply(request, given)
             return
@@ -205,7 +205,7 @@ class TransactionShard:
                 unknown = Refused(Problem.TRANSACTIONAL_ID_NOT_FOUND, f'nobody has the transactional id "{key}"')
                 answer(self._described(standing) if standing is not None else unknown)
             case AwaitEnd():
-                answer(Included())  # it had to wait, as everything else has to
+                answer(Included())  # `_has_to_wait` has delayed it until the end
             case ForgetProducer(producer_id, epoch):
                 if self._core.standing(key) is not None:
                     self._current(Identity(key, producer_id, epoch))
@@ -230,7 +230,7 @@ class TransactionShard:
             case _:
                 assert_never(body)
 
-    # What waits
+    # Waiting requests
 
     def _has_to_wait(self, key: str, body: TakenRequest) -> bool:
         """Whether the request cannot be decided yet. `_go_on` retries it when the reason may have passed.
@@ -267,7 +267,7 @@ class TransactionShard:
         return standing is None or not (isinstance(body, EndTransaction) and is_about(body, standing, ending))
 
     def _has_id(self) -> bool:
-        """Takes one from the node, if there is none left here."""
+        """Whether there is a producer id; takes one from the node if none is left here."""
         if self._core.lacks_ids:
             producer_id = self._log.producer_ids.take()
             if producer_id is None:
@@ -291,14 +291,14 @@ class TransactionShard:
             self._ends.try_again(ending)
 
     def _without_room(self, key: str) -> Refused | None:
-        """Why the end that the id waits for is not written everywhere, where that is for want of room, and no other
-        node could have some: nobody knows for how long. It is decided all the same, and written once there is room."""
+        """On a node that is alone: why the id's last end is not written everywhere, if that is for lack of space; it is
+        unknown for how long. The end is decided nevertheless, and is written once there is space."""
         ending = self._core.ending_of(key)
         text = self._ends.why_refused(ending) if ending is not None and self._log.alone else None
         return Refused(Problem.STORAGE_ERROR, text) if text is not None else None
 
     def _go_on(self, key: str) -> None:
-        """What waited for this id is taken up again, in order; some of it may have to wait on."""
+        """Tries the waiting requests of this id again, in order; some may have to wait longer."""
         for body, answer, until_ms in self._waiting.pop(key, ()):
             if self._has_to_wait(key, body):
                 self._queue(key, Waiting(body, answer, until_ms))
@@ -306,7 +306,7 @@ class TransactionShard:
                 self._take(key, body, answer)
 
     def _let_go(self) -> None:
-        """Answers who has waited long enough; there may be producer ids for others."""
+        """Refuses requests that have waited too long; tries the others again, as there may be producer ids now."""
         for key in list(self._waiting):
             self._go_on(key)
             queue = self._waiting.get(key, deque())
@@ -327,7 +327,7 @@ class TransactionShard:
         if follows is not None:
             record = standing.record if standing is not None else None
             if record is not None and record.follows == follows:
-                answer(ProducerGiven(record.producer_id, record.epoch))  # the answer was lost
+                answer(ProducerGiven(record.producer_id, record.epoch))  # a retry: the first answer was lost
                 return
             if record is None or (record.producer_id, record.epoch) != follows:
                 answer(Refused(Problem.PRODUCER_FENCED, f'another producer has the transactional id "{key}"'))
@@ -372,8 +372,8 @@ class TransactionShard:
         return Included()
 
     def _bring_in(self, key: str) -> None:
-        """What is kept of the id's transaction becomes a part of the record that is about to be written. In: nothing of
-        the id is ending."""
+        """Adds the partitions that are only kept in memory to the id's transaction, before its record is written. In:
+        no transaction of the id is ending."""
         kept = self._kept.of(key)
         if kept is not None and self._core.is_current(kept.who):
             self._core.step(Include(kept.who, participants(sorted(kept.partitions))))
@@ -400,7 +400,7 @@ class TransactionShard:
                 answer(ProducerGiven(asked.producer_id, asked.epoch) if ends else ended_otherwise())
                 return
         offsets = self._sent_offsets(key, asked)
-        if self._core.is_current(identity):  # else it is asked for again, or in vain
+        if self._core.is_current(identity):  # otherwise it is a retry, or will be refused
             self._bring_in(key)
         raises = asked.raises_epoch
         ready = self._core.step(Commit(identity, raises, offsets) if asked.committed else Abort(identity, raises))
@@ -409,7 +409,7 @@ class TransactionShard:
         answer(ProducerGiven(after.producer_id, after.epoch))
 
     def _sent_offsets(self, key: str, asked: EndTransaction) -> dict[str, dict[TopicPartition, CommittedOffset]] | None:
-        """By group. Raises `InvalidTransactionState`: what nobody coordinates would be taken for a deleted topic's."""
+        """By group. Raises `InvalidTransactionState` if a group has no coordinator: its offsets would be dropped."""
         if asked.offsets is None:
             return None
         for group, _ in asked.offsets:
@@ -420,7 +420,7 @@ class TransactionShard:
         return {group: offsets_in(rows) for group, rows in asked.offsets}
 
     def _carry_out(self, key: str, ready: Ready) -> None:
-        """Notes what was decided; when that is committed, the transaction ends everywhere."""
+        """Writes the decision; once it is committed, begins to end the transaction everywhere."""
         self._write(ready.append)
         self._kept.forget(key)
         outcome = ready.outcome
@@ -431,26 +431,26 @@ class TransactionShard:
             self._opened_ms.pop(key, None)
 
     def _begin_end(self, outcome: Outcome) -> None:
-        """Unless it was asked for twice, and has ended since."""
+        """Begins the end, unless it was requested twice and has ended since."""
         ending = self._core.ending_of(outcome.record.transactional_id)
         if ending is not None and ending.number == outcome.record.number:
             self._ends.begin(outcome)
 
     def _seen(self, outcome: Outcome) -> None:
-        """Everybody sees it: some of what waited goes on."""
+        """All participants show the outcome: some waiting requests can continue."""
         self._go_on(outcome.record.transactional_id)
 
     def _ended(self, outcome: Outcome) -> None:
-        """Everywhere. What waited for that goes on."""
+        """The transaction has ended everywhere: waiting requests can continue."""
         key = outcome.record.transactional_id
         ready = self._core.step(Finished(key) if outcome.committed else Aborted(key))
-        self._write(ready.append, soon=False)  # without it, it would be marked again, which changes nothing
+        self._write(ready.append, soon=False)  # if it is lost, the markers are sent again, which changes nothing
         self._go_on(key)
 
     # Offsets
 
     def _send_offsets(self, key: str, asked: SendOffsets, answer: Answer) -> None:
-        """The group says first whether it takes offsets of this member; from then on they are not settled for it."""
+        """Asks the group first whether it accepts offsets of this member. From then on it holds them as unsettled."""
         identity = Identity(key, asked.producer_id, asked.epoch)
         standing = self._current(identity)
         if not asked.announces:
@@ -460,7 +460,7 @@ class TransactionShard:
         self._offsets.send(key, asked, standing.record.number + 1, answer)
 
     def _note_offsets(self, key: str, asked: SendOffsets, number: int, held: bool) -> Included | Refused | None:
-        """The answer; None where the transaction is still open, and the group does not hold the offsets."""
+        """The answer; None if the transaction is still open, and the group refused to hold the offsets."""
         identity = Identity(key, asked.producer_id, asked.epoch)
         offsets = offsets_in(asked.offsets)
         try:
@@ -487,7 +487,7 @@ class TransactionShard:
             case OffsetsHeld():
                 self._offsets.held(message)
             case AskOutcome() | VerifyTransaction() if not self._log.leads_for_certain:
-                pass  # its successor may have ended the transaction, and be asked in a while
+                pass  # the successor may have ended the transaction; the sender asks it later
             case VerifyTransaction():
                 self._take(message.transactional_id, message, lambda given: self._verified(sender, message, given))
             case EndRefused():
@@ -507,15 +507,15 @@ class TransactionShard:
         return answers[0] if answers else None
 
     def _tell_outcome(self, sender: NodeId, asked: AskOutcome) -> None:
-        """Nothing is said of a producer that this shard does not know, nor where nobody knows how it ended: then the
-        partition asks again, and people may decide (`kafka-transactions.sh abort`)."""
+        """Does not answer if this shard does not know the producer, or the outcome is unknown. Then the partition asks
+        again, and an operator may decide (`kafka-transactions.sh abort`)."""
         standing = next((each for each in self._core.standings() if has_had(each, asked.producer_id)), None)
         if standing is None:
             return
         kept, now_ms = self._kept.of(standing.record.transactional_id), self._log.wall_ms
         answer = what_is_known(standing, kept, asked, now_ms) or self._lost_end(standing, asked)
         if isinstance(answer, EndOrphan):
-            self._log.send(sender, answer)  # no record says so that a crash could take
+            self._log.send(sender, answer)  # it does not depend on a record that a crash could lose
         elif answer is not None:
             self._log.once_committed(lambda: self._log.send(sender, answer))
 
@@ -529,7 +529,7 @@ class TransactionShard:
     def _verified(self, sender: NodeId, asked: VerifyTransaction, given: TransactionAnswer) -> None:
         problem, text = (given.problem, given.message) if isinstance(given, Refused) else (None, "")
         answer = asked.answered(self._log.partition, self._log.epoch, problem, text)
-        if asked.here:  # nothing was written that a crash could take from under it
+        if asked.here:  # it does not depend on a record that a crash could lose
             self._log.send(sender, answer)
         else:
             self._log.once_committed(lambda: self._log.send(sender, answer))
@@ -553,7 +553,7 @@ class TransactionShard:
         self._due_ms = min(self._due_ms, self._log.now_ms + record.timeout_ms)
 
     def _end_overdue(self) -> None:
-        """Aborts what is open for longer than its producer asked for, and fences the producer."""
+        """Aborts transactions that are open longer than their producer's timeout, and fences the producer."""
         now_ms, self._due_ms = self._log.now_ms, _NEVER_MS
         self._note_kept_overdue()
         for key, opened_ms in list(self._opened_ms.items()):
@@ -568,7 +568,7 @@ class TransactionShard:
             self._carry_out(key, self._core.step(Abort(identity, raises_epoch=True)))
 
     def _note_kept_overdue(self) -> None:
-        """Producers of this process may be gone, too."""
+        """Moves overdue kept transactions to the open ones: producers of this process may be gone, too."""
         for key in self._kept.ids():
             kept, standing = self._kept.of(key), self._core.standing(key)
             if kept is None or standing is None or standing.ending is not None:
@@ -585,13 +585,13 @@ class TransactionShard:
 
     def _forget_unused(self) -> None:
         if self._time_of_day.was_set(self._log.now_ms, self._log.wall_ms):
-            self._looks_at_ms = self._log.now_ms + self._settings.expire_ms  # nothing is older for certain
+            self._looks_at_ms = self._log.now_ms + self._settings.expire_ms  # the ages of ids are unknown now
             return
         before_ms = self._log.wall_ms - self._settings.expire_ms
         unused = [key for key, used_ms in self._used_ms.items() if used_ms < before_ms and self._kept.of(key) is None]
         self._write([entry for key in unused for entry in self._core.forget(key)])
 
-    # For people
+    # For administrators
 
     def _described(self, standing: Standing) -> DescribedTransaction:
         key, ending, now_ms = standing.record.transactional_id, standing.ending, self._log.now_ms
