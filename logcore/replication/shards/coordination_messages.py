@@ -59,7 +59,7 @@ def place_of(image: MetadataImage, topic: str, key: str) -> PartitionId | None:
 
 @lru_cache(maxsize=4096)
 def partition_of(key: str, count: int) -> int:
-    """As in Kafka, because tools print it, although clients do not see it: Java's hash of the text, without its sign."""
+    """As in Kafka, because tools print it, though clients do not see it: Java's hash of the text, without its sign."""
     hashed = 0
     content = key.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(content), 2):

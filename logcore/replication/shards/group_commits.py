@@ -137,7 +137,7 @@ class CommittedOffsets:
         return [settled_record(key, None) for key in self._settled if key.group == group]
 
     def forget_settled(self, before_ms: int) -> list[KeyValue]:
-        """Forgets transactions that were settled before this time of day: no message about them is under way any more."""
+        """Forgets transactions that were settled before this time of day: no messages about them are under way."""
         return [settled_record(key, None) for key, settled in self._settled.items() if settled.at_ms < before_ms]
 
 

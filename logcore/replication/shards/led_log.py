@@ -116,7 +116,7 @@ class LedLog:
 
     @property
     def kept(self) -> dict[str, KeptTransaction]:
-        """State of this partition's shard that is only in memory. Its successor in the same process continues with it."""
+        """State of this partition's shard that is only in memory; its successor in this process continues with it."""
         return self._coordinators.kept.setdefault(self.partition, {})
 
     @property

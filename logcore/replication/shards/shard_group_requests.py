@@ -40,7 +40,7 @@ from .share_messages import ShareAnswer, ShareRequest
 
 
 class CommitOffsets(NamedTuple):
-    """`check`: the member that commits. The shard sets `at_ms` of the offsets, and leaves out topics that do not exist."""
+    """`check`: the member that commits. The shard sets `at_ms` of the offsets, and leaves out unknown topics."""
 
     check: CheckCommit
     offsets: Mapping[TopicPartition, CommittedOffset]
