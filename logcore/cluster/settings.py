@@ -1,4 +1,4 @@
-"""What a node of a cluster is told when it starts."""
+"""The settings with which a node of a cluster starts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ..replication.replica.replica_core import ReplicaSettings
 SESSION_MS: Final = 3_000
 SESSION_MS_MIN: Final = 300
 NOWHERE: Final = PeerAddress("", 0)
-"""The address of a node that is alone, and of which nobody is told."""
+"""The address of a node that is alone; no other node knows it."""
 _SNAPSHOT_EVERY_ALONE: Final = 100
-_BEAT_MS_MIN: Final = 50  # also of a node that is alone: nobody else is bothered, and it serves the sooner
+_BEAT_MS_MIN: Final = 50  # also used for a single member: it disturbs no other node, and the node serves sooner
 _MEMBER: Final = re.compile(r"\s*(\d+)@(.+):(\d+)\s*")
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}")
 _REPLICATION_MAX: Final = 3
-CLUSTER_NAME: Final = "millstream"  # where nobody gives it another
+CLUSTER_NAME: Final = "millstream"  # the default
 _LIST_HINT: Final = "Write NUMBER@HOST:PORT for each node, separated by commas: 1@10.0.0.1:9093,2@10.0.0.2:9093."
 
 
@@ -40,12 +40,13 @@ class InvalidCluster(LogError):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """`members`: all nodes that the cluster begins with, this one among them, and where they speak to each other.
+    """`members`: all nodes with which the cluster begins, including this one, and their addresses for each other.
 
-    `secret`: what all nodes know and nobody else does. `replication`: of topics that do not say it; None: 3, or as many
-    as there are nodes. `session_ms`: a node that is silent for so long leads nothing any more. `joins`: the cluster
-    exists, and this node comes to it. `addresses_listed`: `members` are found where that says, whatever they say.
-    `durable`: whether a record waits for the disk; without, it survives the end of the process, but not of the machine.
+    `secret`: known to all nodes, and to nobody else. `replication`: the default for topics; None: 3, or the number of
+    nodes if that is lower. `session_ms`: a node that is silent for this long leads nothing any more. `joins`: this node
+    joins an existing cluster. `addresses_listed`: the addresses in `members` take precedence over those that nodes
+    report. `durable`: whether a record waits for the disk; otherwise it survives the end of the process, but not of the
+    machine.
     """
 
     folder: Path
@@ -65,7 +66,7 @@ class ClusterSettings:
 
     @property
     def alone(self) -> bool:
-        """No other node could ever reach this one."""
+        """Whether no other node could ever reach this one."""
         return self.members == {self.node: NOWHERE}
 
     def __post_init__(self) -> None:
@@ -87,14 +88,14 @@ class ClusterSettings:
 
     @property
     def voters(self) -> tuple[NodeId, ...]:
-        """Those that the cluster begins with."""
+        """The voters with which the cluster begins."""
         return tuple(node for node in sorted(self.members) if not (self.joins and node == self.node))
 
     def default_replication(self, brokers: int) -> int:
-        """In: `brokers`: how many nodes have come so far; when a cluster begins, these may be fewer than there are."""
+        """In: `brokers`: how many nodes have registered; when a cluster begins, that may be fewer than its members."""
         return self.replication or min(_REPLICATION_MAX, max(brokers, len(self.members)))
 
-    # Times follow from the session: an election is over, and a dead leader replaced, within about one more.
+    # Times follow from the session: an election ends, and a failed leader is replaced, within about one more session.
 
     @property
     def of_quorum(self) -> QuorumSettings:
@@ -103,8 +104,8 @@ class ClusterSettings:
 
     @property
     def of_controller(self) -> ControllerSettings:
-        """A node that is alone makes a snapshot every thirty starts or so: each start decides three records, and to
-        read those of earlier starts took most of opening a directory that was opened often."""
+        """A node that is alone makes a snapshot about every thirty starts. Each start decides three records, and
+        reading those of earlier starts was most of the time to open a directory that had been opened often."""
         settings = ControllerSettings(session_ms=self.session_ms)
         return settings._replace(snapshot_every=_SNAPSHOT_EVERY_ALONE) if self.alone else settings
 
@@ -117,7 +118,7 @@ class ClusterSettings:
     @property
     def _of_replicas(self) -> ReplicaSettings:
         wait_ms = min(500, self.session_ms // 4)
-        lag_ms = 2 * self.session_ms  # so long a follower that is cut off from its leader alone holds up acks=all
+        lag_ms = 2 * self.session_ms  # how long a follower that is cut off only from its leader delays acks=all
         return ReplicaSettings(lag_ms=lag_ms, fetch_wait_ms=wait_ms, fetch_timeout_ms=2 * wait_ms + 500)
 
 

@@ -1,4 +1,4 @@
-"""How many connections a listener holds, and how many of them one address has. Only for the listener's event loop."""
+"""Limits the connections of a listener, in total and per address. Only the listener's event loop may use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from .security.peer import Peer
 
 _STRANGERS_MAX: Final = 32
-"""Connections beyond the limits that may still show that they are our own. The oldest makes room for the next one."""
+"""Connections beyond the limits that may still prove that they are our own. The oldest is closed for the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class ConnectionLimits:
 
 
 def counted_as(address: str) -> str:
-    """Who counts as one client: one IPv4 address, or an IPv6 network of 64 bits, which one client usually has.
+    """What counts as one client: one IPv4 address, or an IPv6 network of 64 bits, which one client usually has.
 
     >>> counted_as("10.0.0.1"), counted_as("2001:db8::1:2"), counted_as("::ffff:10.0.0.1"), counted_as("")
     ('10.0.0.1', '2001:db8::', '10.0.0.1', '')
@@ -66,7 +66,7 @@ class Places:
 
 
 class AdmittedConnection(Protocol):
-    """A connection, as far as admission needs to know it."""
+    """What admission needs of a connection."""
 
     @property
     def peer(self) -> Peer: ...
@@ -82,9 +82,9 @@ C = TypeVar("C", bound=AdmittedConnection)
 class HeldConnections(Generic[C]):
     """The connections of the Kafka listener. Without this reserve one client could lock out Millstream's own processes.
 
-    State: all of them; how many each address has; whether the listener ends, which closes them and all that still
-    come; and the strangers: connections that came when there was no room, the oldest first. A stranger may only show
-    who it is. It stays if it turns out to be one of Millstream's own processes, or if there is room by then.
+    State: all connections; how many each address has; whether the listener is closed, and with it all current and later
+    connections; and the strangers: connections beyond the limits, the oldest first. A stranger may only authenticate.
+    It stays if it is one of Millstream's own processes, or if the limits allow it by then.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
@@ -98,7 +98,7 @@ class HeldConnections(Generic[C]):
         return iter((*self._counted, *self._own, *self._strangers))
 
     def close(self) -> None:
-        """Closes all. The system may have accepted some that nobody was told of: those are closed as they enter."""
+        """Closes all connections. Others that the system has accepted already are closed as they enter."""
         self._closed = True
         for connection in self:
             connection.close()
@@ -114,7 +114,7 @@ class HeldConnections(Generic[C]):
             next(iter(self._strangers)).turn_away()
 
     def admits(self, connection: C) -> bool:
-        """Whether this connection may ask for anything, now that it has said who it is."""
+        """Whether this connection may send requests, now that it has authenticated."""
         if connection not in self._strangers:
             return True
         if not self._count(connection):
@@ -125,7 +125,7 @@ class HeldConnections(Generic[C]):
         return True
 
     def leave(self, connection: C) -> None:
-        """Twice is fine."""
+        """It may be called twice."""
         address = self._counted.pop(connection, None)
         if address is not None:
             self._places.leave(address)

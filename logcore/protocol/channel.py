@@ -1,4 +1,4 @@
-"""A client's connections: blocking, one request at a time on each, as many as there are threads that ask at once."""
+"""A client's connections: blocking, one request at a time on each, one connection per thread that asks concurrently."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from .wire.primitives import MalformedMessage
 _BUFFERS_PER_CALL: Final = 512
 _OWING_MAX: Final = 16
 _LARGE: Final = 64 * 1024  # bytes of an answer
-_OF_A_LOGIN: Final = 0.8  # of the time for which it is good
-_ANSWER_BYTES_MAX: Final = 0x7FFFFFFF  # one batch may be larger than what we would take from a stranger
-_OLDEST_API_VERSIONS: Final = 0  # every server understands this version, and we do not know it yet
+_OF_A_LOGIN: Final = 0.8  # the share of a login's lifetime for which it is used
+_ANSWER_BYTES_MAX: Final = 0x7FFFFFFF  # one batch may be larger than what a server takes from unknown clients
+_OLDEST_API_VERSIONS: Final = 0  # every server understands this version; its other versions are not known yet
 
 
 class Address(NamedTuple):
@@ -43,7 +43,7 @@ class Address(NamedTuple):
 
 
 class Timeouts(NamedTuple):
-    """How long a node may take to accept a connection, and to answer beyond what it was asked to wait."""
+    """How long a node may take to accept a connection, and to answer, in addition to the requested wait."""
 
     connect_s: float = 10.0
     answer_s: float = 60.0
@@ -58,13 +58,13 @@ class Response(NamedTuple):
 
 
 class AuthenticationFailed(LogError):
-    """The secret that was given is not the log's, or the password not the user's."""
+    """The given secret is not the log's, or the password is not the user's."""
 
     code = "AUTHENTICATION_FAILED"
 
 
 class Channel:
-    """One connection. Every failure closes it and raises `LogUnavailable`. Not for several threads at once."""
+    """One connection. Every failure closes it and raises `LogUnavailable`. Only one thread at a time may use it."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Channel:
         self._correlation_id = 0
         self._begun: tuple[Api, int] | None = None
         self._bytes_max = FRAME_BYTES_MAX
-        self._ends_at = math.inf  # then the server wants the login anew
+        self._ends_at = math.inf  # when the server requires a new login
         try:
             self._socket = socket.create_connection(address, timeout=timeouts.connect_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -142,7 +142,7 @@ class Channel:
         )
 
     def _end_with_the_login(self, answer: Any) -> None:
-        """The server closes a connection whose login has expired (KIP-368): it is not used up to then."""
+        """The server closes a connection whose login has expired (KIP-368), so this end stops using it before that."""
         lifetime = getattr(answer, "session_lifetime", None)
         if lifetime is not None and lifetime.total_seconds() > 0:
             self._ends_at = time.monotonic() + lifetime.total_seconds() * _OF_A_LOGIN
@@ -155,14 +155,14 @@ class Channel:
     def ask(self, api: Api, body: Callable[[int], list[Buffer]], *, wait_s: float = 0) -> Response:
         """Sends a request in the newest version that both sides know, and returns the response.
 
-        `wait_s` is how long the server is asked to wait with its answer.
+        In: `wait_s`: how long the request asks the server to wait with its answer.
         """
         self.begin(api, body)
         return self.finish(wait_s)
 
     def begin(self, api: Api, body: Callable[[int], list[Buffer]], *, by_id: bool = False) -> None:
-        """Sends a request; `finish` gives its response. Nothing else may be asked meanwhile. In: `by_id`: topics go by
-        their ids, which the server understands."""
+        """Sends a request; `finish` returns its response. No other request may be sent meanwhile. In: `by_id`: topics
+        are named by their ids, which the server understands."""
         version = NAMING_TOPICS[api] + 1 if by_id else self._versions.get(api)
         if version is None:
             raise LogUnavailable(
@@ -173,7 +173,7 @@ class Channel:
         self._begin(api, version, body(version))
 
     def finish(self, wait_s: float = 0) -> Response:
-        """The response to what was begun; waits for it."""
+        """Waits for the response to the request of `begin`."""
         assert self._begun is not None
         (api, version), self._begun = self._begun, None
         with self._closed_by_failure():
@@ -234,12 +234,12 @@ class Channel:
 
     @property
     def usable(self) -> bool:
-        """False once the server has closed it: an idle connection has nothing to read."""
+        """Whether it can take another request. An idle connection with something to read was closed by the server."""
         return self._socket.fileno() >= 0 and not self.readable and time.monotonic() < self._ends_at
 
     @property
     def readable(self) -> bool:
-        """Whether an answer has begun to come, or the connection has ended."""
+        """Whether an answer has begun to arrive, or the connection has ended."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))
@@ -253,7 +253,7 @@ class Channel:
 
 @contextmanager
 def understanding(address: Address) -> Generator[None]:
-    """Turns an answer that is not in the protocol into `LogUnavailable`."""
+    """Turns an answer that violates the protocol into `LogUnavailable`."""
     try:
         yield
     except MalformedMessage as error:
@@ -264,7 +264,7 @@ def understanding(address: Address) -> Generator[None]:
 
 
 def _room(size: int) -> memoryview:
-    """Large ones from a pool: a bytearray is filled with zeros first, which took a third of the time of receiving."""
+    """Takes large buffers from a pool: a bytearray is first filled with zeros, a third of the time of receiving."""
     if size < _LARGE:
         return memoryview(bytearray(size))
     return memoryview(pa.allocate_buffer(size)).cast("B")
@@ -279,10 +279,10 @@ def _reason(error: OSError) -> str:
 
 
 class Channels:
-    """Connections to one server: each call takes an idle one, or a new one. For any number of threads.
+    """Connections to one server: each call takes an idle one, or a new one. Any number of threads may use it.
 
-    State: the idle connections of this process, and those that owe an answer which nobody waits for any more; a child
-    that inherits them by `fork` leaves them alone.
+    State: the idle connections of this process, and those that owe an answer which no caller waits for. A child process
+    that inherits them by `fork` does not use them.
     """
 
     def __init__(
@@ -301,7 +301,7 @@ class Channels:
         self._lock = threading.Lock()
 
     def ask(self, api: Api, fields: Fields, *, repeat: bool = True) -> Any:
-        """Asks for a message without records; returns the response's object."""
+        """Sends a request without records; returns the response's object."""
 
         def body(version: int) -> list[Buffer]:
             return [messages.write_request(api, version, fields)]
@@ -313,7 +313,7 @@ class Channels:
     def exchange(
         self, api: Api, body: Callable[[int], list[Buffer]], *, wait_s: float = 0, repeat: bool = True
     ) -> Response:
-        """Raises `LogUnavailable`. `repeat`: asking twice does no harm, so a broken connection is replaced once."""
+        """Raises `LogUnavailable`. In: `repeat`: asking twice is harmless, so it replaces a broken connection once."""
         try:
             with self.channel() as channel:
                 return channel.ask(api, body, wait_s=wait_s)
@@ -325,13 +325,13 @@ class Channels:
 
     @contextmanager
     def channel(self) -> Generator[Channel]:
-        """A connection for one exchange. Raises `LogUnavailable` where there can be none; then nothing was sent."""
+        """A connection for one exchange. Raises `LogUnavailable` if it cannot connect; then nothing was sent."""
         channel = self.take()
-        yield channel  # after a failure it is closed, and nobody gets it back
+        yield channel  # after a failure it is closed, and is not given back
         self.give_back(channel)
 
     def give_back(self, channel: Channel, *, owing: bool = False) -> None:
-        """Of a connection that was taken and has not failed. `owing`: what was begun on it nobody waits for."""
+        """Gives back a connection that has not failed. `owing`: no caller waits for the request begun on it."""
         with self._lock:
             if not self._closed:
                 (self._owing if owing else self._idle).append(channel)
@@ -341,7 +341,7 @@ class Channels:
         channel.close()
 
     def take(self) -> Channel:
-        if self._owner != os.getpid():  # a new lock, too: a thread that the child has not got may hold the old one
+        if self._owner != os.getpid():  # a new lock, too: a thread that the child lacks may hold it
             self._idle, self._owing, self._owner, self._lock = [], [], os.getpid(), threading.Lock()
         with self._lock:
             if self._closed:

@@ -1,8 +1,8 @@
 """One client's connection, as the server sees it: frames in, answers out in the order of the requests.
 
-Reading pauses while a client has too much under way or does not take its answers, so that nobody fills our memory.
-What has come whole is handled, as Apache Kafka has it, also when the client has closed behind it: who asks for no
-acknowledgement waits for nothing. Until then the connection counts as one of those that we hold.
+Reading pauses while a client has too much under way or does not take its answers, so that no client fills the memory.
+Complete requests are handled even if the client has closed the connection after them, as in Apache Kafka: a client that
+wants no acknowledgement does not wait. Until they are handled, the connection counts as open.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .wire.primitives import MalformedMessage
 from .wire.receiving import FrameReceiver
 
 IN_FLIGHT_MAX: Final = 16
-"""Answers that a client may wait for at once."""
+"""The number of answers that a client may wait for at the same time."""
 
 _FRAMES_WAITING_MAX: Final = 64
 _WAITING_BYTES_MAX: Final = 64 * 1024  # or two frames, whatever their size
@@ -38,7 +38,7 @@ _SHOWING_WHO: Final = frozenset({Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_
 _log = structlog.get_logger("millstream.logcore")
 
 Answer = Awaitable[list[Buffer] | None]
-"""The body of a response; None where the client wants none."""
+"""The body of a response; None if the client wants none."""
 
 
 class KafkaRequest(NamedTuple):
@@ -51,18 +51,18 @@ class KafkaRequest(NamedTuple):
 
 
 Handler = Callable[[KafkaRequest], Awaitable[Answer]]
-"""Returns once the next request of the connection may start; what it returns may take longer."""
+"""Returns once the next request of the connection may start; the returned answer may take longer."""
 
 
 class HangUp(Exception):
-    """There is nothing sensible to answer: the connection is closed. The message goes to our own log."""
+    """There is no sensible answer, so the connection is closed. The message is logged."""
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """State: the frame that is being received, frames that wait, and answers under way; when something was last heard
-    or said; whether the client is gone, and whether we gave it up ourselves: then nothing more is handled.
+    """State: the frame that is being received, waiting frames, and answers under way; the time of the last traffic;
+    whether the client is gone; and whether the server has given up the connection: then it handles nothing more.
 
-    A frame is received into a buffer of its own, which handlers may keep.
+    Each frame is received into a buffer of its own, which handlers may keep.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         connections: HeldConnections[KafkaConnection],
         ended: Callable[[Peer], None] = lambda peer: None,
     ) -> None:
-        """In: `ended`: is called when the connection is closed."""
+        """In: `ended`: called when the connection is closed."""
         self._handle = handle
         self._ended = ended
         self._connections = connections
@@ -87,7 +87,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._serving: asyncio.Task[None] | None = None
         self._sending: asyncio.Task[None] | None = None
         self._fetching = self._gone = self._given_up = False
-        self._under_way = 0  # requests that were begun, and are not answered
+        self._under_way = 0  # requests that have begun and are not answered
         self._used_s = time.monotonic()
 
     # Called by asyncio
@@ -109,9 +109,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._serving is None or self._sending is None:
             return
         self._sending.cancel()
-        self._sending = None  # a cancelled task refers to what it ran, and so to itself: see `_leave`
+        self._sending = None  # a cancelled task refers to its coroutine, and so to itself: see `_leave`
         while not self._answers.empty():
-            self._answers.get_nowait()  # nobody wants them, and there is room for the next one
+            self._answers.get_nowait()  # no client takes them, and the queue needs space for the next ones
         if self._fetching or self._given_up:
             self._serving.cancel()
         if self._fetching and not self._given_up:
@@ -120,8 +120,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._serving.add_done_callback(self._leave)
 
     def _leave(self, done: asyncio.Task[None]) -> None:
-        """Nothing may refer to itself any more: memory in cycles, such as that of frames, is free only when the
-        collector runs, which is seldom."""
+        """Breaks reference cycles: memory in cycles, such as that of frames, is only freed when the garbage collector
+        runs, which is seldom."""
         self._connections.leave(self)
         if self._serving is done:
             self._serving = None
@@ -155,15 +155,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         )
 
     def is_idle_since(self, before_s: float) -> bool:
-        """Whether nothing has come or gone since then, by the monotonic clock, though nobody waits for an answer, or it
-        does not take what there is."""
+        """Whether the connection is idle: no traffic since then (monotonic time), and the client does not wait for an
+        answer, or does not take its answers."""
         waits = self._writable.is_set() and (self._under_way or self._frames)
         return self._used_s < before_s and not waits
 
     # Our tasks
 
     async def _run(self, part: Callable[[], Awaitable[None]]) -> None:
-        """Whatever goes wrong in a connection ends that connection and nothing else."""
+        """An error in a connection ends that connection and nothing else."""
         try:
             await part()
         except (HangUp, MalformedMessage) as error:
@@ -182,10 +182,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 raise HangUp(_TOO_MANY)
             self._fetching = header.api == Api.FETCH
             if self._fetching and self._gone:
-                continue  # it may wait long, and changes nothing
+                continue  # a fetch may wait long, and changes nothing
             answer = asyncio.ensure_future(await self._handle(KafkaRequest(header, message, position, self.peer)))
             self._fetching = False
-            del message  # its memory is free once the handler lets go of it
+            del message  # so that its memory is freed when the handler drops it
             if not self._gone:
                 await self._answers.put((header, answer))
 
@@ -197,7 +197,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             await asyncio.sleep(left_s)
 
     async def _next_frame(self) -> memoryview | None:
-        """None where we gave it up, and where the client is gone and nothing is left."""
+        """None if the server gave up the connection, or the client is gone and no frames are left."""
         while not self._frames and not self._given_up:
             if self._gone:
                 return None
@@ -212,7 +212,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return message
 
     async def _send(self) -> None:
-        """Answers that are ready go out together."""
+        """Sends answers that are ready together."""
         ready: list[Buffer] = []
         while True:
             if self._answers.empty() or len(ready) > _BUFFERS_MAX:
@@ -233,12 +233,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             await self._write(memoryview(buffer))
 
     async def _write(self, buffer: memoryview) -> None:
-        """In pieces: what the socket does not take at once, asyncio copies."""
+        """Writes in pieces, because asyncio copies what the socket does not take immediately."""
         for start in range(0, len(buffer), _PIECE_BYTES):
             await self._writable.wait()
             self._used_s = time.monotonic()
             if self._transport.is_closing():
-                return  # nobody reads it any more
+                return  # the client no longer reads it
             self._transport.write(buffer[start : start + _PIECE_BYTES])
 
     def _hang_up(self, reason: str) -> None:
@@ -249,7 +249,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._hang_up(_TOO_MANY)
 
     def give_up(self) -> None:
-        """Ends it at once, whatever is unsent."""
+        """Closes the connection immediately, even if data is unsent."""
         self._given_up = True
         self._transport.abort()
 
@@ -261,14 +261,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
 
 def _names(certificate: Any) -> tuple[str, ...]:
-    """Of a certificate as the ssl module gives it, if there is one."""
+    """The names in a certificate, in the form of the ssl module; none if there is no certificate."""
     given = certificate or {}
     subject = [f"CN={value}" for part in given.get("subject", ()) for key, value in part if key == "commonName"]
     return (*subject, *(f"{kind}:{value}" for kind, value in given.get("subjectAltName", ())))
 
 
 def _joined(buffers: list[Buffer]) -> list[Buffer]:
-    """With short ones as one: each is a system call, and may be a packet."""
+    """Joins short buffers, because each buffer is a system call, and may be a packet."""
     if sum(map(len, buffers)) <= _SHORT_BYTES:
         return [b"".join(buffers)] if buffers else []
     joined: list[Buffer] = []
@@ -283,5 +283,5 @@ def _joined(buffers: list[Buffer]) -> list[Buffer]:
 
 
 def _address(name: object) -> tuple[str, int]:
-    """Of whatever kind of socket: host and port."""
+    """Host and port, for any kind of socket."""
     return cast("tuple[str, int]", name[:2]) if isinstance(name, tuple) and len(name) >= 2 else ("?", 0)

@@ -1,4 +1,4 @@
-"""From a request to its answer: which handler, which version."""
+"""Dispatches requests: checks API and version, calls the handler, and encodes its answer."""
 
 from __future__ import annotations
 
@@ -160,10 +160,11 @@ _NAMING: Final = frozenset(
         Api.END_TXN,
     }
 )
-"""Requests that are refused where they name what only Millstream may use. A Produce may be one, too."""
+"""Requests that are refused if they name something reserved for Millstream. A Produce may be one, too."""
 
 _BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of a request without records: what it asks for may have to fit, with more, into a record or a frame between nodes."""
+"""The limit for a request without records: its content may have to fit, with more, into a record or a frame between
+nodes."""
 
 _BEFORE_LOGIN: Final = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 
@@ -171,11 +172,11 @@ WAITING_HANDLERS: Final[dict[Api, Callable[[Desk, Any, Peer], Coroutine[Any, Any
     Api.JOIN_GROUP: join_group,
     Api.SYNC_GROUP: sync_group,
 }
-"""Those whose answers depend on what other clients do."""
+"""Handlers whose answers depend on what other clients do."""
 
 
 async def answer(broker: KafkaService, request: KafkaRequest) -> Answer:
-    """Raises `HangUp` for what has no answer, `MalformedMessage` for bytes that are no request."""
+    """Raises `HangUp` if there is no sensible answer, `MalformedMessage` if the bytes are not a request."""
     number, version = request.header.api, request.header.version
     if number not in KNOWN or Api(number) not in ASKS:
         raise HangUp(f"request {number} of the Kafka protocol is not supported")
@@ -219,7 +220,7 @@ async def answer(broker: KafkaService, request: KafkaRequest) -> Answer:
 
 
 def ended(broker: KafkaService, peer: Peer) -> None:
-    """The connection is closed: what members of share groups have acquired over it is for others."""
+    """Called when a connection is closed: releases the records that members of share groups acquired over it."""
     for member, places in () if broker.ends else broker.share_sessions.end_of(peer.id):
         broker.keep(release_ended(broker, member, places))
 
@@ -229,7 +230,7 @@ async def _wait_for(api: Api, version: int, fields: Awaitable[Fields]) -> list[B
 
 
 def _answer_api_versions(version: int, cluster_version: int) -> list[Buffer]:
-    """A client of a newer version gets an answer in the oldest, as the protocol has it, and asks again."""
+    """A client with a newer version gets an answer in the oldest version, as the protocol defines, and asks again."""
     if version in KNOWN[Api.API_VERSIONS]:
         return [messages.write_response(Api.API_VERSIONS, version, api_versions(cluster_version))]
     return [messages.write_response(Api.API_VERSIONS, 0, api_versions(cluster_version, ErrorCode.unsupported_version))]

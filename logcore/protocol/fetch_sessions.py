@@ -1,8 +1,8 @@
-"""Sessions of Fetch (KIP-227): what a client fetches is remembered, so that it says only what has changed, and is told
-only what is new. Pure: it is told the time.
+"""Fetch sessions (KIP-227): the server remembers what a client fetches, so that a request contains only changes, and an
+answer only news. Pure: callers pass the time.
 
-A client that asks for too much, or comes when all slots are taken by others that are in use, gets no session, and
-sends everything each time.
+A client that asks for too many partitions, or that finds all slots in use, gets no session, and sends everything each
+time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .wire.fetch_messages import NO_SESSION, ClientFetch, FetchedPartition, Fetc
 
 SLOTS: Final = 1000
 IDLE_S: Final = 120.0
-"""After which another client may have a session's slot."""
+"""After this time without a request, another client may get a session's slot."""
 
 FIRST_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -27,7 +27,7 @@ _ENTRIES_MAX: Final = 200_000  # partitions of all sessions together
 
 
 class _Told(NamedTuple):
-    """What the client knows of a partition's offsets."""
+    """The offsets of a partition that the client knows."""
 
     high_watermark: int
     last_stable_offset: int
@@ -45,7 +45,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Session:
-    """`epoch` is the one that the next request has. `entries`: those that gave records last come last."""
+    """`epoch`: that of the next request. `entries`: partitions that returned records most recently are last."""
 
     id: int
     epoch: int
@@ -56,7 +56,7 @@ class _Session:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One request of a session, or outside of any (`session` is None). `error`: it is answered with that only."""
+    """One request of a session, or without one (`session` is None). `error`: the only content of the answer."""
 
     positions: Sequence[FetchPosition] = ()
     session: _Session | None = None
@@ -68,14 +68,14 @@ class Turn:
         return NO_SESSION if self.session is None else self.session.id
 
     def news(self, fetched: Sequence[FetchedPartition]) -> Sequence[FetchedPartition]:
-        """What of it the client has to be told; it is remembered that it was."""
+        """The partitions that the answer must contain. The session notes that the client knows them then."""
         if self.session is None:
             return fetched
         return [entry for entry in fetched if _note(self.session, entry) or self.whole]
 
 
 class FetchSessions:
-    """State: the sessions, least recently used first. Not for several threads at once."""
+    """State: the sessions, least recently used first. Only one thread may use it."""
 
     def __init__(self, slots: int = SLOTS, new_id: Callable[[], int] | None = None) -> None:
         self._slots = slots
@@ -87,7 +87,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def turn(self, asked: ClientFetch, now_s: float) -> Turn:
-        """What this request fetches."""
+        """The partitions that this request fetches, or an error."""
         if asked.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
             self._end(asked.session_id)
             session = self._begun(asked, now_s) if asked.session_epoch == FIRST_EPOCH else None
@@ -109,7 +109,7 @@ class FetchSessions:
         return Turn(positions, session, whole=False)
 
     def _begun(self, asked: ClientFetch, now_s: float) -> _Session | None:
-        """None where there is no place for it, or nothing to remember."""
+        """None if there is no slot for it, or nothing to remember."""
         entries = {position.key: _Entry(position) for position in asked.positions}
         if not entries or self._entries + len(entries) > _ENTRIES_MAX or not self._has_slot(now_s):
             return None
@@ -148,13 +148,13 @@ class FetchSessions:
 
 
 def _note(session: _Session, fetched: FetchedPartition) -> bool:
-    """Whether there is something new about the partition. One that gave records has to wait for the others."""
+    """Whether there is news about the partition. A partition that returned records goes to the end of the session."""
     entry = session.entries.get(fetched.key)
     if entry is None:  # another request of the session has forgotten it meanwhile
         return True
     told = _Told(fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset)
     if fetched.error_code or fetched.preferred_replica >= 0:
-        entry.told = _NOTHING  # so the client hears of its end
+        entry.told = _NOTHING  # so that the client is told when the error is over
         return True
     is_news = bool(fetched.size) or told != entry.told
     entry.told = told

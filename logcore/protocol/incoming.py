@@ -1,4 +1,4 @@
-"""Record batches from the network: believed only after a look. A batch that readers would choke on is never stored."""
+"""Checks record batches from the network, so that no batch is stored that readers could not read."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ..topic_settings import TIME_AFTER, TIME_BEFORE, TopicSettings
 
 _COMPRESSION_MAX: Final = 4
 _MAGIC_POSITION: Final = 16
-_UNCOMPRESSED_BYTES: Final = 10 * 1024 * 1024  # that much is fine however small it was sent
+_UNCOMPRESSED_BYTES: Final = 10 * 1024 * 1024  # always allowed, even if the compressed batch is tiny
 _GROWTH_MAX: Final = 100
 _NO_TIME: Final = -1  # of a record without a time
 
 
 class CorruptRecords(InvalidRecords):
-    """Bytes that changed on their way: the sender may send them again."""
+    """The bytes changed on their way; the sender may send them again."""
 
     code = "CORRUPT_RECORDS"
 
 
 def checked_batches(records: memoryview) -> list[EncodedBatch]:
-    """The batches in these bytes, which they point into. Raises `InvalidRecords`, `CorruptRecords`."""
+    """The batches in these bytes, as views of them. Raises `InvalidRecords`, `CorruptRecords`."""
     batches: list[EncodedBatch] = []
     position = 0
     while position < len(records):
@@ -42,11 +42,12 @@ def checked_batches(records: memoryview) -> list[EncodedBatch]:
 
 
 def check_keys(batches: list[EncodedBatch]) -> None:
-    """For topics that keep the last record of a key. In: what `checked_batches` gave. Raises `RejectedRecords`."""
+    """Checks that all records have a key, for compacted topics. In: batches from `checked_batches`. Raises
+    `RejectedRecords`."""
     for encoded in batches:
         header, batch = encoded.header._replace(base_offset=0), memoryview(encoded.buffers[0])
         if header.columnar:
-            continue  # what its keys are is in its schema
+            continue  # its schema defines its keys
         keys = _column("key", header, batch)
         if keys.null_count:
             keyless = pc.indices_nonzero(keys.is_null()).to_pylist()
@@ -54,8 +55,8 @@ def check_keys(batches: list[EncodedBatch]) -> None:
 
 
 def check_times(batches: list[EncodedBatch], settings: TopicSettings, now_ms: int) -> None:
-    """In: what `checked_batches` gave. A record without a time (-1) is taken, as by Kafka; a columnar batch has one
-    time, that of its youngest row. Raises `InvalidTimestamps`."""
+    """Checks the times of records. In: batches from `checked_batches`. A record without a time (-1) is accepted, as in
+    Kafka; a columnar batch has one time, that of its latest row. Raises `InvalidTimestamps`."""
     bounds = settings.times(now_ms)
     if bounds is None:
         return
@@ -113,11 +114,11 @@ def _columnar_rows(header: BatchHeader, batch: memoryview) -> int:
 
 
 def _rows(header: BatchHeader, batch: memoryview) -> int:
-    """Raises ValueError where the records' offsets are not 0, 1, 2, …"""
+    """Raises ValueError if the records' offsets are not 0, 1, 2, …"""
     check_rows(stored_batch(header, batch, _size_max(batch)))
     return header.record_count
 
 
 def _size_max(batch: memoryview) -> int:
-    """What a batch may grow to: a few bytes must not fill our memory, nor that of every reader."""
+    """The size to which a batch may be decompressed: a few bytes must not fill our memory, or that of readers."""
     return max(_UNCOMPRESSED_BYTES, _GROWTH_MAX * len(batch))

@@ -1,4 +1,4 @@
-"""What the handlers of requests share: the log, threads for whatever may wait for a disk, and news of the log."""
+"""What the handlers of requests share: the log, threads for work that may wait for a disk, and news of the log."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from .served_log import ServedLog, ServedTransactions
 from .share_sessions import ShareSessions
 from .wire.frames import CLIENT_ID
 
-_LOGINS_MAX: Final = 2  # at the same time: checking a password is work
+_LOGINS_MAX: Final = 2  # at the same time, because checking a password is expensive
 _READY_S: Final = 10.0
 _LOOK_S: Final = 0.02
 
 _Result = TypeVar("_Result")
 
 IDLE_MS: Final = 600_000
-"""As Kafka's connections.max.idle.ms."""
+"""Kafka's default for connections.max.idle.ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaServiceSettings:
-    """`is_reserved`: groups and transactional ids that only trusted clients may use. `fetch_sessions`: at most so many.
-    `users`: who may log in, and then everybody has to; None: nobody has to. `creates_topics`: a topic that a client
-    asks for is made where there is none, as Kafka does it. `knows_names`: whether it is known yet what `is_reserved`.
-    `idle_ms`: a connection on which nothing happens for so long is closed, as by Kafka.
+    """`is_reserved`: groups and transactional ids that only trusted clients may use. `fetch_sessions`: the maximum.
+    `users`: the users; then every client must log in. None: nobody has to. `creates_topics`: whether a missing topic
+    is created when a client asks for it, as in Kafka. `knows_names`: whether `is_reserved` already knows all names.
+    `idle_ms`: a connection without traffic is closed after this time, as in Kafka.
     """
 
     transcoder: Callable[[], Transcoder | None] = lambda: None
@@ -55,8 +55,8 @@ class KafkaServiceSettings:
 
 class Serving(NamedTuple):
     """What is served: this node's part of a cluster's log (`logcore/cluster/`).
-    `produce` answers a Produce request, given the `KafkaService` and the request. `is_ready`: whether it knows what it
-    serves; until it does for the first time, nothing is answered that depends on it. `threads`: for handlers, most of
+    `produce` answers a Produce request, given the `KafkaService` and the request. `is_ready`: whether the node knows
+    what it serves; requests that depend on it wait until it does for the first time. `threads`: for handlers, most of
     which wait: for a sync, for a transaction's turn, for another node."""
 
     log: ServedLog
@@ -68,7 +68,7 @@ class Serving(NamedTuple):
 
 
 class Desk(ABC):
-    """What the handlers of requests share, whether these come over a connection or from a client of this process."""
+    """What the handlers of requests share, for requests over a connection and from clients in this process."""
 
     def __init__(self, serving: Serving, settings: KafkaServiceSettings) -> None:
         self.log = serving.log
@@ -76,26 +76,26 @@ class Desk(ABC):
         self.transactions = serving.transactions
         self.settings = settings
         self.salt_secret = os.urandom(32)
-        """For the salts of users that there are not."""
+        """For the salts of users that do not exist."""
 
     def refuses(self, peer: Peer, name: str, right: Literal["group", "transaction"] = "group") -> bool:
-        """Whether the client may not use this group or transactional id, or it is Millstream's own."""
+        """Whether the client may not use this group or transactional id: it has no right, or the name is reserved."""
         return not peer.trusted and (self.settings.is_reserved(name) or not peer.may(right, name))
 
     def row_view(self, peer: Peer, topic: str) -> RowView | None:
-        """How this client sees the topic's columnar batches; None where it gets them as they are."""
+        """How to show this client the topic's columnar batches; None: as they are stored."""
         if peer.client_id == CLIENT_ID or belongs_to_millstream(topic):
             return None
         return row_view(self.log.topic(topic), self.settings.transcoder())
 
     @abstractmethod
     async def blocking(self, work: Callable[[], _Result]) -> _Result:
-        """Runs what may wait for locks and disks where nobody else has to wait for it."""
+        """Runs work that may wait for locks and disks where it delays no other request."""
 
 
 class KafkaService(Desk):
-    """The desk behind a listener. State: who waits for the log to grow, what connections share, and whether it has
-    closed. Lives on one event loop."""
+    """The desk behind a listener. State: requests that wait for the log to grow, what connections share, and whether it
+    is closed. It belongs to one event loop."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class KafkaService(Desk):
         self.sessions = FetchSessions(settings.fetch_sessions)
         self.share_sessions = ShareSessions()
         self.ends = False
-        """Connections are about to be closed by us: clients will come again."""
+        """The server is about to close all connections; clients will come again."""
         self._loop = loop
         self._pool = ThreadPoolExecutor(serving.threads, thread_name_prefix="millstream-kafka")
         self._advance = asyncio.Event()
@@ -122,7 +122,7 @@ class KafkaService(Desk):
         self._stop_listening = self.log.listen(self._advanced)
 
     async def ready(self) -> None:
-        """Returns when there is something to serve, or after a while: a client that has other nodes to ask goes on."""
+        """Returns when the node can serve, or after a while, so that a client can try other nodes."""
         deadline_s = self._loop.time() + _READY_S
         while not self._ready:
             self._ready = self._is_ready()
@@ -132,8 +132,8 @@ class KafkaService(Desk):
                 await asyncio.sleep(_LOOK_S)
 
     async def wait_for_names(self, peer: Peer) -> None:
-        """Returns when it is known which groups and transactional ids are Millstream's own: to refuse one before that
-        would end clients for good. Raises `HangUp` after a while; they ask again."""
+        """Returns when it is known which groups and transactional ids are reserved: a refusal by mistake would end a
+        client for good. Raises `HangUp` after a while; then the client asks again."""
         deadline_s = self._loop.time() + _READY_S
         while not peer.trusted and not self.settings.knows_names():
             if self._loop.time() >= deadline_s:
@@ -141,7 +141,7 @@ class KafkaService(Desk):
             await asyncio.sleep(_LOOK_S)
 
     def lets_in(self, peer: Peer) -> bool:
-        """Whether it has shown who it is, where there are users; a certificate says that without being asked."""
+        """Whether the client is authenticated, if there are users. A client certificate is enough."""
         users = self.settings.users
         if users is None or peer.is_known:
             return True
@@ -150,7 +150,8 @@ class KafkaService(Desk):
         return peer.user is not None
 
     def throttle(self, peer: Peer, *, produced: int = 0, fetched: int = 0) -> int:
-        """The client has moved so many bytes; for how many milliseconds nothing more is read from it. On the loop."""
+        """Notes bytes that the client has sent or fetched. Returns for how many milliseconds the server reads nothing
+        from it. Call it on the loop."""
         if peer.trusted:
             return 0
         now_s = self._loop.time()
@@ -165,27 +166,27 @@ class KafkaService(Desk):
         return round(wait_s * 1000)
 
     async def blocking(self, work: Callable[[], _Result]) -> _Result:
-        """Runs what may wait for locks and disks on a thread of its own. Once the service has closed, cancels its
-        caller: a handler that news of the log woke may get here before its connection is told to end."""
+        """Runs work that may wait for locks and disks on a thread of the pool. Once the service has closed, it cancels
+        the caller: a handler that news of the log woke may get here before its connection is closed."""
         if self._closed:
             raise asyncio.CancelledError
         return await self._loop.run_in_executor(self._pool, work)
 
     def keep(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
-        """Runs it to its end, whether or not somebody still waits for it."""
+        """Runs it to its end, even if nothing waits for it any more."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def keep_answer(self, answer: asyncio.Future[_Result]) -> asyncio.Future[_Result]:
-        """The same of what is under way already."""
+        """The same for a future that is already under way."""
         self._tasks.add(answer)
         answer.add_done_callback(self._tasks.discard)
         return answer
 
     def next_advance(self) -> asyncio.Event:
-        """Is set when a partition grows after this call."""
+        """An event that is set when a partition grows after this call."""
         self._awaited = True
         return self._advance
 
@@ -201,7 +202,7 @@ class KafkaService(Desk):
         event.set()
 
     async def close(self) -> None:
-        """Waits for what is under way."""
+        """Waits for work that is under way, and closes the service."""
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._stop_listening()

@@ -1,5 +1,5 @@
-"""Who has what in the log that a listener serves: the nodes, who leads each partition, who coordinates, and changes of
-topics. It is `logcore/cluster/cluster_layout.py`."""
+"""The layout of the log that a listener serves: its nodes, the leaders of partitions, the coordinators, and changes of
+topics. `logcore/cluster/cluster_layout.py` implements it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Literal, NamedTuple, Protocol
 from ..client import Offsets, TopicPartition
 
 ANY_EPOCH = -1
-"""In the place of a leader epoch: the client does not say one."""
+"""In place of a leader epoch: the client names none."""
 NOBODY = -1
-"""In the place of a node."""
+"""In place of a node: there is none."""
 
 KeyKind = Literal["group", "transaction"]
 
 
 class NodeAddress(NamedTuple):
-    """Where Kafka's clients find a node."""
+    """The address of a node for Kafka clients."""
 
     node: int
     host: str
@@ -26,21 +26,21 @@ class NodeAddress(NamedTuple):
 
 
 class PartitionLayout(NamedTuple):
-    """Which nodes have a partition, by their numbers; `replicas`: the preferred leader comes first."""
+    """The nodes that have a partition, by their numbers. `replicas`: the preferred leader is the first."""
 
-    leader: int  # NOBODY where there is none
+    leader: int  # NOBODY if there is none
     leader_epoch: int
     replicas: Sequence[int]
     in_sync: Sequence[int]
-    eligible: Sequence[int] = ()  # not in sync, but known to have all that was acknowledged
+    eligible: Sequence[int] = ()  # not in sync, but known to have everything that was acknowledged
     offline: Sequence[int] = ()
     adding: Sequence[int] = ()
     removing: Sequence[int] = ()
 
 
 class TopicCreation(NamedTuple):
-    """`replication_factor` -1: what the log does by default. With an `assignment` (replicas by partition) neither count
-    is looked at."""
+    """`replication_factor` -1: the default of the log. With an `assignment` (replicas by partition), both counts are
+    ignored."""
 
     name: str
     partition_count: int
@@ -50,21 +50,21 @@ class TopicCreation(NamedTuple):
 
 
 class EpochAnswer(NamedTuple):
-    """`epoch`: the one asked for, or the largest before it that has records; both -1 where there is none."""
+    """`epoch`: the requested epoch, or the largest previous one with records; both -1 if there is none."""
 
     epoch: int
     end_offset: int
 
 
 class LeaderOffsets(NamedTuple):
-    """As the leader has them, in this leader epoch."""
+    """The offsets on the leader, in this leader epoch."""
 
     offsets: Offsets
     leader_epoch: int
 
 
 class QuorumMember(NamedTuple):
-    """How far a node has the metadata. Offset and times are -1 where they are not known, times of the day."""
+    """How far a node has the metadata. Times are times of day. Offset and times are -1 if unknown."""
 
     node: int
     end_offset: int
@@ -73,7 +73,7 @@ class QuorumMember(NamedTuple):
 
 
 class QuorumLayout(NamedTuple):
-    """Who decides, as who decides knows it. `addresses`: of those that decide or learn."""
+    """The metadata quorum, as its leader knows it. `addresses`: of voters and observers."""
 
     leader: int
     epoch: int
@@ -84,32 +84,32 @@ class QuorumLayout(NamedTuple):
 
 
 class LogLayout(Protocol):
-    """Any thread may call any method; some wait for other nodes. They raise `LogError`: `NotNow` where another node, or
-    another time, does better."""
+    """Any thread may call any method; some wait for other nodes. They raise `LogError`; `NotNow` if the caller should
+    try another node, or try again later."""
 
     @property
     def node(self) -> int:
-        """This one."""
+        """The number of this node."""
         ...
 
     @property
     def cluster_version(self) -> int:
-        """What all nodes understand: see `replication/cluster_version.py`."""
+        """The version that all nodes understand: see `replication/cluster_version.py`."""
         ...
 
     @property
     def controller(self) -> int:
-        """Where changes of topics are best sent; NOBODY where it is not known."""
+        """The node to which changes of topics should be sent; NOBODY if unknown."""
         ...
 
     def nodes(self, local: tuple[str, int]) -> Sequence[NodeAddress]:
-        """Those that are up, for a client that found this one at `local`."""
+        """The nodes that are up, for a client that has connected to this one at `local`."""
         ...
 
     def quorum(self) -> QuorumLayout: ...
 
     def partition(self, topic: str, partition: int) -> PartitionLayout:
-        """Of a partition that there is."""
+        """In: an existing partition."""
         ...
 
     def coordinator(self, kind: KeyKind, key: str, local: tuple[str, int]) -> NodeAddress: ...
@@ -117,15 +117,16 @@ class LogLayout(Protocol):
     # At the leader
 
     def check_leads(self, where: TopicPartition, leader_epoch: int = ANY_EPOCH) -> None:
-        """That this node leads the partition, in the leader epoch that the client knows. Cheap: waits for nobody."""
+        """Raises if this node does not lead the partition in the leader epoch that the client knows. Fast: it waits for
+        no other node."""
         ...
 
     def check_reads(self, where: TopicPartition, leader_epoch: int, offset: int, rack: str) -> int:
-        """That this node has the partition for a client on this rack, which wants to read from `offset`: because it
-        leads it, or follows on a rack that the client names. Cheap, as `check_leads`.
+        """Raises if a client on this rack cannot read the partition here: this node neither leads it, nor follows on
+        the client's rack. Fast, like `check_leads`.
 
-        Gives the node that the client is to read from instead (KIP-392); NOBODY: this one is right. Asked again when
-        the records were read: what was read counts only if this node was right all the time.
+        Returns the node from which the client should read instead (KIP-392); NOBODY: this one. Call it again after the
+        records were read: they count only if this node could serve them all the time.
         """
         ...
 
@@ -134,7 +135,7 @@ class LogLayout(Protocol):
     def epoch_end(self, where: TopicPartition, epoch: int, leader_epoch: int = ANY_EPOCH) -> EpochAnswer: ...
 
     def delete_records(self, where: TopicPartition, offset: int) -> int:
-        """Where the log starts then."""
+        """Returns the new start of the log."""
         ...
 
     # Changes
@@ -146,11 +147,11 @@ class LogLayout(Protocol):
     def add_partitions(
         self, topic: str, partition_count: int, assignment: Sequence[Sequence[int]] = (), *, only_check: bool = False
     ) -> None:
-        """In: `assignment`: replicas of those that are new, where the caller chooses them."""
+        """In: `assignment`: the replicas of the new partitions, if the caller chooses them."""
         ...
 
     def elect(self, where: TopicPartition, *, unclean: bool) -> None: ...
 
     def reassign(self, where: TopicPartition, replicas: Sequence[int] | None) -> None:
-        """None calls a reassignment off."""
+        """In: `replicas`: None cancels the reassignment."""
         ...

@@ -1,5 +1,5 @@
-"""How a client puts a question to a node: in Kafka's protocol over a connection, or, where the node is one of its own
-process, to the handlers themselves. Clients (`routing.py` and above) do not know which it is."""
+"""How a client asks a node: in Kafka's protocol over a connection, or, if the node is in the same process, by calling
+the handlers. Clients (`routing.py` and above) do not know which of the two it is."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Answer = TypeVar("_Answer")
 
 
 class ReadAnswer(NamedTuple):
-    """`fetched`: None where there is an error. `error`: what a node of this process says of it."""
+    """`fetched`: None if there is an error. `error`: the exception, if the node is in this process."""
 
     error_code: int
     fetched: Fetched | None
@@ -43,11 +43,11 @@ class ReadAnswer(NamedTuple):
 
 
 class Line(Protocol):
-    """Takes one question at a time. Methods raise `LogUnavailable` where the answer is lost: what was asked for may
-    have happened."""
+    """Takes one question at a time. Methods raise `LogUnavailable` if the answer is lost; the request may have been
+    carried out."""
 
     def ask(self, api: Api, fields: Fields, *, wait_s: float = 0) -> Any:
-        """A message without records. In: `wait_s`: how long the node is asked to wait with its answer."""
+        """Sends a request without records. In: `wait_s`: how long the request asks the node to wait with its answer."""
         ...
 
     def produce(
@@ -57,52 +57,52 @@ class Line(Protocol):
     def produce_copies(
         self, where: TopicPartition, batches: Sequence[EncodedBatch], mirror: str, timeout_ms: int
     ) -> ProduceResult:
-        """Of a mirror, to a node of this version: each batch says at which offset it is to stand."""
+        """For a mirror, to a node of this version: each batch contains the offset at which it must be stored."""
         ...
 
     def read(self, position: FetchPosition, isolation: Isolation) -> ReadAnswer:
-        """Records of one partition; waits for none."""
+        """Reads records of one partition; does not wait for new ones."""
         ...
 
     def look(self, positions: Sequence[FetchPosition], isolation: Isolation, wait_s: float) -> list[FetchedPartition]:
-        """Where the partitions end; waits until one of them goes beyond its position."""
+        """The ends of the partitions; waits until one of them is past its position."""
         ...
 
 
 class Look(Protocol):
-    """A `Line.look` that is under way: its answer has come when `fileno` can be read from."""
+    """A `Line.look` that is under way. The answer is there when `fileno` is readable."""
 
     grace_s: ClassVar[float]
-    """How long after the wait an answer may still be on its way."""
+    """How long after the wait an answer may still arrive."""
 
     def fileno(self) -> int: ...
 
     def finish(self) -> list[FetchedPartition]: ...
 
     def leave(self) -> None:
-        """Nobody waits for it any more."""
+        """Abandons the look."""
         ...
 
 
 class Door(Protocol):
-    """One node, for any number of threads."""
+    """Access to one node, for any number of threads."""
 
     def line(self) -> AbstractContextManager[Line]:
-        """Raises `LogUnavailable` where there can be none; then nothing was asked."""
+        """Raises `LogUnavailable` if it cannot connect; then nothing was sent."""
         ...
 
     def begin_look(
         self, offsets: Mapping[TopicPartition, int], wait_s: float, bytes_max: int = 0, ids: TopicIds = _NO_IDS
     ) -> Look:
-        """As `Line.look`, of committed records. In: `bytes_max`: of records that come, too; `ids`: of the topics that
-        are meant, so that another one of the same name is none of them. Raises `LogUnavailable`."""
+        """Like `Line.look`, for committed records. In: `bytes_max`: how many bytes of records to return as well; `ids`:
+        the topics' ids, so that a new topic of the same name is not mistaken for them. Raises `LogUnavailable`."""
         ...
 
     def close(self) -> None: ...
 
 
 class WireDoor:
-    """A node that connections lead to."""
+    """A node that is reached over connections."""
 
     def __init__(self, address: Address, login: Login | None, tls: ssl.SSLContext | None, timeouts: Timeouts) -> None:
         self._channels = Channels(address, login, tls, timeouts)
@@ -143,7 +143,7 @@ class _WireLook:
     grace_s: ClassVar[float] = 0.2
 
     def __init__(self, channels: Channels, channel: Channel, names: Mapping[bytes, str]) -> None:
-        """In: `names`: of the topics that were asked for by their ids."""
+        """In: `names`: the names of topics that were requested by id."""
         self._channels, self._channel, self._names = channels, channel, names
         self._ended = False
 
@@ -166,7 +166,7 @@ class _WireLook:
         return replace(fetched, partition=fetched.partition._replace(topic=name))
 
     def leave(self) -> None:
-        """The connection owes an answer, and is of use again when that has come."""
+        """The connection owes an answer, and can be used again when that has arrived."""
         if not self._ended:
             self._channels.give_back(self._channel, owing=True)
 
@@ -237,7 +237,7 @@ def _look_request(positions: Sequence[FetchPosition], isolation: Isolation, wait
 
 
 def _fetched(response: Response) -> list[FetchedPartition]:
-    """Raises `LogUnavailable` where the node refuses the request as a whole."""
+    """Raises `LogUnavailable` if the node refuses the whole request."""
     error_code, fetched = fetch_messages.read_response(response.message, response.position, response.version)
     if error_code:
         raise LogUnavailable(f"a fetch was answered with error {error_code}")

@@ -1,4 +1,4 @@
-"""Settings that Kafka's clients may change of what is no topic: of brokers and of groups, with what they may be."""
+"""Settings of brokers and groups that Kafka's clients may change, and their valid values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _by_name(*settings: TopicSetting) -> Mapping[str, TopicSetting]:
 
 
 def _of_shares() -> Iterator[TopicSetting]:
-    """What all brokers say about share groups: what holds where a group says nothing, and what a group may say."""
+    """The settings of all brokers for share groups: the defaults of groups, and the limits of their settings."""
     for name, meaning in _OF_SHARES.items():
         known = RANGES[name]
         may_be = whole_number(known.lowest, known.highest)
@@ -94,7 +94,7 @@ def check_changes(
     changes: Changes,
     brokers: Mapping[str, str] = _NOTHING,
 ) -> None:
-    """In: `settings`: what is set before; `brokers`: what is set for all of them. Raises `InvalidSetting`."""
+    """In: `settings`: the settings before the change; `brokers`: those of all brokers. Raises `InvalidSetting`."""
     for name, value in changes.items():
         setting = known.get(name)
         if setting is None:
@@ -122,7 +122,7 @@ def _check_bounds(brokers: Mapping[str, str], name: str, value: str) -> None:
 
 
 def _check_shares(brokers: Mapping[str, str]) -> None:
-    """What holds for groups that say nothing is what a group may say."""
+    """Checks that the defaults for groups are within the limits for groups."""
     usual = in_force(brokers, {})
     for name in RANGES:
         least, greatest = bounds_of(brokers, name)
@@ -142,5 +142,5 @@ def _check_times(settings: Changes) -> None:
 
 
 def value_of(known: Mapping[str, TopicSetting], settings: Mapping[str, str], name: str) -> int:
-    """What is set, or the default."""
+    """The value of the setting, or its default."""
     return int(settings.get(name, known[name].default))

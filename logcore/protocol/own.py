@@ -1,4 +1,4 @@
-"""What a client may ask of the node that it shares its process with, and of no other one."""
+"""What a client can only ask the node in its own process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .wire.produce_messages import ProduceResult
 
 
 class EndedHere(NamedTuple):
-    """As EndTxn is answered: the identity to go on with, -1 where there is an error code."""
+    """Like the answer to EndTxn: the identity with which to continue; -1 if there is an error code."""
 
     error_code: int
     producer_id: int
@@ -23,10 +23,10 @@ class EndedHere(NamedTuple):
 
 
 class TransactionsHere(Protocol):
-    """Transactions of a client that keeps what they are to commit for groups. Answers are error codes, 0 for none."""
+    """Transactions of a client that keeps the offsets to commit until the end. Answers are error codes; 0: none."""
 
     def is_fenced(self, who: Identity) -> int:
-        """Whether somebody else has the transactional id by now."""
+        """Whether another producer holds the transactional id by now."""
         ...
 
     def why_not(self, who: Identity, group: str, places: Iterable[TopicPartition]) -> int:
@@ -34,11 +34,11 @@ class TransactionsHere(Protocol):
         ...
 
     def write(self, who: Identity, where: TopicPartition, batch: EncodedBatch) -> ProduceResult:
-        """Returns when the batch is in the log: durable it is once the transaction is committed."""
+        """Returns when the batch is in the log. It becomes durable before the transaction is committed."""
         ...
 
     def flush(self, written: Iterable[TopicPartition]) -> int:
-        """Returns when what is in these logs is durable: an abort is seen at once then, as a commit is."""
+        """Returns when everything in these logs is durable. Then readers see an abort immediately, like a commit."""
         ...
 
     def commit(
@@ -47,13 +47,13 @@ class TransactionsHere(Protocol):
         written: Iterable[TopicPartition],
         offsets: Mapping[str, Mapping[TopicPartition, int]],
     ) -> EndedHere:
-        """Returns when everybody sees the outcome. In: `written`: where the transaction has records; `offsets`: by
-        group, all of the transaction."""
+        """Returns when all readers see the outcome. In: `written`: the partitions with records of the transaction;
+        `offsets`: all offsets of the transaction, by group."""
         ...
 
 
 class Own(Door, Protocol):
-    """A node of this process. Its own address is none that anybody connects to."""
+    """A node in this process. Clients do not connect to its address."""
 
     @property
     def node(self) -> int: ...
@@ -61,21 +61,21 @@ class Own(Door, Protocol):
     def produce(
         self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None, timeout_ms: int
     ) -> ProduceResult:
-        """As `Line.produce`."""
+        """Like `Line.produce`."""
         ...
 
     @property
     def transactions(self) -> TransactionsHere: ...
 
     def leader_epoch(self, where: TopicPartition) -> int | None:
-        """Of a node that is alone: the epoch in which it leads the partition, as metadata say it; None where nobody
-        does. Raises `UnknownTopic`."""
+        """On a node that is alone: the epoch in which it leads the partition, from the metadata; None if there is no
+        leader. Raises `UnknownTopic`."""
         ...
 
     def coordinates(self, kind: KeyKind, key: str) -> bool:
-        """Whether this node coordinates the group or transactional id now. Makes the topic of the coordinators."""
+        """Whether this node coordinates the group or transactional id. Creates the coordinators' topic if needed."""
         ...
 
     def full(self) -> LogFull | None:
-        """What an error code does not say: that it is for want of room that the disk takes nothing now."""
+        """The error if the disk refuses writes because it is full, which the error code does not show."""
         ...

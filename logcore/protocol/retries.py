@@ -1,4 +1,4 @@
-"""Which answers mean: nothing is wrong with the question, ask again later or somebody else. By Kafka's codes."""
+"""Which of Kafka's error codes mean that a request is right, and should be sent again later, or to another node."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _LATER: Final = (
 )
 
 RETRIABLE: Final = frozenset(map(int, (*_MOVED, *_IN_DOUBT, *_LATER)))
-"""The server did nothing, or what it did is repeated without harm by a request that carries an identity."""
+"""The server did nothing, or a request with a producer identity can be repeated without harm."""
 
 IN_DOUBT: Final = frozenset(map(int, _IN_DOUBT))
-"""What was asked may happen yet, or have happened."""
+"""The request may have been carried out, or may still be."""
 
 MOVED: Final = frozenset(map(int, _MOVED))
-"""Where to ask has changed."""
+"""Another node should be asked."""
 
 _CODES: Final = ("error_code", "partition_error_code")
 
 
 def codes_of(answer: Any) -> Iterator[int]:
-    """All error codes in a message: of the whole, and of the topics, partitions, groups in it."""
+    """All error codes in a message: its own, and those of its topics, partitions and groups."""
     if not dataclasses.is_dataclass(answer):
         return
     for field in dataclasses.fields(answer):

@@ -47,7 +47,7 @@ _OF_A_CLUSTER: Final = frozenset(
         ),
     )
 )
-"""Who answers so is a node of a cluster of several: the only node of a cluster coordinates and leads everything."""
+"""Codes that only a node of a cluster of several sends: the only node of a cluster coordinates and leads everything."""
 _NO_NODE: Final = -1
 _CONSUMER: Final = -1
 _LATEST: Final = -1
@@ -58,14 +58,14 @@ _HERE: Final = Address("this process", 0)
 
 
 class CoordinatorKey(NamedTuple):
-    """Of a consumer group or of a transactional id."""
+    """A consumer group or a transactional id."""
 
     kind: Literal["group", "transaction"]
     key: str
 
 
 Target = TopicPartition | CoordinatorKey | Address | None
-"""Who is asked: the leader of a partition, a coordinator, a certain node, or whoever answers."""
+"""The target of a request: the leader of a partition, a coordinator, a certain node, or (None) any node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class _Leader:
     address: Address
     epoch: int
     topic_id: object
-    doubted: bool = False  # it has failed, or said that it leads no more
-    proven: bool = False  # it knows all that was committed before it led
+    doubted: bool = False  # it has failed, or said that it no longer leads
+    proven: bool = False  # it knows everything that was committed before it led
 
 
 class Router:
@@ -114,9 +114,9 @@ class Router:
         alone: bool = False,
         clustered: bool = False,
     ) -> None:
-        """In: `own`: the node that is asked first, and without a connection; it is one of a cluster, of itself alone
-        perhaps. `alone`: for ever; so whoever is asked is of this version. `clustered`:
-        what is known before anybody was asked."""
+        """In: `own`: the node in this process, which is asked first and without a connection; perhaps it is the only
+        one of its cluster. `alone`: it will always be the only one, so every request goes to a node of this version.
+        `clustered`: whether it is already known that there is a cluster."""
         assert addresses or own
         self.alone = alone
         self._own = own
@@ -135,18 +135,18 @@ class Router:
     # Asking
 
     def ask(self, api: Api, fields: Fields, *, to: Target = None, wait_s: float = 0, repeat: bool = True) -> Any:
-        """Asks for a message without records; returns the response's object. Raises as `call`."""
+        """Sends a request without records; returns the response's object. Raises like `put`."""
         return self.ask_in_doubt(api, fields, to=to, wait_s=wait_s, repeat=repeat)[0]
 
     def ask_in_doubt(
         self, api: Api, fields: Fields, *, to: Target = None, wait_s: float = 0, repeat: bool = True
     ) -> tuple[Any, bool]:
-        """As `ask`; also whether it was asked before in vain: what was to be done may be done since then."""
+        """Like `ask`. Also returns whether an earlier attempt is in doubt: it may have carried out the request."""
 
         return self._put(lambda line: line.ask(api, fields, wait_s=wait_s), codes_of, to, repeat=repeat)
 
     def ask_all(self, api: Api, fields: Fields) -> list[Any]:
-        """Every node's answer."""
+        """The answers of all nodes."""
         if self.clustered:
             everybody = {"topics": [], **_NO_CREATION}
             self._take_brokers(self.put(lambda line: line.ask(Api.METADATA, everybody), _no_codes))
@@ -160,11 +160,11 @@ class Router:
         to: Target = None,
         reads: bool = False,
     ) -> T:
-        """The answer to a question that may be asked twice. In: `codes`: the error codes in an answer; of those that a
-        fail-over explains, the last ones are returned after `patience_s`. `reads`: it asks a leader for what is
-        committed.
+        """The answer to a question that may be asked twice. In: `codes`: returns the error codes in an answer; an
+        answer with codes that a fail-over explains is returned only after `patience_s`. `reads`: the question reads
+        committed records from a leader.
 
-        Raises `LogUnavailable`, and `UnknownTopic` where the cluster has no such topic.
+        Raises `LogUnavailable`; `UnknownTopic` if the cluster has no such topic.
         """
         return self._put(question, codes, to, reads=reads)[0]
 
@@ -175,7 +175,7 @@ class Router:
         *,
         to: CoordinatorKey | TopicPartition,
     ) -> T:
-        """The same, of a router that is alone: of the coordinators in this process, and of who leads partitions."""
+        """The same for a router that is `alone`: asks the coordinators and leaders in this process."""
         own = self._own
         assert own is not None and self.alone
         return self._put(lambda _: question(own.transactions), codes, to)[0]
@@ -189,7 +189,7 @@ class Router:
         repeat: bool = True,
         reads: bool = False,
     ) -> tuple[T, bool]:
-        """Also whether it was asked before in vain. In: `repeat`: asking twice does no harm."""
+        """Also returns whether an earlier attempt is in doubt. In: `repeat`: whether asking twice is harmless."""
         began, patience = time.monotonic(), None
         doubt = False
         while True:
@@ -214,7 +214,7 @@ class Router:
                     return answer, doubt
                 patience = patience or _Patience(began + self._patience_s)
                 if self._closed and self._own is not None and found & RETRIABLE:
-                    self._own.line()  # raises `LogClosed`: that is why it refused
+                    self._own.line()  # raises `LogClosed`, the reason of the refusal
                 if self._closed or not self._asks_again(found, to) or not patience.goes_on(self.clustered):
                     return answer, doubt
                 doubt = doubt or bool(found & IN_DOUBT)
@@ -222,7 +222,7 @@ class Router:
             patience.pause(self.clustered)
 
     def asks_again(self, code: int, to: Target) -> bool:
-        """Whether a question with this answer is to be put again, by `put`."""
+        """Whether to put a question with this answer again, by `put`."""
         return self._asks_again({code}, to)
 
     def _asks_again(self, found: set[int], to: Target) -> bool:
@@ -240,7 +240,7 @@ class Router:
     def _note_refusal(self, found: set[int], to: Target, patience: _Patience) -> None:
         if found & MOVED or _UNKNOWN_TOPIC in found:
             self._doubt(to)
-            if patience.attempts > 1:  # who said so may be behind
+            if patience.attempts > 1:  # the adviser may lag behind
                 self._adviser += 1
 
     def _doubt(self, to: Target) -> None:
@@ -250,19 +250,19 @@ class Router:
             self._leaders[to] = replace(leader, doubted=True, proven=False)
 
     def error(self, code: int, what: str) -> LogError:
-        """What this answer's code stands for; `what` says what was wanted."""
+        """The error for this code of an answer. In: `what`: what the request wanted."""
         full = self._own.full() if self._own is not None and code == _REFUSED_BY_DISK else None
         return full or error_of(code, None, what)
 
     # Finding
 
     def leader(self, where: TopicPartition) -> Address:
-        """Where the leader of a partition is. Raises `UnknownTopic`, `LogUnavailable`."""
+        """The address of the leader of a partition. Raises `UnknownTopic`, `LogUnavailable`."""
         return self._address_of(where)
 
     def leader_here(self, where: TopicPartition) -> Own | None:
-        """The node of this process that leads the partition, as it is known to, if there is no other node: it may be
-        asked without looking for anybody. Raises `LogClosed`, `LogUnavailable`."""
+        """The node in this process, if there is no other node and it is known to lead the partition. Then it can be
+        asked without a look-up. Raises `LogClosed`, `LogUnavailable`."""
         own = self._own
         if own is None or not self.alone:
             return None
@@ -273,13 +273,15 @@ class Router:
         return own
 
     def leader_epoch(self, where: TopicPartition) -> int:
-        """Of the leader that is asked, so that one who leads no more, or anew, refuses; -1 where nothing is known."""
+        """The epoch of the leader that is asked, so that it refuses if it leads no longer, or in a new epoch; -1 if
+        unknown."""
         known = self._leaders.get(where)
         return -1 if known is None else known.epoch
 
     def _prove(self, where: TopicPartition) -> None:
-        """A new leader's high watermark is behind what the one before has committed, until its followers have asked it
-        once: who read from it before would take what is committed for what is not there. Raises `LogUnavailable`."""
+        """Proves that a new leader knows what is committed. Its high watermark is below what the previous leader has
+        committed until its followers have fetched once; before that, a reader would miss committed records. Raises
+        `LogUnavailable`."""
         leader = self._leaders.get(where)
         if leader is None or leader.proven:
             return
@@ -289,15 +291,14 @@ class Router:
         problem = int(answer.topics[0].partitions[0].error_code)
         if problem and problem != _NOT_YET:
             self._doubt(where)
-        if problem == _UNKNOWN_TOPIC:  # or it is gone: `_learn` finds out
+        if problem == _UNKNOWN_TOPIC:  # or the topic was deleted: `_learn` finds out
             raise LogUnavailable(f'who leads topic "{where.topic}" has not heard of it')
         if problem:
             raise error_of(problem, None, f'read from partition {where.partition} of topic "{where.topic}"')
         self._leaders[where] = replace(leader, proven=True)
 
     def forget(self, gone: CoordinatorKey | str) -> None:
-        """In: a key, or the name of a topic, that nobody is going to ask for again. It costs a look-up if somebody
-        does."""
+        """In: a key, or the name of a topic, that will not be asked for again. If it is, that costs a look-up."""
         if isinstance(gone, CoordinatorKey):
             self._coordinators.pop(gone, None)
             return
@@ -305,7 +306,7 @@ class Router:
             self._leaders.pop(where, None)
 
     def doubt(self, where: TopicPartition) -> None:
-        """Who leads the partition is looked up again."""
+        """The next request looks up the partition's leader again."""
         self._doubt(where)
 
     def _address_of(self, to: Target) -> Address:
@@ -328,7 +329,7 @@ class Router:
         return known.address
 
     def _learn(self, where: TopicPartition) -> None:
-        """Asks one node who leads the topic's partitions. Raises `UnknownTopic`."""
+        """Asks one node for the leaders of the topic's partitions. Raises `UnknownTopic`."""
         if self.alone:
             self._learn_here(where)
             return
@@ -346,9 +347,9 @@ class Router:
             raise UnknownTopic(f'topic "{where.topic}" has no partition {where.partition}')
 
     def _learn_here(self, where: TopicPartition) -> None:
-        """Where there is no other node, the one of this process knows it without a message. It need not prove that
-        nobody has committed more before it led: nobody else ever does. Most of the time that an engine in a notebook or
-        in a test takes to open goes into first requests, and messages made three of them of each."""
+        """If there is no other node, the one in this process answers without a message. It need not prove what earlier
+        leaders have committed, because no other node ever leads. An engine in a notebook or in a test spends most of
+        its start on first requests, and messages made three requests of each."""
         epoch = None if self._own is None else self._own.leader_epoch(where)
         if epoch is not None:
             self._leaders[where] = _Leader(_HERE, epoch, None, proven=True)
@@ -381,7 +382,7 @@ class Router:
         return address
 
     def _ask_adviser(self, api: Api, fields: Fields) -> Any:
-        """Once: who calls asks again."""
+        """Asks once; the caller asks again."""
         try:
             return self._ask_at(self._address_of(None), api, fields)
         except LogUnavailable:
@@ -400,13 +401,13 @@ class Router:
             self._nodes, self._advisers, self._adviser = nodes, (current, *others), 0
 
     def _address_at(self, told: Any) -> Address:
-        """Of a node in an answer."""
+        """The address of a node in an answer."""
         return _HERE if self._own is not None and told.node_id == self._own.node else Address(told.host, told.port)
 
     # Doors
 
     def door(self, address: Address) -> Door:
-        """Of one node."""
+        """The door to one node."""
         if self._own is not None and (address is _HERE or address == _HERE):
             return self._own
         found = self._doors.get((address, self.clustered))
@@ -426,7 +427,7 @@ class Router:
 
 
 class _Patience:
-    """How often and how long one request is tried: against one node once more, against a cluster for some time."""
+    """How long one request is retried: with a single node once, with a cluster until the deadline."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline

@@ -1,6 +1,6 @@
-"""Columnar batches as rows, for clients that do not know columns: the same offsets, producers and transactions.
+"""Shows columnar batches as rows to clients that do not know columns, with the same offsets, producers, transactions.
 
-What a row's bytes are is not the log's to say: a `Transcoder` is given to the server by whoever knows the formats.
+The log does not know the formats of rows: the server gets a `Transcoder` from a package that knows them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..records.envelope import decode_columns, split_deltas
 from ..records.thinning import fillers
 
 Transcoder = Callable[[Topic, pa.RecordBatch, int], pa.Table]
-"""From the columns of a batch, and the time of rows that have none of their own (ms), to a table of records."""
+"""Converts the columns of a batch to a table of records. The number is the time (ms) of rows without their own."""
 
-_ROWS_MAX: Final = 50_000  # in one answer: a client that wants more asks again
+_ROWS_MAX: Final = 50_000  # in one answer; for more, a client asks again
 _PASSTHROUGH: Final = "arrow.passthrough"
 
 _log = structlog.get_logger("millstream.logcore")
@@ -33,13 +33,13 @@ _log = structlog.get_logger("millstream.logcore")
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """How one topic is shown to such clients."""
+    """How to show one topic to such clients."""
 
     topic: Topic
     transcoder: Transcoder
 
     def of(self, records: Sequence[memoryview], offset: int) -> list[Buffer]:
-        """The same batches from `offset` on, columnar ones as rows; the last may be followed by more in the log."""
+        """The same batches from `offset` on, with columnar ones as rows. It may stop before the end of `records`."""
         shown: list[Buffer] = []
         left = _ROWS_MAX
         for stretch in records:
@@ -59,7 +59,7 @@ class RowView:
     def _rows(
         self, header: BatchHeader, batch: memoryview, offset: int, rows_max: int
     ) -> tuple[list[Buffer], int, bool]:
-        """The rows at or after `offset`, how many they are, and whether they are all."""
+        """The rows at or after `offset`, their number, and whether these are all."""
         try:
             columns, offsets = _columns(header, batch)
             first = int(np.searchsorted(offsets, offset))
@@ -78,7 +78,7 @@ class RowView:
             for buffer in _placed(table.slice(start, end - start), int(wanted[start]), header, producer)
         ]
         complete = first + part.num_rows >= columns.num_rows
-        if complete:  # what compaction took away at the end is passed over
+        if complete:  # fill the offsets at the end that compaction removed
             begin = int(wanted[-1]) + 1 if len(wanted) else offset
             for filler in fillers(max(begin, header.base_offset), header.last_offset + 1, header.leader_epoch):
                 buffers += filler.buffers
@@ -86,14 +86,14 @@ class RowView:
 
 
 def row_view(topic: Topic | None, transcoder: Transcoder | None) -> RowView | None:
-    """None where the topic is shown as it is stored."""
+    """None if the topic is shown as it is stored."""
     if topic is None or transcoder is None or topic.config.get(_PASSTHROUGH) == "true":
         return None
     return RowView(topic, transcoder)
 
 
 def _stretches(records: memoryview) -> Iterator[tuple[BatchHeader | None, memoryview]]:
-    """Columnar batches one by one, with their headers; what lies between them as it is."""
+    """Columnar batches one by one, with their headers; the bytes between them unchanged, without a header."""
     begin = position = 0
     while position + HEADER_SIZE <= len(records):
         header = read_header(records, position)
@@ -117,7 +117,7 @@ def _columns(header: BatchHeader, batch: memoryview) -> tuple[pa.RecordBatch, np
 
 
 def _runs(offsets: np.ndarray) -> Iterable[tuple[int, int]]:
-    """Stretches of offsets that follow each other, as positions."""
+    """Runs of consecutive offsets, as start and end positions."""
     borders = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(offsets)]
     return [(start, end) for start, end in itertools.pairwise(borders) if start < end]
 

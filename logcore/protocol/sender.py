@@ -1,4 +1,4 @@
-"""A client's Produce requests: batches go out from the buffers they were encoded into, in frames a server takes."""
+"""A client's Produce requests: sends batches from the buffers they were encoded into, in frames that servers accept."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .wire.faults import error_of
 from .wire.frames import FRAME_BYTES_MAX
 from .wire.produce_messages import ProduceResult
 
-_HEADERS_BYTES: Final = 4096  # what a frame needs besides batches
+_HEADERS_BYTES: Final = 4096  # what a frame needs in addition to batches
 _TIMEOUT_MS: Final = 30_000
-_CLUSTER_TIMEOUT_MS: Final = 8_000  # below what a node of a cluster may take to answer: then another one may lead
+_CLUSTER_TIMEOUT_MS: Final = 8_000  # less than a node of a cluster may take to answer; after that another may lead
 
 
 class Sent(NamedTuple):
@@ -26,7 +26,7 @@ class Sent(NamedTuple):
 
 
 class Sender:
-    """Sends batches that carry sequence numbers: one whose answer was lost is sent again and stored once."""
+    """Sends batches with sequence numbers: a batch whose answer was lost is sent again, and stored once."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -38,8 +38,9 @@ class Sender:
         return Sent(first_offsets[0], next_sequence(last.base_sequence, last.last_offset_delta + 1))
 
     def send_copies(self, where: TopicPartition, batches: Sequence[EncodedBatch], mirror: str) -> None:
-        """Of a mirror: returns when they are at their offsets. Raises `OffsetOutOfRange` where the partition ends
-        elsewhere, also where they are there already; `ReadOnlyTopic` where the mirror does not write the topic."""
+        """For a mirror: returns when the batches are stored at their offsets. Raises `OffsetOutOfRange` if the
+        partition ends at another offset, also if they are stored already; `ReadOnlyTopic` if the mirror does not write
+        the topic."""
         timeout_ms = _CLUSTER_TIMEOUT_MS if self._router.clustered else _TIMEOUT_MS
         result = self._router.put(
             lambda line: line.produce_copies(where, batches, mirror, timeout_ms),
@@ -49,7 +50,7 @@ class Sender:
         _first_offset(where, result)
 
     def send_here(self, where: TopicPartition, batches: list[EncodedBatch], who: Identity) -> Sent:
-        """The same to a node of this process that is alone. Returns when all are in its log."""
+        """Like `send`, to a node in this process that is alone. Returns when all batches are in its log."""
         first_offsets = [self._write_here(where, batch, who) for batch in batches]
         last = batches[-1].header
         return Sent(first_offsets[0], next_sequence(last.base_sequence, last.last_offset_delta + 1))
@@ -67,8 +68,9 @@ class Sender:
         return _first_offset(where, result)
 
     def _produce(self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None) -> int:
-        """One batch in a request, as everywhere at Kafka: what a fail-over leaves of it is all or nothing. One that is
-        larger than the topic's `max.message.bytes` is divided: nothing of it was stored, so the numbers go on."""
+        """Sends one batch per request, as Kafka's clients do, so that a fail-over keeps all of it or nothing. A batch
+        larger than the topic's `max.message.bytes` is split: nothing of it was stored, so its sequence numbers are
+        free."""
         try:
             return self._produce_whole(where, batch, transactional_id)
         except RecordsTooLarge:
@@ -101,7 +103,7 @@ def _first_offset(where: TopicPartition, result: ProduceResult) -> int:
 
 
 def _halves(batch: EncodedBatch) -> list[EncodedBatch]:
-    """The rows of a batch as several, numbered as before."""
+    """Splits a batch in two; its rows keep their sequence numbers."""
     header = batch.header
     rows = decode_rows([stored_batch(header, memoryview(b"".join(batch.buffers)))], header.base_offset)
     half = rows.num_rows // 2

@@ -1,4 +1,4 @@
-"""What handlers of requests ask of the log that they serve: this node's part of a cluster's (`cluster_log.py`)."""
+"""What handlers of requests need of the log that they serve: this node's part of a cluster's (`cluster_log.py`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Wanted = TypeVar("_Wanted")
 
 
 class ServedGroups(Protocol):
-    """The groups that are coordinated here. Methods raise `LogError`."""
+    """The groups that this node coordinates. Methods raise `LogError`."""
 
     def ask(self, message: Message) -> Future[Reply]: ...
 
@@ -57,24 +57,25 @@ class ServedGroups(Protocol):
 
 
 class ServedShares(Protocol):
-    """What share groups have acquired. Questions and answers: `share_messages.py`. Methods raise `LogError`."""
+    """Share groups, and the records that they have acquired. Requests and answers are in `share_messages.py`. Methods
+    raise `LogError`."""
 
     def place(self, where: TopicPartition) -> PartitionId: ...
 
     def where(self, place: PartitionId) -> TopicPartition | None:
-        """None where the topic is gone."""
+        """None if the topic was deleted."""
         ...
 
     def ask(self, group: str, body: ShareRequest, kind: type[_Wanted]) -> _Wanted:
-        """The answer of the group's coordinator, on whatever node it is, which is of this kind."""
+        """The answer of the group's coordinator, on any node. In: `kind`: the type of the answer."""
         ...
 
     def ask_here(self, group: str, body: ShareRequest, kind: type[_Wanted]) -> _Wanted:
-        """The same, of this node."""
+        """The same, if this node coordinates the group."""
         ...
 
     def end_offset(self, place: PartitionId) -> int:
-        """Of what everybody sees, as the partition's leader knows it, on whatever node that is."""
+        """The end of what all readers see, from the partition's leader, on any node."""
         ...
 
 
@@ -105,15 +106,15 @@ class ServedLog(Protocol):
 
     @property
     def partitions_here(self) -> int:
-        """Of all topics together, those whose files are here."""
+        """The number of partitions, of all topics, whose files are on this node."""
         ...
 
     def topic_id(self, topic: str) -> str:
-        """32 hexadecimal digits."""
+        """The topic's id as 32 hexadecimal digits."""
         ...
 
     def topic_name(self, id: bytes) -> str | None:
-        """Of the topic that has this id now. Cheap."""
+        """The name of the topic that has this id now; None if there is none. Fast."""
         ...
 
     def delete_topic(self, name: str) -> None: ...
@@ -121,23 +122,23 @@ class ServedLog(Protocol):
     def alter_topic(self, name: str, config: Mapping[str, str], *, only_check: bool = False) -> None: ...
 
     def settings(self, resource: str) -> Mapping[str, str]:
-        """Of what is no topic: see `log_settings.py`."""
+        """The settings of a resource that is not a topic: see `log_settings.py`."""
         ...
 
     def resources(self, prefix: str) -> Iterable[str]:
-        """Those that have settings."""
+        """The resources with settings."""
         ...
 
     def change_settings(self, resource: str, changes: Changes) -> None:
-        """All at once; durable on return."""
+        """Applies all changes as one; durable on return."""
         ...
 
     def partition(self, topic: str, partition: int) -> KeptPartition:
-        """The one whose files are here."""
+        """The partition, whose files are on this node."""
         ...
 
     def partition_if_open(self, topic: str, partition: int) -> KeptPartition | None:
-        """`partition`, as far as that needs no disk; None where it is not open, or not here."""
+        """Like `partition`, without reading the disk; None if it is not open, or not on this node."""
         ...
 
     def unsettled_offsets(self, group: str) -> frozenset[TopicPartition]: ...
@@ -148,19 +149,19 @@ class ServedLog(Protocol):
 
 
 class ServedTransactions(Protocol):
-    """Producers that ask for an identity, and the transactions that are coordinated here. Methods raise `LogError`."""
+    """Producer ids, and the transactions that this node coordinates. Methods raise `LogError`."""
 
     def new_producer_id(self) -> int:
         """For a producer without transactions."""
         ...
 
     def start(self, transactional_id: str, timeout_ms: int, known: tuple[int, int] | None) -> Identity:
-        """Fences whoever had the id. `known`: the producer id and epoch of who goes on after a mishap, and must still
-        be the one that has it."""
+        """Acquires the transactional id: it fences its previous holder. `known`: the producer id and epoch of a
+        producer that continues after an error, and must still hold the id."""
         ...
 
     def add_partitions(self, who: Identity, partitions: frozenset[TopicPartition]) -> None:
-        """All or none. Begins the transaction where none is open."""
+        """Adds all or none. Begins a transaction if none is open."""
         ...
 
     def add_offsets(self, who: Identity, group: str) -> None: ...
@@ -174,20 +175,21 @@ class ServedTransactions(Protocol):
         *,
         announces: bool,
     ) -> GroupFault:
-        """Offsets that the group commits with the transaction. `announces`: this makes them a part of it."""
+        """Adds offsets that the group commits with the transaction. `announces`: this also adds the group to it."""
         ...
 
     def end(self, who: Identity, *, commit: bool) -> None: ...
 
     def end_and_raise(self, who: Identity, *, commit: bool, visibly: bool = False) -> Identity:
-        """The identity to go on with. In: `visibly`: returns when everybody sees the outcome. Where that takes too
-        long it raises `NotNow`, and is to be asked again."""
+        """Returns the identity with which the producer continues. In: `visibly`: return when all readers see the
+        outcome; if that takes too long it raises `NotNow`, and the caller asks again."""
         ...
 
     def end_hanging(self, where: TopicPartition, producer_id: int, epoch: int, *, commit: bool) -> None:
-        """Ends what the producer has open in this partition, which is led here, whatever its coordinator knows."""
+        """Ends the producer's open transaction in this partition, which this node leads, whatever its coordinator
+        knows."""
         ...
 
     def end_overdue(self) -> None:
-        """Called every few seconds: what was open for longer than its producer asked for is aborted."""
+        """Aborts transactions that are open longer than their producer's timeout. Called every few seconds."""
         ...

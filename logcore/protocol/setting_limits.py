@@ -1,8 +1,7 @@
-"""How many groups, clients and users may have settings of their own, and how long their names may be.
+"""Limits how many groups, clients and users may have settings of their own, and the length of their names.
 
-All settings are in one file, or in the metadata that every node of a cluster has in memory: each change writes the file
-anew, so that a client that sets many would slow down everybody. Apache Kafka has no such limit; its answer to what an
-operator does not want is POLICY_VIOLATION.
+All settings are in the metadata, which every node of a cluster has in memory, so a client that sets many would slow
+down all others. Apache Kafka has no such limit; it answers POLICY_VIOLATION to what an operator does not allow.
 """
 
 from __future__ import annotations
@@ -22,15 +21,16 @@ _KINDS: Final = (GROUP, CLIENT, USER)
 
 
 class TooManySettings(LogError):
-    """One group, client or user more than may have settings."""
+    """More groups, clients or users than allowed would have settings."""
 
     code = "TOO_MANY_SETTINGS"
 
 
 def check_room(log: ServedLog, resource: str, changes: Changes) -> None:
-    """Before `changes` of a resource. What takes settings back is always fine. Raises `TooManySettings`.
+    """Checks `changes` of a resource before they are made. Removing settings is always allowed. Raises
+    `TooManySettings`.
 
-    Requests that come at the same moment may exceed the limit by as many.
+    Concurrent requests may exceed the limit by their number.
     """
     kind = next((kind for kind in _KINDS if resource.startswith(kind)), None)
     if kind is None or all(value is None for value in changes.values()):

@@ -1,4 +1,4 @@
-"""Where the value of a setting comes from, and what would be its value otherwise: what Kafka calls synonyms."""
+"""The origin of a setting's value, and the values that would apply without it, which Kafka calls synonyms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .wire.messages import Fields
 
 
 class SettingOrigin(IntEnum):
-    """The numbers are the protocol's."""
+    """The numbers are those of the protocol."""
 
     TOPIC = 1
     BROKER = 2
@@ -55,11 +55,11 @@ _AT_BROKERS: Final[Mapping[str, str]] = {
     "segment.ms": "log.roll.ms",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-"""A setting of a topic or a group, and what brokers call theirs that holds where it is not set."""
+"""For each setting of a topic or a group, the name of the brokers' setting that is its default."""
 
 
 def described(setting: TopicSetting, given: Iterable[tuple[SettingOrigin, str | None]], *, documented: bool) -> Fields:
-    """In: `given`: what is set, the nearest first; None where nothing is."""
+    """In: `given`: the values by origin, in order of precedence; None if not set there."""
     found = [(origin, value) for origin, value in given if value is not None]
     origin, value = found[0] if found else (SettingOrigin.DEFAULT, setting.default)
     return {
@@ -73,7 +73,7 @@ def described(setting: TopicSetting, given: Iterable[tuple[SettingOrigin, str | 
 
 
 def unknown(name: str, value: str) -> Fields:
-    """Of a topic: one that an older version took."""
+    """A setting of a topic that only an older version accepted."""
     origin = SettingOrigin.TOPIC
     synonyms = [_synonym(name, origin, value)]
     return {
@@ -86,7 +86,7 @@ def unknown(name: str, value: str) -> Fields:
 
 
 def fixed(name: str, value: object, default: object | None) -> Fields:
-    """One that only the server's configuration can change."""
+    """A setting that only the server's configuration can change."""
     text = str(value)
     origin = SettingOrigin.DEFAULT if value == default else SettingOrigin.CONFIGURATION
     own = [] if origin is SettingOrigin.DEFAULT else [{"name": name, "value": text, "source": origin}]
@@ -111,6 +111,6 @@ def _synonym(name: str, origin: SettingOrigin, value: str) -> Fields:
 
 
 def _default_of(setting: TopicSetting) -> Iterable[Fields]:
-    """Kafka has none where a setting is a topic's alone."""
+    """In Kafka, settings that only topics have are without this synonym."""
     if setting.name in _AT_BROKERS:
         yield _synonym(setting.name, SettingOrigin.DEFAULT, setting.default)

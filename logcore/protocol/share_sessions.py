@@ -1,6 +1,6 @@
-"""Sessions of ShareFetch (KIP-932): which partitions a member of a share group reads here. Pure: it is told the time.
+"""Sessions of ShareFetch (KIP-932): the partitions that a member of a share group reads on this node. Pure.
 
-A session ends with its last request, with its connection, or when another one of the same member begins.
+A session ends with its last request, with its connection, or when the same member begins another one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SharePlace(NamedTuple):
 
 @dataclass(slots=True)
 class _Session:
-    """`epoch` is the one that the next request has. `places`: those that gave records last come last."""
+    """`epoch`: that of the next request. `places`: partitions that returned records most recently are last."""
 
     epoch: int
     connection: Hashable
@@ -39,7 +39,7 @@ class _Session:
 
 
 class ShareTurn(NamedTuple):
-    """One request. `error`: it is answered with that only. `ended`: what the member has of `places` is for others."""
+    """One request. `error`: the only content of the answer. `ended`: the member's records of `places` are released."""
 
     places: Sequence[SharePlace] = ()
     error: ErrorCode = ErrorCode.none
@@ -47,7 +47,7 @@ class ShareTurn(NamedTuple):
 
 
 class ShareSessions:
-    """State: the sessions, and how many there may be. Not for several threads at once."""
+    """State: the sessions, and their maximum number. Only one thread may use it."""
 
     def __init__(self, sessions_max: int = SHARE_SESSIONS_MAX) -> None:
         self.sessions_max = sessions_max
@@ -65,7 +65,7 @@ class ShareSessions:
         named: Sequence[SharePlace],
         forgotten: Iterable[SharePlace],
     ) -> ShareTurn:
-        """In: `named`: what is new, or acknowledged."""
+        """In: `named`: partitions that are new, or of which records are acknowledged."""
         if epoch == FIRST_EPOCH:
             return self._begin(member, connection, named)
         turn = self.acknowledge(member, epoch)
@@ -97,13 +97,13 @@ class ShareSessions:
         return ShareTurn(list(session.places))
 
     def gave(self, member: ShareMember, places: Iterable[SharePlace]) -> None:
-        """Others have their turn first next time."""
+        """These partitions returned records, so next time the others come first."""
         session = self._sessions.get(member)
         if session is not None:
             session.places |= {place: session.places.pop(place) for place in places if place in session.places}
 
     def end_of(self, connection: Hashable) -> list[tuple[ShareMember, Sequence[SharePlace]]]:
-        """The sessions of a connection that is closed."""
+        """Ends and returns the sessions of a connection that was closed."""
         ended = [(member, session) for member, session in self._sessions.items() if session.connection == connection]
         for member, _ in ended:
             self._end(member)

@@ -1,4 +1,4 @@
-"""Reading a partition as it lies on disk: whole batches for Fetch. Nothing is decoded."""
+"""Reads whole batches of a partition for Fetch, as they are on disk, without decoding them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WINDOW_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StoredBytes:
-    """Whole batches, in order; the first holds the offset that was asked for, or follows it."""
+    """Whole batches, in order; the first contains the requested offset, or follows it."""
 
     records: list[memoryview]
     aborted: list[AbortedTransaction]
@@ -29,9 +29,9 @@ class StoredBytes:
 
 
 def read_stored(view: ReadView, offset: int, bytes_max: int, *, committed_only: bool) -> StoredBytes:
-    """As many batches as fit into `bytes_max`, and one in any case where there is one.
+    """As many batches as fit into `bytes_max`; at least one if there is one.
 
-    Raises `CorruptLog` where the batch with `offset` is damaged; what lies before damage is given.
+    Raises `CorruptLog` if the batch with `offset` is damaged. If a later batch is damaged, it returns those before.
     """
     reading = _Reading(view, offset, bytes_max)
     try:
@@ -61,7 +61,7 @@ class _Reading:
         self._sequel = Sequel(view)
 
     def read_file(self, file: ReadableFile) -> bool:
-        """True when it came to the file's end and the next one may follow."""
+        """True if it reached the file's end, so that the next file may follow."""
         if self.records and self._left <= 0:
             return False
         position, length = file.start, min(max(self._left, HEADER_SIZE), _WINDOW_BYTES)
@@ -85,7 +85,7 @@ class _Reading:
         return True
 
     def _take(self, file: ReadableFile, position: int, buffer: memoryview) -> tuple[int | None, int, int]:
-        """Where in the buffer the batches to send begin and end, and the size of one that did not fit, or 0."""
+        """The start and end of the batches to send in the buffer, and the size of a batch that did not fit, or 0."""
         start, taken = 0, None
         try:
             while start + HEADER_SIZE <= len(buffer) and self.end_offset < self._view.limit_offset:
@@ -112,7 +112,7 @@ def _window(file: ReadableFile, position: int, length: int) -> memoryview:
 
 
 def _aborted(view: ReadView, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """The aborted transactions that have records in between, by first offset."""
+    """The aborted transactions with records between these offsets, by first offset."""
     found = [
         AbortedTransaction(producer_id, range.first_offset)
         for producer_id, ranges in view.aborted.by_producer.items()

@@ -1,1 +1,1 @@
-"""Who a client is, what it may do, and how much."""
+"""Authentication of clients, their rights, and their quotas."""
