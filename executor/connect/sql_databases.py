@@ -140,7 +140,6 @@ def _says_no(error: BaseException | None) -> bool:
     if not isinstance(error, sqlite3.OperationalError):
         state = _state_of(error)
         return state.startswith(_FOR_PEOPLE) or (not state and refuses_to_connect(str(error)))
-        return False
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if code == sqlite3.SQLITE_CANTOPEN:
         return _opens_files()

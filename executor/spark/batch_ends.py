@@ -54,7 +54,7 @@ class BatchEnds:
     def next(self, start: Positions, until: Positions) -> Positions:
         """The end of the batch that begins at `start`; `start` itself if there is nothing to read up to `until`.
 
-        Out: lanes in the order of `start`: Spark compares offsets as text.
+        Out: lanes in the order of `start`.
         """
         waiting = {lane: max(0, until[lane] - offset) for lane, offset in start.items()}
         most = self._most(start, waiting)

@@ -108,7 +108,7 @@ class MqttSource(SourceConnector):
             except ValueError as error:
                 reason = f"a message of the topic {message.topic} cannot be written: {error}"
                 raw = bytes(message.payload)[: self._settings.max_payload_bytes]
-                refused.append(RefusedRecord(topic, raw, reason, "Set format=bytes.", message.topic.encode()))
+                refused.append(RefusedRecord(topic, raw, reason, "Set format=raw.", message.topic.encode()))
                 continue
             headers = (("mqtt.retained", b"true"),) if message.retain else ()
             records.append(ConnectRecord(topic, message.topic, value, headers=headers))
