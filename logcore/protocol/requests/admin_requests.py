@@ -1,4 +1,4 @@
-"""Answers about what there is one of here, or none: a node, its folder, replicas to move, rights to list."""
+"""Answers to requests of administrators: folders and sizes, lists of topics and settings, replicas, ACLs."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
         ListPartitionReassignmentsRequest,
     )
 
-_PARTITIONS_MAX: Final = 2000  # of one answer; Kafka's default
+_PARTITIONS_MAX: Final = 2000  # in one answer; Kafka's default
 _NO_ACLS: Final = "who may do what is said in the server's configuration, under [access]"
 
 
-# Where the bytes are
+# Folders
 
 
 def describe_log_dirs(broker: Desk, request: DescribeLogDirsRequest, peer: Peer) -> Fields:
-    """One folder, and how much of it each partition takes."""
+    """The only folder, and the size of each partition in it."""
     try:
         check_administrator(peer)
         folder = broker.log.path
@@ -91,7 +91,7 @@ def _size(broker: Desk, topic: str, partition: int) -> Fields:
 
 
 def describe_topic_partitions(broker: Desk, request: DescribeTopicPartitionsRequest, peer: Peer) -> Fields:
-    """In the order of names, so that a cursor says where to go on."""
+    """In the order of names, so that a cursor can tell where to continue."""
     topics = broker.log.topics()
     names = sorted({entry.name for entry in request.topics} or {name for name in topics if may_see(peer, name)})
     first = request.cursor
@@ -134,7 +134,7 @@ def _described(broker: Desk, peer: Peer, name: str, topic: Topic | None, numbers
 
 
 def list_config_resources(broker: Desk, request: ListConfigResourcesRequest, peer: Peer) -> Fields:
-    """Topics, nodes, and groups that have settings; the oldest version asks for something that there is not."""
+    """Topics, nodes, and groups with settings. The oldest version asks for a kind that does not exist here."""
     kinds = set(getattr(request, "resource_types", (0,))) or set(Resource)
     found: list[Fields] = []
     if Resource.TOPIC in kinds:
@@ -157,7 +157,8 @@ def list_config_resources(broker: Desk, request: ListConfigResourcesRequest, pee
 
 
 def elect_leaders(broker: Desk, request: ElectLeadersRequest, peer: Peer) -> Fields:
-    """No list of partitions asks for all, and is told only of those that change. An election may cost records."""
+    """Without a list, it elects for all partitions, and answers only for those that change. An unclean election may
+    lose records."""
     try:
         check_administrator(peer)
     except LogError as error:
@@ -186,7 +187,7 @@ def elect_leaders(broker: Desk, request: ElectLeadersRequest, peer: Peer) -> Fie
 
 
 def _no_election(request: ElectLeadersRequest, code: ErrorCode) -> Fields:
-    """Old clients look at the partitions only."""
+    """Old clients check only the codes of partitions."""
     asked = [] if request.topic_partitions is None else _by_topic(request.topic_partitions)
     return {
         "error_code": code,
@@ -238,7 +239,7 @@ def alter_partition_reassignments(broker: Desk, request: AlterPartitionReassignm
 
 
 def list_partition_reassignments(broker: Desk, request: ListPartitionReassignmentsRequest, peer: Peer) -> Fields:
-    """No list of topics asks for all."""
+    """A request without a list asks for all topics."""
     known = broker.log.topics()
     asked = _everywhere(broker, peer)
     if request.topics is not None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Resource(IntEnum):
-    """What has settings. The numbers are the protocol's."""
+    """The kinds of resources with settings. The numbers are those of the protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -48,28 +48,28 @@ class Resource(IntEnum):
 
 
 class InvalidConfigChange(InvalidTopic):
-    """A request to change what cannot be changed, or in a way that there is not."""
+    """A request to change settings that cannot be changed, or by an unknown operation."""
 
     code = "INVALID_CONFIG_CHANGE"
 
 
 class InvalidResource(LogError):
-    """A name that is no broker's, or a kind of resource that has no settings here."""
+    """A name that is not a broker's, or a kind of resource that has no settings here."""
 
     code = "INVALID_RESOURCE"
 
 
 class GroupNotAllowed(NotAllowed):
-    """A client wants something of a group that it has no right to."""
+    """A client has no right on a group."""
 
     code = "GROUP_NOT_ALLOWED"
 
 
-# What is set
+# Reading settings
 
 
 def describe_configs(broker: Desk, request: DescribeConfigsRequest, peer: Peer) -> Fields:
-    """Every setting, with its default where it is not set."""
+    """Every setting; its default if it is not set."""
     documented = getattr(request, "include_documentation", False)
     results: list[Fields] = []
     for asked in request.resources:
@@ -119,7 +119,7 @@ def _of_topic(broker: Desk, name: str, peer: Peer, documented: bool) -> Iterable
 
 
 def _number(broker: Desk, name: str) -> int | None:
-    """None where all brokers are meant. Raises `InvalidResource`."""
+    """None means all brokers. Raises `InvalidResource`."""
     if name == "":
         return None
     known = [each.node for each in broker.layout.nodes(("", 0))]
@@ -129,7 +129,7 @@ def _number(broker: Desk, name: str) -> int | None:
 
 
 def _of_broker(broker: Desk, node: int | None, documented: bool) -> Iterable[Fields]:
-    """What was set, as in Kafka; of one broker also what its configuration says, as far as Kafka has that, too."""
+    """The settings that were set, as in Kafka; for one broker also those of its configuration that Kafka has, too."""
     everywhere = broker.log.settings(ALL_BROKERS)
     own = {} if node is None else broker.log.settings(of_broker(node))
     for setting in OF_BROKERS.values():
@@ -137,7 +137,7 @@ def _of_broker(broker: Desk, node: int | None, documented: bool) -> Iterable[Fie
             (SettingOrigin.BROKER, own.get(setting.name)),
             (SettingOrigin.ALL_BROKERS, everywhere.get(setting.name)),
         )
-        of_shares = node is not None and setting.name.startswith(OF_ALL)  # in Kafka a broker's own configuration
+        of_shares = node is not None and setting.name.startswith(OF_ALL)  # in Kafka: a broker's own configuration
         if of_shares or any(value is not None for _, value in given):
             yield described(setting, given, documented=documented)
     if node is not None:
@@ -145,7 +145,7 @@ def _of_broker(broker: Desk, node: int | None, documented: bool) -> Iterable[Fie
 
 
 def _configured(broker: Desk, node: int) -> Mapping[str, tuple[object, object | None]]:
-    """What the configuration says, and what holds where it says nothing; None where that depends."""
+    """The configured values, each with its default; None if the default depends on something else."""
     expiry = broker.log.expiry
     return {
         "broker.id": (node, None),
@@ -185,15 +185,15 @@ def _check_group(broker: Desk, peer: Peer, name: str) -> None:
 
 
 def config_entries(config: Mapping[str, str]) -> Iterable[Fields]:
-    """Of a new topic."""
+    """The settings of a new topic, for an answer."""
     return [unknown(name, value) for name, value in config.items()]
 
 
-# Changing it
+# Changing settings
 
 
 def alter_configs(broker: Desk, request: AlterConfigsRequest, peer: Peer) -> Fields:
-    """The older way: what is not named goes back to its default."""
+    """The older request: settings that it does not name return to their defaults."""
 
     def change(asked: AlterConfigsResource, config: Mapping[str, str]) -> dict[str, str]:
         return {entry.name: entry.value for entry in asked.configs if entry.value is not None}
@@ -202,7 +202,7 @@ def alter_configs(broker: Desk, request: AlterConfigsRequest, peer: Peer) -> Fie
 
 
 def incremental_alter_configs(broker: Desk, request: IncrementalAlterConfigsRequest, peer: Peer) -> Fields:
-    """What is not named stays."""
+    """Settings that it does not name stay unchanged."""
 
     def change(asked: IncrementalAlterConfigsResource, config: Mapping[str, str]) -> dict[str, str]:
         changed = dict(config)

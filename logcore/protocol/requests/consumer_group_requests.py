@@ -1,4 +1,4 @@
-"""Answers about groups whose coordinator assigns (KIP-848). Topics go by their ids here."""
+"""Answers about groups whose coordinator assigns (KIP-848). These requests name topics by their ids."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MemberFields = Callable[[Desk, MemberDescription], Fields]
 
 
 def consumer_group_heartbeat(broker: Desk, request: ConsumerGroupHeartbeatRequest, peer: Peer) -> Fields:
-    """A member says what it reads, and is told what it should read."""
+    """A member reports what it reads, and gets what it should read."""
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "member_id": request.member_id or None}
     if not all(peer.may("read", name) for name in request.subscribed_topic_names or ()):
@@ -80,11 +80,11 @@ def consumer_group_heartbeat(broker: Desk, request: ConsumerGroupHeartbeatReques
 
 
 def why_not_member(broker: Desk, fault: GroupFault, group: str, kind: Literal["consumer", "share"]) -> str | None:
-    """What the code for a group of another kind does not say; None for other faults."""
+    """A message for a group of another kind, which the error code does not explain; None for other faults."""
     if fault is not GroupFault.NOT_FOUND:
         return None
     found = broker.log.groups.describe(group)
-    stays = not found.members or "share" in (kind, found.kind)  # whoever ends its members
+    stays = not found.members or "share" in (kind, found.kind)  # even if all members are ended
     hint = "" if stays else " It changes its kind only without members: end them all, then start the others."
     return f"{not_of_kind(found, kind)}{hint}"
 
@@ -95,7 +95,7 @@ def _times(broker: Desk, group: str) -> tuple[int, int]:
 
 
 def _places(broker: Desk, owned: Sequence[ConsumerGroupHeartbeatTopic]) -> frozenset[TopicPartition]:
-    """What of it there still is: a topic that was deleted meanwhile is nobody's."""
+    """The member's partitions, without those of topics that were deleted meanwhile."""
     names = {topic_uuid(broker, name): name for name in broker.log.topics()}
     return frozenset(
         TopicPartition(names[topic.topic_id], partition)
@@ -123,7 +123,7 @@ def consumer_group_describe(broker: Desk, request: ConsumerGroupDescribeRequest,
 def described_groups(
     broker: Desk, peer: Peer, groups: Sequence[str], kind: Literal["consumer", "share"], member_fields: MemberFields
 ) -> Fields:
-    """In: `kind`: groups of others are not found."""
+    """In: `kind`: groups of other kinds are not found."""
 
     def described(group: str) -> Fields:
         absent = {"group_id": group, "group_state": ""}
@@ -157,7 +157,7 @@ def described_groups(
 
 
 def not_of_kind(group: GroupDescription, kind: str) -> str:
-    """As in Kafka: people search for it."""
+    """Kafka's text, because people search for it."""
     why = "not found" if group.state is GroupState.DEAD else f"is not a {kind} group"
     return sayable(f"Group {group.group} {why}.")
 

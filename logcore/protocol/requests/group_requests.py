@@ -1,4 +1,4 @@
-"""Answers about consumer groups: their members, and what an administrator may see and do."""
+"""Answers about consumer groups: requests of members and of administrators."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ _KNOWS_SKIPPING_FROM: Final = 9
 _BATCHED_LEAVING_FROM: Final = 3
 _NO_GROUP_FROM: Final = 6
 _REBALANCE_TIMEOUT_FROM: Final = 1
-_NAME_CHARACTERS_MAX: Final = 249  # of what an id begins with: fields have room for 32767 bytes
-_ANSWER_S: Final = 5.0  # for what waits for nobody but the coordinator
-_GRACE_S: Final = 5.0  # beyond what a member says that it waits for the others; clients give up about then
-_SYNC_S: Final = 300.0  # for the leader's assignment, which members take as long for as for a rebalance
+_NAME_CHARACTERS_MAX: Final = 249  # for the start of a member id; fields have space for 32767 bytes
+_ANSWER_S: Final = 5.0  # for requests that wait only for the coordinator
+_GRACE_S: Final = 5.0  # after the time that a member waits for the others; clients give up at about that time
+_SYNC_S: Final = 300.0  # for the leader's assignment, which may take as long as a rebalance
 
 _Reply = TypeVar("_Reply", bound=Reply)
 
@@ -70,11 +70,11 @@ def code_of_fault(fault: GroupFault) -> ErrorCode:
     return ErrorCode[fault.value]
 
 
-# What members ask
+# Requests of members
 
 
 async def join_group(broker: Desk, request: JoinGroupRequest, peer: Peer) -> Fields:
-    """Comes when all members have joined."""
+    """Answers when all members have joined."""
     version = request.__version__
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "protocol_name": _no_name(version)}
@@ -112,17 +112,17 @@ async def join_group(broker: Desk, request: JoinGroupRequest, peer: Peer) -> Fie
 
 
 def _new_member_id(name: str) -> str:
-    """It begins with the name, as far as that leaves room: ids have to fit into answers and records."""
+    """Begins with the name, cut if it is long: ids must fit into answers and records."""
     return f"{name[:_NAME_CHARACTERS_MAX]}-{uuid.uuid4()}"
 
 
 def _no_name(version: int) -> str | None:
-    """Only newer clients can be told that there is no protocol."""
+    """The value for "no protocol": only newer clients understand None."""
     return None if version >= 7 else ""
 
 
 async def sync_group(broker: Desk, request: SyncGroupRequest, peer: Peer) -> Fields:
-    """Comes when the leader has decided."""
+    """Answers when the leader has assigned."""
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "assignment": b""}
     sync = Sync(
@@ -144,7 +144,7 @@ async def sync_group(broker: Desk, request: SyncGroupRequest, peer: Peer) -> Fie
 
 
 async def _asked(broker: Desk, message: Message, kind: type[_Reply], limit_s: float) -> _Reply:
-    """The answer may be given on any thread, and after our loop has ended; or never, where a node is cut off."""
+    """The coordinator may answer on any thread, even after our loop has ended; or never, if a node is cut off."""
     loop = asyncio.get_running_loop()
     given: asyncio.Future[Reply] = loop.create_future()
     try:
@@ -175,7 +175,7 @@ def _settle(given: asyncio.Future[Reply], error: BaseException | None, asked: Fu
 
 
 def _answered(broker: Desk, message: Message, kind: type[_Reply]) -> _Reply:
-    """The same for what waits for no other member."""
+    """The same for messages that wait for no other member."""
     try:
         reply = broker.log.groups.ask(message).result(_ANSWER_S)
     except (LogError, TimeoutError):
@@ -218,7 +218,7 @@ def leave_group(broker: Desk, request: LeaveGroupRequest, peer: Peer) -> Fields:
     }
 
 
-# What administrators ask
+# Requests of administrators
 
 
 def describe_groups(broker: Desk, request: DescribeGroupsRequest, peer: Peer) -> Fields:
@@ -235,7 +235,7 @@ def describe_groups(broker: Desk, request: DescribeGroupsRequest, peer: Peer) ->
 def _described_or_not(broker: Desk, peer: Peer, group: str, version: int) -> Fields:
     try:
         found = broker.log.groups.describe(group)
-        if found.kind == SHARE:  # there is another request for those
+        if found.kind == SHARE:  # another request describes these
             found = GroupDescription(group, GroupState.DEAD)
         return _described(_seen(peer, found), version)
     except LogError as error:
@@ -243,7 +243,7 @@ def _described_or_not(broker: Desk, peer: Peer, group: str, version: int) -> Fie
 
 
 def _seen(peer: Peer, group: GroupDescription) -> GroupDescription:
-    """Without what members read, where that names topics which the client has no right on."""
+    """Without subscriptions and assignments of members that contain topics on which the client has no right."""
     if group.protocol_type != CONSUMER:
         return group
     members = (
@@ -260,7 +260,7 @@ def topics_read(member: MemberDescription) -> set[str]:
 
 
 def _described(description: GroupDescription, version: int) -> Fields:
-    """Newer clients take no group for an error."""
+    """Newer clients expect an error if there is no such group."""
     dead = description.state is GroupState.DEAD and version >= _NO_GROUP_FROM
     return {
         "error_code": ErrorCode.group_id_not_found if dead else ErrorCode.none,

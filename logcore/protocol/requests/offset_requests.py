@@ -1,4 +1,4 @@
-"""Answers about offsets: of partitions, and those that groups commit."""
+"""Answers about offsets: those of partitions, and those that groups commit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LATEST: Final = -1
 EARLIEST: Final = -2
 LARGEST_TIMESTAMP: Final = -3
-_EARLIEST_LOCAL: Final = -4  # everything is here, nothing in another store
+_EARLIEST_LOCAL: Final = -4  # the same, because there is no remote storage
 _LATEST_TIERED: Final = -5
 _NOT_FOUND: Final = TimestampOffset(-1, -1)
 _NOTHING_COMMITTED: Final = CommittedOffset(-1)
@@ -94,7 +94,7 @@ def _offset_for(
 
 
 def find_coordinator(broker: Desk, request: FindCoordinatorRequest, peer: Peer) -> Fields:
-    """Older clients ask for one, newer ones for several at once."""
+    """Older clients ask for one coordinator, newer ones for several at once."""
     kind: KeyKind = "transaction" if getattr(request, "key_type", 0) == _TRANSACTION else "group"
     keys = getattr(request, "coordinator_keys", None)
     if keys is None:
@@ -121,7 +121,7 @@ def _coordinator(broker: Desk, peer: Peer, kind: KeyKind, key: str) -> Fields:
 
 
 def offset_commit(broker: Desk, request: OffsetCommitRequest, peer: Peer) -> Fields:
-    """Only from members of the group's present generation, or where the group has no members."""
+    """Only members of the group's current generation may commit, or any client if the group has no members."""
     if broker.refuses(peer, request.group_id):
         return each_partition(request, ErrorCode.group_authorization_failed)
     check = CheckCommit(
@@ -141,7 +141,7 @@ def offset_commit(broker: Desk, request: OffsetCommitRequest, peer: Peer) -> Fie
 def committable(
     broker: Desk, peer: Peer, request: CommitRequest
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ErrorCode]]:
-    """What can be committed of what the request names, and what is wrong with the rest."""
+    """The offsets of the request that can be committed, and the errors of the others."""
     notes = notes_in(request)
     good: dict[TopicPartition, int] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
@@ -159,7 +159,7 @@ def committable(
 
 
 def offset_fetch(broker: Desk, request: OffsetFetchRequest, peer: Peer) -> Fields:
-    """No list of topics asks for all that the group committed. Newer clients ask for several groups at once."""
+    """Without a list of topics, it returns all committed offsets. Newer clients ask for several groups at once."""
     groups = getattr(request, "groups", None)
     stable = getattr(request, "require_stable", False)
     if groups is None:
@@ -172,14 +172,14 @@ def _fetched_group(broker: Desk, peer: Peer, asked: OffsetFetchGroup, stable: bo
         return {"group_id": asked.group_id, "topics": [], "error_code": ErrorCode.group_authorization_failed}
     try:
         topics = _fetched(broker, peer, asked.group_id, asked.topics, stable)
-    except LogError as error:  # another node coordinates the group, or this one is not ready to
+    except LogError as error:  # another node coordinates the group, or this one is not ready
         code = code_of(error)
         return {"group_id": asked.group_id, "topics": _not_fetched(asked.topics or (), code), "error_code": code}
     return {"group_id": asked.group_id, "topics": topics, "error_code": ErrorCode.none}
 
 
 def _not_fetched(topics: Sequence[OffsetFetchTopic], code: ErrorCode) -> list[Fields]:
-    """Old clients look for errors here only, and would take an empty list for a group without offsets."""
+    """Old clients look for errors only here, and would mistake an empty list for a group without offsets."""
     nothing: Fields = {"committed_offset": -1, "metadata": "", "error_code": code}
     return [
         {
@@ -193,7 +193,7 @@ def _not_fetched(topics: Sequence[OffsetFetchTopic], code: ErrorCode) -> list[Fi
 def _fetched(
     broker: Desk, peer: Peer, group: str, topics: Sequence[OffsetFetchTopic] | None, stable: bool
 ) -> list[Fields]:
-    # In this order: what a transaction decides in between is among what is committed.
+    # In this order, so that offsets of a transaction that is decided in between are among the committed ones.
     unsettled = broker.log.unsettled_offsets(group) if stable else frozenset[TopicPartition]()
     committed = broker.log.groups.committed(group)
     if topics is None:
@@ -272,7 +272,7 @@ def notes_in(request: CommitRequest) -> dict[TopicPartition, CommitNote]:
 def each_partition(
     request: CommitRequest, error: ErrorCode, refused: Mapping[TopicPartition, ErrorCode] | None = None
 ) -> Fields:
-    """The same answer for every partition of the request, but for those that were refused."""
+    """The same answer for every partition of the request, except for those that were refused."""
     refused = refused or {}
     return {
         "topics": [

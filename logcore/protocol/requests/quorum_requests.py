@@ -1,4 +1,4 @@
-"""Answers about the metadata quorum: who decides, and how far the others are."""
+"""Answers about the metadata quorum: its leader, and how far its members are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers about quotas: who may send and fetch how many bytes per second."""
+"""Answers about quotas: how many bytes per second users and clients may send and fetch."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _EVERYBODY: Final[Entity] = frozenset({(CLIENT_ID, None)})
 
 
 class InvalidQuota(LogError):
-    """A quota for somebody, or of something, that has none here."""
+    """A quota for a kind of entity, or of a kind, that does not exist here."""
 
     code = "INVALID_QUOTA"
 
 
 def describe_client_quotas(broker: Desk, request: DescribeClientQuotasRequest, peer: Peer) -> Fields:
-    """For administrators. What the configuration says counts as that of the default client, where no other is set."""
+    """For administrators. The configured quota counts as that of the default client, if no other is set."""
     try:
         check_administrator(peer)
     except LogError as error:

@@ -48,7 +48,7 @@ _log = structlog.get_logger("millstream.logcore")
 
 
 def named(log: ServedLog, asked: ProduceRequest) -> ProduceRequest:
-    """With the names of topics that go by their ids; of those that there are not it stays empty."""
+    """The request with the names of topics that it names by id; the name of an unknown topic stays empty."""
     if not any(asked.topic_ids):
         return asked
     names = {id: log.topic_name(id) or "" for id in set(asked.topic_ids)}
@@ -57,8 +57,8 @@ def named(log: ServedLog, asked: ProduceRequest) -> ProduceRequest:
 
 
 def check_same_topic(log: ServedLog, topic: str, topic_id: bytes) -> None:
-    """To be asked when its partition was found: the one that has this name now is the one that the client means, where
-    it has said an id. Raises `UnknownTopic`."""
+    """Checks that the topic of this name is the one that the client means, if it has sent an id. Call it after the
+    partition was found. Raises `UnknownTopic`."""
     if not topic_id or (topic and log.topic_name(topic_id) == topic):
         return
     if topic and log.topic(topic) is None:
@@ -69,7 +69,7 @@ def check_same_topic(log: ServedLog, topic: str, topic_id: bytes) -> None:
 
 
 async def refused_transaction(broker: KafkaService, asked: ProduceRequest, peer: Peer) -> list[ProduceResult] | None:
-    """The results where the client may not use the transactional id; None where it may."""
+    """The results if the client may not use the transactional id; None if it may."""
     if asked.transactional_id is None:
         return None
     await broker.wait_for_names(peer)
@@ -80,7 +80,7 @@ async def refused_transaction(broker: KafkaService, asked: ProduceRequest, peer:
 
 
 def is_light(records: Sequence[Buffer]) -> bool:
-    """One batch of a few records that need no uncompressing."""
+    """Whether it is one small batch of a few records that are not compressed."""
     if len(records) != 1 or not HEADER_SIZE <= len(records[0]) <= _LIGHT_BYTES_MAX:
         return False
     header = read_header(records[0])
@@ -92,7 +92,7 @@ def is_light(records: Sequence[Buffer]) -> bool:
 
 
 def answered(body: list[Buffer] | None) -> Answer:
-    """One that waits for nothing."""
+    """An answer that is ready."""
     answer: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
     answer.set_result(body)
     return answer
@@ -101,10 +101,10 @@ def answered(body: list[Buffer] | None) -> Answer:
 def checked_write(
     partition: PartitionFiles, transactional_id: str | None, data: ProduceData, peer: Peer, now_ms: int
 ) -> list[EncodedBatch]:
-    """What is to be appended to the partition. Raises `LogError`.
+    """The batches to append to the partition. Raises `LogError`.
 
-    The topic's `max.message.bytes`, and its limits of times, hold for foreign clients only. What queries write is
-    limited by the largest size of a value; a batch of theirs that is refused would stop the query.
+    The topic's `max.message.bytes` and its limits for times apply to third-party clients only. What queries write is
+    limited by the largest size of a value; refusing one of their batches would stop the query.
     """
     batches = [batch for records in data.records for batch in checked_batches(memoryview(records))]
     if not batches:
@@ -128,10 +128,10 @@ def failed(data: ProduceData, error: LogError) -> ProduceResult:
 
 
 async def answer_fetch(broker: KafkaService, request: KafkaRequest) -> list[Buffer]:
-    """Waits until there is as much as the client wants, or for as long as it wants."""
+    """Waits until there is as much as the client wants, at most for the time that it sets."""
     version = request.header.version
     asked = fetch.read_request(request.message, request.position, version)
-    if asked.by_id:  # a session remembers the names
+    if asked.by_id:  # look up the names now, because a session remembers them
         asked = replace(asked, positions=[_named_position(broker.log, each) for each in asked.positions])
     turn = broker.sessions.turn(asked, time.monotonic())
     if turn.error is not ErrorCode.none:
@@ -184,7 +184,7 @@ def read_all(broker: Desk, asked: ClientFetch, peer: Peer) -> list[FetchedPartit
 
 
 def _named_position(log: ServedLog, position: FetchPosition) -> FetchPosition:
-    """With the name of a topic that goes by its id; without one where there has been no such topic."""
+    """With the name of a topic that is named by id; without a name if there was never such a topic."""
     if position.partition.topic:
         return position
     name = log.topic_name(position.topic_id)

@@ -1,7 +1,7 @@
-"""The fields that handlers read of requests, as all versions that this server takes have them.
+"""The fields of requests that handlers read, and that all versions accepted by this server have.
 
-kio has a class for each version of each request. A field that not all of them have is not here: handlers look for it by
-`getattr`; or it says `Since` or `Until`, and is read after a look at `__version__`. A test holds this against kio.
+kio has a class for each version of each request. A field that only some versions have is not here, and handlers use
+`getattr`; or it is marked with `Since` or `Until`, and handlers check `__version__`. A test compares this with kio.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How a peer shows who it is. Millstream's own processes send the log's secret (PLAIN, user `millstream`); users send
-their password (PLAIN), or show that they know it (SCRAM). Where there are no users, nobody else needs to.
+"""How a peer authenticates. Millstream's own processes send the log's secret (PLAIN, user `millstream`); users send
+their password (PLAIN), or prove that they know it (SCRAM). If there are no users, other clients need not authenticate.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def sasl_handshake(broker: Desk, request: SaslHandshakeRequest, peer: Peer) -> F
 
 
 def sasl_authenticate(broker: Desk, request: SaslAuthenticateRequest, peer: Peer) -> Fields:
-    """Who fails is not asked again on this connection."""
+    """After a failure, the connection answers nothing more."""
     chosen, message = peer.sasl, bytes(request.auth_bytes)
     if chosen is None:
         return _answer(ErrorCode.illegal_sasl_state, "no mechanism was chosen before")

@@ -1,4 +1,4 @@
-"""Answers about the passwords of users for SCRAM, kept in the configuration or set over the protocol."""
+"""Answers about SCRAM passwords of users, which are in the configuration or were set over the protocol."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _SALT_BYTES_MAX: Final = 1024
 
 
 class KeptUsers:
-    """`Users`: those of the configuration, with the passwords for SCRAM that were set over the protocol. These hold
-    before those of the configuration, for users that it names: rights are said there alone."""
+    """The users of the configuration, with the SCRAM passwords that were set over the protocol. Those take precedence
+    over configured ones, but only for users that the configuration names, because only it defines rights."""
 
     def __init__(self, users: Users, log: ServedLog) -> None:
         self._users, self._log = users, log
@@ -70,7 +70,7 @@ def _iterations(users: Users | None, log: ServedLog) -> dict[str, dict[str, int]
 
 
 def kept_credentials(log: ServedLog, name: str) -> Mapping[str, ScramCredential]:
-    """By mechanism: what was set over the protocol for this user."""
+    """The credentials that were set over the protocol for this user, by mechanism."""
     return {mechanism: _credential(mechanism, text) for mechanism, text in log.settings(of_user(name)).items()}
 
 
@@ -85,7 +85,7 @@ def _text(kept: ScramCredential) -> str:
 
 
 def describe_user_scram_credentials(broker: Desk, request: DescribeUserScramCredentialsRequest, peer: Peer) -> Fields:
-    """No list of users asks for all. For administrators."""
+    """Without a list, it describes all users. For administrators."""
     try:
         check_administrator(peer)
     except LogError as error:
@@ -116,7 +116,7 @@ def _described(name: str, known: Mapping[str, Mapping[str, int]], *, repeated: b
 
 
 class CredentialRefused(LogError):
-    """A password for SCRAM that cannot be kept, or is not there. `problem`: Kafka's error code."""
+    """A SCRAM password cannot be stored, or does not exist. `problem`: Kafka's error code."""
 
     code = "CREDENTIAL_REFUSED"
 
@@ -126,7 +126,7 @@ class CredentialRefused(LogError):
 
 
 class _Asked(NamedTuple):
-    """Of one user. `wanted`: the new password; None deletes it."""
+    """A change for one user. `wanted`: the new password; None deletes it."""
 
     mechanism: int
     wanted: AlterUserScramCredentialsUpsertion | None

@@ -1,4 +1,4 @@
-"""Answers about share groups (KIP-932): their members, and where they read."""
+"""Answers about share groups (KIP-932): their members and their offsets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _UNKNOWN_OFFSET: Final = -1
 
 
 def share_group_heartbeat(broker: Desk, request: ShareGroupHeartbeatRequest, peer: Peer) -> Fields:
-    """A member says what it reads, and is told which partitions to read."""
+    """A member sends its subscription, and gets its assignment."""
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "member_id": request.member_id or None}
     if not all(peer.may("read", name) for name in request.subscribed_topic_names or ()):
@@ -104,7 +104,7 @@ def _member(broker: Desk, member: MemberDescription) -> Fields:
     }
 
 
-# Where they read
+# Offsets
 
 
 def describe_share_group_offsets(broker: Desk, request: DescribeShareGroupOffsetsRequest, peer: Peer) -> Fields:
@@ -160,7 +160,7 @@ def _offset(broker: Desk, number: int, found: ShareOffset | None) -> Fields:
         behind = broker.log.shares.end_offset(found.partition) - found.end_offset
         lag = max(behind, 0) + found.in_flight
     except LogError:
-        pass  # nobody leads it now
+        pass  # the partition has no leader now
     return {"partition_index": number, "start_offset": found.start_offset, "leader_epoch": 0, "lag": lag}
 
 
@@ -203,7 +203,7 @@ def alter_share_group_offsets(broker: Desk, request: AlterShareGroupOffsetsReque
 
 
 def _alterable(broker: Desk, peer: Peer, topic: str, asked: AlteredSharePartition) -> PartitionId | LogError:
-    """The partition, or why its offset cannot be set."""
+    """The partition, or the reason why its offset cannot be set."""
     try:
         check_readable(peer, topic)
         if asked.start_offset < 0:

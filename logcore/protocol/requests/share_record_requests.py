@@ -1,8 +1,8 @@
-"""Answers to ShareFetch and ShareAcknowledge. Who leads a partition reads it; the group's coordinator says who has
-what.
+"""Answers to ShareFetch and ShareAcknowledge. The leader of a partition reads its records; the group's coordinator
+decides which member gets them.
 
-A fetch goes in three steps: where is something to read (`LookForRecords`), what is there, and who has it
-(`AcquireRecords`). Others may come in between: then less is acquired than was read, and it is tried again.
+A fetch has three steps: ask where to read (`LookForRecords`), read, and acquire what was read (`AcquireRecords`). Other
+members may acquire records in between. Then less is acquired than was read, and it tries again.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ if TYPE_CHECKING:
 
 _RENEWS_FROM: Final = 2
 _WAIT_S_MAX: Final = 300.0
-_READ_BYTES: Final = 1024 * 1024  # of a partition, at a time: a client wants some hundred records
+_READ_BYTES: Final = 1024 * 1024  # of a partition, at a time: a client wants a few hundred records
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
-_PAUSE_S: Final = 0.005  # between two looks: whatever grows in the log is news
-_LOOK_S: Final = 1.0  # a coordinator on another node may have news that nobody tells
+_PAUSE_S: Final = 0.005  # between two attempts, because growth of any partition triggers one
+_LOOK_S: Final = 1.0  # then try without news: a coordinator on another node sends no notice of its changes
 _AGAIN_S: Final = 0.05
 _COORDINATOR_S: Final = 3.0
 _EXACT_MODE: Final = 1
@@ -72,7 +72,7 @@ _Wanted = TypeVar("_Wanted")
 
 
 class _Batch(NamedTuple):
-    """A record batch as the client gets it. `dead`: it has no record that the group may see."""
+    """A record batch in the form that the client gets. `dead`: it has no record that the group may see."""
 
     first: int
     last: int
@@ -92,7 +92,7 @@ class _Led:
 
 @dataclass(slots=True)
 class _Answered:
-    """What is told of a partition. `acquired`: first and last offset, and how often they were delivered."""
+    """The answer for a partition. `acquired`: first and last offset, and how often these records were delivered."""
 
     error: LogError | None = None
     verdict: int | None = None
@@ -120,7 +120,7 @@ async def share_fetch(broker: KafkaService, request: ShareFetchRequest, peer: Pe
     acks = _acks_of(request.topics)
     refused = _refused(broker, peer, member)
     if refused is ErrorCode.none and request.share_session_epoch == FIRST_EPOCH and acks:
-        refused = ErrorCode.invalid_request  # of a session before, which is over
+        refused = ErrorCode.invalid_request  # the acknowledgements belong to a previous session, which has ended
     if refused is not ErrorCode.none:
         return {"error_code": refused}
     forgotten = [
@@ -193,13 +193,13 @@ def _acks_of(topics: Sequence[AcknowledgedTopic]) -> _Acks:
 
 
 async def release_ended(broker: KafkaService, member: ShareMember, places: Sequence[SharePlace]) -> None:
-    """What the member has of these partitions is for others: its connection is closed."""
+    """Releases the member's records of these partitions, because its connection is closed."""
     fetch = _ShareFetch(broker, None, member, ShareTurn(places, ended=True), None)
     await fetch.acknowledged({})
 
 
 class _ShareFetch:
-    """One request of a session. State: for how long acquired records are the member's."""
+    """One request of a session. State: how long the member has acquired records."""
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class _ShareFetch:
         return answers
 
     def _release(self) -> None:
-        """What is not released now is when its time is over."""
+        """Releases the member's records. If this fails, they are released when their acquisition expires."""
         shares = self._broker.log.shares
         with suppress(LogError):
             found = (self._where(place) for place in self._turn.places)
@@ -258,7 +258,7 @@ class _ShareFetch:
             shares.ask(self._member.group, ReleaseRecords(self._member.member_id, ids), RecordsAcknowledged)
 
     def _ask(self, body: ShareRequest, kind: type[_Wanted]) -> _Wanted:
-        """Again for a while, where nobody coordinates now."""
+        """Asks the coordinator; retries for a while if there is none now."""
         deadline_s = time.monotonic() + _COORDINATOR_S
         while True:
             try:
@@ -273,7 +273,7 @@ class _ShareFetch:
         return None if name is None else TopicPartition(name, place.partition)
 
     def _led(self, place: SharePlace) -> _Led:
-        """Raises `LogError`, also where this node does not lead it."""
+        """Raises `LogError`, also if this node does not lead the partition."""
         where = self._where(place)
         if where is None:
             raise UnknownTopicId(f"no topic has the id {place.topic_id}")
@@ -285,7 +285,8 @@ class _ShareFetch:
     # Fetching
 
     async def wait(self, answers: dict[SharePlace, _Answered], *, at_once: bool) -> None:
-        """Until there is something to tell, or for as long as the client wants. In: `at_once`: there is already."""
+        """Waits until there are news for the answer, at most for the time that the client sets. In: `at_once`: there
+        are already."""
         assert self._asked is not None and self._peer is not None
         wait_s = min(max(self._asked.max_wait.total_seconds(), 0), _WAIT_S_MAX)
         deadline_s = time.monotonic() + (0 if at_once else wait_s)
@@ -307,7 +308,7 @@ class _ShareFetch:
             await self._broker.blocking(self._release)
 
     def _attempt(self) -> dict[SharePlace, _Answered]:
-        """What there is now. A coordinator that is not there now is waited for."""
+        """What can be acquired now. If there is no coordinator now, it returns no error, so that `wait` tries again."""
         answers: dict[SharePlace, _Answered] = {}
         led: list[_Led] = []
         for place in self._turn.places:
@@ -336,7 +337,7 @@ class _ShareFetch:
             try:
                 batches = self._read(each, first, left)
             except OffsetOutOfRange:
-                continue  # it was deleted meanwhile: the next look knows
+                continue  # the records were deleted meanwhile; the next attempt takes that into account
             except LogError as error:
                 answers[each.place] = _Answered(error)
                 continue
@@ -380,7 +381,7 @@ class _ShareFetch:
         return offsets.last_stable_offset if committed_only else offsets.high_watermark
 
     def _start(self, led: _Led) -> int:
-        """Where the group is to begin."""
+        """The offset at which the group should begin."""
         reset = self._settings.get(RESET, DEFAULTS[RESET])
         if reset == "earliest":
             return led.offsets.log_start_offset
@@ -432,11 +433,11 @@ def _runs(batches: Sequence[_Batch]) -> tuple[tuple[int, int, bool], ...]:
     return tuple((batch.first, batch.last, batch.dead) for batch in batches)
 
 
-# What is told
+# Answers
 
 
 def _told(broker: Desk, peer: Peer, answers: Mapping[SharePlace, _Answered], shape: _Shape) -> Fields:
-    """By topic; and where the leaders are of partitions that this node does not lead."""
+    """The answers by topic; for partitions that this node does not lead, also their leaders."""
     rows: list[tuple[SharePlace, Fields]] = []
     moved = False
     for place, answer in answers.items():

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _PARTITIONS_BY_DEFAULT: Final = 1
 _HIGH_WATERMARK: Final = -1
 _DELETED_BY_ID_FROM: Final = 6
-_NAMELESS_FROM: Final = 12  # from then on, an answer about a topic that there is not may lack the name
+_NAMELESS_FROM: Final = 12  # from this version on, an answer about an unknown topic may have no name
 
 
 def api_versions(cluster_version: int, error: ErrorCode = ErrorCode.none) -> Fields:
@@ -65,7 +65,7 @@ def api_versions(cluster_version: int, error: ErrorCode = ErrorCode.none) -> Fie
 
 
 def metadata(broker: Desk, request: MetadataRequest, peer: Peer) -> Fields:
-    """No list of topics asks for all; in the oldest version an empty list does. Newer clients may ask by id."""
+    """Without a list it describes all topics; in the oldest version, with an empty list. Newer clients may use ids."""
     topics = broker.log.topics()
     if request.topics is None or (request.__version__ == 0 and not request.topics):
         described = [_described(broker, topic) for topic in topics.values() if may_see(peer, topic.name)]
@@ -84,12 +84,12 @@ def metadata(broker: Desk, request: MetadataRequest, peer: Peer) -> Fields:
 
 
 def _may_create(request: MetadataRequest) -> bool:
-    """In versions that cannot say it, it is meant."""
+    """Versions without the field imply it."""
     return getattr(request, "allow_auto_topic_creation", True)
 
 
 def _create_missing(broker: Desk, peer: Peer, names: Sequence[str | None]) -> None:
-    """Those that the client may create; the answer about the others says what is the matter."""
+    """Creates the topics that the client may create; the answer has the errors of the others."""
     for name in filter(None, names):
         with suppress(LogError):
             check_administrable(peer, name)
@@ -122,7 +122,7 @@ def _described(broker: Desk, topic: Topic) -> Fields:
 
 
 def topic_uuid(broker: Desk, name: str) -> uuid.UUID | None:
-    """Tells a topic from an earlier one of the same name; None where it is gone."""
+    """The topic's id, which differs from that of an earlier topic of the same name; None if it was deleted."""
     try:
         return uuid.UUID(hex=broker.log.topic_id(name))
     except UnknownTopic:
@@ -186,7 +186,7 @@ def _assignment(asked: CreateTopicsTopic) -> Sequence[Sequence[int]]:
 
 
 def delete_topics(broker: Desk, request: DeleteTopicsRequest, peer: Peer) -> Fields:
-    """By name; newer clients may name ids instead."""
+    """Deletes topics by name; newer clients may use ids instead."""
 
     def deleted(name: str, id: uuid.UUID | None = None) -> Fields:
         def delete() -> None:
@@ -229,7 +229,7 @@ def create_partitions(broker: Desk, request: CreatePartitionsRequest, peer: Peer
 
 
 def delete_records(broker: Desk, request: DeleteRecordsRequest, peer: Peer) -> Fields:
-    """Everything before an offset; -1 stands for the high watermark."""
+    """Deletes all records before an offset; -1 means the high watermark."""
 
     def deleted(topic: str, asked: DeleteRecordsPartition) -> Fields:
         low_watermark = -1

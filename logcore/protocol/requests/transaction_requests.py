@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
 
 TIMEOUT_MS_MAX: Final = 15 * 60 * 1000
-"""The longest that a producer may ask for a transaction to stay open, as Kafka's `transaction.max.timeout.ms`."""
+"""The longest timeout of a transaction that a producer may request; Kafka's `transaction.max.timeout.ms`."""
 _STATE_NAMES: Final = {
     TransactionState.EMPTY: "Empty",
     TransactionState.ONGOING: "Ongoing",
@@ -47,12 +47,12 @@ _STATE_NAMES: Final = {
     TransactionState.COMPLETE_COMMIT: "CompleteCommit",
 }
 _NEVER: Final = datetime.fromtimestamp(-0.001, UTC)  # -1, in milliseconds
-_RAISES_FROM: Final = 5  # of EndTxn; with such a version of TxnOffsetCommit, offsets are announced by being sent
-_KNOWS_FENCED_FROM: Final = 4  # before, clients take only the older code
+_RAISES_FROM: Final = 5  # of EndTxn; from this version of TxnOffsetCommit on, sending offsets also announces them
+_KNOWS_FENCED_FROM: Final = 4  # older clients understand only the older code
 
 
 def init_producer_id(broker: Desk, request: InitProducerIdRequest, peer: Peer) -> Fields:
-    """A new id, or a new epoch of the transactional id, which fences whoever had it."""
+    """A new id, or a new epoch of the transactional id, which fences its previous holder."""
     timeout_ms = round(request.transaction_timeout.total_seconds() * 1000)
     if request.transactional_id == "":
         return _no_producer(ErrorCode.invalid_request)
@@ -80,7 +80,7 @@ def _no_producer(error: ErrorCode) -> Fields:
 
 
 def add_partitions_to_txn(broker: Desk, request: AddPartitionsToTxnRequest, peer: Peer) -> Fields:
-    """All of them or none."""
+    """Adds all of them or none."""
     asked = [
         TopicPartition(topic.name, partition) for topic in request.v3_and_below_topics for partition in topic.partitions
     ]
@@ -111,7 +111,8 @@ def add_partitions_to_txn(broker: Desk, request: AddPartitionsToTxnRequest, peer
 
 
 def _is_others(broker: Desk, peer: Peer, transactional_id: str) -> bool:
-    """Each request asks for the right again: producer ids and epochs are small numbers, which anybody can guess."""
+    """Whether the client has no right on the id. Each request is checked, because producer ids and epochs are small
+    numbers that anybody can guess."""
     return broker.refuses(peer, transactional_id, "transaction")
 
 
@@ -159,14 +160,14 @@ def txn_offset_commit(broker: Desk, request: TxnOffsetCommitRequest, peer: Peer)
 
 
 def end_txn(broker: Desk, request: EndTxnRequest, peer: Peer) -> Fields:
-    """Newer clients go on with another epoch."""
+    """Newer clients continue with another epoch."""
     if _is_others(broker, peer, request.transactional_id):
         refused = ErrorCode.transactional_id_authorization_failed
         return _no_producer(refused) if request.__version__ >= _RAISES_FROM else {"error_code": refused}
     if request.__version__ < _RAISES_FROM:
         return {"error_code": _code(lambda: broker.transactions.end(_who(request), commit=request.committed))}
     try:
-        visibly = peer.client_id == CLIENT_ID  # what our own clients promise, others would only wait for
+        visibly = peer.client_id == CLIENT_ID  # our own clients promise this; for others it would only cost time
         raised = broker.transactions.end_and_raise(_who(request), commit=request.committed, visibly=visibly)
     except LogError as error:
         return _no_producer(coordinator_code_of(error))
@@ -174,7 +175,7 @@ def end_txn(broker: Desk, request: EndTxnRequest, peer: Peer) -> Fields:
 
 
 def _why_unknown(broker: Desk, peer: Peer, transactional_id: str) -> ErrorCode:
-    """Only its coordinator knows that there is no such id."""
+    """The error for an unknown id: only its coordinator knows that there is no such id."""
     try:
         coordinator = broker.layout.coordinator("transaction", transactional_id, peer.local)
     except LogError as error:
@@ -199,11 +200,11 @@ def _start_of(known: TransactionDescription) -> datetime:
     return _NEVER if known.open_ms < 0 else datetime.now(UTC) - timedelta(milliseconds=known.open_ms)
 
 
-# What administrators ask
+# Requests of administrators
 
 
 def describe_producers(broker: Desk, request: DescribeProducersRequest, peer: Peer) -> Fields:
-    """Who has written to a partition, with a producer id."""
+    """The producers that have written to a partition with a producer id."""
     return {
         "topics": [
             {
@@ -241,7 +242,7 @@ def _producers_of(broker: Desk, peer: Peer, where: TopicPartition) -> Fields:
 
 
 def write_txn_markers(broker: Desk, request: WriteTxnMarkersRequest, peer: Peer) -> Fields:
-    """For administrators: a transaction that no coordinator ends any more is ended in the partitions themselves."""
+    """For administrators: ends a transaction that no coordinator will end, directly in the partitions."""
 
     def result(marker: WriteTxnMarkersMarker, topic: str, number: int) -> Fields:
         def write() -> None:
@@ -273,7 +274,7 @@ def write_txn_markers(broker: Desk, request: WriteTxnMarkersRequest, peer: Peer)
 def list_transactions(broker: Desk, request: ListTransactionsRequest, peer: Peer) -> Fields:
     try:
         described = broker.log.transactions()
-    except LogError as error:  # a coordinator is not ready, so nobody knows yet whether these are all
+    except LogError as error:  # a coordinator is not ready, so the list would be incomplete
         return {"error_code": code_of(error), "unknown_state_filters": [], "transaction_states": []}
     pattern = getattr(request, "transactional_id_pattern", None)
     try:

@@ -1,4 +1,4 @@
-"""Who may do what: users what their roles say; and what Millstream keeps for itself is for its own processes."""
+"""Checks rights: users may do what their roles allow; what is reserved for Millstream is for its own processes only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ASKS: Final[Mapping[Api, tuple[Ask, ...]]] = {
     **dict.fromkeys((Api.CREATE_TOPICS, Api.DELETE_TOPICS, Api.DELETE_RECORDS, Api.CREATE_PARTITIONS), ("ddl",)),
     **dict.fromkeys((Api.ALTER_CONFIGS, Api.INCREMENTAL_ALTER_CONFIGS), ("ddl",)),  # of groups group, of brokers admin
     Api.DESCRIBE_PRODUCERS: ("read",),
-    Api.FIND_COORDINATOR: ("group",),  # or transaction: the right on what it looks for
+    Api.FIND_COORDINATOR: ("group",),  # or "transaction", if it looks for a transactional id
     **dict.fromkeys((Api.JOIN_GROUP, Api.HEARTBEAT, Api.LEAVE_GROUP, Api.SYNC_GROUP), ("group",)),
     **dict.fromkeys((Api.DESCRIBE_GROUPS, Api.DELETE_GROUPS, Api.CONSUMER_GROUP_DESCRIBE), ("group",)),
     **dict.fromkeys((Api.OFFSET_COMMIT, Api.OFFSET_DELETE, Api.CONSUMER_GROUP_HEARTBEAT), ("group", "read")),
@@ -43,18 +43,18 @@ ASKS: Final[Mapping[Api, tuple[Ask, ...]]] = {
     **dict.fromkeys((Api.DESCRIBE_USER_SCRAM_CREDENTIALS, Api.ALTER_USER_SCRAM_CREDENTIALS), ("admin",)),
     **dict.fromkeys((Api.DESCRIBE_QUORUM, Api.WRITE_TXN_MARKERS), ("admin",)),
 }
-"""What each request needs on what it names. `seen`: any right on it; what a client has none on is left out of lists. A
-request that is not here is not answered (`dispatch.py`), so a new one has to say what it needs."""
+"""The rights that each request needs on what it names. `seen`: any right; lists leave out what a client has no right
+on. A request that is not here is not answered (`dispatch.py`), so a new one must declare its rights."""
 
 
 class NotAllowed(LogError):
-    """A client wants something that it has no right to."""
+    """A client has no right to what it requests."""
 
     code = "NOT_ALLOWED"
 
 
 class OnlyForAdministrators(NotAllowed):
-    """The same, of something that is no single topic's."""
+    """The same, for something that does not belong to a single topic."""
 
     code = "ONLY_FOR_ADMINISTRATORS"
 
@@ -72,14 +72,14 @@ def check_readable(peer: Peer, topic: str) -> None:
 
 
 def check_administrable(peer: Peer, topic: str) -> None:
-    """For creating, changing and deleting. Raises `NotAllowed`."""
+    """Checks the right to create, change and delete the topic. Raises `NotAllowed`."""
     if belongs_to_millstream(topic) and not peer.trusted:
         raise NotAllowed(f'topic "{topic}" belongs to Millstream: other clients cannot create, change or delete it')
     _check(peer, "ddl", topic)
 
 
 def check_visible(peer: Peer, topic: str) -> None:
-    """For looking at a topic, but not into it. Raises `NotAllowed`."""
+    """Checks the right to see that a topic exists, but not its records. Raises `NotAllowed`."""
     if not may_see(peer, topic):
         raise NotAllowed(f'there is no right on topic "{topic}"')
 

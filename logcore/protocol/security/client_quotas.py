@@ -1,4 +1,5 @@
-"""Which quota holds for whom: those of users and client ids set over the protocol, before that of the configuration."""
+"""Finds the quota of a client: quotas of users and client ids that were set over the protocol precede the configured
+one."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ CLIENT_ID: Final = "client-id"
 PRODUCED: Final = "producer_byte_rate"
 FETCHED: Final = "consumer_byte_rate"
 ANONYMOUS: Final = "ANONYMOUS"
-"""The name of whoever has shown none, as in Kafka."""
+"""The user name of clients that are not authenticated, as in Kafka."""
 
 _KNOWN_FOR_S: Final = 1.0
 
@@ -22,14 +23,14 @@ Entity = frozenset[tuple[str, str | None]]
 
 
 class Rate(NamedTuple):
-    """`shared_by`: all that this names have the rate together."""
+    """`shared_by`: clients with the same value share the rate."""
 
     shared_by: Hashable
     bytes_per_s: float
 
 
 class ClientQuotas:
-    """State: the quotas as they were when somebody last looked, a second ago at most."""
+    """State: the quotas, at most one second old."""
 
     def __init__(self, log: ServedLog, configured: Quotas) -> None:
         self._log = log
@@ -38,7 +39,7 @@ class ClientQuotas:
         self._until_s = float("-inf")
 
     def rate(self, kind: str, user: str, client_id: str, now_s: float) -> Rate | None:
-        """None where there is no bound."""
+        """None if there is no limit."""
         if now_s >= self._until_s:
             self._known, self._until_s = known_quotas(self._log), now_s + _KNOWN_FOR_S
         if self._known:
@@ -51,12 +52,12 @@ class ClientQuotas:
 
 
 def known_quotas(log: ServedLog) -> dict[Entity, Mapping[str, str]]:
-    """Those that were set over the protocol."""
+    """The quotas that were set over the protocol."""
     return {frozenset(client_of(resource).items()): log.settings(resource) for resource in log.resources(CLIENT)}
 
 
 def _candidates(user: str, client_id: str) -> Iterable[tuple[Entity, Hashable]]:
-    """Kafka's order: the nearest first. None stands for everybody who has none of their own."""
+    """Kafka's order, the most specific first. None stands for all that have no quota of their own."""
     for name in (user, None):
         yield frozenset({(USER, name), (CLIENT_ID, client_id)}), (user, client_id)
         yield frozenset({(USER, name), (CLIENT_ID, None)}), (user, client_id)

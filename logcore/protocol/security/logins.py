@@ -1,4 +1,4 @@
-"""How a client shows who it is by SCRAM or a token: each as a pure conversation. PLAIN is `sasl.Credentials`."""
+"""How a client authenticates with SCRAM or a token, each as a pure conversation. PLAIN is `sasl.Credentials`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .scram import DIGESTS, ScramRefused, base64_text, bytes_of, fields_of, hmac
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 SCRAM_ITERATIONS_MIN: Final = 4096
-"""As Kafka requires: a server that asks for fewer wants to guess the password."""
+"""As Kafka requires: a server that asks for fewer may want to guess the password."""
 SCRAM_ITERATIONS_MAX: Final = 1_000_000
 
 
 class LoginRefused(LogError):
-    """The server does not prove that it knows the password, or its messages are not those of the mechanism."""
+    """The server does not prove that it knows the password, or its messages violate the mechanism."""
 
     code = "LOGIN_REFUSED"
 
 
 @dataclass(frozen=True, slots=True)
 class ScramLogin:
-    """`mechanism`: a key of `DIGESTS`. The password does not travel, and the server proves that it knows it, too."""
+    """`mechanism`: a key of `DIGESTS`. The password is not sent, and the server proves that it knows it, too."""
 
     mechanism: str
     name: str
@@ -61,7 +61,7 @@ class ScramLogin:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogin:
-    """In: `token` gives a bearer token that is valid now; it may ask somebody, and raise `LogError`."""
+    """In: `token`: returns a bearer token that is valid now; it may ask another server, and raise `LogError`."""
 
     token: Callable[[], str] = field(repr=False)
 
@@ -76,7 +76,7 @@ class TokenLogin:
     def conversation(self) -> Conversation:
         refusal = yield f"n,,\x01auth=Bearer {self.token()}\x01\x01".encode()
         if refusal:
-            yield b"\x01"  # as RFC 7628 wants it: then the server refuses
+            yield b"\x01"  # required by RFC 7628; then the server refuses the login
             raise LoginRefused(f"the server refuses the token: {_text(refusal)}")
 
 

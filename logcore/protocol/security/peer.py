@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, as far as handlers of requests want to know."""
+"""The other end of a connection, as handlers of requests see it."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ _ids: Final = itertools.count()
 
 @dataclass(slots=True)
 class Peer:
-    """State: what the connection has told of itself so far.
+    """State: what is known about the connection so far.
 
-    `local` is where the client found us. `trusted`: it has shown the log's secret, so it is one of Millstream's own
-    processes and may write to the topics that Millstream keeps for itself. `user`: who it is otherwise; None where it
-    has not said, or where there are no users.
+    `local`: the address of this node that the client has connected to. `trusted`: it has proved the log's secret, so it
+    is one of Millstream's own processes, and may write to topics that are reserved for Millstream. `user`: otherwise
+    the authenticated user; None if it has not authenticated, or there are no users.
     """
 
     local: tuple[str, int]
     remote: tuple[str, int]
-    certified: tuple[str, ...] = ()  # the names in its certificate, which was signed by whom we trust
+    certified: tuple[str, ...] = ()  # the names in its certificate, which a trusted authority has signed
     client_id: str = ""
     trusted: bool = False
     user: Principal | None = None
-    refused: bool = False  # it did not know its password: nothing more is answered
+    refused: bool = False  # its login failed: nothing more is answered
     since_s: float = field(default_factory=time.monotonic)
-    muted_until_s: float = 0.0  # it took more than it may: nothing is read from it before then, on the loop's clock
-    sasl: ScramServer | Literal["PLAIN"] | None = None  # the mechanism by which it is about to show who it is
+    muted_until_s: float = 0.0  # it exceeded its quota: nothing is read from it before then, on the loop's clock
+    sasl: ScramServer | Literal["PLAIN"] | None = None  # the mechanism of the login that is under way
 
     gone: bool = False  # the connection is closed
-    id: int = field(default_factory=lambda: next(_ids))  # of the connection
+    id: int = field(default_factory=lambda: next(_ids))  # identifies the connection
 
     @property
     def is_known(self) -> bool:
         return self.trusted or self.user is not None
 
     def may(self, verb: Right, name: str) -> bool:
-        """Where there are no users everybody may; where there are, nobody gets here who is not one."""
+        """Without users, every client may; with users, only an authenticated one gets here."""
         return self.trusted or self.user is None or self.user.may(verb, name)
 
     def __str__(self) -> str:

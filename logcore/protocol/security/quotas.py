@@ -1,6 +1,7 @@
-"""How many bytes a client may send and fetch per second. Who takes more is told to wait, and not read until then.
+"""Limits how many bytes a client may send and fetch per second. A client above its limit is told to wait, and the
+server does not read from it until then.
 
-The meter is pure: it is told the time. Who is one client, `client_quotas.py` says.
+The meter is pure: callers pass the time. `client_quotas.py` determines which connections count as one client.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _BURST_S: Final = 1.0
-"""What a client did not use for so long it may use at once."""
+"""A client may use at once what it did not use for this long."""
 
 _WAIT_S_MAX: Final = 10.0
 _CLIENTS_MAX: Final = 10_000
@@ -18,7 +19,7 @@ _CLIENTS_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """Bytes per second and client; None: as many as it likes."""
+    """Bytes per second and client; None: no limit."""
 
     produce_bytes: int | None = None
     fetch_bytes: int | None = None
@@ -28,13 +29,13 @@ UNLIMITED: Final = Quotas()
 
 
 class Meter:
-    """State: per client the time at which what it has moved so far would have been due."""
+    """State: for each client, the time at which its bytes so far would have been allowed at its rate."""
 
     def __init__(self) -> None:
         self._due_s: dict[Hashable, float] = {}
 
     def note(self, client: Hashable, size: int, bytes_per_s: float, now_s: float) -> float:
-        """The client has moved so many bytes. Gives for how many seconds it has to wait."""
+        """Notes that the client has moved `size` bytes. Returns for how many seconds it has to wait."""
         if len(self._due_s) >= _CLIENTS_MAX:
             self._due_s = {known: due_s for known, due_s in self._due_s.items() if due_s > now_s - _BURST_S}
         begin_s = max(self._due_s.get(client, 0.0), now_s - _BURST_S)

@@ -1,4 +1,4 @@
-"""Topics that a mirror writes are read-only for clients: they cut nothing off, add nothing, and name no mirror."""
+"""Topics that a mirror writes are read-only for clients: they cannot delete records, add records, or name a mirror."""
 
 from __future__ import annotations
 

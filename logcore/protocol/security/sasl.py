@@ -1,4 +1,4 @@
-"""What both sides of the authentication know: its mechanisms, and how names and passwords are sent as they are."""
+"""What both sides of the authentication share: its interfaces, and PLAIN, which sends name and password unchanged."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final, NamedTuple, Protocol
 
 PLAIN: Final = "PLAIN"
 USER: Final = "millstream"
-"""Who sends the log's secret as the password is one of Millstream's own processes."""
+"""The user name of Millstream's own processes, which send the log's secret as the password."""
 
 
 Conversation = Generator[bytes, bytes, None]
-"""Yields what the client sends, and takes the server's answers; it ends when nobody has anything left to prove."""
+"""Yields what the client sends, and takes the server's answers; it ends when both sides have proved what they must."""
 
 
 class Login(Protocol):
-    """How a client shows who it is. `description`: of what it shows, without secrets, as part of a sentence."""
+    """How a client authenticates. `description`: what it proves itself with, without secrets, as part of a sentence."""
 
     @property
     def mechanism(self) -> str: ...
@@ -27,7 +27,7 @@ class Login(Protocol):
 
 
 class Credentials(NamedTuple):
-    """Also a `Login`: the password travels as it is."""
+    """Also a `Login`, which sends the password unchanged."""
 
     name: str
     password: str
@@ -53,7 +53,7 @@ def encode_plain(credentials: Credentials) -> bytes:
 
 
 def decode_plain(message: bytes) -> Credentials | None:
-    """None where these are none, or where somebody wants to act for somebody else."""
+    """None if the message has no credentials, or a user wants to act as another one."""
     try:
         parts = message.decode().split("\0")
     except UnicodeDecodeError:

@@ -1,5 +1,5 @@
-"""SCRAM (RFC 5802) as a pure conversation: a client shows that it knows a password, and neither the password nor
-anything to log in with travels or is kept.
+"""SCRAM (RFC 5802) as a pure conversation: a client proves that it knows a password. Nothing that is sent or stored
+can be used to log in.
 """
 
 from __future__ import annotations
@@ -25,26 +25,25 @@ class ScramRefused(Exception):
 
 
 def credential(mechanism: str, password: str, salt: bytes, iterations: int = ITERATIONS) -> ScramCredential:
-    """What is kept of a password."""
+    """What a server stores for a password."""
     digest = DIGESTS[mechanism]
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     return credential_of_salted(mechanism, salted, salt, iterations)
 
 
 def credential_of_salted(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """The same of a password that was salted and hashed elsewhere."""
+    """The same for a password that was salted and hashed elsewhere."""
     digest = DIGESTS[mechanism]
     stored_key = hashlib.new(digest, hmac_of(digest, salted, b"Client Key")).digest()
     return ScramCredential(mechanism, iterations, salt, stored_key, hmac_of(digest, salted, b"Server Key"))
 
 
 class ScramServer:
-    """State: how far the conversation is. `user` is there once it is over well."""
+    """State: how far the conversation is. `user` is set once it has succeeded."""
 
     def __init__(self, mechanism: str, users: Users, nonce: str, secret: bytes, name: str | None = None) -> None:
-        """In: `nonce`: random text; `secret`: random and always the same, for the salts of users that there are not.
-        `name`: of the user, where it was said before (PostgreSQL's protocol): then that in the message does not count,
-        and may be empty."""
+        """In: `nonce`: random text; `secret`: random but constant, for the salts of users that do not exist. `name`:
+        the user, if known already (PostgreSQL's protocol); then the name in the message is ignored and may be empty."""
         self._mechanism = mechanism
         self._digest = DIGESTS[mechanism]
         self._users = users
@@ -80,7 +79,7 @@ class ScramServer:
         return answer.encode()
 
     def _invented(self, name: str) -> ScramCredential:
-        """So that nobody finds out who the users are."""
+        """A credential for an unknown user, so that clients cannot find out which users exist."""
         salt = hmac_of("sha256", self._secret, name.encode())
         nobody = hmac_of(self._digest, self._secret, salt)
         return ScramCredential(self._mechanism, ITERATIONS, salt[:SALT_BYTES], nobody, nobody)

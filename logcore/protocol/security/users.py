@@ -1,6 +1,6 @@
-"""Users, as far as the log's listener wants to know them. Who they are and what they may do, the server says.
+"""The interface to users that the log's listener needs. The server defines the users and their rights.
 
-Without `Users` nobody logs in, and everybody may do what Millstream does not keep for itself.
+Without `Users` nobody logs in, and every client may do everything that is not reserved for Millstream.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 Right = Literal["read", "insert", "ddl", "admin", "group", "transaction"]
-"""Of topics: `read`, `insert`, and `ddl` for creating, changing and deleting; of consumer groups and transactional ids
-to use them; `admin` for what is nobody's own."""
+"""For topics: `read`, `insert`, and `ddl` (create, change, delete). `group` and `transaction`: use a consumer group or
+a transactional id. `admin`: for what belongs to nobody in particular."""
 
 
 class Principal(Protocol):
-    """Somebody who has shown who they are."""
+    """An authenticated user."""
 
     @property
     def name(self) -> str: ...
@@ -23,7 +23,7 @@ class Principal(Protocol):
 
 
 class ScramCredential(NamedTuple):
-    """What a server keeps of a password for SCRAM (RFC 5802); nobody can log in with it."""
+    """What a server stores of a password for SCRAM (RFC 5802); nobody can log in with it."""
 
     mechanism: str
     iterations: int
@@ -33,32 +33,32 @@ class ScramCredential(NamedTuple):
 
 
 class Users(Protocol):
-    """Any thread may call it."""
+    """Any thread may call its methods."""
 
     def with_password(self, name: str, password: str) -> Principal | None:
-        """May take a while."""
+        """The user with this password; may take a while."""
         ...
 
     def with_scram(self, name: str, mechanism: str) -> tuple[ScramCredential, Principal] | None:
-        """What fits is for the caller to check."""
+        """The user and the stored credential; the caller checks the proof."""
         ...
 
     def of_certificate(self, names: Sequence[str], /) -> Principal | None:
-        """In: the names in a client's certificate, as in `CN=ana` and `DNS:ana.example`; it was signed by whom the
-        listener trusts."""
+        """In: the names in a client's certificate, like `CN=ana` and `DNS:ana.example`; an authority that the listener
+        trusts has signed it."""
         ...
 
     def named(self, name: str) -> Principal | None:
-        """Who shows in another way that they are this user."""
+        """The user of this name, who has authenticated in another way."""
         ...
 
     def scram_iterations(self) -> Mapping[str, Mapping[str, int]]:
-        """Of users that can log in by SCRAM: per mechanism, how often their password was hashed."""
+        """For each user with SCRAM, and each mechanism, the number of iterations of the password's hash."""
         ...
 
 
 class NoUsers:
-    """Only those get in who know the log's secret."""
+    """Only clients that know the log's secret get in."""
 
     def with_password(self, name: str, password: str) -> None:
         return None

@@ -1,4 +1,4 @@
-"""Which requests of the Kafka protocol we know, and in which versions. What is in them: `messages.py` and others."""
+"""The requests of the Kafka protocol that we know, and their versions. `messages.py` and others have their contents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...capabilities import FEATURE
 
 
 class Api(IntEnum):
-    """Names are the protocol's; in lower case they name the schema."""
+    """The names are those of the protocol; in lower case they name the schema."""
 
     PRODUCE = 0
     FETCH = 1
@@ -156,17 +156,17 @@ _OF_SHARE_GROUPS: Final = (
 )  # fmt: skip
 
 CAME_WITH: Final[Mapping[Api, int]] = dict.fromkeys(_OF_SHARE_GROUPS, 2)
-"""The version of the cluster that requests came with (`replication/cluster_version.py`): in an older one, there is a
-node that could not coordinate what they ask for. So nobody is offered them."""
+"""The version of the cluster that introduced a request (`replication/cluster_version.py`). In an older cluster, some
+node could not coordinate it, so it is not offered to clients."""
 
 ADVERTISED_FROM: Final = {Api.PRODUCE: 0}
-"""librdkafka before 2.6 takes a broker without Produce v0 for one that cannot compress, and sends batches plain."""
+"""librdkafka before 2.6 assumes that a broker without Produce v0 supports no compression, and sends plain batches."""
 
 NAMING_TOPICS: Final = {Api.PRODUCE: 12, Api.FETCH: 12}
-"""The newest versions in which topics have names: those that our own clients send."""
+"""The newest versions that name topics by name; our own clients send these."""
 
 FEATURES: Final = {"group.version": 1, "share.version": 1, "transaction.version": 2, FEATURE: 1}
-"""What Kafka's clients have to be told beside the versions: groups that the coordinator assigns to (KIP-848), share
+"""Features that Kafka's clients need to know besides the versions: groups whose coordinator assigns (KIP-848), share
 groups (KIP-932), and transactions that raise the epoch (KIP-890). The last one is for our own clients."""
 
 FEATURES_CAME_WITH: Final = {"share.version": 2}

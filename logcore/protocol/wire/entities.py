@@ -1,5 +1,5 @@
-"""Reads the messages that kio has schemas for. kio's own reader is native code that ends the process when a message
-claims a count or a length that it does not have; this one believes nothing, and bounds how many values come.
+"""Reads messages with schemas from kio. kio's own reader is native code that ends the process if a message claims a
+count or a length that it does not have. This reader checks all of them, and limits the number of values.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ...error_codes import ErrorCode
 from .primitives import MalformedMessage, Reader
 
 _ELEMENTS_MAX: Final = 200_000
-"""Of all arrays of a message together: an element may cost one byte to send, and a hundred to keep."""
+"""For all arrays of a message together: an element may take one byte to send, and a hundred in memory."""
 
 _Read = Callable[["_Entities"], Any]
 
 
 class _Entities(Reader):
-    """State: besides the position, how many more elements are taken."""
+    """State: the position, and how many more elements are allowed."""
 
     left = _ELEMENTS_MAX
 

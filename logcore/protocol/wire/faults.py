@@ -1,4 +1,4 @@
-"""Our errors as the protocol's codes, and back. What a code cannot say travels in the message, where there is room."""
+"""Converts our errors to the protocol's codes, and back. Where an answer has a message, it contains the details."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ _CODES: Final[dict[type[LogError], ErrorCode]] = {
 }
 _MESSAGE_CHARACTERS_MAX: Final = 1_000
 _NAMES: Final = {kind.code: kind for kind in (*_CODES, LogUnavailable) if kind is not LogClosed}
-"""A log that the server has closed is not the client's own: there may be another server soon."""
+"""Our errors by code. `LogClosed` is left out: if a server closes its log, the client's own is not closed, and another
+server may take over soon."""
 
 _CLASSES: Final[dict[ErrorCode, type[LogError]]] = {
     **{code: kind for kind, code in _CODES.items()},
@@ -91,13 +92,13 @@ def code_of(error: LogError) -> ErrorCode:
 
 
 def coordinator_code_of(error: LogError) -> ErrorCode:
-    """`code_of` for what a client asks a coordinator: it comes again where there is none any more."""
+    """`code_of` for requests to a coordinator: if the log was closed, the client should retry."""
     return ErrorCode.coordinator_not_available if isinstance(error, LogClosed) else code_of(error)
 
 
 def message_of(error: LogError) -> str:
-    """The error's text for a response. Our own code leads it: several of our errors share one of the protocol's. What
-    to do is a line of its own."""
+    """The error's text for a response. It begins with our own code, because several of our errors share one code of the
+    protocol. The hint is a separate line."""
     if isinstance(error, NotNow):
         return sayable(error.message)
     lines = [f"{error.code}: {error.message}", *([error.hint] if error.hint else [])]
@@ -105,12 +106,12 @@ def message_of(error: LogError) -> str:
 
 
 def sayable(text: str) -> str:
-    """What of a text for people fits into a response: it may name what a client has sent, which fills a field alone."""
+    """Cuts a text to fit into a response: it may quote what a client has sent, which alone could fill a field."""
     return text if len(text) <= _MESSAGE_CHARACTERS_MAX else f"{text[:_MESSAGE_CHARACTERS_MAX]} …"
 
 
 def error_of(code: int, message: str | None, what: str) -> LogError:
-    """What a client raises where the server answered with this code; `what` says what it wanted."""
+    """The error that a client raises for this code of an answer. In: `what`: what the client wanted."""
     name, separator, text = (message or "").partition(": ")
     if separator and name in _NAMES:
         kind = _NAMES[name]

@@ -1,4 +1,4 @@
-"""The Fetch messages, by hand: batches are sent from the buffers that they were read into, and received as views."""
+"""The Fetch messages, without kio: batches are sent from the buffers that they were read into, and arrive as views."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LAST_EPOCH_FROM = 12
 _IDS_FROM = 13
 _REPLICA_TAGGED_FROM = 15
 
-_CONSUMER = -1  # where a follower gives its node id
+_CONSUMER = -1  # in the field for the node id of a follower
 NO_SESSION = 0
 _FINAL_EPOCH = -1  # asks for a fetch without a session
 
@@ -34,13 +34,13 @@ def key_of(partition: TopicPartition, topic_id: bytes) -> PartitionKey:
 
 @dataclass(frozen=True, slots=True)
 class FetchPosition:
-    """`bytes_max` bounds what comes, but for the first batch; 0 asks for the offsets and no records. `topic_id`: where
-    the client names the topic by it; then `partition` has no name until somebody has looked it up."""
+    """`bytes_max`: the limit for records, except that the first batch may exceed it; 0: only offsets. `topic_id`: set
+    if the client names the topic by id; then `partition` has no topic name until it is looked up."""
 
     partition: TopicPartition
     offset: int
     bytes_max: int
-    leader_epoch: int = -1  # that the client knows; -1 for none
+    leader_epoch: int = -1  # the epoch that the client knows; -1: none
     topic_id: bytes = b""
 
     @property
@@ -50,10 +50,10 @@ class FetchPosition:
 
 @dataclass(frozen=True, slots=True)
 class ClientFetch:
-    """The answer comes as soon as there are `bytes_min` bytes, or after `wait_ms_max`.
+    """It is answered as soon as there are `bytes_min` bytes, or after `wait_ms_max`.
 
-    `positions` of a session are those that have changed since its last request, `forgotten` those that are left out
-    from now on (see `fetch_sessions.py`).
+    In a session, `positions` are those that have changed since its last request, and `forgotten` those to remove from
+    it (see `fetch_sessions.py`).
     """
 
     wait_ms_max: int
@@ -69,7 +69,7 @@ class ClientFetch:
 
 
 class AbortedTransaction(NamedTuple):
-    """From `first_offset` up to its marker, the records of this producer do not count."""
+    """From `first_offset` up to the transaction's marker, readers skip the records of this producer."""
 
     producer_id: int
     first_offset: int
@@ -77,9 +77,9 @@ class AbortedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """`records` are whole batches; the first may begin before the offset that was asked for.
+    """`records`: whole batches; the first may begin before the requested offset.
 
-    `preferred_replica`: the node that the client is to read from instead; then there are no records. -1: none.
+    `preferred_replica`: the node from which the client should read instead; then there are no records. -1: none.
     """
 
     partition: TopicPartition
@@ -206,7 +206,7 @@ def write_response(
     throttle_ms: int = 0,
     session_id: int = NO_SESSION,
 ) -> list[Buffer]:
-    """`error_code` is about the request as a whole."""
+    """In: `error_code`: an error of the whole request."""
     writer = Writer(flexible=version >= KNOWN[Api.FETCH].flexible)
     writer.int32(throttle_ms)
     if version >= _SESSION_FROM:
@@ -243,7 +243,7 @@ def _write_fetched(writer: Writer, fetched: FetchedPartition, version: int) -> N
 
 
 def read_response(message: memoryview, position: int, version: int) -> tuple[int, list[FetchedPartition]]:
-    """The error code of the whole answer, and what it says of each partition."""
+    """The error code of the whole answer, and the result of each partition."""
     reader = Reader(message, position, flexible=version >= KNOWN[Api.FETCH].flexible)
     reader.int32()  # throttle time
     error_code = 0
@@ -287,7 +287,7 @@ _Entry = TypeVar("_Entry", FetchPosition, FetchedPartition)
 
 
 def _by_topic(entries: Sequence[_Entry]) -> dict[str | bytes, list[_Entry]]:
-    """In their order: a client that fetches from many partitions counts on it. By id where the client does so."""
+    """Keeps the order, on which clients that fetch from many partitions rely. By topic id if the client uses ids."""
     grouped: dict[str | bytes, list[_Entry]] = {}
     for entry in entries:
         grouped.setdefault(entry.key[0], []).append(entry)

@@ -1,4 +1,4 @@
-"""Frames: four bytes of length, then a message. And the headers that requests and responses begin with."""
+"""Frames (four bytes of length, then a message), and the headers of requests and responses."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .primitives import MalformedMessage, Reader, Writer
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 LENGTH: Final = struct.Struct(">i")
 CLIENT_ID: Final = "millstream+arrow"
-"""What our own clients call themselves. Who does gets columnar batches as they are stored."""
+"""The client id of our own clients. They get columnar batches as they are stored."""
 
 
 class RequestHeader(NamedTuple):
-    """`api` and `version` are numbers that we may not know."""
+    """`api` and `version` may be numbers that we do not know."""
 
     api: int
     version: int
@@ -25,7 +25,7 @@ class RequestHeader(NamedTuple):
 
 
 def frame_length(prefix: Buffer, bytes_max: int = FRAME_BYTES_MAX) -> int:
-    """The length of the message behind these four bytes. Raises `MalformedMessage` before anything is allocated."""
+    """The length of the message after these four bytes. Raises `MalformedMessage` before anything is allocated."""
     (length,) = LENGTH.unpack(prefix)
     if not 0 <= length <= bytes_max:
         raise MalformedMessage(f"a frame of {length} bytes; at most {bytes_max} are taken")
@@ -33,7 +33,7 @@ def frame_length(prefix: Buffer, bytes_max: int = FRAME_BYTES_MAX) -> int:
 
 
 def read_request_header(message: memoryview) -> tuple[RequestHeader, int]:
-    """The header, and where the body begins. Raises `MalformedMessage`."""
+    """The header, and the position of the body. Raises `MalformedMessage`."""
     reader = Reader(message)
     api, version, correlation_id = reader.int16(), reader.int16(), reader.int32()
     client_id = reader.nullable_string()
@@ -64,7 +64,7 @@ def write_response_frame(request: RequestHeader, body: list[Buffer]) -> list[Buf
 
 
 def read_response_header(api: Api, version: int, message: memoryview) -> tuple[int, int]:
-    """The correlation id, and where the body begins. Raises `MalformedMessage`."""
+    """The correlation id, and the position of the body. Raises `MalformedMessage`."""
     reader = Reader(message, flexible=_has_flexible_answer(api, version))
     correlation_id = reader.int32()
     reader.tags()
@@ -80,5 +80,5 @@ def _is_flexible(api: int, version: int) -> bool:
 
 
 def _has_flexible_answer(api: int, version: int) -> bool:
-    """A client that asks for our versions cannot know yet what we understand."""
+    """A client that asks for our versions does not know yet what we understand, so that answer is never flexible."""
     return api != Api.API_VERSIONS and _is_flexible(api, version)

@@ -1,7 +1,7 @@
-"""The messages that carry no records: kio has their schemas. Each is loaded when it is first needed.
+"""Messages without records, with schemas from kio. Each schema is loaded when it is first needed.
 
-A message is given as the names and values of its fields, as the protocol's specification names them. One answer serves
-every version: a version takes the fields that it has, and fills in defaults for what is not given.
+A message is a mapping of field names to values, with the names of the protocol's specification. One mapping works for
+every version: a version takes the fields that it has, and uses defaults for missing ones.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def write_response(api: Api, version: int, fields: Fields) -> bytes:
 
 
 def build_request(api: Api, version: int, fields: Fields) -> Any:
-    """What `read_request` gives of the bytes of `write_request`."""
+    """The object that `read_request` returns for the bytes of `write_request`."""
     return _schema(api, version, "request").build(fields)
 
 
 def build_response(api: Api, version: int, fields: Fields) -> Any:
-    """What `read_response` gives of the bytes of `write_response`."""
+    """The object that `read_response` returns for the bytes of `write_response`."""
     return _schema(api, version, "response").build(fields)
 
 
@@ -81,7 +81,7 @@ def _write(schema: _Schema, fields: Fields) -> bytes:
 
 
 def _builder(entity: type[Any]) -> Callable[[Fields], Any]:
-    """Makes an entity of a mapping: nested structs too, from mappings and sequences of them."""
+    """Creates an entity from a mapping, and nested structs from nested mappings and sequences of them."""
     convert: dict[str, Callable[[Any], Any]] = {}
     otherwise: dict[str, Any] = {}
     for field in dataclasses.fields(entity):
@@ -112,7 +112,7 @@ def _is_array(kind: Any) -> bool:
 
 
 def _flat(kind: Any) -> list[Any]:
-    """The types that a type is made of: of `tuple[X, ...] | None`, X among them."""
+    """The types inside a type: for `tuple[X, ...] | None`, they include X."""
     arguments = typing.get_args(kind)
     return [part for argument in arguments for part in _flat(argument)] if arguments else [kind]
 
@@ -122,7 +122,7 @@ def _same(value: Any) -> Any:
 
 
 def _zero(field: dataclasses.Field[Any]) -> Any:
-    """What a field without a default gets: nothing, in its type."""
+    """The value of a field without a default: the empty value of its type."""
     if type(None) in typing.get_args(field.type):
         return None
     if typing.get_origin(field.type) is tuple:

@@ -20,11 +20,11 @@ _NONE: Final[Mapping[int, bytes]] = MappingProxyType({})
 
 
 class MalformedMessage(Exception):
-    """Bytes that are not what the protocol says. The peer cannot be understood any more."""
+    """Bytes that violate the protocol. Nothing more from the peer can be understood."""
 
 
 class Reader:
-    """Takes values off a message, from front to end. Raises `MalformedMessage`.
+    """Reads values from a message, from front to end. Raises `MalformedMessage`.
 
     `flexible`: lengths are varints of one more, and structs end in tagged fields.
     """
@@ -129,7 +129,7 @@ class Reader:
         return length
 
     def tags(self) -> None:
-        """Skips what newer peers may add to a struct."""
+        """Skips the tagged fields of a struct, which newer peers may add."""
         if not self.flexible:
             return
         for _ in range(self.varint()):
@@ -137,14 +137,14 @@ class Reader:
             self.take(self.varint())
 
     def tagged(self) -> dict[int, memoryview]:
-        """What a peer has added to a struct, by its tags."""
+        """The tagged fields of a struct, by tag."""
         if not self.flexible:
             return {}
         return {self.varint(): self.take(self.varint()) for _ in range(self.varint())}
 
 
 class Writer:
-    """Puts values together. Large byte fields stay buffers of their own: `buffers()` gives all in order."""
+    """Writes values. Large byte fields stay separate buffers: `buffers()` returns all in order."""
 
     def __init__(self, *, flexible: bool = False) -> None:
         self.flexible = flexible
@@ -184,11 +184,11 @@ class Writer:
         self.nullable_string(text)
 
     def count(self, count: int) -> None:
-        """-1 for an array that is missing."""
+        """In: -1 for a missing array."""
         self._length(INT32, count)
 
     def bytes_of(self, buffers: list[memoryview | bytearray | bytes]) -> None:
-        """A byte field that is made of these buffers; they are not copied."""
+        """A byte field that consists of these buffers, without copying them."""
         self._length(INT32, sum(map(len, buffers)))
         self._done += [self._current, *buffers]
         self._current = bytearray()

@@ -1,4 +1,4 @@
-"""The Produce messages, by hand: record bytes are views into what was received, and are sent from where they lie."""
+"""The Produce messages, without kio: record bytes are views of the received frame, and are sent without a copy."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _RECORD_ERRORS_FROM = 8
 _ANNOUNCES_FROM = 12
 _LOG_START_FROM = 5
 _IDS_FROM = 13
-_MIRROR_TAG = 10_000  # of ours: Kafka's own tags are small numbers
+_MIRROR_TAG = 10_000  # our own tag; Kafka's tags are small numbers
 
 
 class ProduceData(NamedTuple):
-    """What is to be appended to one partition: whole record batches, one behind the other.
+    """Whole record batches to append to one partition, one after another.
 
-    `topic_id`: where the client names the topic by it; then `partition` has no name until somebody has looked it up.
+    `topic_id`: set if the client names the topic by id; then `partition` has no topic name until it is looked up.
     """
 
     partition: TopicPartition
@@ -29,9 +29,9 @@ class ProduceData(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
-    """`acks`: 0 wants no answer, 1 or -1 (all) wants one when the records are durable. `announces`: a transaction
-    writes to partitions that it did not name before. `mirror`: the mirror whose copies these are: each batch says at
-    which offset it is to stand."""
+    """`acks`: 0: no answer; 1 or -1 (all): an answer when the records are durable. `announces`: the transaction writes
+    to partitions that it has not named before. `mirror`: the mirror that sends these copies; each batch contains the
+    offset at which it must be stored."""
 
     transactional_id: str | None
     acks: int
@@ -46,7 +46,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProduceResult(NamedTuple):
-    """Per partition; `error_code` is the protocol's, 0 for none."""
+    """The result for one partition. `error_code`: the code of the protocol; 0: none."""
 
     partition: TopicPartition
     error_code: int
@@ -54,7 +54,7 @@ class ProduceResult(NamedTuple):
     log_start_offset: int = -1
     error_message: str | None = None
     record_errors: Sequence[tuple[int, str | None]] = ()
-    """The records that are to blame, by their number in the batch (KIP-467)."""
+    """The invalid records, by their number in the batch (KIP-467)."""
 
 
 _Entry = TypeVar("_Entry", ProduceData, ProduceResult)
@@ -101,7 +101,7 @@ def write_request(request: ProduceRequest, version: int) -> list[Buffer]:
 def write_response(
     results: Sequence[ProduceResult], version: int, throttle_ms: int = 0, ids: Sequence[bytes] = ()
 ) -> list[Buffer]:
-    """`ids`: of each result's topic, where the client has named it by its id."""
+    """In: `ids`: the topic's id for each result, if the client has named it by id."""
     writer = Writer(flexible=version >= KNOWN[Api.PRODUCE].flexible)
     by_topic = _by_id(results, ids) if version >= _IDS_FROM else _by_topic(results)
     writer.count(len(by_topic))

@@ -1,4 +1,4 @@
-"""From the record batches of a Fetch answer to runs of rows and columnar batches: the log's own reader, over bytes."""
+"""Decodes the record batches of a Fetch answer to runs of rows and columnar batches, with the log's own reader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def decode(fetched: FetchedPartition, offset: int) -> Fetched:
     records = memoryview(b"".join(fetched.records)) if len(fetched.records) != 1 else memoryview(fetched.records[0])
     received = _Received(records, str(fetched.partition))
     headers, end = _whole_batches(records)
-    # To the reader, what was received is a file that may be read to its end.
+    # To the reader, the received bytes are a file that may be read to its end.
     file = ReadableFile(cast(Segment, received), cast(LogFile, received), 0, end, offset)
     offsets = Offsets(
         fetched.log_start_offset, fetched.last_stable_offset, fetched.high_watermark, fetched.high_watermark
@@ -34,7 +34,7 @@ def decode(fetched: FetchedPartition, offset: int) -> Fetched:
 
 
 class _Received:
-    """Bytes in memory that are read as a segment is."""
+    """Bytes in memory that can be read like a segment."""
 
     def __init__(self, records: memoryview, name: str) -> None:
         self._records = records
@@ -53,7 +53,7 @@ class _Received:
 
 
 def _whole_batches(records: memoryview) -> tuple[list[tuple[int, BatchHeader]], int]:
-    """Position and header of each batch, and the end of the last: other servers may cut one off."""
+    """The position and header of each batch, and the end of the last whole one: other servers may cut off a batch."""
     headers: list[tuple[int, BatchHeader]] = []
     position = 0
     while position + HEADER_SIZE <= len(records):
@@ -62,7 +62,7 @@ def _whole_batches(records: memoryview) -> tuple[list[tuple[int, BatchHeader]], 
             break
         headers.append((position, header))
         if not header.plausible:
-            return headers, len(records)  # the reader says what is wrong
+            return headers, len(records)  # the reader will report what is wrong
         position += header.size
     return headers, position
 
@@ -70,7 +70,7 @@ def _whole_batches(records: memoryview) -> tuple[list[tuple[int, BatchHeader]], 
 def _aborted_ranges(
     aborted: Sequence[AbortedTransaction], headers: Sequence[tuple[int, BatchHeader]], records: memoryview
 ) -> AbortedRanges:
-    """Each aborted transaction ends at its producer's next marker, or behind what was received."""
+    """Each aborted transaction ends at its producer's next marker, or after what was received."""
     ranges: dict[int, list[AbortedRange]] = {}
     if aborted:
         markers = [

@@ -1,4 +1,4 @@
-"""Frames out of a stream of bytes. Small ones come several at a time; a large one is received where it stays."""
+"""Splits a stream of bytes into frames. Several small ones may arrive together; a large one is received in place."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ _SMALL_BYTES: Final = 16 * 1024
 
 
 class FrameReceiver:
-    """State: bytes that came and are no whole frame yet: in `_small`, or in a buffer of the frame's own once its length
-    is known."""
+    """State: the bytes of an incomplete frame: in `_small`, or in the frame's own buffer once its length is known."""
 
     def __init__(self) -> None:
         self._small = memoryview(bytearray(_SMALL_BYTES))
@@ -20,11 +19,11 @@ class FrameReceiver:
         self._filled = 0
 
     def room(self) -> memoryview:
-        """Where the next bytes go."""
+        """The buffer for the next bytes."""
         return (self._small if self._frame is None else self._frame)[self._filled :]
 
     def take(self, count: int) -> list[memoryview]:
-        """So many bytes have come: the frames that are whole now, writable, each in memory of its own.
+        """Takes `count` received bytes. Returns the frames that are now complete, writable, each in its own memory.
 
         Raises `MalformedMessage` for a length that no frame has.
         """
