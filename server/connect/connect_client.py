@@ -1,8 +1,8 @@
 """A client of Kafka Connect's REST API: what `ksql.connect.url` names.
 
-A request goes to the worker that answered the last one, and to the others where that one cannot be reached. What a
-worker may have done already is not asked for twice, unless doing it twice is doing it once. While the workers rebalance
-(409) or start (503), the request waits and tries again.
+A request goes to the worker that answered the last one, and to the others if that one cannot be reached. A request that
+a worker may have carried out is not repeated, unless it is idempotent. While the workers rebalance (409) or start
+(503), the client waits and tries again.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _FILE_BYTES_MAX: Final = 64 * 1024
 
 
 class ConnectUnavailable(ServerError):
-    """No worker of Kafka Connect answers, or not as Kafka Connect does."""
+    """No worker answers, or what answers is not Kafka Connect."""
 
     code = "CONNECT_UNAVAILABLE"
 
 
 class ConnectRefused(StatementError):
-    """Kafka Connect refuses the request. `status`: of HTTP."""
+    """Kafka Connect refuses the request. `status`: the HTTP status."""
 
     code = "CONNECT_REFUSED"
 
@@ -56,7 +56,7 @@ class ConnectRefused(StatementError):
 
 @dataclass(frozen=True, slots=True)
 class ConnectClusterSettings:
-    """`urls`: of workers, without a slash at the end; `credentials_file`: None: requests carry no user."""
+    """`urls`: the workers' URLs, without a trailing slash. `credentials_file`: None: requests have no user."""
 
     urls: tuple[str, ...]
     timeout_s: float
@@ -64,8 +64,8 @@ class ConnectClusterSettings:
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> ConnectClusterSettings | None:
-        """None where connectors run here. Raises `InvalidProperty`, which repeats no address: a password may be in
-        one."""
+        """None if connectors run in this server. Raises `InvalidProperty`, whose message contains no address, because
+        that may contain a password."""
         urls = tuple(url.strip().rstrip("/") for url in CONNECT_URL.of(properties).split(",") if url.strip())
         if not urls:
             return None
@@ -83,7 +83,7 @@ class ConnectClusterSettings:
 
 
 class ConnectClient:
-    """Any thread may call any method. State: which worker answered last.
+    """Any thread may call any method. State: the worker that answered last.
 
     Every method raises `ConnectRefused` and `ConnectUnavailable`.
     """
@@ -93,11 +93,11 @@ class ConnectClient:
         self._first = 0
 
     def get(self, *path: str, query: str = "") -> Any:
-        """In: `path`: its parts, as they are; `query`: with its question mark."""
+        """In: `path`: its parts, unquoted; `query`: with its question mark."""
         return self._request("GET", path, query)
 
     def send(self, method: str, *path: str, body: object = None, query: str = "") -> Any:
-        """What the worker answers; None where it answers nothing."""
+        """The worker's answer; None if it is empty."""
         return self._request(method, path, query, body)
 
     def _request(self, method: str, path: tuple[str, ...], query: str, body: object = None) -> Any:
@@ -111,7 +111,7 @@ class ConnectClient:
             pause_s = min(pause_s * 2, _PAUSE_S_MAX)
 
     def _answered(self, method: str, target: str, body: object) -> tuple[int, bytes]:
-        """Of the first worker that answers."""
+        """Status and content from the first worker that answers."""
         headers = {"Accept": "application/json", "Connection": "close", **self._authorization()}
         sent = None if body is None else orjson.dumps(body)
         if sent is not None:
@@ -162,7 +162,7 @@ class ConnectClient:
 
 
 class _Call:
-    """One request to one worker. State: whether the worker may have got it."""
+    """One request to one worker. State: whether the worker may have received it."""
 
     def __init__(
         self, url: str, method: str, target: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
@@ -207,13 +207,12 @@ def _check(url: str) -> None:
 
 
 def _waits(status: int, content: bytes) -> bool:
-    """Whether a worker says that the same request may be answered later. 409 has two meanings: the other one is that
-    the connector exists."""
+    """Whether the same request may succeed later. 409 has two meanings; the other one is that the connector exists."""
     return status == 503 or (status == 409 and b"already exists" not in content)
 
 
 def _message(status: int, content: bytes) -> str:
-    """What a worker says about a refusal."""
+    """The worker's message about a refusal."""
     try:
         body = orjson.loads(content)
     except orjson.JSONDecodeError:

@@ -1,5 +1,5 @@
-"""Kafka Connect's REST API: each route builds the statement that says the same, so rights and effects are those of the
-statement. Errors have Connect's codes, which are HTTP's."""
+"""Kafka Connect's REST API: each route builds the equivalent statement, so rights and effects are those of the
+statement. Errors have Connect's codes, which are HTTP statuses."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _Answer = Callable[[Request], Awaitable[Response]]
 
 
 class ConnectRoutes:
-    """Every method answers one route. Statements run on the threads of the context."""
+    """Each method answers one route. Statements run on the threads of the context."""
 
     def __init__(self, context: HttpContext) -> None:
         self._context = context
@@ -90,7 +90,7 @@ class ConnectRoutes:
             by_path.setdefault(path, {})[method] = answer
         return [EncodedRoute(path, _by_method(methods), methods=list(methods)) for path, methods in by_path.items()]
 
-    # What there is
+    # Reading
 
     async def names(self, request: Request) -> Response:
         """`expand=status` or `expand=info`: an object with both, by name, instead of the names."""
@@ -137,7 +137,7 @@ class ConnectRoutes:
         return json_response(found, 200)
 
     async def offsets(self, request: Request) -> Response:
-        """Of a source, the position of each task; of a sink, the offset of each partition."""
+        """For a source, the position of each task; for a sink, the offset of each partition."""
         info, engine = self._known(request), self._context.engine
         found = await self._context.workers.run(lambda: shown_offsets(info, engine.log))
         return json_response({"offsets": found}, 200)
@@ -176,10 +176,10 @@ class ConnectRoutes:
             raise UnknownConnector(f"Connector {name} not found", hint="SHOW CONNECTORS lists them.")
         return found
 
-    # What is changed
+    # Changes
 
     async def create(self, request: Request) -> Response:
-        """{name, config, initial_state}."""
+        """The body is {name, config, initial_state}."""
         rights_of(request.scope).require_administrator()
         body = await read_object(request, self._context.body_bytes_max, _NEW)
         name, state = body.get("name"), body.get("initial_state")
@@ -190,7 +190,7 @@ class ConnectRoutes:
         return await self._create(request, name, _settings(body.get("config"), name), state or "RUNNING")
 
     async def put_config(self, request: Request) -> Response:
-        """The whole configuration; a connector that is not there is created."""
+        """Replaces the whole configuration; creates a missing connector."""
         rights_of(request.scope).require_administrator()
         name = _name(request)
         config = _settings(await read_object(request, self._context.body_bytes_max, _CONFIG), name)
@@ -199,7 +199,7 @@ class ConnectRoutes:
         return await self._alter(request, name, config, replaces=True)
 
     async def patch_config(self, request: Request) -> Response:
-        """Some settings; the others stay."""
+        """Changes some settings; the others stay."""
         rights_of(request.scope).require_administrator()
         body = await read_object(request, self._context.body_bytes_max, _CONFIG)
         for name, value in body.items():
@@ -223,7 +223,7 @@ class ConnectRoutes:
         return await self._control(request, "STOP", 204)
 
     async def restart(self, request: Request) -> Response:
-        """All tasks. `onlyFailed`: those that failed; with it or `includeTasks` the answer is the status."""
+        """Restarts all tasks. `onlyFailed`: only failed ones. With it or `includeTasks`, the answer is the status."""
         only_failed = _says_true(request, "onlyFailed")
         if not (only_failed or _says_true(request, "includeTasks")):
             return await self._control(request, "RESTART", 204)
@@ -239,7 +239,7 @@ class ConnectRoutes:
     async def restart_task(self, request: Request) -> Response:
         return await self._control(request, "RESTART", 204, _task(request))
 
-    # What could be created
+    # Plugins
 
     async def plugins(self, request: Request) -> Response:
         del request
@@ -252,7 +252,7 @@ class ConnectRoutes:
         return json_response([_definition(item) for item in settings], 200)
 
     async def validate(self, request: Request) -> Response:
-        """What is wrong with each setting. Connects to nothing, and gives no secret back."""
+        """The problems of each setting. It makes no connection, and returns no secret."""
         config = _settings(await read_object(request, self._context.body_bytes_max, _CONFIG))
         plugin = _plugin(request, config)
         _check_class(config, plugin, _name(request))
@@ -339,9 +339,9 @@ def _check_name(name: str) -> None:
 
 
 def _check_class(config: Mapping[str, str], plugin: ConnectorPlugin, path: str) -> None:
-    """Raises `RequestRefused` where the settings are of another connector than the path."""
+    """Raises `RequestRefused` if the settings name another plugin than the path."""
     given = config.get("connector.class")
-    with contextlib.suppress(InvalidConnector):  # which is said of the setting
+    with contextlib.suppress(InvalidConnector):  # the validation reports it for the setting
         if given is not None and configured_plugin(config).name != plugin.name:
             raise RequestRefused(BAD_REQUEST, f"Included connector type {given} does not match request type {path}")
 
@@ -362,7 +362,7 @@ def _properties(config: dict[str, str]) -> Properties:
 
 
 def _settings(given: object, connector: str | None = None) -> dict[str, str]:
-    """In: `connector`: which name they may have. Raises `RequestRefused`."""
+    """In: `connector`: the only name that the settings may contain. Raises `RequestRefused`."""
     if not isinstance(given, dict):
         raise RequestRefused(BAD_REQUEST, "the settings of a connector are an object of texts")
     if len(given) > _SETTINGS_MAX:
@@ -382,7 +382,7 @@ def _settings(given: object, connector: str | None = None) -> dict[str, str]:
 
 
 def _text(begin: str, config: dict[str, str]) -> str:
-    """The statement that says the same, for the command topic: without secrets."""
+    """The equivalent statement, for the command topic, without secrets."""
     pairs = ", ".join(f"{_quoted(name)}={_quoted(value)}" for name, value in config.items())
     return without_secrets(f"{begin} WITH ({pairs})", config.get("connector.class"))
 
@@ -402,7 +402,7 @@ def _info(described: ConnectorDescribed) -> dict[str, Any]:
 
 
 def _definition(item: ConnectorSetting) -> dict[str, Any]:
-    """As Connect describes a setting; what has no meaning here has its neutral value."""
+    """Describes a setting as Connect does; fields without a meaning here have neutral values."""
     return {
         "name": item.name,
         "type": "PASSWORD" if item.secret else item.type,

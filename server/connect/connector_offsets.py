@@ -1,5 +1,5 @@
-"""Offsets of connectors as Kafka Connect's API has them: of a source the position of each task, of a sink the offset of
-each partition. They are changed while the connector is stopped, so that no task writes others."""
+"""Offsets of connectors in the form of Kafka Connect's API: for a source the position of each task, for a sink the
+offset of each partition. They can only be changed while the connector is stopped, so that no task overwrites them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def shown_offsets(info: ConnectorInfo, log: LogClient) -> list[dict[str, Any]]:
 
 
 def alter_offsets(info: ConnectorInfo, body: Mapping[str, Any], connectors: Connectors, log: LogClient) -> None:
-    """In: `body`: as `shown_offsets` gives them, under "offsets"; an offset of null is forgotten. Raises
+    """In: `body`: offsets in the form of `shown_offsets`, under "offsets"; null resets an offset. Raises
     `RequestRefused`."""
     given = body.get("offsets")
     if not isinstance(given, list) or not given:
@@ -48,7 +48,7 @@ def alter_offsets(info: ConnectorInfo, body: Mapping[str, Any], connectors: Conn
 
 
 def reset_offsets(info: ConnectorInfo, connectors: Connectors, log: LogClient) -> None:
-    """The connector begins anew. Raises `RequestRefused`."""
+    """Resets all offsets, so that the connector starts from the beginning. Raises `RequestRefused`."""
     _check_stopped(info, connectors, "reset")
     if info.kind == "SOURCE":
         connectors.set_positions(info.name, {task: None for of, task in read_positions(log) if of == info.name})
@@ -78,7 +78,7 @@ def _check_stopped(info: ConnectorInfo, connectors: Connectors, what: str) -> No
 
 
 def _check_in_log(info: ConnectorInfo) -> None:
-    """Offsets of a transactional sink lie with its rows."""
+    """Refuses a sink that stores its offsets with its rows, in the other system."""
     loaded: Any = find_plugin(info.config.get("connector.class"), "SINK").load()
     if loaded.positions is not SinkConnector.positions:
         raise RequestRefused(

@@ -1,4 +1,4 @@
-"""A route whose names may have slashes in them, sent as %2F."""
+"""A route whose names may contain slashes, sent as %2F."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 _SLASH: Final = "\ufdd0"
-"""A character that is none, for the time of matching."""
+"""A noncharacter that replaces encoded slashes during matching."""
 
 
 class EncodedRoute(Route):
-    """The path is matched as it was sent: elsewhere %2F and / are the same by then."""
+    """Matches the path as it was sent: in the decoded path, %2F and / cannot be told apart."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         raw = scope.get("raw_path") or b""

@@ -1,4 +1,4 @@
-"""`POST /hooks/<connector>`: a delivery for a connector `webhook`, answered once its records are committed."""
+"""`POST /hooks/<connector>`: a delivery to a `webhook` connector, answered once its records are committed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def _settled(context: HttpContext, request: Request) -> Settlement:
 
 
 def _inbox(context: HttpContext, name: str) -> Inbox:
-    """Of a connector that is sent its records; names count in any case, as in statements."""
+    """The inbox of a connector that receives deliveries. Names may be in any case, as in statements."""
     for candidate in (name, name.upper()):
         try:
             found = context.engine.connectors.inbox(candidate)
