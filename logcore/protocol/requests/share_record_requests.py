@@ -285,8 +285,8 @@ class _ShareFetch:
     # Fetching
 
     async def wait(self, answers: dict[SharePlace, _Answered], *, at_once: bool) -> None:
-        """Waits until there are news for the answer, at most for the time that the client sets. In: `at_once`: there
-        are already."""
+        """Waits until the answer has records or errors, at most for the time that the client sets. In: `at_once`: it
+        does not wait."""
         assert self._asked is not None and self._peer is not None
         wait_s = min(max(self._asked.max_wait.total_seconds(), 0), _WAIT_S_MAX)
         deadline_s = time.monotonic() + (0 if at_once else wait_s)

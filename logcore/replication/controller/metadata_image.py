@@ -88,7 +88,7 @@ class MetadataImage:
             yield from topic.partitions.rows
 
     def config(self, topic_id: str, key: str) -> str | None:
-        """The setting of the topic, else of all topics."""
+        """The setting of the topic; if it has none of its own, that of all topics."""
         for resource in (topic_id, ALL):
             value = self.configs.get(resource, {}).get(key)
             if value is not None:
@@ -96,7 +96,7 @@ class MetadataImage:
         return None
 
     def topic_config(self, topic_id: str) -> Mapping[str, str]:
-        """The settings of the topic; where it has none of its own, those of all topics."""
+        """The settings of all topics, overridden by those of the topic."""
         return {**self.configs.get(ALL, {}), **self.configs.get(topic_id, {})}
 
     def is_live(self, node: NodeId) -> bool:

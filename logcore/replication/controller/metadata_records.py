@@ -84,7 +84,8 @@ class PartitionState(NamedTuple):
 
 
 class ConfigChanged(NamedTuple):
-    """A setting of a topic (by its id), of a broker (`broker:1`) or of all topics (empty text); None removes it."""
+    """A setting of a topic (by its id), of all topics (empty text), or of another resource, such as a broker
+    (`broker:1`, see `log_settings.py`); None removes it."""
 
     resource: str
     key: str

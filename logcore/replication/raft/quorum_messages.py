@@ -73,7 +73,7 @@ class PreVote(NamedTuple):
 
 class PreVoteAnswer(NamedTuple):
     cluster: str
-    term: int  # granted: the term asked for; else the answering node's own term
+    term: int  # granted: the term asked for; otherwise the answering node's own term
     granted: bool
     disk: str
 

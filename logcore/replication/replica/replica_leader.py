@@ -320,7 +320,7 @@ class Leader:
         try:
             core.append(placed, decided=decided)
         except LogError as error:
-            return Refused(Problem.STORAGE_ERROR, f"{error.code}: {error.message}")  # the code tells a full disk
+            return Refused(Problem.STORAGE_ERROR, f"{error.code}: {error.message}")  # the code shows a full disk
         return Produced(first, epoch)
 
     def _answer_later(self, request: RequestId, end_offset: int, answer: _Answer, acks: int) -> _Answer | None:
@@ -400,7 +400,7 @@ class Leader:
         core.emit(Send(node, FetchRefused(core.partition, request.leader_epoch, request.correlation, problem, start)))
 
     def answer_fetches(self) -> None:
-        """Answers the fetches for which there are news, or that have waited long enough."""
+        """Answers the fetches for which there is news, or that have waited long enough."""
         core, log = self._core, self._core.log
         for node, (request, until_ms) in list(self._parked.items()):
             behind = request.offset < log.end_offset

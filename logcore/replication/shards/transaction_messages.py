@@ -358,7 +358,7 @@ class ToCoordinator(NamedTuple):
 
 
 class ToEveryCoordinator(NamedTuple):
-    """Like `ToCoordinator`, if only the producer id is known, which does not tell the shard."""
+    """Like `ToCoordinator`, if only the producer id is known: it does not determine the shard."""
 
     message: AskOutcome  # likewise
 
