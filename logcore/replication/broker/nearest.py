@@ -15,7 +15,8 @@ def nearest_replica(
     """None: the client should read from the leader.
 
     In: the client's `rack`; the `offset` that it wants to read; `acknowledged`: the offset below which, as the leader
-    knows, a follower has everything. The follower with the highest is chosen, so that the reader can follow the leader closely.
+    knows, a follower has everything. The follower with the highest is chosen, so that the
+    reader can follow the leader closely.
     """
     if state.leader is None or not rack or _is_on(image, state.leader, rack):
         return None

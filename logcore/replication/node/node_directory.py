@@ -35,7 +35,7 @@ def node_meta(node: int, cluster: str, disk: str, *, alone: bool, began_alone: b
 
 def began_alone(meta: Mapping[str, Any]) -> bool:
     """Whether there was no other node at the first start. Older directories do not contain this; then it is whether the
-    node is alone now."""
+    node was alone at its last start."""
     return bool(meta.get(BEGAN_ALONE, meta.get(ALONE, False)))
 
 

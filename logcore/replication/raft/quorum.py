@@ -149,7 +149,7 @@ class Quorum(Replication):
             self.propose(voters._replace(disks=disks))
 
     def _disks_of(self, voters: tuple[NodeId, ...]) -> tuple[str, ...]:
-        """For each voter the disk that the quorum has recorded; otherwise the disk in its last answer to this leader."""
+        """For each voter the disk that the quorum has recorded; otherwise that of its last answer to this leader."""
         if not self.disk:
             return ()
         now = self.log.voters
