@@ -129,7 +129,7 @@ class GroupShard:
                 _log.error("a committed offset cannot be read", error=str(error))
         for record in self._topic.decode(self._entries):
             self._groups.apply(record)
-        self._topic_ids = dict(self._log.image.topic_ids)  # a copy, so that the first tick looks for deleted topics
+        self._topic_ids = dict(self._log.image.topic_ids)  # a copy: the first tick also finds topics deleted before
         self._share.begin(self._entries)
         self._entries = {}
         self._groups.begin(self._log.now_ms)

@@ -50,7 +50,8 @@ def is_about(asked: EndTransaction, standing: Standing, ending: TransactionRecor
     if ended is not None:
         of_then = asked.producer_id == ended.producer_id and asked.epoch <= ended.epoch
         return of_then or not asked.raises_epoch
-    # The id was acquired again, which aborted the transaction: a request of the new holder is about the next one.
+    # The id was acquired again, which aborted the transaction: a request of the new holder is about the next one, and
+    # requests of others must proceed, to be refused.
     return not asked.raises_epoch or asked[:2] != (standing.record.producer_id, standing.record.epoch)
 
 
