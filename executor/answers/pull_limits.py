@@ -61,8 +61,7 @@ class PullLimits:
         Raises `PullLimitExceeded`, also if there is not enough memory or a value would be too large."""
         deadline = deadline or self.begin()
         failures = failures_of(connection)
-        failures.take()
-        failures.exceeded = failures.too_large = None
+        failures.forget()
         failures.bounds = replace(self.functions, ends_at=deadline.at)
         try:
             with _WATCHDOG.watching(connection, deadline):

@@ -16,6 +16,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from ...sql.functions.catalog import register_udfs, udfs_in
+from ...sql.functions.udf import failures_of
 from ...sql.functions.users.user_functions import USER_FUNCTION
 
 _DUCKDB: Final = DuckDB()
@@ -97,6 +98,7 @@ def _fails(sql: str, functions: tuple[str, ...]) -> bool:
             return False
         finally:
             patience.cancel()
+            failures_of(connection).forget()
     return False
 
 

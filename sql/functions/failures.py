@@ -101,6 +101,11 @@ class Failures:
             kept.append(CallFailure(f"{left_out} more rows for which an expression failed", ""))
         return kept
 
+    def forget(self) -> None:
+        """Forgets everything. An error holds the frames it passed, and with them the connection that these are of."""
+        self.take()
+        self.exceeded = self.too_large = None
+
 
 class _Current(threading.local):
     failures: Failures | None = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -235,6 +237,18 @@ def test_a_pull_query_over_rows_without_null_does_not_fail_with_a_part_that_alwa
         answer = sandbox.query(f"SELECT k, CASE WHEN v = 1 THEN {failing} ELSE 3 END AS x FROM u;")
         rows = [entry["row"]["columns"] for entry in answer if "row" in entry]
         assert sorted(rows) == [[1, None], [2, 3]]
+
+
+def test_a_constant_beyond_its_bounds_keeps_nothing_until_the_process_ends() -> None:
+    """DuckDB lists on standard error what a connection with functions still holds then."""
+    program = """if True:
+        from millstream.testing import Sandbox
+        with Sandbox() as sandbox:
+            sandbox.execute("CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
+            sandbox.execute("CREATE STREAM o AS SELECT CASE WHEN v = 1 THEN LPAD('x', 2147483647, 'y') END x FROM s;")
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert "leaked" not in done.stderr
 
 
 def test_a_filter_that_draws_rows_at_random_leaves_out_those_that_fail() -> None:
