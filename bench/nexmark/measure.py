@@ -19,6 +19,7 @@ from .answers import batch_engine
 from .events import Events, FileFormat, generate, generator_path
 from .market import Market, QueryBroke, market
 from .queries import NexmarkQuery, nexmark_queries
+from .results import WrongAnswer, compare
 from .topics import ValueFormat
 
 _WARM_EVENTS: Final = 5_000
@@ -89,16 +90,30 @@ def _batch_run(batch: duckdb.DuckDBPyConnection, query: NexmarkQuery, rows: int)
     return timed(rows, work)
 
 
-def drain(opened: Market, query: NexmarkQuery, rows: int, seconds: float) -> Measured | str:
-    """From the statement until all of the input is read and its results are committed; or why that was not reached."""
-    stopwatch = Stopwatch(rows, children=False)
+def drain(
+    opened: Market,
+    query: NexmarkQuery,
+    rows: int,
+    seconds: float,
+    *,
+    children: bool = False,
+    batch: duckdb.DuckDBPyConnection | None = None,
+) -> Measured | str:
+    """From the statement until all of the input is read and its results are committed; or why that was not reached.
+    In: `children`: processor time is also that of child processes. `batch`: rows that are not those of its batch query
+    are no result."""
+    stopwatch = Stopwatch(rows, children=children)
     try:
         with stopwatch.running():
             opened.start(query)
             done = opened.wait(seconds)
+        if done and batch is not None:
+            compare(opened.rows(query, batch), query.answer, batch)
         return (
             stopwatch.measured if done else f"stopped after {seconds:.0f} s at {opened.share_read():.0%} of the input"
         )
+    except WrongAnswer as error:
+        return f"wrong: {str(error).splitlines()[0]}"
     except (MillstreamError, QueryBroke) as error:
         return f"failed: {str(error).splitlines()[0]}"
     finally:

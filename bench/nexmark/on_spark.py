@@ -9,17 +9,15 @@ from typing import Final
 
 import duckdb
 
-from millstream.errors import MillstreamError
 from millstream.server.engine.executors import why_no_spark
 
-from ..measuring import Measured, Stopwatch
+from ..measuring import Measured
 from ..report import Line, rate_line
 from .answers import batch_engine
 from .events import generator_path
-from .market import Market, QueryBroke, market
-from .measure import NexmarkOptions
+from .market import Market, market
+from .measure import NexmarkOptions, drain
 from .queries import NexmarkQuery, nexmark_queries
-from .results import WrongAnswer, compare
 
 _WARM_EVENTS: Final = 5_000
 _EXECUTORS: Final = ("duckdb", "spark")
@@ -55,28 +53,9 @@ def _all_of(
     found: list[Measured | str] = []
     for query in queries:
         sys.stderr.write(f"bench: Nexmark: {query.name}, {opened.events.rows['bid']:,} bids …\n")
-        found.append(right_run(opened, batch, query, seconds))
+        rows = sum(opened.events.rows.get(source, 0) for source in query.sources)
+        found.append(drain(opened, query, rows, seconds, children=True, batch=batch))
     return found
-
-
-def right_run(opened: Market, batch: duckdb.DuckDBPyConnection, query: NexmarkQuery, seconds: float) -> Measured | str:
-    """From the statement until all of the input is read and its results are committed. Rows that are not those of the
-    batch query are no result: then it says so."""
-    stopwatch = Stopwatch(sum(opened.events.rows.get(source, 0) for source in query.sources), children=True)
-    try:
-        with stopwatch.running():
-            opened.start(query)
-            done = opened.wait(seconds)
-        if not done:
-            return f"stopped after {seconds:.0f} s at {opened.share_read():.0%} of the input"
-        compare(opened.rows(query, batch), query.answer, batch)
-        return stopwatch.measured
-    except WrongAnswer as error:
-        return f"wrong: {str(error).splitlines()[0]}"
-    except (MillstreamError, QueryBroke) as error:
-        return f"failed: {str(error).splitlines()[0]}"
-    finally:
-        opened.clear()
 
 
 def _lines(query: NexmarkQuery, ours: Measured | str, theirs: Measured | str) -> list[Line]:

@@ -10,8 +10,8 @@ import pytest
 from bench.nexmark.answers import batch_engine
 from bench.nexmark.events import generate
 from bench.nexmark.market import market
-from bench.nexmark.measure import NexmarkOptions
-from bench.nexmark.on_spark import on_spark_lines, right_run
+from bench.nexmark.measure import NexmarkOptions, drain
+from bench.nexmark.on_spark import on_spark_lines
 from bench.nexmark.queries import nexmark_queries
 
 PATIENCE_S = 120
@@ -41,7 +41,7 @@ def test_rows_that_are_not_the_batch_querys_are_no_result(shared: Path, tmp_path
     query = next(query for query in nexmark_queries() if query.name == "q1")
     with batch_engine(events, "arrow") as batch, market(tmp_path / "engine", events, "JSON", sync=False) as opened:
         for wrong in (f"({query.answer}) LIMIT 3", f"({query.answer}) UNION ALL ({query.answer})"):
-            said = right_run(opened, batch, replace(query, answer=f"SELECT * FROM ({wrong})"), PATIENCE_S)
+            said = drain(opened, replace(query, answer=f"SELECT * FROM ({wrong})"), 1, PATIENCE_S, batch=batch)
             assert isinstance(said, str)
             assert said.startswith("wrong: ")
-        assert not isinstance(right_run(opened, batch, query, PATIENCE_S), str)
+        assert not isinstance(drain(opened, query, 1, PATIENCE_S, batch=batch), str)

@@ -132,6 +132,12 @@ CREATE TABLE copied AS SELECT id, g FROM w;
 """
 
 
+def _begin_wide(engine: EmbeddedEngine, session: Session) -> None:
+    engine.execute(WIDE + "INSERT INTO w VALUES (1, 'x', 'z', 1); INSERT INTO w VALUES (2, 'x', 'z', 2);", session)
+    assert _wait_for(engine, "PER", 2) == [b'{"N":1}', b'{"N":2}']
+    assert _wait_for(engine, "NARROW", 2) == [b'{"G":"x"}'] * 2
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_filter_by_columns_that_a_table_query_has_not_kept_is_refused(tmp_path: Path, restarted: bool) -> None:
     """The rows so far would count as if the columns were NULL, and would never leave the result."""
@@ -140,9 +146,7 @@ def test_a_filter_by_columns_that_a_table_query_has_not_kept_is_refused(tmp_path
     session, every_change = Session(), {**EARLIEST, "ksql.streams.cache.max.bytes.buffering": "0"}
     with ExitStack() as engines:
         engine = engines.enter_context(open_engine(tmp_path, every_change, sync="never"))
-        engine.execute(WIDE + "INSERT INTO w VALUES (1, 'x', 'z', 1); INSERT INTO w VALUES (2, 'x', 'z', 2);", session)
-        assert _wait_for(engine, "PER", 2) == [b'{"N":1}', b'{"N":2}']
-        assert _wait_for(engine, "NARROW", 2) == [b'{"G":"x"}'] * 2
+        _begin_wide(engine, session)
         if restarted:
             engines.close()
             engine = engines.enter_context(open_engine(tmp_path, every_change, sync="never"))
@@ -197,9 +201,7 @@ def test_a_query_over_a_table_that_got_a_column_is_replaced_by_one_that_reads_it
     session, every_change = Session(), {**EARLIEST, "ksql.streams.cache.max.bytes.buffering": "0"}
     with ExitStack() as engines:
         engine = engines.enter_context(open_engine(tmp_path, every_change, sync="never"))
-        engine.execute(WIDE + "INSERT INTO w VALUES (1, 'x', 'z', 1); INSERT INTO w VALUES (2, 'x', 'z', 2);", session)
-        assert _wait_for(engine, "PER", 2) == [b'{"N":1}', b'{"N":2}']
-        assert _wait_for(engine, "NARROW", 2) == [b'{"G":"x"}'] * 2
+        _begin_wide(engine, session)
         engine.execute("ALTER TABLE w ADD COLUMN f INT;", session)
         engine.execute(
             "CREATE OR REPLACE TABLE per AS SELECT g, COUNT(*) AS n FROM w WHERE f IS NULL GROUP BY g;", session
