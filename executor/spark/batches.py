@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...logcore.client import LogClient
 from .batch_ends import BatchEnds
@@ -19,12 +19,13 @@ WAIT_S = 0.2  # how long planning a batch may wait for records: this often a que
 @dataclass(frozen=True, slots=True)
 class Round:
     """One subplan's part of a batch, which is one Spark job. `tasks`: the ranges that each task reads; none is empty.
-    `topics`: the topics of the batch, as in its `BatchRecord`."""
+    `topics`: the topics of the batch, as in its `BatchRecord`. `homes`: the addresses of the buckets' homes."""
 
     batch: BatchId
     subplan: int
     tasks: Sequence[Sequence[LaneRange]]
     topics: Mapping[str, int]
+    homes: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def record_count(self) -> int:

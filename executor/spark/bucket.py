@@ -69,6 +69,7 @@ class Report:
     sent_start: int = 0  # the rows that it wrote to its partition of the repartition topic are between these offsets
     sent_end: int = 0
     figures: str = ""  # `BucketFigures` as JSON; empty if the bucket had already done its share
+    home: str = ""  # the address of the process that has its state (`homes/`); empty without one
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,27 +1,26 @@
 """The two stages of a subplan as functions from Arrow batches to Arrow batches, which Spark calls in its tasks.
 
 Each job contains them as class names and fields. Objects that are expensive to make stay in the process that runs the
-tasks: the first stage of a run, and the open buckets.
+tasks: the first stage of a run, and the buckets whose home it is (`homes/`).
 """
 
 from __future__ import annotations
 
 import functools
 import gc
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 
 import pyarrow as pa
 
 from ..formats.compiled.warm_up import warm_up
-from .bucket import BucketRuntime, Report
-from .cache_folder import cache_folder
+from .bucket import Report
+from .homes.bucket_home import Homes
+from .homes.open_buckets import BucketShare
 from .lanes import LaneRange
 from .markers import BatchId
-from .pieces import Piece, decode_piece, encode_piece
-from .spec import RunSpec, spec_from_json
+from .pieces import encode_piece
+from .spec import spec_from_json
 from .stage_one import StageOne
 from .unpacking import compiled_once
 
@@ -33,10 +32,8 @@ _PIECES = pa.schema([("bucket", pa.int32()), ("seq", pa.int64()), ("batch", pa.b
 _REPORTS = pa.schema([(field.name, _TYPES[str(field.type)][1]) for field in fields(Report)])
 
 _STAGES_MAX = 16
-_BUCKETS_MAX = 64
 _stages_one: dict[tuple[str, int], StageOne] = {}  # the first stages of this process, by spec and subplan
-_open: OrderedDict[tuple[str, int], BucketRuntime] = OrderedDict()
-"""The open buckets of this process; the most recently used one is last."""
+_homes = Homes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +55,24 @@ class ReadStage:
 
 @dataclass(frozen=True, slots=True)
 class ApplyStage:
-    """Rows (bucket, seq, piece) in, one report per bucket out."""
+    """Rows (bucket, seq, piece) in, one report per bucket out. `homes`: those of the `Round`."""
 
     spec_json: str
     batch: BatchId
+    homes: Mapping[int, str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        waiting: dict[int, list[tuple[int, Piece]]] = {}
+        waiting: dict[int, list[tuple[int, pa.Buffer]]] = {}
         for batch in batches:
             for row in range(batch.num_rows):
-                piece = decode_piece(batch["batch"][row].as_buffer())
+                piece = batch["batch"][row].as_buffer()
                 waiting.setdefault(batch["bucket"][row].as_py(), []).append((batch["seq"][row].as_py(), piece))
         in_order = {
             bucket: [piece for _, piece in sorted(numbered, key=lambda found: found[0])]
             for bucket, numbered in waiting.items()
         }
         waiting.clear()
-        yield from _apply(spec_from_json(self.spec_json), in_order, self.batch)
+        yield from _apply(self.spec_json, self.batch, in_order, self.homes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +85,14 @@ class ReadAndApplyStage:
     tasks: Sequence[Sequence[LaneRange]]
     topics: Mapping[str, int]
     batch: BatchId
+    homes: Mapping[int, str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
-            pieces: dict[int, list[Piece]] = {}
+            pieces: dict[int, list[pa.Buffer]] = {}
             for bucket, piece in _stage_one(self.spec_json, self.subplan).read(self.tasks[number], self.topics):
-                pieces.setdefault(bucket, []).append(piece)
-            yield from _apply(spec_from_json(self.spec_json), pieces, self.batch)
+                pieces.setdefault(bucket, []).append(pa.py_buffer(encode_piece(piece)))
+            yield from _apply(self.spec_json, self.batch, pieces, self.homes)
 
 
 @functools.cache
@@ -128,31 +127,12 @@ def _stage_one(spec_json: str, subplan: int) -> StageOne:
     return found
 
 
-def _apply(spec: RunSpec, pieces: dict[int, list[Piece]], batch: BatchId) -> Iterator[pa.RecordBatch]:
-    for bucket in sorted(pieces):
-        yield _report_row(_runtime(spec, bucket).apply(pieces.pop(bucket), batch))
-
-
-def _runtime(spec: RunSpec, bucket: int) -> BucketRuntime:
-    """The open bucket of this run in this process; opens it if necessary, and closes that of an earlier run."""
+def _apply(
+    spec_json: str, batch: BatchId, pieces: dict[int, list[pa.Buffer]], homes: Mapping[int, str]
+) -> Iterator[pa.RecordBatch]:
     _settle()
-    key = spec.query_id, bucket
-    found = _open.pop(key, None)
-    if found is not None and found.run != spec.run:
-        found.close()
-        found = None
-    if found is None:
-        found = BucketRuntime(spec.stages, bucket, spec.run, spec.log(), spec.properties, _cache(spec, bucket))
-    _open[key] = found
-    while len(_open) > _BUCKETS_MAX:
-        _open.popitem(last=False)[1].close()
-    return found
-
-
-def _cache(spec: RunSpec, bucket: int) -> Path | None:
-    if spec.cache is None or not spec.stages.subplan_of(bucket).stateful:
-        return None
-    return cache_folder(spec.cache)
+    for bucket in sorted(pieces):
+        yield _report_row(_homes.apply(BucketShare(spec_json, batch, bucket, pieces.pop(bucket)), homes))
 
 
 def _piece_row(bucket: int, sequence: int, data: bytes) -> pa.RecordBatch:

@@ -13,10 +13,13 @@ scarce the last ones would get none.
 from __future__ import annotations
 
 import contextlib
+import functools
+import secrets
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...sql.settings.property import says_true
 from ..errors import SparkUnavailable
 from .batches import Round
 from .bucket import Report
@@ -62,14 +65,30 @@ class Jobs(Protocol):
 MakeJobs = Callable[["SparkSession", RunSpec], Jobs]
 
 
+_ENCRYPTION = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
+
+
+@functools.cache
+def _home_secret() -> str:
+    return secrets.token_hex(32)
+
+
+def with_homes(spec: RunSpec, settings: Any) -> RunSpec:
+    """The run with homes for its buckets. Without them if the application encrypts what its processes send each other:
+    what goes to a home is not encrypted. In: `settings`: the `SparkConf` of the application."""
+    if any(says_true(settings.get(name, "")) for name in _ENCRYPTION):
+        return spec
+    return replace(spec, home_secret=_home_secret(), driver_host=settings.get("spark.driver.host", "127.0.0.1"))
+
+
 class SparkJobs:
     """Runs the batches of one run as Spark jobs, in a job group with the run's name."""
 
     def __init__(self, session: SparkSession, spec: RunSpec) -> None:
         self._session = session
         self._context: Any = session.sparkContext
-        self._spec = spec
-        self._spec_json = spec.to_json()
+        self._spec = with_homes(spec, self._context.getConf())
+        self._spec_json = self._spec.to_json()
         self._group = f"{spec.query_id}-{spec.run}"
 
     @property
@@ -110,11 +129,11 @@ class SparkJobs:
         numbers = self._session.range(0, count, 1, count)  # one partition per task
         reading = self._spec_json, round_.subplan, round_.tasks, round_.topics
         if not subplan.shuffled:
-            return numbers.mapInArrow(ReadAndApplyStage(*reading, round_.batch), REPORT_SCHEMA)
+            return numbers.mapInArrow(ReadAndApplyStage(*reading, round_.batch, round_.homes), REPORT_SCHEMA)
         pieces = numbers.mapInArrow(ReadStage(*reading), PIECE_SCHEMA)
         tasks = min(self.parallelism, subplan.bucket_count)
         together = pieces.repartitionById(tasks, pieces["bucket"] % tasks)
-        return together.mapInArrow(ApplyStage(self._spec_json, round_.batch), REPORT_SCHEMA)
+        return together.mapInArrow(ApplyStage(self._spec_json, round_.batch, round_.homes), REPORT_SCHEMA)
 
     @contextlib.contextmanager
     def _described(self, text: str) -> Generator[None]:

@@ -96,6 +96,7 @@ class SparkQuery:
         self._job_since: float | None = None
         # What `look` saw last (the start of the batch, its task counts), and when it last changed.
         self._seen: tuple[float | None, TaskCounts | None, float] = None, None, 0.0
+        self._homes: dict[int, str] = {}  # of buckets; a home outlives the run that made it
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -300,7 +301,7 @@ class SparkQuery:
             self._jobs = jobs
         try:
             self._size.planned(0)
-            run = SparkRun(self._plan, self._client, spec, jobs.run, lambda: jobs.parallelism, self._size)
+            run = SparkRun(self._plan, self._client, spec, jobs.run, lambda: jobs.parallelism, self._size, self._homes)
             self._figures.begin(run.seen)
             yield run
         finally:

@@ -36,7 +36,8 @@ class SparkRun:
     A run is over after an exception: the next run brings all buckets to one position. Raises `StaleRun` if another run
     has begun, `PositionLost` if a topic of the query was deleted or recreated, and the errors of the log.
 
-    `seen`: what the state contained when the run began (`alignment.py`).
+    `seen`: what the state contained when the run began (`alignment.py`). `homes`: the homes of buckets, by bucket; the
+    run keeps the record up to date, and the next run continues with it.
     """
 
     def __init__(
@@ -47,11 +48,13 @@ class SparkRun:
         run_round: Callable[[Round], Sequence[Report]],
         parallelism: Callable[[], int],
         size: BatchSize,
+        homes: dict[int, str],
     ) -> None:
         self._spec = spec
         self._client = client
         self._run_round = run_round
         self._parallelism = parallelism
+        self._homes = homes
         self._planner = BatchPlanner(spec.stages, client, size, parallelism)
         self._topics = KnownTopics(client, plan)
         self._same = [SameTopic(client, topic) for topic in self._topics.names]
@@ -121,7 +124,9 @@ class SparkRun:
             ranges = ranges_of_subplan(stages, subplan, read, sent)
             if ranges:
                 tasks = ranges_of_tasks(subplan, ranges, self._parallelism())
-                found = self._run_round(Round(batch.id, subplan.number, tasks, batch.topics))
+                homes = {bucket: self._homes[bucket] for bucket in subplan.buckets if bucket in self._homes}
+                found = self._run_round(Round(batch.id, subplan.number, tasks, batch.topics, homes))
+                self._homes |= {report.bucket: report.home for report in found if report.home}
                 sent |= {report.bucket: SentRange(report.sent_start, report.sent_end) for report in found}
                 reports += found
         return reports

@@ -16,13 +16,17 @@ from .stages import Stages, split
 @dataclass(frozen=True, slots=True)
 class RunSpec:
     """`bootstrap`: the address where tasks reach the log. `run`: new with every start. `cache`: the place of the
-    query's bucket caches on the hosts that run tasks (see `cache_folder`); None keeps them in memory."""
+    query's bucket caches on the hosts that run tasks (see `cache_folder`); None keeps them in memory. `home_secret`: of
+    the application, by which the homes of its buckets know each other; empty: buckets have no homes. `driver_host`: a
+    host that all tasks reach, for a home to find its own address."""
 
     plan_json: str
     bootstrap: str
     run: str
     properties: Mapping[str, str] = field(default_factory=dict)
     cache: str | None = None
+    home_secret: str = field(default="", repr=False)
+    driver_host: str = ""
 
     @property
     def stages(self) -> Stages:

@@ -65,7 +65,7 @@ def spark_run(plan: PhysicalPlan, client: LogClient, run: str) -> SparkRun:
     """As a SparkQuery runs it, with jobs in this process."""
     spec = RunSpec(plan_to_json(plan), "nowhere", run)
     jobs = DriverInProcess(client).jobs(None, spec)
-    return SparkRun(plan, client, spec, jobs.run, lambda: 2, BatchSize(10**6))
+    return SparkRun(plan, client, spec, jobs.run, lambda: 2, BatchSize(10**6), {})
 
 
 @pytest.mark.parametrize(

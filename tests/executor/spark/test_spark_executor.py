@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from spark_stages import MakeSparkExecutor, OnDuckDB, contents, plan_of, produce
 
 from millstream.executor.errors import QueryFailed, UnknownQuery
 from millstream.executor.spark import spark_trouble
+from millstream.executor.spark.batches import Round
+from millstream.executor.spark.bucket import Report
+from millstream.executor.spark.spark_executor import SparkExecutor
+from millstream.executor.spark.spark_jobs import SparkJobs
 from millstream.executor.spark.spark_session import spark_session
 from millstream.executor.spark.spark_settings import SparkSettings
 from millstream.logcore.client import LogClient
@@ -124,6 +130,33 @@ def assert_same_in_the_end(log: Log, plan: PhysicalPlan) -> None:
     OnDuckDB(plan_of("group by another column", "DUCK"), log).drain()
     last = [{key: records[-1] for key, records in contents(log, topic).items()} for topic in ("SPARK", "DUCK")]
     assert last[0] == last[1] != {}
+
+
+class NotedJobs(SparkJobs):
+    """State: `noted` has all reports."""
+
+    noted: ClassVar[list[Report]] = []
+
+    def run(self, round_: Round) -> list[Report]:
+        reports = super().run(round_)
+        self.noted.extend(reports)
+        return reports
+
+
+def test_a_buckets_state_stays_in_one_worker_from_batch_to_batch_and_run_to_run(log: Log, tmp_path: Path) -> None:
+    NotedJobs.noted.clear()
+    settings = {"spark.master": "local[2]", "spark.driver.memory": "512m"}
+    executor = SparkExecutor(log, tmp_path / "queries", settings, jobs=NotedJobs)
+    spark = executor.query(query(plan_of("group by another column", "SPARK")))
+    for begin in range(0, 300, 60):
+        produce(log, begin, begin + 60)
+        spark.run_available()
+    executor.close()
+    homes = {(report.bucket, report.home) for report in NotedJobs.noted}
+    assert {bucket for bucket, _ in homes} == {0, 1, 2}
+    assert len(homes) == 3
+    assert "" not in dict(homes).values()
+    assert_same_in_the_end(log, plan_of("group by another column", "SPARK"))
 
 
 def test_a_query_that_cannot_run_says_why(log: LogClient, make_executor: MakeSparkExecutor) -> None:

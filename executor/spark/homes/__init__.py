@@ -1,0 +1,13 @@
+"""Homes of buckets: the process in which a bucket's state stays from one batch to the next.
+
+Spark gives a task to whichever Python worker is idle. Without a home, every worker that meets a bucket opens a copy of
+its state, and at each turn replays what the others have written: with more workers, more of their time goes into that.
+
+The worker that applies a bucket's first batch becomes its home. The report names the home, and the driver passes the
+name on with the next batch (`Round.homes`). A task that gets a bucket with another home sends it the pieces and waits
+for the report (`bucket_home.py`, `home_connection.py`). If the home is gone, the task applies the pieces itself, so its
+worker becomes the new home.
+
+Nothing depends on there being only one home. Whoever applies a batch does so in one transaction, under the bucket's
+transactional id, and fences everybody else (`bucket.py`).
+"""

@@ -1,0 +1,147 @@
+"""The home of buckets in this process, and the way to the homes in other processes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import pickle
+import socket
+import threading
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+
+import structlog
+
+from ..bucket import Report
+from .home_connection import HomeConnection, HomeLost
+from .open_buckets import BucketShare, OpenBuckets
+
+log = structlog.get_logger()
+
+
+class ShareFailed(Exception):
+    """A share failed in the bucket's home. The text is the error with its traceback there, so that whoever looks for
+    the cause in the text finds it as in any task's error (`spark_trouble.py`)."""
+
+
+class BucketHome:
+    """Lets the other workers of an application apply shares in this process.
+
+    In: `host`: the name or number under which other workers reach this one. `secret`: of the application.
+    """
+
+    def __init__(self, buckets: OpenBuckets, host: str, secret: bytes) -> None:
+        self._buckets = buckets
+        self._secret = secret
+        self._listening = socket.create_server((host, 0), family=_family_of(host))
+        self.address = f"{host}:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._accept, name="spark-home", daemon=True).start()
+
+    def close(self) -> None:
+        """Accepts no more connections."""
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # closing alone does not end `accept` in the other thread
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # it was closed
+            while True:
+                connected, _ = self._listening.accept()
+                threading.Thread(target=self._serve, args=(connected,), name="spark-home-of", daemon=True).start()
+
+    def _serve(self, connected: socket.socket) -> None:
+        """Answers one worker until that worker ends."""
+        with contextlib.suppress(HomeLost):
+            connection = HomeConnection.accepted(connected, self.address, self._secret)
+            with contextlib.closing(connection):
+                while True:
+                    connection.send(self._answer(_received_share(connection)))
+
+    def _answer(self, share: BucketShare) -> bytes:
+        try:
+            return pickle.dumps(self._buckets.apply(share))
+        except Exception:
+            return pickle.dumps(traceback.format_exc())
+
+
+class Homes:
+    """Applies shares, each in the home of its bucket. For the one thread of a worker that runs tasks."""
+
+    def __init__(self) -> None:
+        self._buckets = OpenBuckets()
+        self._own: dict[str, BucketHome] = {}  # by the secret of the application
+        self._others: dict[str, HomeConnection] = {}  # by address
+
+    def apply(self, share: BucketShare, homes: Mapping[int, str]) -> Report:
+        """In: `homes`: by bucket, the address of its home if it has one. Out: the report names the home.
+
+        Raises `ShareFailed`, and the errors of `BucketRuntime.apply`.
+        """
+        own = self._address(share)
+        home = homes.get(share.bucket, own)
+        if home != own:
+            try:
+                return replace(self._applied_there(home, share), home=home)
+            except HomeLost as error:
+                log.info("bucket has a new home", bucket=share.bucket, before=home, after=own, why=str(error))
+        return replace(self._buckets.apply(share), home=own)
+
+    def close(self) -> None:
+        """Closes this process's buckets and all connections. Spark ends workers without calling it."""
+        for connection in self._others.values():
+            connection.close()
+        for home in self._own.values():
+            home.close()
+        self._buckets.close()
+
+    def _address(self, share: BucketShare) -> str:
+        """The address of this process as a home. Empty if the bucket has no use for a home."""
+        spec = share.spec
+        if not spec.home_secret or not spec.stages.subplan_of(share.bucket).stateful:
+            return ""
+        if spec.home_secret not in self._own:
+            host = address_towards(spec.driver_host)
+            self._own[spec.home_secret] = BucketHome(self._buckets, host, spec.home_secret.encode())
+        return self._own[spec.home_secret].address
+
+    def _applied_there(self, home: str, share: BucketShare) -> Report:
+        connection = self._others.pop(home, None) or HomeConnection.to(home, share.spec.home_secret.encode())
+        try:
+            _send_share(connection, share)
+            found = pickle.loads(connection.receive())
+        except BaseException:
+            connection.close()
+            raise
+        self._others[home] = connection
+        if isinstance(found, Report):
+            return found
+        raise ShareFailed(found)
+
+
+@functools.cache
+def address_towards(host: str) -> str:
+    """The number of this host in the network through which it reaches `host`. Sends nothing.
+
+    >>> address_towards("127.0.0.1")
+    '127.0.0.1'
+    """
+    family, kind, protocol, _, address = socket.getaddrinfo(host, 1, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as towards:
+        towards.connect(address)
+        return str(towards.getsockname()[0])
+
+
+def _family_of(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _send_share(connection: HomeConnection, share: BucketShare) -> None:
+    connection.send(pickle.dumps((share.spec_json, share.batch, share.bucket, len(share.pieces))))
+    for piece in share.pieces:
+        connection.send(piece)
+
+
+def _received_share(connection: HomeConnection) -> BucketShare:
+    spec_json, batch, bucket, count = pickle.loads(connection.receive())
+    return BucketShare(spec_json, batch, bucket, [connection.receive() for _ in range(count)])
