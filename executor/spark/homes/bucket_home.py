@@ -7,6 +7,7 @@ import functools
 import pickle
 import socket
 import threading
+import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,10 +15,15 @@ from dataclasses import replace
 import structlog
 
 from ..bucket import Report
-from .home_connection import HomeConnection, HomeLost
+from .home_connection import HomeConnection, HomeLost, HomeUnreachable
 from .open_buckets import BucketShare, OpenBuckets
 
 log = structlog.get_logger()
+
+ACCEPT_AGAIN_S = 1.0
+UNREACHABLE_S = 600.0
+"""For how long a worker does not try to reach a host to which there was no way. Behind a firewall each try costs
+`CONNECT_S`, and a bucket moves to whichever host has its task."""
 
 
 class ShareFailed(Exception):
@@ -34,21 +40,26 @@ class BucketHome:
     def __init__(self, buckets: OpenBuckets, host: str, secret: bytes) -> None:
         self._buckets = buckets
         self._secret = secret
+        self._closing = threading.Event()
         self._listening = socket.create_server((host, 0), family=_family_of(host))
         self.address = f"{host}:{self._listening.getsockname()[1]}"
         threading.Thread(target=self._accept, name="spark-home", daemon=True).start()
 
     def close(self) -> None:
         """Accepts no more connections."""
+        self._closing.set()
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)  # closing alone does not end `accept` in the other thread
         self._listening.close()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # it was closed
-            while True:
+        while not self._closing.is_set():
+            try:
                 connected, _ = self._listening.accept()
-                threading.Thread(target=self._serve, args=(connected,), name="spark-home-of", daemon=True).start()
+            except OSError:  # it was closed, or this process has too many open files at the moment
+                self._closing.wait(ACCEPT_AGAIN_S)
+                continue
+            threading.Thread(target=self._serve, args=(connected,), name="spark-home-of", daemon=True).start()
 
     def _serve(self, connected: socket.socket) -> None:
         """Answers one worker until that worker ends."""
@@ -72,6 +83,7 @@ class Homes:
         self._buckets = OpenBuckets()
         self._own: dict[str, BucketHome] = {}  # by the secret of the application
         self._others: dict[str, HomeConnection] = {}  # by address
+        self._unreachable: dict[str, float] = {}  # by host: when, on the monotonic clock, to try again
 
     def apply(self, share: BucketShare, homes: Mapping[int, str]) -> Report:
         """In: `homes`: by bucket, the address of its home if it has one. Out: the report names the home.
@@ -80,10 +92,12 @@ class Homes:
         """
         own = self._address(share)
         home = homes.get(share.bucket, own)
-        if home != own:
+        if home != own and time.monotonic() >= self._unreachable.get(_host(home), 0.0):
             try:
                 return replace(self._applied_there(home, share), home=home)
             except HomeLost as error:
+                if isinstance(error, HomeUnreachable):
+                    self._unreachable[_host(home)] = time.monotonic() + UNREACHABLE_S
                 log.info("bucket has a new home", bucket=share.bucket, before=home, after=own, why=str(error))
         return replace(self._buckets.apply(share), home=own)
 
@@ -130,6 +144,10 @@ def address_towards(host: str) -> str:
     with socket.socket(family, kind, protocol) as towards:
         towards.connect(address)
         return str(towards.getsockname()[0])
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]
 
 
 def _family_of(host: str) -> socket.AddressFamily:

@@ -28,6 +28,10 @@ class HomeLost(ConnectionError):
     """The other side has gone, does not answer, or does not know the secret."""
 
 
+class HomeUnreachable(HomeLost):
+    """There is no way to the other host, as with a firewall between them."""
+
+
 class HomeConnection:
     """Sends and receives messages of bytes. Not thread-safe. Raises `HomeLost`: within a quarter of a minute if the
     other host has gone without a word."""
@@ -44,9 +48,8 @@ class HomeConnection:
 
     @classmethod
     def to(cls, address: str, secret: bytes) -> HomeConnection:
-        """Connects to a home. In: `address`: HOST:PORT."""
-        host, _, port = address.rpartition(":")
-        with _as_lost(), _closed_on_error(socket.create_connection((host, int(port)), CONNECT_S)) as connected:
+        """Connects to a home. In: `address`: HOST:PORT. Raises `HomeUnreachable` as well."""
+        with _as_lost(), _closed_on_error(_connected(address)) as connected:
             theirs, ours = bytes(_received(connected, _NONCE_BYTES)), secrets.token_bytes(_NONCE_BYTES)
             connected.sendall(ours + _proof(secret, b"client", theirs, ours, address))
             _check(connected, _proof(secret, b"home", theirs, ours, address))
@@ -79,6 +82,16 @@ class HomeConnection:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _connected(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    try:
+        return socket.create_connection((host, int(port)), CONNECT_S)
+    except ConnectionError:  # the host answers: nothing listens there any more
+        raise
+    except OSError as error:
+        raise HomeUnreachable(f"there is no way to {address}: {error}") from error
 
 
 @contextlib.contextmanager

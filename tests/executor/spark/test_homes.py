@@ -255,6 +255,29 @@ def test_shares_of_different_buckets_are_applied_at_the_same_time(log: Log, boot
     assert {report.bucket for report in reports} == {share.bucket for share in shares[:2]}
 
 
+def test_a_host_behind_a_firewall_costs_one_wait(
+    log: Log, bootstrap: str, worker: Callable[[], Homes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux drops what does not fit into the queue of a listening socket, as a firewall does."""
+    monkeypatch.setattr(home_connection, "CONNECT_S", 0.2)
+    tries: list[str] = []
+    connect = HomeConnection.to
+    monkeypatch.setattr(
+        HomeConnection, "to", lambda address, secret: [tries.append(address), connect(address, secret)][1]
+    )
+    run = RunOfWorkers(plan_of(QUERY, "SPARK"), log, bootstrap, [worker()])
+    with contextlib.ExitStack() as opened:
+        silent = opened.enter_context(socket.create_server((LOCALHOST, 0), backlog=0))
+        with contextlib.suppress(TimeoutError):
+            while True:
+                opened.enter_context(socket.create_connection((LOCALHOST, silent.getsockname()[1]), 0.2))
+        for number in range(2):
+            run.homes = dict.fromkeys(range(3), address_of(silent))
+            produce(log, number * 60, number * 60 + 60)
+            assert len(run.drain()) >= 3
+    assert len(tries) == 1
+
+
 # -------------------------------------------------------------- connections
 
 
