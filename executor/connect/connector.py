@@ -157,6 +157,8 @@ class SourceConnector(ABC):
     """"at least once" for a source that cannot read the same records again."""
     is_sent_records = False
     """Whether other systems send the records, to `TaskInfo.inbox`."""
+    anew: ClassVar[Position | None] = None
+    """The position of a source that has begun once and begins again from the start; None: as if it had never begun."""
     may_empty = False
     """Whether chunks may have `empties`: then the runner remembers the keys of an open transaction."""
 

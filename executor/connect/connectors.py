@@ -128,13 +128,17 @@ class Connectors:
         else:
             running.resume()
 
-    def set_positions(self, name: str, positions: Mapping[int, Position | None]) -> None:
+    def set_positions(self, info: ConnectorInfo, positions: Mapping[int, Position | None]) -> None:
         """Sets the positions of the tasks of a stopped source. None: the task begins from the start."""
         create_positions_topic(self._log)
+        begun = read_positions(self._log)
+        loaded = find_plugin(info.config.get("connector.class"), info.kind).load()
+        anew = loaded.anew if issubclass(loaded, SourceConnector) else None
         for number, at in positions.items():
-            producer = self._log.transactional_producer(transactional_id(name, number))  # fences the task
+            at = anew if at is None and (info.name, number) in begun else at
+            producer = self._log.transactional_producer(transactional_id(info.name, number))  # fences the task
             producer.begin()
-            producer.append(POSITIONS_TOPIC, 0, position_record(name, number, at))
+            producer.append(POSITIONS_TOPIC, 0, position_record(info.name, number, at))
             producer.commit()
 
     def restart(self, name: str, task: int | None = None) -> None:
@@ -172,6 +176,16 @@ class Connectors:
                     producer.commit()
         finally:
             self.start(info)
+
+    def left_by(self, before: ConnectorInfo, after: ConnectorInfo) -> str | None:
+        """What a connector keeps in the other system with its settings `before` and no longer finds with those `after`.
+        It is not removed: the same place may have another name, and the connector may be altered back."""
+        secrets, task = Secrets(self.known_secrets), TaskInfo(before.name)
+        place = kept_at(before, task, secrets)
+        if place is None or place == kept_at(after, task, secrets):
+            return None
+        began = any(name == before.name for name, _ in read_positions(self._log))
+        return secrets.scrub(place) if began else None
 
     def drop(self, info: ConnectorInfo) -> None:
         """Drops the connector, also if it does not run. Deletes its positions and, after its tasks have ended, what it

@@ -41,7 +41,7 @@ def alter_offsets(info: ConnectorInfo, body: Mapping[str, Any], connectors: Conn
     pairs = [_pair(item) for item in given]
     _check_stopped(info, connectors, "altered")
     if info.kind == "SOURCE":
-        connectors.set_positions(info.name, dict(_position(*pair) for pair in pairs))
+        connectors.set_positions(info, dict(_position(*pair) for pair in pairs))
         return
     _check_in_log(info)
     log.commit_offsets(group_of(info.name), dict(_offset(*pair, log) for pair in pairs))
@@ -51,7 +51,7 @@ def reset_offsets(info: ConnectorInfo, connectors: Connectors, log: LogClient) -
     """Resets all offsets, so that the connector starts from the beginning. Raises `RequestRefused`."""
     _check_stopped(info, connectors, "reset")
     if info.kind == "SOURCE":
-        connectors.set_positions(info.name, {task: None for of, task in read_positions(log) if of == info.name})
+        connectors.set_positions(info, {task: None for of, task in read_positions(log) if of == info.name})
         return
     _check_in_log(info)
     log.forget_group(group_of(info.name))

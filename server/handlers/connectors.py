@@ -120,6 +120,9 @@ def _altered(statement: AlterConnector, request: Request) -> list[Entity]:
         raise InvalidStatement(f"{known.name} is a {known.kind.lower()} connector and stays one", span=statement.span)
     kept, warnings = _kept(plugin, config, request)
     info = replace(known, config=kept, statement=text)
+    left = request.connectors.left_by(known, info)
+    if left is not None:
+        warnings = [*warnings, f"{left} stays until somebody drops it, or the connector is altered back."]
     request.store.submit(PutConnector(connector=info, statement=text))
     return [
         ConnectorCreated(

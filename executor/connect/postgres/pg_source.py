@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import psycopg
 import structlog
@@ -60,6 +60,7 @@ class PostgresSource(SourceConnector):
     """
 
     settings = PostgresSettings
+    anew: ClassVar[Position | None] = {"phase": "snapshot"}  # the slot is still there, and ours
 
     def __init__(self, settings: PostgresSettings, task: TaskInfo) -> None:
         self._settings = settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from millstream.executor.connect.task_positions import read_leftovers
 from millstream.logcore.log import Log
 from millstream.server.catalog.command_topic import CommandTopic
 from millstream.server.catalog.commands import RemoveConnector
+from millstream.server.connect.connector_offsets import reset_offsets
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
 from millstream.server.engine.session import Session
 
@@ -174,3 +176,57 @@ def test_a_database_that_is_gone_has_taken_the_slot_with_it(server: PostgresServ
         without_error(lambda: admin.execute("DROP DATABASE short"))
     assert slots(server) == []
     PostgresSource.forget(read_settings(PostgresSettings, config), TaskInfo("pg"))
+
+
+@pytest.mark.parametrize("then", ["resumed", "dropped"])
+def test_offsets_that_were_deleted_do_not_make_the_slot_a_strangers(
+    server: PostgresServer, table: Any, tmp_path: Path, then: str
+) -> None:
+    with open_engine(tmp_path, DUCKDB, sync="never") as engine:
+        create(engine, settings(server, table))
+        streams(engine, server)
+        running = engine.catalog.connectors["PG"]
+        stopped = replace(running, stopped=True)
+        engine.connectors.become(stopped)
+        assert engine.connectors.settled(["PG"], within_s=20) == {}
+        reset_offsets(stopped, engine.connectors, engine.log)
+        assert slots(server) == ["millstream_pg"]
+        if then == "resumed":
+            engine.connectors.become(running)
+            eventually(lambda: len(read_topic(engine.log, "pg.public.t")) == 2)  # the row of the second snapshot
+            eventually(lambda: active_slots(server) == ["millstream_pg"])
+        run(engine, "DROP CONNECTOR pg;")
+        eventually(lambda: slots(server) == [])
+
+
+def test_who_alters_a_connector_to_another_slot_is_told_of_the_one_that_stays(
+    server: PostgresServer, table: Any, tmp_path: Path
+) -> None:
+    with open_engine(tmp_path, DUCKDB, sync="never") as engine:
+        create(engine, settings(server, table))
+        streams(engine, server)
+        (same,) = run(engine, "ALTER CONNECTOR pg WITH ('max.batch.size'='10');")
+        assert same["warnings"] == []
+        (altered,) = run(engine, "ALTER CONNECTOR pg WITH ('slot.name'='other');")
+        (warning,) = altered["warnings"]
+        place = f"127.0.0.1:{server.parameters()['database.port']}/{table.info.dbname}"
+        assert warning["message"] == (
+            f"the replication slot millstream_pg of PostgreSQL at {place}, which holds WAL, stays until somebody drops "
+            "it, or the connector is altered back."
+        )
+        eventually(lambda: engine.connectors.status("PG").tasks[0].state == "FAILED")
+        run(engine, "ALTER CONNECTOR pg WITH ('slot.name'='millstream_pg');")
+        table.execute("INSERT INTO t VALUES (2)")
+        eventually(lambda: len(read_topic(engine.log, "pg.public.t")) == 2)
+
+
+def test_a_connector_that_never_began_leaves_nothing_when_it_is_altered(
+    server: PostgresServer, table: Any, tmp_path: Path
+) -> None:
+    table.execute("SELECT pg_create_logical_replication_slot('theirs', 'pgoutput')")
+    with open_engine(tmp_path, DUCKDB, sync="never") as engine:
+        create(engine, settings(server, table, slot_name="theirs"))
+        eventually(lambda: engine.connectors.status("PG").tasks[0].state == "FAILED")
+        (altered,) = run(engine, "ALTER CONNECTOR pg WITH ('slot.name'='ours');")
+        assert altered["warnings"] == []
+        streams(engine, server, "ours")
