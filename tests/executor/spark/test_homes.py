@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import cycle
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -173,6 +174,8 @@ def test_a_home_that_dies_with_a_share_is_replaced_by_the_worker_that_sent_it(
 def test_a_home_that_has_ended_is_replaced(log: Log, bootstrap: str, worker: Callable[[], Homes]) -> None:
     gone = BucketHome(OpenBuckets(), LOCALHOST, SECRET)
     gone.close()
+    with pytest.raises(HomeLost, match="refused"):
+        HomeConnection.to(gone.address, SECRET)
     run = RunOfWorkers(plan_of(QUERY, "SPARK"), log, bootstrap, [worker()])
     run.homes = dict.fromkeys(range(run.stages.bucket_count), gone.address)
     produce(log, 0, 60)
@@ -253,6 +256,18 @@ def test_shares_of_different_buckets_are_applied_at_the_same_time(log: Log, boot
         thread.join()
     buckets.close()
     assert {report.bucket for report in reports} == {share.bucket for share in shares[:2]}
+
+
+@pytest.mark.parametrize(("query", "has_file"), [(QUERY, True), ("stateless", False)])
+def test_state_lies_in_a_file_of_the_bucket(
+    query: str, has_file: bool, log: Log, bootstrap: str, worker: Callable[[], Homes], tmp_path: Path
+) -> None:
+    produce(log, 0, 60)
+    run = RunOfWorkers(plan_of(query, "SPARK"), log, bootstrap, [worker()])
+    run.spec = replace(run.spec, cache=str(tmp_path / "caches"))
+    assert len(run.drain()) >= 3
+    found = {file.parent.name for file in (tmp_path / "caches").rglob("state-*.duckdb")}
+    assert found == ({"bucket-0", "bucket-1", "bucket-2"} if has_file else set())
 
 
 def test_a_host_behind_a_firewall_costs_one_wait(
@@ -357,6 +372,26 @@ def test_a_home_that_says_nothing_is_given_up(listening: socket.socket, monkeypa
     monkeypatch.setattr(home_connection, "CONNECT_S", 0.1)
     with pytest.raises(HomeLost, match="timed out"):
         HomeConnection.to(address_of(listening), SECRET)
+
+
+def test_a_home_and_its_clients_wait_for_each_other_as_long_as_both_hosts_are_there(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home_connection, "CONNECT_S", 0.1)
+    home = accepted(listening, address_of(listening))
+    client = HomeConnection.to(address_of(listening), SECRET)
+    while not home:
+        pass
+    served = home[0]
+    assert isinstance(served, HomeConnection)
+    for sends, receives in ((client, served), (served, client)):
+        threading.Timer(0.3, sends.send, [b"late"]).start()
+        assert receives.receive().to_pybytes() == b"late"
+        connected = receives._socket
+        assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 5  # seconds of silence
+    client.close()
+    served.close()
 
 
 def test_a_client_that_says_nothing_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
