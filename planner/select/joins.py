@@ -11,6 +11,7 @@ from millstream.errors import InvalidStatement
 
 from ...sql import ast
 from ...sql.ast import unwrapped
+from ...sql.types import BOOLEAN
 from ..expressions.scope import Scope, ScopeSource
 from ..expressions.typed import Typed, column
 from ..formats import FORMAT_KINDS, FORMATS, check_map_keys
@@ -18,6 +19,7 @@ from ..logical import LogicalPlan, Named
 from ..planning import PlanningContext
 from ..schema import Column
 from ..specs import FormatSpec, JoinKind
+from ..steps.filter import LogicalFilter
 from ..steps.foreign_key_join import LogicalForeignKeyJoin
 from ..steps.project import LogicalProject
 from ..steps.stream_stream_join import LogicalStreamStreamJoin
@@ -173,11 +175,33 @@ class _Joining:
             )
         condition.check_types()
         if not _is_key(condition.left, self._left):
-            return self._by_foreign_key(condition)
+            by_nullable = self._is_nullable_key(condition) and self._join.kind != "FULL"
+            return self._by_nullable_key(condition) if by_nullable else self._by_foreign_key(condition)
         key = self._result_key(condition)
         left, right, partitioning = self._brought_together(condition, key)
         plan = LogicalTableTableJoin(left, right, self._join.kind)
         return self._relation(plan, condition, key, partitioning)
+
+    # -------------------------------------------------------------- a key of one side of a FULL join
+
+    def _is_nullable_key(self, condition: JoinCondition) -> bool:
+        key = self._left.join_key
+        return key is not None and condition.left.column in key.nullable
+
+    def _by_nullable_key(self, condition: JoinCondition) -> PlannedRelation:
+        """A join by the keys, in which the left rows whose column is NULL have no partner."""
+        before, name = self._left.join_key, condition.left.column
+        assert before is not None
+        assert name is not None
+        known = Typed(exp.Not(this=exp.Is(this=condition.left.tree.copy(), expression=exp.Null())), BOOLEAN, total=True)
+        left = replace(self._left, join_key=replace(before, viable=(*before.viable, (name, condition.left_written))))
+        if self._join.kind != "LEFT":
+            left = replace(left, plan=LogicalFilter(left.plan, known))
+        joined = _Joining(self._join, left, self._right, self._context, self._lenient).tables()
+        if self._join.kind != "LEFT":
+            return joined
+        key = replace(before, nullable=(*before.nullable, *filter(None, [condition.right.column])))
+        return replace(joined, plan=_null_unless(known, joined.plan, self._right), join_key=key)
 
     # -------------------------------------------------------------- foreign keys
 
@@ -189,7 +213,7 @@ class _Joining:
                 "Invalid join type: full-outer join not supported for foreign-key table-table join. "
                 f"Got {_described(join, left, right, condition)}.",
                 span=join.span,
-                hint="Use an INNER or LEFT join.",
+                hint=self._hint_of_full(condition),
             )
         if join.kind == "RIGHT":
             raise InvalidStatement(
@@ -237,6 +261,12 @@ class _Joining:
         identity = tuple(c.name for c in keyed.schema.key)
         return PlannedRelation(keyed, scope, (*left.sources, *right.sources), None, key, identity=identity)
 
+    def _hint_of_full(self, condition: JoinCondition) -> str:
+        key = self._left.join_key
+        if key is None or not self._is_nullable_key(condition):
+            return "Use an INNER or LEFT join."
+        return f"Join on {key.viable[0][1]}, the first of the keys that is not NULL, or use an INNER or LEFT join."
+
     # -------------------------------------------------------------- common to all joins
 
     def _not_windowed(self, kinds: str) -> InvalidStatement:
@@ -250,8 +280,18 @@ class _Joining:
     def _result_key(self, condition: JoinCondition) -> JoinKey:
         """The columns of the condition that can be the key of the result. After a FULL join there are none, because
         each side may be NULL, and the key is synthetic."""
+        before = self._left.join_key
+        viable = self._equal_columns(condition)
+        nullable = () if before is None else before.nullable
         if self._join.kind == "FULL":
-            return self._synthetic_key()
+            key = self._synthetic_key()
+            return replace(key, nullable=(*nullable, *(name for name, _ in viable if (name, name) not in key.viable)))
+        if before is not None and before.synthetic and viable[:1] == list(before.viable[:1]):
+            return JoinKey(tuple(viable), synthetic=True, nullable=nullable)
+        return JoinKey(tuple(viable), nullable=nullable) if viable else self._synthetic_key()
+
+    def _equal_columns(self, condition: JoinCondition) -> list[tuple[str, str]]:
+        """The columns that equal the condition's sides, of the left side first."""
         before = self._left.join_key
         viable: list[tuple[str, str]] = []
         if before is not None and _is_key(condition.left, self._left):
@@ -260,9 +300,7 @@ class _Joining:
             viable.append((condition.left.column, condition.left_written))
         if condition.right.column is not None:
             viable.append((condition.right.column, condition.right_written))
-        if before is not None and before.synthetic and viable[:1] == list(before.viable[:1]):
-            return JoinKey(tuple(viable), synthetic=True)
-        return JoinKey(tuple(viable)) if viable else self._synthetic_key()
+        return viable
 
     def _synthetic_key(self) -> JoinKey:
         taken = {*self._left.column_names, *self._right.column_names}
@@ -394,6 +432,20 @@ def _reproducible(partitioning: Partitioning | None) -> Partitioning | None:
     if partitioning is None or not _same_bytes(partitioning.key_format):
         return None
     return partitioning
+
+
+def _null_unless(known: Typed, plan: LogicalPlan, right: PlannedRelation) -> LogicalPlan:
+    """The joined rows; where the condition is not true, the columns of the right side are NULL."""
+    theirs = {c.name for c in right.plan.schema}
+    values = tuple(
+        _null_where_not(known, each) if each.name in theirs else each for each in same_columns(plan.schema.value)
+    )
+    return LogicalProject(plan, values, same_columns(plan.schema.key))
+
+
+def _null_where_not(known: Typed, named: Named) -> Named:
+    case = exp.Case(ifs=[exp.If(this=known.tree.copy(), true=named.expression.tree.copy())])
+    return Named(named.name, Typed(case, named.expression.type, total=True))
 
 
 def _has_schema(partitioning: Partitioning | None) -> bool:

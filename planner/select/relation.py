@@ -40,12 +40,13 @@ class JoinKey:
 
     `viable`: the columns with its value, as (name in the plan, text in messages); the first of them that is selected
     becomes the key column. `synthetic`: no source has it. `foreign`: the left table of a foreign-key join, whose whole
-    key it is.
+    key it is. `nullable`: columns with its value or NULL: the keys of the sides of a FULL join.
     """
 
     viable: tuple[tuple[str, str], ...]
     synthetic: bool = False
     foreign: str = ""
+    nullable: tuple[str, ...] = ()
 
     def missing_message(self, target: str, absent: Sequence[str]) -> str:
         """The message for a projection without the key columns `absent` (names in the plan)."""
