@@ -12,12 +12,12 @@ from millstream.errors import Unsupported
 
 from ...sql.functions.udf import udfs_in
 from ...sql.types import SqlType
-from ..specs import VOLATILE, SqlExpression
+from ..specs import SqlExpression
+from .drawn_values import draw_outside, is_volatile, with_drawn
 from .failing_constants import fails_always, hide_failing_constants
 
 DEPTH_MAX = 900  # levels of a tree; DuckDB accepts 1,000, and TRY and other wrappers are added
 _DUCKDB = DuckDB()
-_DRAWN = "drawn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Typed:
     @property
     def volatile(self) -> bool:
         """Whether its value may differ from call to call; DuckDB refuses TRY around such expressions."""
-        return any(map(_is_volatile, self.tree.walk()))
+        return any(map(is_volatile, self.tree.walk()))
 
     def columns(self) -> frozenset[str]:
         """The names of all columns it reads."""
@@ -63,39 +63,18 @@ def to_sql(typed: Typed, physical: Callable[[str], str]) -> SqlExpression:
     tree = typed.tree.copy()
     for node in tree.find_all(exp.Column):
         node.set("this", exp.Identifier(this=physical(node.name), quoted=False))
-    if typed.total or any(map(_is_volatile, _in_lambdas(tree))):
+    if typed.total:
         return SqlExpression(tree.sql(dialect=_DUCKDB, copy=False), typed.type, udfs_in(tree))
     if fails_always(tree):
         return SqlExpression(f"CAST(NULL AS {typed.type.duckdb})", typed.type)
-    tree = exp.Paren(this=tree) if _is_volatile(tree) else tree
-    drawn = _drawn_outside(tree)
+    tree = exp.Paren(this=tree) if is_volatile(tree) else tree
+    drawn = draw_outside(tree)
     column = tree.find(exp.Column)
     if column is not None:
         hide_failing_constants(tree, column)
     text = f"TRY({tree.sql(dialect=_DUCKDB, copy=False)})"
-    if drawn:
-        given = ", ".join(f"'{name}': {call}" for name, call in drawn.items())
-        text = f"list_extract(list_transform([{{{given}}}], lambda {_DRAWN}: {text}), 1)"
+    text = with_drawn(text, drawn) if drawn else text
     return SqlExpression(text, typed.type, udfs_in(tree))
-
-
-def _is_volatile(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Rand | exp.Uuid) or (isinstance(node, exp.Anonymous) and node.name.lower() in VOLATILE)
-
-
-def _in_lambdas(tree: exp.Expression) -> Iterator[exp.Expr]:
-    return (node for body in tree.find_all(exp.Lambda) for node in body.walk())
-
-
-def _drawn_outside(tree: exp.Expression) -> dict[str, str]:
-    """What differs from call to call, by the names that the tree has in its place now. DuckDB refuses TRY around such
-    a call, but takes one around the argument of a lambda."""
-    drawn: dict[str, str] = {}
-    for node in [node for node in tree.walk() if _is_volatile(node)]:
-        name = f"{_DRAWN}{len(drawn)}"
-        drawn[name] = node.sql(dialect=_DUCKDB)
-        node.replace(exp.column(name, _DRAWN))
-    return drawn
 
 
 def _check_depth(tree: exp.Expression) -> None:

@@ -93,6 +93,7 @@ _ROUND_DOUBLE = (
     "ELSE CAST(floor(:value) AS BIGINT) + CASE WHEN :value - floor(:value) >= 0.5e0 THEN 1 ELSE 0 END END AS BIGINT)"
 )
 _LOG = "CASE WHEN :base <= 0 OR :base = 1 THEN CAST('NaN' AS DOUBLE) ELSE ln(:value) / ln(:base) END"
+_UNFITTING = "NULL where a DECIMAL's type has no digit for it, as for 99.5 of DECIMAL(3, 1): CAST it to a wider one."
 _COMPARABLE = ("INTEGER", "BIGINT", "DOUBLE", "STRING", "BYTES", "DATE", "TIME", "TIMESTAMP")
 
 
@@ -118,7 +119,7 @@ def _rounded_to_whole(name: str, which: str, examples: dict[str, str]) -> Functi
             variant("(value DOUBLE) -> DOUBLE", sql=f"{name}(:value)"),
             variant("(value DECIMAL) -> DECIMAL", sql=_decimal(f"{name}(:value)"), returns=_same),
         ],
-        doc=f"The {which} whole number, as a number of the same type.",
+        doc=f"The {which} whole number, as a number of the same type. {_UNFITTING}",
         examples={**examples, f"{name.upper()}(CAST(NULL AS DOUBLE))": "NULL"},
     )
 
@@ -202,7 +203,8 @@ FUNCTIONS: tuple[Function, ...] = (
             variant("(value DECIMAL) -> DECIMAL", sql=_decimal("floor(:value + 0.5)"), returns=_whole),
             variant("(value DECIMAL, places INTEGER) -> DECIMAL", python=_ROUND_TO, returns=_same),
         ],
-        doc="Round to a whole number, or to a number of decimal places; ties go up, towards positive infinity.",
+        doc="Round to a whole number, or to a number of decimal places; ties go up, towards positive infinity. "
+        f"{_UNFITTING}",
         examples={
             "ROUND(2.5e0)": "3",
             "ROUND(-1.5e0)": "-1",

@@ -104,7 +104,12 @@ class Udf:
         row = self.function.row(self.parameters, self.returns)
         values = [_values(array, type_) for array, type_ in zip(arrays, self.parameters, strict=True)]
         nulls = self.function.nulls or not any(array.null_count for array in arrays)
-        return _column(_rows(row, values, self.function.name, nulls=nulls), self.returns)
+        results = _rows(row, values, self.function.name, nulls=nulls)
+        return _column(results, self.returns, lambda at: self._note_unfitting(results[at], values, at))
+
+    def _note_unfitting(self, result: Any, values: Sequence[Sequence[Any]], at: int) -> None:
+        message = f"function {self.function.name} failed: {shown(result)} does not fit {self.returns}"
+        note(message, _shown(column[at] for column in values))
 
     def call(self, arguments: Sequence[exp.Expression]) -> exp.Expression:
         """The call as a DuckDB expression."""
@@ -278,7 +283,8 @@ def shown(value: Any) -> str:
     return text if len(text) <= 5 * _SHOWN_MAX else text[: 5 * _SHOWN_MAX] + "…"
 
 
-def _column(values: list[Any], type_: SqlType) -> pa.Array:
+def _column(values: list[Any], type_: SqlType, unfitting: Callable[[int], None]) -> pa.Array:
+    """The results as a column; one that does not fit its type is NULL. In: `unfitting`: is told the rows of those."""
     type_ = without_null(type_)
     if type_ in (TIMESTAMP, TIME):
         return pa.array([None if v is None else v * 1000 for v in values], pa.int64()).cast(type_.arrow)
@@ -287,7 +293,11 @@ def _column(values: list[Any], type_: SqlType) -> pa.Array:
     try:
         return pa.array(values, type_.arrow)
     except (pa.ArrowException, ValueError, OverflowError, TypeError):
-        return pa.array([value if _fits(value, type_) else None for value in values], type_.arrow)
+        fitting = [_fits(value, type_) for value in values]
+        for at, fits in enumerate(fitting):
+            if not fits:
+                unfitting(at)
+        return pa.array([value if fits else None for value, fits in zip(values, fitting, strict=True)], type_.arrow)
 
 
 def _fits(value: Any, type_: SqlType) -> bool:

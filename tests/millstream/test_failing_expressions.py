@@ -17,6 +17,9 @@ from millstream.testing import Sandbox
 SOURCE = """CREATE STREAM s (k STRING KEY, v INT, w STRING, b BOOLEAN)
 WITH (kafka_topic='s', value_format='JSON', partitions=1);"""
 
+NESTED = """REDUCE(TRANSFORM(ARRAY[1, 2], x => TRANSFORM(ARRAY[3, 3], y => RANDOM() + x / v)), ARRAY[0e0],
+(s, x) => ARRAY_CONCAT(s, x))"""
+
 Row = tuple[int | None, str | None, bool | None]
 ROWS: Sequence[Row] = [(1, "x", True), (0, "5", None), (2, "7", False), (None, None, None)]
 
@@ -118,6 +121,7 @@ def test_an_entry_says_what_failed_why_and_for_which_values() -> None:
         ("CAST(v AS DECIMAL(2, 1)) * CAST(99 AS DECIMAL(38, 1))", None),
         ("PARSE_DATE(CAST(v AS STRING), 'yyyy-MM-dd')", "function parse_date failed: "),
         ("CAST(w AS DATE)", "function string_to_date failed: "),
+        ("ROUND(CAST(99.5 + v AS DECIMAL(3, 1)), 0)", "function round_to failed: Decimal('100.0') does"),
     ],
 )
 def test_a_function_in_python_that_fails_is_named_with_its_arguments(expression: str, message: str | None) -> None:
@@ -218,6 +222,13 @@ def test_a_user_s_case_that_looks_like_an_and_keeps_its_meaning() -> None:
         ("RANDOM() + CAST('x' AS INT)", [None, None, None, None]),
         ("ARRAY_LENGTH(ARRAY_DISTINCT(ARRAY[RANDOM(), RANDOM(), RANDOM() / v]))", [3, 3, 3, 3]),
         ("RANDOM() < 2 AND CAST(w AS INT) > 5", [None, False, True, False]),
+        ("TRANSFORM(ARRAY[v, 2], x => CAST(RANDOM() / 2 AS INT) + 4 / x)", [[4, 2], None, [2, 2], None]),
+        ("LEN(ARRAY_JOIN(TRANSFORM(ARRAY[2, v], x => CONCAT(UUID(), CAST(4 / x AS STRING)))))", [75, None, 75, None]),
+        ("FILTER(ARRAY[v, 2], x => RANDOM() < 4 / x)", [[1, 2], None, [2, 2], None]),
+        ("REDUCE(ARRAY[v, 2], 0, (s, x) => s + CAST(RANDOM() / 2 AS INT) + 4 / x)", [6, None, 4, None]),
+        ("REDUCE(MAP('a' := v), 0, (s, key, x) => s + CAST(RANDOM() / 2 AS INT) + 4 / x)", [4, None, 2, None]),
+        (f"ARRAY_LENGTH(ARRAY_DISTINCT({NESTED}))", [5, None, 5, None]),
+        ("ARRAY_LENGTH(ARRAY_DISTINCT(TRANSFORM(ARRAY[1, 1, v / v], x => UUID())))", [3, None, 3, 3]),
     ],
 )
 def test_what_differs_from_call_to_call_may_fail_without_an_entry(expression: str, results: list[Any]) -> None:
