@@ -36,7 +36,7 @@ from ..limits import count_step
 from .call_words import check_clauses, check_needs_over, interval_unit
 from .comparisons import between, comparison, is_in, like
 from .connectives import joined
-from .conversions import cast_to, coerced, grouped
+from .conversions import cast_to, coerced, computed, grouped
 from .intervals import moved_by_interval
 from .nested_values import array_of, field_of, map_of, struct_of, subscript
 from .scope import Scope
@@ -89,7 +89,7 @@ def compile_expression(node: exp.Expression, scope: Scope) -> Typed:
             return Typed(exp.Not(this=exp.Paren(this=operand.tree)), BOOLEAN, operand.total)
         case exp.Is():
             operand = compile_expression(node.this, scope)
-            return Typed(exp.Is(this=grouped(operand.tree), expression=exp.Null()), BOOLEAN, operand.total)
+            return Typed(exp.Is(this=grouped(computed(operand)), expression=exp.Null()), BOOLEAN, operand.total)
         case exp.Between():
             value, low, high = _compile_all((node.this, node.args["low"], node.args["high"]), scope)
             return between(node, value, low, high, scope)

@@ -34,6 +34,16 @@ def grouped(tree: exp.Expression) -> exp.Expression:
     return tree if simple and not isinstance(tree, exp.Connector | exp.Case) else exp.Paren(this=tree)
 
 
+def computed(value: Typed) -> exp.Expression:
+    """The expression, such that DuckDB computes all of it: a part that fails must not be left out. Where DuckDB knows
+    that a constructor or CASE is never NULL, and where only one field of a new STRUCT is read, it computes nothing."""
+    inner = value.tree.unnest()
+    made = isinstance(inner, exp.Case | exp.Struct) or inner.name == "list_value"
+    if value.total or not made:
+        return value.tree
+    return function_call("list_extract", function_call("list_value", value.tree), exp.Literal.number(1))
+
+
 def false_for_null(tree: exp.Expr) -> exp.Expression:
     """The condition as in ksqlDB: a comparison with NULL is false."""
     return exp.Coalesce(this=tree, expressions=[exp.false()])

@@ -13,7 +13,7 @@ from ...sql.ast import span_of
 from ...sql.functions.casts.cast_trees import plain_cast
 from ...sql.printing import print_expression
 from ...sql.types import BIGINT, INTEGER, NULL, STRING, Array, Field, Map, SqlType, Struct
-from .conversions import coerced, function_call
+from .conversions import coerced, computed, function_call
 from .typed import Typed
 
 
@@ -34,7 +34,7 @@ def field_of(node: exp.Dot, value: Typed) -> Typed:
             hint=f"It is {value.type}, with the fields {names}.",
         )
     return Typed(
-        function_call("struct_extract", value.tree, exp.Literal.string(value.type.engine_name(name))),
+        function_call("struct_extract", computed(value), exp.Literal.string(value.type.engine_name(name))),
         field.type,
         value.total,
     )

@@ -83,6 +83,11 @@ def computed(expression: str) -> tuple[list[Any], list[int]]:
         ("'a' + CAST(10 / v AS STRING)", ["a10", None, "a5", None], [1]),
         ("CAST(CAST(10 / v AS STRING) AS BOOLEAN) = (v > 0)", [False, None, False, False], [1]),
         ("ARRAY_SORT(ARRAY[2, v], CAST(10 / v AS STRING))", [None, None, None, None], [1]),
+        ("ARRAY[10 / v] IS NOT NULL", [True, None, True, True], [1]),
+        ("STRUCT(a := ARRAY[10 / v]) IS NULL", [False, None, False, False], [1]),
+        ("STRUCT(a := 5, b := 10 / v)->a", [5, None, 5, 5], [1]),
+        ("(CASE WHEN 10 / v IS NULL THEN 5 ELSE 6 END) IS NULL", [False, None, False, False], [1]),
+        ("ARRAY[v] IS NULL", [False, False, False, False], []),
         # An operand is evaluated only where those before it leave it open.
         ("v > 0 OR CAST(w AS INT) > 3", [True, True, True, False], []),
         ("v < 1 OR CAST(w AS INT) > 3", [None, True, True, False], [0]),
@@ -162,6 +167,12 @@ def test_a_filter_that_fails_leaves_the_row_out() -> None:
     assert [(entry["offset"], entry["errorMessage"].partition(",")[0]) for entry in failed] == [
         (0, "Error computing the condition of a filter: not a number: x")
     ]
+
+
+@pytest.mark.parametrize("condition", ["ARRAY[10 / v] IS NOT NULL", "STRUCT(a := 5, b := 10 / v)->a = 5"])
+def test_a_filter_that_fails_in_a_part_nobody_reads_leaves_the_row_out(condition: str) -> None:
+    values, failed = written(f"CREATE STREAM o AS SELECT k, v FROM s WHERE {condition};")
+    assert ([value["V"] for value in values], [entry["offset"] for entry in failed]) == ([1, 2, None], [1])
 
 
 def test_a_condition_behind_one_that_is_not_true_has_not_failed() -> None:
