@@ -7,6 +7,7 @@ from sqlglot import exp
 from ...sql import coercion
 from ...sql.functions.trees import duckdb_type
 from ...sql.types import BIGINT, DOUBLE, INTEGER, NULL, STRING, SqlType
+from .failing_constants import first_of_list
 from .typed import Typed
 
 _WIDTHS = (INTEGER, BIGINT, DOUBLE)  # each converts to those after it without failing
@@ -41,7 +42,7 @@ def computed(value: Typed) -> exp.Expression:
     made = isinstance(inner, exp.Case | exp.Struct) or inner.name == "list_value"
     if value.total or not made:
         return value.tree
-    return function_call("list_extract", function_call("list_value", value.tree), exp.Literal.number(1))
+    return first_of_list(value.tree)
 
 
 def false_for_null(tree: exp.Expr) -> exp.Expression:

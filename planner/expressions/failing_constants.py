@@ -15,6 +15,7 @@ import duckdb
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
+from ...sql.functions.casts.failing_casts import NULL_IN_A_LAMBDA
 from ...sql.functions.catalog import register_udfs, udfs_in
 from ...sql.functions.udf import failures_of
 from ...sql.functions.users.user_functions import USER_FUNCTION
@@ -32,18 +33,34 @@ def fails_always(tree: exp.Expr) -> bool:
 
 
 def hide_failing_constants(tree: exp.Expr, column: exp.Column) -> None:
-    """Makes each part that always fails depend on the column, without changing its meaning."""
-    for part in list(_constants(tree)):
-        functions = udfs_in(part)
-        if not _fails(part.sql(dialect=_DUCKDB), functions):
-            continue
-        if functions:  # DuckDB leaves the calls alone, and computes what is inside of them
-            for literal in [
-                each for each in part.find_all(exp.Literal) if not isinstance(each.parent, exp.DataTypeParam)
-            ]:
-                literal.replace(_hidden(literal, column))
-        else:
-            part.replace(exp.Case(ifs=[exp.If(this=_never_known(column), true=part.copy())], default=part.copy()))
+    """Makes each part that always fails depend on the column, without changing its meaning.
+
+    Those are the smallest parts: in a larger one DuckDB would compute what is inside.
+    """
+    reading = _not_constant(tree)
+    for part in [part for part in _constants(tree, reading) if _fails_alone(part)]:
+        if not any(map(_fails_alone, _constants(part, reading, of_itself=False))):
+            _hide(part, column)
+
+
+def _fails_alone(part: exp.Expr) -> bool:
+    return _fails(part.sql(dialect=_DUCKDB), udfs_in(part))
+
+
+def _hide(part: exp.Expr, column: exp.Column) -> None:
+    if not udfs_in(part):
+        case = exp.Case(ifs=[exp.If(this=_never_known(column), true=part.copy())], default=part.copy())
+        part.replace(first_of_list(case))  # of the CASE DuckDB may know that it is never NULL
+        return
+    # DuckDB leaves the calls of Python functions alone, and computes what is inside of them.
+    for literal in [each for each in part.find_all(exp.Literal) if not isinstance(each.parent, exp.DataTypeParam)]:
+        literal.replace(_hidden(literal, column))
+
+
+def first_of_list(value: exp.Expression) -> exp.Expression:
+    """The value, of which DuckDB knows nothing in advance."""
+    made = exp.Anonymous(this="list_value", expressions=[value])
+    return exp.Anonymous(this="list_extract", expressions=[made, exp.Literal.number(1)])
 
 
 def _hidden(literal: exp.Literal, column: exp.Column) -> exp.Expr:
@@ -57,26 +74,42 @@ def _never_known(column: exp.Column) -> exp.Expr:
     return exp.EQ(this=exp.Anonymous(this="hash", expressions=[column.copy()]), expression=exp.Literal.number(0))
 
 
-def _constants(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """The largest parts that are values and read no column. It uses a loop, because chains of AND are deep."""
+def _not_constant(tree: exp.Expr) -> set[int]:
+    """The ids of all nodes that read a column, or a variable of a lambda around them."""
     reading: set[int] = set()
-    for column in tree.find_all(exp.Column):
-        node: exp.Expr | None = column
-        while node is not None and id(node) not in reading:
+
+    def add(node: exp.Expr | None, end: exp.Expr | None) -> None:
+        while node is not None and node is not end and id(node) not in reading:
             reading.add(id(node))
             node = node.parent
-    waiting = [tree]
+
+    for column in tree.find_all(exp.Column):
+        add(column, None)
+    for lambda_ in tree.find_all(exp.Lambda):
+        variables = {parameter.name for parameter in lambda_.expressions}
+        for name in lambda_.this.find_all(exp.Identifier):
+            if name.name in variables:
+                add(name, lambda_)
+    return reading
+
+
+def _constants(tree: exp.Expr, reading: set[int], *, of_itself: bool = True) -> Iterator[exp.Expr]:
+    """The parts that are values, and not in `reading`. It uses a loop, because chains of AND are deep."""
+    waiting = [tree] if of_itself else list(tree.iter_expressions())
     while waiting:
         node = waiting.pop()
         if id(node) not in reading and _is_value(node):
             yield node
-        elif not isinstance(node, _NO_VALUES):
+        if isinstance(node, exp.Lambda):
+            waiting.append(node.this)
+        elif not isinstance(node, _NO_VALUES) or isinstance(node, exp.PropertyEQ):
             waiting.extend(node.iter_expressions())
 
 
 def _is_value(node: exp.Expr) -> bool:
     is_branch = isinstance(node, exp.If) and isinstance(node.parent, exp.Case)
-    return isinstance(node, exp.Condition) and not isinstance(node, _NO_VALUES) and not is_branch
+    is_ours = isinstance(node, exp.Cast) and node.this.name == NULL_IN_A_LAMBDA
+    return isinstance(node, exp.Condition) and not isinstance(node, _NO_VALUES) and not is_branch and not is_ours
 
 
 @functools.lru_cache(maxsize=1_000)

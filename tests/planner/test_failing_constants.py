@@ -33,6 +33,18 @@ def results(expression: str) -> list[Any]:
         ("NULLIF(1/0, 1)", [None, None, None]),
         ("CASE WHEN CAST('x' AS INT) = 1 THEN 1 ELSE v END", [None, None, None]),
         ("(1/0) IS NULL", [None, None, None]),
+        # It is the smallest part that is hidden: DuckDB computes what is inside of the larger ones.
+        ("CASE WHEN v = 1 THEN SUBSTRING('abc', 2147483647 + 1) ELSE 'b' END", [None, "b", "b"]),
+        ("CASE WHEN v = 1 THEN -(2147483647 + 1) ELSE v END", [None, 2, None]),
+        ("CASE WHEN v = 1 THEN SLICE(ARRAY[1], 1, 2147483647 + 1) END", [None, None, None]),
+        ("CASE WHEN v = 1 THEN REDUCE(ARRAY[1], 2147483647 + 1, (s, x) => s + x) ELSE 2 END", [None, 2, 2]),
+        ("CASE WHEN v = 1 THEN REDUCE(ARRAY['a'], 0, (s, x) => s + CAST(x AS INT)) ELSE 2 END", [None, 2, 2]),
+        (
+            "CASE WHEN v = 1 THEN TO_JSON_STRING(REDUCE(ARRAY['a'], 0, (s, x) => s + CAST(x AS INT))) ELSE 'b' END",
+            [None, "b", "b"],
+        ),
+        ("LPAD(CAST(DATEADD(DAYS, 2147483647 + 1, CAST('2020-01-01' AS DATE)) AS STRING), v, 'a')", [None, None, None]),
+        ("TRANSFORM(ARRAY[v], x => CASE WHEN x = 1 THEN -(2147483647 + 1) ELSE x END)", [None, [2], [None]]),
         ("v + CAST('7' AS INT)", [8, 9, None]),
         ("CASE WHEN 1/1 = 1 THEN v ELSE 3 END", [1, 2, None]),
     ],
