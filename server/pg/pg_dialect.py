@@ -58,6 +58,7 @@ _FUNCTIONS: Final = {
     "UPPER": "UCASE", "LOWER": "LCASE", "ARRAY_AGG": "COLLECT_LIST", "POW": "POWER", "RAND": "RANDOM",
     "STDDEV": "STDDEV_SAMPLE", "CEILING": "CEIL",
 }  # fmt: skip
+_ARITHMETIC: Final = ("+", "-", "*", "/", "%", "||")
 _NOT_CALLED: Final = RESERVED | {"ANY", "SOME", "INTERVAL", "OVER", "FILTER", "USING", "OFFSET"}
 
 
@@ -236,7 +237,7 @@ class _Rewriting:
     def _searched(self, found: Quantified) -> int:
         """`'a' = ANY(tags)`. A nested one stays unchanged, and our parser refuses it: each level writes its operands
         twice, so thirty levels used more than the memory."""
-        begin = self._operand(found.word - 2)
+        begin = self._computed_operand(found.word - 2)
         if begin is None or self._last_search >= begin:
             return found.closing + 1
         self._last_search = begin
@@ -325,6 +326,20 @@ class _Rewriting:
                 return None
             at = found
         return at
+
+    def _computed_operand(self, at: int) -> int | None:
+        """The first token of the operand of a comparison, as `-a + b * 2`, that ends at this token."""
+        begin = self._operand(at)
+        while begin is not None and self._sign(begin - 1) in _ARITHMETIC and begin >= 1:
+            begin = self._operand(begin - 2) if self._ends_operand(begin - 2) else begin - 1
+        return begin
+
+    def _ends_operand(self, at: int) -> bool:
+        """Whether the sign that follows this token has an operand on its left."""
+        if at < 0:
+            return False
+        token = self._tokens[at]
+        return token.text in (")", "]") if token.kind == "sign" else token.upper == "END" or token.upper not in RESERVED
 
     def _is_called(self, at: int, closing: str) -> bool:
         """Whether the token before a bracket belongs to it: the name of a function, or the operand of an index."""

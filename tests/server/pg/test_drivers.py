@@ -74,6 +74,10 @@ LISTS: dict[str, list[str]] = {
     "'b \"c\"' = ANY(tags) OR 'x' = ANY(tags)": ["ada"],
     "3 <> ALL(nums)": ["ada"],
     "2 <> ALL(nums)": [],
+    "1 + 1 = ANY(nums)": ["ada"],
+    "i - 7 + 2 * 1 = ANY(nums)": ["ada"],
+    "- -(2) = ANY(nums) AND -i <> ALL(nums)": ["ada"],
+    "'b ' || '\"c\"' = ANY(tags)": ["ada"],
 }
 
 
