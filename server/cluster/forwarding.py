@@ -205,7 +205,9 @@ async def _say_broken(upstream: _Upstream, scope: Scope, send: Send) -> None:
     words = last_words(upstream.media_type, error) if upstream.streamed else None
     if words is None:
         raise error  # an incomplete answer is the only way left to report it
-    if upstream.last and not upstream.last.endswith((b"\n", b"]", b"}")):
+    if upstream.last.endswith(b",\n"):  # rows of a push query on /query: the comma is there
+        words = words.removeprefix(b",\n")
+    elif upstream.last and not upstream.last.endswith((b"\n", b"]", b"}")):
         words = b"\n" + words
     await send({"type": "http.response.body", "body": words, "more_body": False})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -20,6 +20,9 @@ KSQL_TYPE = "application/vnd.ksql.v1+json"
 MILLSTREAM_TYPE = "application/vnd.millstream.rows.v1"
 PRINT_TYPE = "text/plain; charset=utf-8"
 NDJSON_TYPE = "application/x-ndjson"
+
+_COMMA: Final = b",\n"
+_COMPLETED: Final = "Query Completed"  # of a push query that was closed
 
 
 class RowFormat(Protocol):
@@ -81,26 +84,33 @@ class JsonArray:
 
 
 class StreamedRows:
-    """/query: an array of objects of different kinds: header, row, finalMessage or errorMessage."""
+    """/query: an array of objects of different kinds: header, row, finalMessage or errorMessage.
+
+    A push query's rows end with the comma and the line break, so that who reads line by line has each row at once; a
+    last object always follows. A pull query may end with a row, so a comma precedes each row.
+    """
 
     def __init__(self, media_type: str = KSQL_TYPE) -> None:
         self.media_type = media_type
+        self._before, self._after = _COMMA, b""
 
     def head(self, result: QueryResult) -> bytes:
-        return b"[" + _json({"header": {"queryId": result.query_id, "schema": str(result.schema)}})
+        if result.kind == "PUSH":
+            self._before, self._after = b"", _COMMA
+        header = {"header": {"queryId": result.query_id, "schema": str(result.schema)}}
+        return b"[" + _json(header) + self._after
 
     def row(self, row: QueryRow) -> bytes:
         members: dict[str, Any] = {"columns": row.values}
         if row.tombstone:
             members["tombstone"] = True
-        return b",\n" + _json({"row": members})
+        return self._before + _json({"row": members}) + self._after
 
     def end(self, result: QueryResult, error: BaseException | None) -> bytes:
         if error is not None:
-            return b",\n" + _json({"errorMessage": error_body(error)}) + b"]\n"
-        if result.final_message is not None:
-            return b",\n" + _json({"finalMessage": result.final_message}) + b"]\n"
-        return b"]\n"
+            return self._before + _json({"errorMessage": error_body(error)}) + b"]\n"
+        message = result.final_message or (_COMPLETED if result.kind == "PUSH" else None)
+        return b"]\n" if message is None else self._before + _json({"finalMessage": message}) + b"]\n"
 
 
 class MillstreamRows:

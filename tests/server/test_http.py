@@ -117,6 +117,22 @@ def test_query_gives_an_array_of_header_rows_and_last_words(http: httpx.Client) 
     assert '"columns":[1,2,3.50]' in response.text, "DECIMAL keeps its digits"
 
 
+def test_a_push_query_of_query_ends_each_row_with_its_line(http: httpx.Client) -> None:
+    asked = {"ksql": "SELECT v FROM s EMIT CHANGES;", "streamsProperties": EARLIEST}
+    lines: list[str] = []
+    with http.stream("POST", "/query", json=asked) as response:
+        for line in response.iter_lines():  # the second row is the last one: nothing comes after it
+            lines.append(line)
+            if len(lines) == 3:
+                query_id = json.loads(lines[0].strip("[,"))["header"]["queryId"]
+                assert http.post("/close-query", json={"queryId": query_id}).status_code == 200
+    assert json.loads("".join(lines))[1:] == [
+        {"row": {"columns": [2]}},
+        {"row": {"columns": [3]}},
+        {"finalMessage": "Query Completed"},
+    ]
+
+
 def test_query_stream_gives_a_line_per_row(http: httpx.Client) -> None:
     response = http.post("/query-stream", json={"sql": "SELECT v, id FROM s;"})
     assert response.headers["content-type"] == "application/vnd.ksqlapi.delimited.v1"
