@@ -22,7 +22,7 @@ PRINT_TYPE = "text/plain; charset=utf-8"
 NDJSON_TYPE = "application/x-ndjson"
 
 _COMMA: Final = b",\n"
-_COMPLETED: Final = "Query Completed"  # of a push query that was closed
+_TERMINATED: Final = "Query Terminated"  # of a push query that somebody closed, or whose server stops
 
 
 class RowFormat(Protocol):
@@ -109,7 +109,7 @@ class StreamedRows:
     def end(self, result: QueryResult, error: BaseException | None) -> bytes:
         if error is not None:
             return self._before + _json({"errorMessage": error_body(error)}) + b"]\n"
-        message = result.final_message or (_COMPLETED if result.kind == "PUSH" else None)
+        message = result.final_message or (_TERMINATED if result.kind == "PUSH" else None)
         return b"]\n" if message is None else self._before + _json({"finalMessage": message}) + b"]\n"
 
 

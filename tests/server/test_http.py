@@ -129,7 +129,7 @@ def test_a_push_query_of_query_ends_each_row_with_its_line(http: httpx.Client) -
     assert json.loads("".join(lines))[1:] == [
         {"row": {"columns": [2]}},
         {"row": {"columns": [3]}},
-        {"finalMessage": "Query Completed"},
+        {"finalMessage": "Query Terminated"},
     ]
 
 
