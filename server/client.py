@@ -495,13 +495,14 @@ def _error(body: Mapping[str, Any]) -> RemoteError:
 
 
 def _decoder(column_types: Sequence[str]) -> Callable[[bytes], Any]:
-    """A function that parses a row. It keeps all digits of DECIMAL values."""
+    """A function that parses a row. It keeps all digits of DECIMAL values, which a server writes without an exponent: a
+    number with one is a DOUBLE, wherever it stands."""
     if not any("DECIMAL" in type_ for type_ in column_types):
         return json.loads
     doubles = [index for index, type_ in enumerate(column_types) if type_ == "DOUBLE"]
 
     def loads(line: bytes) -> Any:
-        value = json.loads(line, parse_float=decimal.Decimal)
+        value = json.loads(line, parse_float=_number)
         if isinstance(value, list):
             for index in doubles:
                 if isinstance(value[index], decimal.Decimal):
@@ -509,6 +510,10 @@ def _decoder(column_types: Sequence[str]) -> Callable[[bytes], Any]:
         return value
 
     return loads
+
+
+def _number(text: str) -> decimal.Decimal | float:
+    return float(text) if "e" in text.lower() else decimal.Decimal(text)
 
 
 def _progress(told: Any) -> Progress | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 _COLUMN_MIN: Final = 8  # columns are not cut below this, unless the screen is very narrow
 _COLUMN_MIN_NARROW: Final = 3
@@ -160,9 +161,23 @@ def cell_text(value: Any) -> str:
         case str():
             return _quoted(value) if _AMBIGUOUS.fullmatch(value) else printable(value)
         case list() | dict() | tuple():
-            return printable(json.dumps(value, ensure_ascii=False, default=str))
+            return printable(_nested(value))
         case _:
             return printable(str(value))
+
+
+def _nested(value: Any) -> str:
+    """As JSON with spaces. A DECIMAL is a number with all digits of its scale, which the JSON writer cannot express."""
+    match value:
+        case dict():
+            members = cast("dict[str, Any]", value).items()
+            return "{" + ", ".join(f"{_nested(name)}: {_nested(member)}" for name, member in members) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(map(_nested, cast("Sequence[Any]", value))) + "]"
+        case decimal.Decimal():
+            return format(value, "f")
+        case _:
+            return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def is_number(value: object) -> bool:

@@ -59,6 +59,17 @@ def test_null_and_the_text_null_look_different_in_every_format() -> None:
     assert "| 1 | 'null' | 2.50 |\n| 2 | null | null |\n" in printed("markdown")
 
 
+@pytest.mark.parametrize("format", ["table", "vertical", "markdown", "csv", "jsonl"])
+def test_numbers_inside_of_a_value_are_numbers_in_every_format(
+    format: OutputFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    nested = {"d": decimal.Decimal("1.10"), "é": [decimal.Decimal("0.00"), None, 1e300, "1.5"], "t": True}
+    shown = printed(format, rows([Row((1, nested, None))])).replace('""', '"').replace(" ", "")
+    assert '{"d":1.10,"é":[0.00,null,1e' in shown.replace("e+", "e")
+    assert '"1.5"],"t":true}' in shown
+
+
 def test_json_is_one_value_and_jsonl_one_per_line() -> None:
     expected = [{"ID": 1, "TEXT": "null", "PRICE": 2.5}, {"ID": 2, "TEXT": None, "PRICE": None}]
     assert json.loads(printed("json"))[:2] == expected

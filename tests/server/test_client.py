@@ -38,6 +38,11 @@ def test_rows_come_with_their_columns_and_decimals_with_their_digits(client: Htt
     assert rows.final_message == "Query Completed"
 
 
+def test_a_double_beside_a_decimal_inside_of_a_value_stays_a_double(client: HttpClient) -> None:
+    (row,) = client.query("SELECT STRUCT(d := d, x := 1E300, y := -1E-300) FROM s;")
+    assert repr(row.values[0]) == repr({"D": Decimal("3.50"), "X": 1e300, "Y": -1e-300})
+
+
 def test_what_is_set_and_defined_holds_for_the_statements_after_it(client: HttpClient) -> None:
     client.execute("SET 'auto.offset.reset' = 'earliest'; DEFINE kind = 'x'; DEFINE other = '${kind}y';")
     assert client.variables == {"kind": "x", "other": "xy"}
