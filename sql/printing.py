@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from typing import Any
+from typing import Any, Final
 
 from sqlglot import exp
 
@@ -133,11 +133,18 @@ def _bound(distance: exp.Expression | str, side: str | None) -> str:
     return written if side is None else f"{written} {side}"
 
 
+_NOT_FINITE: Final = {"nan": "(1E308 * 1E1 - 1E308 * 1E1)", "inf": "(1E308 * 1E1)", "-inf": "(-1E308 * 1E1)"}
+"""No literal is such a number, and CAST makes none from a text. DuckDB, which answers the PostgreSQL port's questions
+about the catalogs, computes the same."""
+
+
 def literal(value: Any) -> str:
     """A value as a literal of our dialect, whatever it contains. Raises `ValueError` for a value without a literal.
 
     >>> literal("it's"), literal(-3), literal(0.5), literal([True, None])
     ("'it''s'", '(-3)', '0.5E0', 'ARRAY[TRUE, NULL]')
+    >>> literal(float("nan")), literal(float("-inf"))
+    ('(1E308 * 1E1 - 1E308 * 1E1)', '(-1E308 * 1E1)')
     >>> literal({"a": 1})
     "MAP('a' := 1)"
     """
@@ -151,6 +158,8 @@ def literal(value: Any) -> str:
         case float() if math.isfinite(value):
             text = repr(value)
             return _signed(text if "e" in text else f"{text}E0")
+        case float():
+            return _NOT_FINITE[str(value)]
         case decimal.Decimal() if value.is_finite():
             return _signed(format(value, "f"))
         case str():

@@ -13,6 +13,8 @@ from ...sql.ast import (
 from ..engine.entities import Entity
 from ..engine.request import Request
 
+_PRINTED_BY = "/query or /query-stream (HTTP), or write it in the shell"  # the PostgreSQL port has no PRINT
+
 
 def alter_system(statement: AlterSystem, request: Request) -> list[Entity]:
     """ALTER SYSTEM 'name'='value'."""
@@ -37,9 +39,9 @@ def run_script(statement: RunScript, request: Request) -> list[Entity]:
 
 def streaming(statement: Query | PrintTopic, request: Request) -> list[Entity]:
     """SELECT and PRINT answer with a stream of rows, not with entities."""
-    name = "SELECT" if isinstance(statement, Query) else "PRINT"
+    selects = isinstance(statement, Query)
     raise InvalidStatement(
-        f"{name} returns rows and cannot be run as a command.",
+        f"{'SELECT' if selects else 'PRINT'} returns rows and cannot be run as a command.",
         span=statement.span,
-        hint=f"Send it to {request.session.rows_from}.",
+        hint=f"Send it to {request.session.rows_from if selects else _PRINTED_BY}.",
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import math
 import struct
 import uuid
 from collections.abc import Callable
@@ -59,10 +58,7 @@ def parameter_literal(content: bytes | None, format: int, oid: int) -> str:
     if content is None:
         return "NULL"
     try:
-        value = decoded_value(content, format, oid)
-        if isinstance(value, float) and not math.isfinite(value):
-            return f"CAST('{str(value).replace('inf', 'Infinity').replace('nan', 'NaN')}' AS DOUBLE)"
-        return literal(value)
+        return literal(decoded_value(content, format, oid))
     except NO_VALUE as error:
         known = BY_OID.get(oid) or ELEMENT_OF_ARRAY.get(oid)
         name = f"type {oid}" if known is None else known.words

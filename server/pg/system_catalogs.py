@@ -40,7 +40,7 @@ _ROWS_MAX: Final = 200_000
 _CHARACTERS_MAX: Final = 200_000
 _LOCKED: Final = {"memory_limit": "256MB", "threads": 1, "max_temp_directory_size": "0KB",
                   "enable_external_access": False, "autoload_known_extensions": False,
-                  "autoinstall_known_extensions": False}  # fmt: skip
+                  "autoinstall_known_extensions": False, "integer_division": True}  # fmt: skip
 _STATEMENTS: Final = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
 _REG: Final = ("regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole", "regoper", "regoperator")
 _PG_ONLY_TYPES: Final = {

@@ -231,7 +231,7 @@ def test_many_rows_go_in_as_few_requests_as_the_server_allows(ms: millstream.Con
         ("SELECT 1;", [1], "1 of 1 parameters have no \\?"),
         ("SELECT :a;", {"b": 1}, "no value for the parameter :a"),
         ("SELECT ?;", {"b": 1}, "needs a list"),
-        ("SELECT ?;", [float("nan")], "cannot be a parameter"),
+        ("SELECT ?;", [Decimal("NaN")], "cannot be a parameter"),
         ("SELECT ?;", [object()], "cannot be a parameter"),
     ],
 )
@@ -256,6 +256,15 @@ def test_parameters_are_values_and_never_sql(ms: millstream.Connection) -> None:
     ]
     asked = ", ".join(f"? AS c{number}" for number, _ in zip(itertools.count(), values, strict=False))
     assert ms.sql(f"SELECT {asked} FROM clicks;", values).fetchall() == [tuple(values)]
+
+
+def test_numbers_that_are_not_finite_are_parameters(ms: millstream.Connection) -> None:
+    ms.sql("CREATE STREAM odd (id INT KEY, f DOUBLE) WITH (kafka_topic='odd', value_format='JSON', partitions=1);")
+    odd = [float("nan"), float("inf"), float("-inf")]
+    for number, value in enumerate(odd):
+        ms.sql("INSERT INTO odd VALUES (?, ?);", [number, value])
+    assert str(ms.sql("SELECT f FROM odd;").fetchall()) == str([(value,) for value in odd])
+    assert ms.sql("SELECT id FROM odd WHERE f = ?;", [odd[2]]).fetchall() == [(2,)]
 
 
 def test_no_parameter_becomes_a_comment_a_variable_or_another_number(ms: millstream.Connection) -> None:

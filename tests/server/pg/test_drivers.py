@@ -113,6 +113,23 @@ def test_lists_in_lists_are_found_empty_or_refused_by_what_is_wrong(dsn: str, co
         assert answer in ([], "42601", "42804", "42883")
 
 
+@pytest.mark.parametrize("sent", ["%b", "%t"], ids=["binary", "text"])
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_is_not_finite_is_stored_found_and_given_back(dsn: str, number: float, sent: str) -> None:
+    name = f"odd_{sent[1]}_{str(number).strip('-')}_{number < 0}"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE STREAM {name} (k INT KEY, f DOUBLE) WITH (kafka_topic='{name}', value_format='JSON', partitions=1)"
+        )
+        connection.execute(f"INSERT INTO {name} VALUES (%s, {sent})", [1, number])
+        asked = f"SELECT f FROM {name} WHERE f = {sent} AND f = ANY(%s)"
+        for answer in (
+            connection.execute(asked, [number, [number]]),
+            connection.execute("SELECT %s::float8", [number]),
+        ):
+            assert [str(value) for (value,) in answer] == [str(number)]
+
+
 HOSTILE_TEXTS = [
     "x' OR '1' = '1",
     "x'; DROP STREAM clicks; --",

@@ -29,6 +29,16 @@ def test_questions_that_read_nothing_are_answered(psql: Psql) -> None:
     assert psql("-At", "-c", "SHOW server_version", "-c", "SHOW TIME ZONE") == "15.0\nUTC\n"
 
 
+def test_integers_are_divided_as_integers_with_and_without_a_table(psql: Psql) -> None:
+    assert psql("-At", "-c", "SELECT 7 / 2, -7 / 2, 7 / 2.0") == "3|-3|3.5\n"
+    assert psql("-At", "-c", "SELECT 7 / 2, -7 / 2 FROM totals LIMIT 1") == "3|-3\n"
+    assert "ivision by zero" in psql("-c", "SELECT 1 / 0")
+
+
+def test_print_names_the_doors_that_have_it(psql: Psql) -> None:
+    assert "HINT:  Send it to /query or /query-stream (HTTP)" in psql("-c", "PRINT clicks FROM BEGINNING LIMIT 1")
+
+
 def test_an_error_has_a_place_and_a_hint(psql: Psql) -> None:
     said = psql("-v", "VERBOSITY=verbose", "-c", "SELECT n::text, sise FROM totals")
     assert "ERROR:  42703: SELECT column 'SISE' cannot be resolved." in said
