@@ -47,8 +47,7 @@ from ...sql.ast import (
     Statement,
 )
 from ...sql.parser import parse
-from ...sql.splitting import split_statements
-from ...sql.variables import substitute_variables
+from ...sql.splitting import split_statements, statement_spans
 from ..catalog.catalog_store import CatalogStore
 from ..catalog.processing_log_stream import wanted_statement
 from ..catalog.schema_store import SchemaStore
@@ -72,6 +71,7 @@ from .request import Request
 from .session import Session
 from .source_readings import plan_reading
 from .statement_settings import StatementSettings
+from .substituted import Substituted
 
 _LOCKLESS = (
     AlterConnector | AssertTopic | AssertSchema | AssertValues | ControlConnector | ControlMirror | CreateConnector
@@ -164,8 +164,8 @@ class Engine:
         Statements before a refused one keep their effect; their answers are in `answers`, if that is given.
         """
         entities: list[Entity] = [] if answers is None else answers
-        for statement in self._statements(text, session):
-            with self._turn(statement), self._about(text, session):
+        for statement, substituted in self._statements(text, session):
+            with self._turn(statement), self._about(text, session, substituted):
                 entities += handle(statement, self._request(session))
         return entities
 
@@ -185,11 +185,10 @@ class Engine:
         """Starts one SELECT. In: `open_feed`: for this push query only; `push_rows_max`: its limit of rows. Raises
         `StatementError` before any row."""
         text = statement if isinstance(statement, str) else statement.text
-        parsed = self._one_query(statement, session) if isinstance(statement, str) else statement
+        parsed, substituted = self._one_query(statement, session) if isinstance(statement, str) else (statement, None)
         catalog = self.catalog
-        with self._about(
-            text, session
-        ):  # no lock: the catalog is an immutable value, so concurrent changes do not matter
+        # no lock: the catalog is an immutable value, so concurrent changes do not matter
+        with self._about(text, session, substituted):
             result = run_query(parsed, self._request(session), open_feed or self._open_feed, push_rows_max)
         if result.planned_pull is not None and statement is text and self.catalog is catalog:
             self._materializations.lookups.learn(text, parsed, result.planned_pull, catalog, session)
@@ -198,13 +197,17 @@ class Engine:
     def columns_of(self, text: str, session: Session) -> AnswerColumns:
         """The columns of a SELECT's answer. Raises what planning raises."""
         with self._about(text, session):
-            return columns_of(self._one_query(text, session), self._request(session))
+            parsed, substituted = self._one_query(text, session)
+            with self._about(text, session, substituted):
+                return columns_of(parsed, self._request(session))
 
     def reading(self, text: str, session: Session, *, changes: bool = False) -> SourceReading:
         """How another program, with the user's rights, can itself read the rows of a SELECT from one stream or table.
         In: `changes`: of a table, all changes. Raises what planning raises."""
         with self._about(text, session):
-            return plan_reading(self._one_query(text, session), self._request(session), changes=changes)
+            parsed, substituted = self._one_query(text, session)
+            with self._about(text, session, substituted):
+                return plan_reading(parsed, self._request(session), changes=changes)
 
     def lookup(self, text: str, session: Session) -> Lookup | None:
         """The look-up of one key of a table for this text, if `query` planned a similar one before. It plans nothing
@@ -247,7 +250,7 @@ class Engine:
 
     def parse(self, text: str, session: Session) -> list[Statement]:
         """The statements of `text`, with the session's variables substituted."""
-        return list(self._statements(text, session))
+        return [statement for statement, _ in self._statements(text, session)]
 
     def ask_to_stop(self) -> None:
         """Asks connectors and mirrors to stop, because they may wait for other systems. It returns at once; call
@@ -298,14 +301,14 @@ class Engine:
             connect_cluster=None if session.own_connectors else self._connect_cluster,
         )
 
-    def _statements(self, text: str, session: Session) -> Iterator[Statement]:
+    def _statements(self, text: str, session: Session) -> Iterator[tuple[Statement, Substituted | None]]:
         """Every statement of every user passes here: a statement that its user may not run is refused."""
         try:
-            for statement in self._parsed(text, session):
+            for statement, substituted in self._parsed(text, session):
                 self._check(statement, session)
-                yield statement
+                yield statement, substituted
         except StatementError as error:
-            say_no_secrets(error, text, unread=True)
+            say_no_secrets(error, error.text or text, unread=True)
             raise
 
     def _check(self, statement: Statement, session: Session) -> None:
@@ -314,42 +317,45 @@ class Engine:
             around = Surroundings(self.catalog, settings, self.log.topics, lambda: self.schemas.registry)
             check_statement(session.rights, statement, around)
 
-    def _parsed(self, text: str, session: Session) -> Iterator[Statement]:
+    def _parsed(self, text: str, session: Session) -> Iterator[tuple[Statement, Substituted | None]]:
         """Without variables the whole text is parsed before anything runs. With variables each statement is parsed just
         before it runs, because a DEFINE before it may set a variable."""
         if "${" not in text or not self._substitutes(session):
-            yield from parse(text)
+            yield from ((statement, None) for statement in parse(text))
             return
-        for part in split_statements(text):
-            yield from parse(substitute_variables(part, session.variables))
+        for span in statement_spans(text):
+            substituted = Substituted.of(text, span, session.variables)
+            yield from ((statement, substituted) for statement in substituted.parsed())
 
     def _substitutes(self, session: Session) -> bool:
         return StatementSettings.of(session.settings(self.properties)).substitutes_variables
 
     @contextlib.contextmanager
-    def _about(self, text: str, session: Session) -> Generator[None]:
+    def _about(self, text: str, session: Session, substituted: Substituted | None = None) -> Generator[None]:
         """Gives errors the text that their spans refer to, and removes names and secrets that the user may not see."""
         try:
             yield
         except MillstreamError as error:
             if isinstance(error, StatementError):
-                if error.text is None:
+                if error.text is None and substituted is not None:
+                    substituted.place(error)
+                elif error.text is None:
                     error.text = text
                 error.message = with_names(error.message)
                 error.args = (error.message,)
-                say_no_secrets(error, text)
+                say_no_secrets(error, text if substituted is None else substituted.text)
             session.rights.discreet(error, text, self.catalog, self.log.topics)
             raise
 
-    def _one_query(self, text: str, session: Session) -> Query:
-        statements = self.parse(text, session)
+    def _one_query(self, text: str, session: Session) -> tuple[Query, Substituted | None]:
+        statements = list(self._statements(text, session))
         if len(statements) != 1:
             raise InvalidStatement(f"Expected exactly one KSQL statement; found {len(statements)} instead", text=text)
-        only = statements[0]
+        only, substituted = statements[0]
         if not isinstance(only, Query):
             raise InvalidStatement(
                 f"{split_statements(text)[0].split()[0].upper()} is not a query.",
                 text=text,
                 hint="SELECT is one; send others to /ksql.",
             )
-        return only
+        return only, substituted

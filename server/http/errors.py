@@ -113,10 +113,16 @@ def error_body(error: BaseException, text: str | None = None, done: list[Entity]
     if isinstance(error, StatementError | UnknownTopicPrinted) or (isinstance(error, LogError) and text):
         body["@type"] = "statement_error"
         body["statementText"] = (
-            "" if text is None else without_secrets(statement_at(text, getattr(error, "span", None)))
+            "" if text is None else without_secrets(statement_at(_about(error, text), getattr(error, "span", None)))
         )
         body["entities"] = [entity.as_json() for entity in done or []]
     return body
+
+
+def _about(error: BaseException, text: str) -> str:
+    """The text that the error's span refers to: with variables, the statement as it was run."""
+    spoken = isinstance(error, MillstreamError) and error.span is not None and error.text
+    return spoken or text
 
 
 def message_of(error: BaseException) -> str:

@@ -233,6 +233,34 @@ def test_a_variable_defined_in_a_text_holds_for_the_rest_of_it(sandbox: Sandbox)
         sandbox.execute("DROP STREAM ${name};")
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "wrong"),
+    [
+        ("DEFINE x = 's';\nSHOW TYPES; DESCRIBE  ${x}_longer_than_that;", 2, "DESCRIBE  s_longer_than_that"),
+        ("DEFINE x = 'its';\n\nINSERT INTO s (id, v) VALUES\n (1, '${x}' || 'a', nope);", 4, "(1, 'its' || 'a', nope)"),
+        ("DEFINE x = 'longer than that';\nSHOW '${x}' nope;", 2, "'longer than that'"),
+        ("SHOW TYPES;\n SHOW ${nope};", 2, "${nope}"),
+    ],
+)
+def test_an_error_after_a_variable_points_at_what_was_run(sandbox: Sandbox, text: str, line: int, wrong: str) -> None:
+    sandbox.execute(STREAM)
+    with pytest.raises(StatementError) as refused:
+        sandbox.execute(text)
+    error = refused.value
+    assert error.text is not None and error.span is not None and error.line_and_column is not None
+    assert error.line_and_column[0] == line
+    assert error.text[error.span.start : error.span.end] == wrong
+
+
+def test_an_error_of_a_query_after_a_variable_points_at_what_was_run(sandbox: Sandbox) -> None:
+    sandbox.execute(STREAM + "DEFINE x = 'longer than that';")
+    with pytest.raises(StatementError) as refused:
+        list(sandbox.query("\n  SELECT '${x}', nope FROM s;"))
+    assert "  2 |   SELECT 'longer than that', nope FROM s\n    |                              ^^^^\n" in (
+        refused.value.render() + "\n"
+    )
+
+
 def test_a_query_that_reads_what_it_writes_says_so(sandbox: Sandbox) -> None:
     sandbox.execute(
         STREAM + COPY + "CREATE STREAM d (id INT KEY, v INT) WITH (kafka_topic='d', format='JSON', partitions=1);"
