@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Final
 
 import duckdb
@@ -37,14 +37,40 @@ def hide_failing_constants(tree: exp.Expr, column: exp.Column) -> None:
 
     Those are the smallest parts: in a larger one DuckDB would compute what is inside.
     """
+    failing = _failing_parts(tree)
+    larger = {id(_next_above(part, failing)) for part in failing.values()}
+    for part in [part for part in failing.values() if id(part) not in larger]:
+        _hide(part, column)
+
+
+def _failing_parts(tree: exp.Expr) -> dict[int, exp.Expr]:
+    """The constant parts that fail, by their ids. It does not look into those that do not fail, because DuckDB computes
+    their value first. Not so with lambdas and IS NULL: DuckDB may know the value without computing what is inside, and
+    compute that elsewhere. It uses a loop, because chains of AND are deep."""
     reading = _not_constant(tree)
-    for part in [part for part in _constants(tree, reading) if _fails_alone(part)]:
-        if not any(map(_fails_alone, _constants(part, reading, of_itself=False))):
-            _hide(part, column)
+    found: dict[int, exp.Expr] = {}
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in reading and _is_value(node):
+            functions = udfs_in(node)
+            if _fails(node.sql(dialect=_DUCKDB), functions):
+                found[id(node)] = node
+            elif not _calls_users(functions):
+                waiting.extend(inside.this for inside in node.find_all(exp.Lambda, exp.Is))
+                continue
+        if isinstance(node, exp.Lambda):
+            waiting.append(node.this)
+        elif not isinstance(node, _NO_VALUES) or isinstance(node, exp.PropertyEQ):
+            waiting.extend(node.iter_expressions())
+    return found
 
 
-def _fails_alone(part: exp.Expr) -> bool:
-    return _fails(part.sql(dialect=_DUCKDB), udfs_in(part))
+def _next_above(part: exp.Expr, among: Mapping[int, exp.Expr]) -> exp.Expr | None:
+    above = part.parent
+    while above is not None and id(above) not in among:
+        above = above.parent
+    return above
 
 
 def _hide(part: exp.Expr, column: exp.Column) -> None:
@@ -93,30 +119,28 @@ def _not_constant(tree: exp.Expr) -> set[int]:
     return reading
 
 
-def _constants(tree: exp.Expr, reading: set[int], *, of_itself: bool = True) -> Iterator[exp.Expr]:
-    """The parts that are values, and not in `reading`. It uses a loop, because chains of AND are deep."""
-    waiting = [tree] if of_itself else list(tree.iter_expressions())
-    while waiting:
-        node = waiting.pop()
-        if id(node) not in reading and _is_value(node):
-            yield node
-        if isinstance(node, exp.Lambda):
-            waiting.append(node.this)
-        elif not isinstance(node, _NO_VALUES) or isinstance(node, exp.PropertyEQ):
-            waiting.extend(node.iter_expressions())
-
-
 def _is_value(node: exp.Expr) -> bool:
+    is_literal = isinstance(node, exp.Literal | exp.Boolean | exp.Null)
     is_branch = isinstance(node, exp.If) and isinstance(node.parent, exp.Case)
     is_ours = isinstance(node, exp.Cast) and node.this.name == NULL_IN_A_LAMBDA
-    return isinstance(node, exp.Condition) and not isinstance(node, _NO_VALUES) and not is_branch and not is_ours
+    return (
+        isinstance(node, exp.Condition)
+        and not isinstance(node, _NO_VALUES)
+        and not is_branch
+        and not is_ours
+        and not is_literal
+    )
+
+
+def _calls_users(functions: tuple[str, ...]) -> bool:
+    return any(USER_FUNCTION.search(name.upper()) for name in functions)
 
 
 @functools.lru_cache(maxsize=1_000)
 def _fails(sql: str, functions: tuple[str, ...]) -> bool:
     """Whether the evaluation fails. In: `functions`: the Python functions that it calls. User functions are not called
     here: an expression with one of them counts as not failing."""
-    if any(USER_FUNCTION.search(name.upper()) for name in functions):
+    if _calls_users(functions):
         return False
     with _guard:
         connection = _connection()
