@@ -104,7 +104,7 @@ class Sandbox:
             raise Unsupported(f'a Sandbox with the executor "{executor}" is not built yet')
         self.now_ms = 0
         settings = {CACHE_BYTES.name: "0", **lenient_properties(properties or {})}
-        self.session = Session(settings, rows_from="Sandbox.query(…)")
+        self.session = Session(settings, rows_from="Sandbox.query(…)", prints_from="Sandbox.query(…)")
         self._own_log = ExitStack()
         self._open_log = _new_log(self._own_log) if log is None else log
         self.log = JournaledLog(self._open_log)

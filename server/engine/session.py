@@ -15,6 +15,7 @@ class Session:
 
     `asserted`: up to which offset ASSERT VALUES has read a partition of a topic. `rights`: of its user; all rights by
     default. `rows_from`: the routes that answer a SELECT, for the message to a client that used another route.
+    `prints_from`: the same of PRINT, which not all of them answer.
     `own_connectors`: statements about connectors refer to those that run here, even if `ksql.connect.url` is set.
     """
 
@@ -23,6 +24,7 @@ class Session:
     asserted: dict[tuple[str, int], int] = field(default_factory=dict)  # ASSERT VALUES: by topic and partition
     rights: Rights = field(default_factory=Rights)
     rows_from: str = "/query or /query-stream"
+    prints_from: str = "/query or /query-stream (HTTP), or write it in the shell"
     own_connectors: bool = False
 
     def settings(self, server: Mapping[str, str]) -> dict[str, str]:

@@ -13,8 +13,6 @@ from ...sql.ast import (
 from ..engine.entities import Entity
 from ..engine.request import Request
 
-_PRINTED_BY = "/query or /query-stream (HTTP), or write it in the shell"  # the PostgreSQL port has no PRINT
-
 
 def alter_system(statement: AlterSystem, request: Request) -> list[Entity]:
     """ALTER SYSTEM 'name'='value'."""
@@ -39,9 +37,10 @@ def run_script(statement: RunScript, request: Request) -> list[Entity]:
 
 def streaming(statement: Query | PrintTopic, request: Request) -> list[Entity]:
     """SELECT and PRINT answer with a stream of rows, not with entities."""
-    selects = isinstance(statement, Query)
+    session, selects = request.session, isinstance(statement, Query)
+    place = session.rows_from if selects else session.prints_from
     raise InvalidStatement(
         f"{'SELECT' if selects else 'PRINT'} returns rows and cannot be run as a command.",
         span=statement.span,
-        hint=f"Send it to {request.session.rows_from if selects else _PRINTED_BY}.",
+        hint=f"Send it to {place}.",
     )
