@@ -122,7 +122,10 @@ def _altered(statement: AlterConnector, request: Request) -> list[Entity]:
     info = replace(known, config=kept, statement=text)
     left = request.connectors.left_by(known, info)
     if left is not None:
-        warnings = [*warnings, f"{left} stays until somebody drops it, or the connector is altered back."]
+        warnings = [
+            *warnings,
+            f"Connector {info.name}: {left} stays until somebody drops it, or the connector is altered back.",
+        ]
     request.store.submit(PutConnector(connector=info, statement=text))
     return [
         ConnectorCreated(

@@ -8,6 +8,6 @@ name on with the next batch (`Round.homes`). A task that gets a bucket with anot
 for the report (`bucket_home.py`, `home_connection.py`). If the home is gone, the task applies the pieces itself, so its
 worker becomes the new home.
 
-Nothing depends on there being only one home. Whoever applies a batch does so in one transaction, under the bucket's
-transactional id, and fences everybody else (`bucket.py`).
+Nothing depends on there being only one home. A process applies a batch in one transaction, under the bucket's
+transactional id, and so fences all other processes (`bucket.py`).
 """

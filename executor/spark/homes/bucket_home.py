@@ -27,8 +27,8 @@ UNREACHABLE_S = 600.0
 
 
 class ShareFailed(Exception):
-    """A share failed in the bucket's home. The text is the error with its traceback there, so that whoever looks for
-    the cause in the text finds it as in any task's error (`spark_trouble.py`)."""
+    """A share failed in the bucket's home. The text is the error with its traceback there, so `spark_trouble.py` finds
+    the cause in it as in any task's error."""
 
 
 class BucketHome:

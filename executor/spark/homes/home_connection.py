@@ -16,12 +16,13 @@ from typing import Final
 
 import pyarrow as pa
 
+from ....logcore.broken_connections import give_up_early
+
 CONNECT_S: Final = 5.0  # for connecting, and for each step of the proof
 _NONCE_BYTES: Final = 32
 _PROOF_BYTES: Final = 32
 _LENGTH: Final = struct.Struct("<q")
 _UNACKNOWLEDGED_MS: Final = 15_000
-_KEEPALIVE: Final = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))  # option, seconds or count
 
 
 class HomeLost(ConnectionError):
@@ -39,12 +40,7 @@ class HomeConnection:
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _KEEPALIVE:
-            if hasattr(socket, option):
-                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+        give_up_early(connected, _UNACKNOWLEDGED_MS)
 
     @classmethod
     def to(cls, address: str, secret: bytes) -> HomeConnection:

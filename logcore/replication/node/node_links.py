@@ -13,7 +13,6 @@ import contextlib
 import hmac
 import json
 import os
-import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from ...broken_connections import give_up_early
 from ..cluster_version import UNSAID, VERSIONS, ClusterVersions
 from ..complaints import Complaints
 from ..machine import NodeId
@@ -167,7 +167,7 @@ class NodeLinks:
         queue = self._queues[node]
         async with asyncio.timeout(_CONNECT_S):
             reader, writer = await asyncio.open_connection(*address, ssl=self._peers.connecting)
-        _give_up_early(writer)
+        give_up_early(writer.get_extra_info("socket"), _UNACKNOWLEDGED_MS)
         try:
             async with asyncio.timeout(_HELLO_S):
                 version = await self._introduce(reader, writer, node)
@@ -226,7 +226,7 @@ class NodeLinks:
         try:
             async with asyncio.timeout(_HELLO_S):
                 sender = self._readers[task] = await self._welcome(reader, writer)
-            _give_up_early(writer)
+            give_up_early(writer.get_extra_info("socket"), _UNACKNOWLEDGED_MS)
             if sender in self._shown:
                 self._shown[sender].set()
             traffic = self.traffic[sender]
@@ -300,18 +300,6 @@ class _Meeting(NamedTuple):
         if not hmac.compare_digest(str(proof).encode(), self.proof(secret, side).encode()):
             node = self.connects if side == _CONNECTS else self.serves
             raise InvalidFrame(f"node {node} does not know the secret of this cluster")
-
-
-def _give_up_early(writer: asyncio.StreamWriter) -> None:
-    """Makes a broken connection end within seconds, so that a new one is made. TCP alone retries at growing intervals,
-    so a repaired network would stay silent for minutes."""
-    connected: socket.socket = writer.get_extra_info("socket")
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, seconds in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
 
 
 def _write_hello(writer: asyncio.StreamWriter, fields: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from spark_stages import OnDuckDB, StagedRun, contents, plan_of, produce
+from waiting import eventually
 
 from millstream.executor.queries.query_log import take_id
 from millstream.executor.spark import bucket
@@ -24,7 +26,7 @@ from millstream.executor.spark.homes.home_connection import HomeConnection, Home
 from millstream.executor.spark.homes.open_buckets import BucketShare, OpenBuckets
 from millstream.executor.spark.lanes import Positions
 from millstream.executor.spark.markers import BatchId, SentRange
-from millstream.executor.spark.pieces import encode_piece
+from millstream.executor.spark.pieces import decode_piece, encode_piece
 from millstream.executor.spark.spark_jobs import with_homes
 from millstream.executor.spark.spark_trouble import trouble_of
 from millstream.executor.spark.spec import RunSpec
@@ -233,6 +235,21 @@ def test_only_so_many_buckets_stay_open(
     assert set(acquired.values()) == {times}
 
 
+def test_a_bucket_that_is_in_use_is_not_closed_for_another_one(
+    log: Log, bootstrap: str, acquired: Counter[str]
+) -> None:
+    """Only one may stay open. Another bucket is used and closed while this one is held."""
+    run = RunOfWorkers(plan_of(QUERY, "SPARK"), log, bootstrap, [])
+    with contextlib.closing(OpenBuckets(1)) as buckets:
+        for number in (1, 2):
+            produce(log, number * 30, number * 30 + 30)
+            held, other, *_ = run.next_shares(BatchId(number, "batch"))
+            with buckets._used("SPARK_1", held.bucket) as opened:
+                opened.of_run(held.spec, held.bucket).apply([decode_piece(each) for each in held.pieces], held.batch)
+                buckets.apply(other)
+    assert acquired == {f"SPARK_1-{held.bucket}": 1, f"SPARK_1-{other.bucket}": 2}
+
+
 def test_shares_of_different_buckets_are_applied_at_the_same_time(log: Log, bootstrap: str) -> None:
     run = RunOfWorkers(plan_of(QUERY, "SPARK"), log, bootstrap, [])
     produce(log, 0, 30)
@@ -268,6 +285,23 @@ def test_state_lies_in_a_file_of_the_bucket(
     assert len(run.drain()) >= 3
     found = {file.parent.name for file in (tmp_path / "caches").rglob("state-*.duckdb")}
     assert found == ({"bucket-0", "bucket-1", "bucket-2"} if has_file else set())
+
+
+def test_what_a_worker_has_open_is_closed_with_it(log: Log, bootstrap: str, tmp_path: Path) -> None:
+    """Its threads end, and the files of its buckets serve the next one."""
+    before, files = set(threading.enumerate()), list[set[Path]]()
+    run = RunOfWorkers(plan_of(QUERY, "SPARK"), log, bootstrap, [])
+    run.spec = replace(run.spec, cache=str(tmp_path / "caches"))
+    for begin in (0, 60):
+        produce(log, begin, begin + 60)
+        run.homes.clear()
+        with contextlib.closing(Homes()) as one, contextlib.closing(Homes()) as other:
+            run.workers = cycle([one, other])
+            assert len(run.drain()) >= 3
+        files.append(set((tmp_path / "caches").rglob("state-*.duckdb")))
+        eventually(lambda: not [each for each in set(threading.enumerate()) - before if "home" in each.name])
+    assert len(files[0]) == 3
+    assert files[1] == files[0]
 
 
 def test_a_host_behind_a_firewall_costs_one_wait(
@@ -306,15 +340,15 @@ def address_of(listening: socket.socket) -> str:
     return f"{LOCALHOST}:{listening.getsockname()[1]}"
 
 
-def accepted(listening: socket.socket, address: str, secret: bytes = SECRET) -> list[HomeConnection | Exception]:
-    """What comes of the next connection, once there is one."""
-    found: list[HomeConnection | Exception] = []
+def accepted(listening: socket.socket, address: str, secret: bytes = SECRET) -> Future[HomeConnection]:
+    """What comes of the next connection."""
+    found: Future[HomeConnection] = Future()
 
     def accept() -> None:
         try:
-            found.append(HomeConnection.accepted(listening.accept()[0], address, secret))
-        except Exception as error:
-            found.append(error)
+            found.set_result(HomeConnection.accepted(listening.accept()[0], address, secret))
+        except HomeLost as error:
+            found.set_exception(error)
 
     threading.Thread(target=accept, daemon=True).start()
     return found
@@ -326,24 +360,21 @@ def test_messages_of_any_length_arrive_whole(size: int, listening: socket.socket
     client = HomeConnection.to(address_of(listening), SECRET)
     message = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     threading.Thread(target=lambda: [client.send(message), client.send(b"the next")], daemon=True).start()
-    while not home:
-        pass
-    assert isinstance(home[0], HomeConnection)
-    assert home[0].receive().to_pybytes() == message
-    assert home[0].receive().to_pybytes() == b"the next"
+    served = home.result(20)
+    assert served.receive().to_pybytes() == message
+    assert served.receive().to_pybytes() == b"the next"
     client.close()
     with pytest.raises(HomeLost):
-        home[0].receive()
+        served.receive()
+    served.close()
 
 
 def test_who_does_not_know_the_secret_is_refused_on_both_sides(listening: socket.socket) -> None:
     home = accepted(listening, address_of(listening), b"another")
     with pytest.raises(HomeLost):
         HomeConnection.to(address_of(listening), SECRET)
-    while not home:
-        pass
-    assert isinstance(home[0], HomeLost)
-    assert "does not know the secret" in str(home[0])
+    with pytest.raises(HomeLost, match="does not know the secret"):
+        home.result(20)
 
 
 def test_a_proof_that_was_made_for_another_address_is_refused(listening: socket.socket) -> None:
@@ -351,9 +382,8 @@ def test_a_proof_that_was_made_for_another_address_is_refused(listening: socket.
     home = accepted(listening, f"{LOCALHOST}:1")
     with pytest.raises(HomeLost):
         HomeConnection.to(address_of(listening), SECRET)
-    while not home:
-        pass
-    assert isinstance(home[0], HomeLost)
+    with pytest.raises(HomeLost, match="does not know the secret"):
+        home.result(20)
 
 
 def test_a_client_believes_no_home_that_cannot_prove_it(listening: socket.socket) -> None:
@@ -380,10 +410,7 @@ def test_a_home_and_its_clients_wait_for_each_other_as_long_as_both_hosts_are_th
     monkeypatch.setattr(home_connection, "CONNECT_S", 0.1)
     home = accepted(listening, address_of(listening))
     client = HomeConnection.to(address_of(listening), SECRET)
-    while not home:
-        pass
-    served = home[0]
-    assert isinstance(served, HomeConnection)
+    served = home.result(20)
     for sends, receives in ((client, served), (served, client)):
         threading.Timer(0.3, sends.send, [b"late"]).start()
         assert receives.receive().to_pybytes() == b"late"

@@ -70,6 +70,16 @@ def away(server: PostgresServer) -> Generator[None]:
         server.start()
 
 
+@contextlib.contextmanager
+def refused_because_of_the_slot(server: PostgresServer, table: Any, folder: Path) -> Generator[EmbeddedEngine]:
+    """With a connector that never began: the slot `theirs` is somebody else's."""
+    table.execute("SELECT pg_create_logical_replication_slot('theirs', 'pgoutput')")
+    with open_engine(folder, DUCKDB, sync="never") as engine:
+        create(engine, settings(server, table, slot_name="theirs"))
+        eventually(lambda: engine.connectors.status("PG").tasks[0].state == "FAILED")
+        yield engine
+
+
 @pytest.mark.parametrize("how", ["same engine", "next engine", "died before it was noted"])
 def test_a_slot_goes_once_postgresql_is_back(server: PostgresServer, table: Any, tmp_path: Path, how: str) -> None:
     with contextlib.ExitStack() as engines:
@@ -131,10 +141,7 @@ def test_a_connector_of_another_place_does_not_wait(server: PostgresServer, tabl
 def test_a_slot_of_others_survives_the_drop_of_a_connector_that_never_began(
     server: PostgresServer, table: Any, tmp_path: Path
 ) -> None:
-    table.execute("SELECT pg_create_logical_replication_slot('theirs', 'pgoutput')")
-    with open_engine(tmp_path, DUCKDB, sync="never") as engine:
-        create(engine, settings(server, table, slot_name="theirs"))
-        eventually(lambda: engine.connectors.status("PG").tasks[0].state == "FAILED")
+    with refused_because_of_the_slot(server, table, tmp_path) as engine:
         (dropped,) = run(engine, "DROP CONNECTOR pg;")
         assert dropped["warnings"] == []
     assert slots(server) == ["theirs"]
@@ -211,8 +218,8 @@ def test_who_alters_a_connector_to_another_slot_is_told_of_the_one_that_stays(
         (warning,) = altered["warnings"]
         place = f"127.0.0.1:{server.parameters()['database.port']}/{table.info.dbname}"
         assert warning["message"] == (
-            f"the replication slot millstream_pg of PostgreSQL at {place}, which holds WAL, stays until somebody drops "
-            "it, or the connector is altered back."
+            f"Connector PG: the replication slot millstream_pg of PostgreSQL at {place}, which holds WAL, stays until "
+            "somebody drops it, or the connector is altered back."
         )
         eventually(lambda: engine.connectors.status("PG").tasks[0].state == "FAILED")
         run(engine, "ALTER CONNECTOR pg WITH ('slot.name'='millstream_pg');")
@@ -223,10 +230,7 @@ def test_who_alters_a_connector_to_another_slot_is_told_of_the_one_that_stays(
 def test_a_connector_that_never_began_leaves_nothing_when_it_is_altered(
     server: PostgresServer, table: Any, tmp_path: Path
 ) -> None:
-    table.execute("SELECT pg_create_logical_replication_slot('theirs', 'pgoutput')")
-    with open_engine(tmp_path, DUCKDB, sync="never") as engine:
-        create(engine, settings(server, table, slot_name="theirs"))
-        eventually(lambda: engine.connectors.status("PG").tasks[0].state == "FAILED")
+    with refused_because_of_the_slot(server, table, tmp_path) as engine:
         (altered,) = run(engine, "ALTER CONNECTOR pg WITH ('slot.name'='ours');")
         assert altered["warnings"] == []
         streams(engine, server, "ours")
