@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...logcore.client import LogClient
 from .batch_ends import BatchEnds
 from .batch_size import BatchSize
+from .homes.known_homes import KnownHomes
 from .lanes import LaneRange, Positions
 from .markers import NOTHING_SENT, BatchId, SentRange
 from .stages import Stages, Subplan
@@ -19,13 +20,13 @@ WAIT_S = 0.2  # how long planning a batch may wait for records: this often a que
 @dataclass(frozen=True, slots=True)
 class Round:
     """One subplan's part of a batch, which is one Spark job. `tasks`: the ranges that each task reads; none is empty.
-    `topics`: the topics of the batch, as in its `BatchRecord`. `homes`: the addresses of the buckets' homes."""
+    `topics`: the topics of the batch, as in its `BatchRecord`. `homes`: those of the subplan's buckets."""
 
     batch: BatchId
     subplan: int
     tasks: Sequence[Sequence[LaneRange]]
     topics: Mapping[str, int]
-    homes: Mapping[int, str] = field(default_factory=dict)
+    homes: KnownHomes
 
     @property
     def record_count(self) -> int:

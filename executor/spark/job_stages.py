@@ -16,6 +16,7 @@ import pyarrow as pa
 from ..formats.compiled.warm_up import warm_up
 from .bucket import Report
 from .homes.bucket_home import Homes
+from .homes.known_homes import KnownHomes
 from .homes.open_buckets import BucketShare
 from .lanes import LaneRange
 from .markers import BatchId
@@ -59,7 +60,7 @@ class ApplyStage:
 
     spec_json: str
     batch: BatchId
-    homes: Mapping[int, str]
+    homes: KnownHomes
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: dict[int, list[tuple[int, pa.Buffer]]] = {}
@@ -85,7 +86,7 @@ class ReadAndApplyStage:
     tasks: Sequence[Sequence[LaneRange]]
     topics: Mapping[str, int]
     batch: BatchId
-    homes: Mapping[int, str]
+    homes: KnownHomes
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
@@ -128,7 +129,7 @@ def _stage_one(spec_json: str, subplan: int) -> StageOne:
 
 
 def _apply(
-    spec_json: str, batch: BatchId, pieces: dict[int, list[pa.Buffer]], homes: Mapping[int, str]
+    spec_json: str, batch: BatchId, pieces: dict[int, list[pa.Buffer]], homes: KnownHomes
 ) -> Iterator[pa.RecordBatch]:
     _settle()
     for bucket in sorted(pieces):

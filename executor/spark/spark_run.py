@@ -20,6 +20,7 @@ from .batch_records import BatchRecord, forget_batches
 from .batch_size import BatchSize
 from .batches import BatchPlanner, Round, ranges_of_subplan, ranges_of_tasks
 from .bucket import Report
+from .homes.known_homes import KnownHomes
 from .lanes import Positions, ranges_between
 from .markers import NO_BATCH, SentRange
 from .spec import RunSpec
@@ -123,8 +124,9 @@ class SparkRun:
         for subplan in stages.subplans:
             ranges = ranges_of_subplan(stages, subplan, read, sent)
             if ranges:
-                tasks = ranges_of_tasks(subplan, ranges, self._parallelism())
-                homes = {bucket: self._homes[bucket] for bucket in subplan.buckets if bucket in self._homes}
+                parallelism = self._parallelism()
+                tasks = ranges_of_tasks(subplan, ranges, parallelism)
+                homes = KnownHomes.of(subplan.buckets, self._homes, parallelism)
                 found = self._run_round(Round(batch.id, subplan.number, tasks, batch.topics, homes))
                 self._homes |= {report.bucket: report.home for report in found if report.home}
                 sent |= {report.bucket: SentRange(report.sent_start, report.sent_end) for report in found}

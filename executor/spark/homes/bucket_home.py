@@ -9,13 +9,14 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
 from ..bucket import Report
+from ..spec import RunSpec
 from .home_connection import HomeConnection, HomeLost, HomeUnreachable
+from .known_homes import KnownHomes
 from .open_buckets import BucketShare, OpenBuckets
 
 log = structlog.get_logger()
@@ -26,9 +27,17 @@ UNREACHABLE_S = 600.0
 `CONNECT_S`, and a bucket moves to whichever host has its task."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Leave:
+    """Asks a home to close a bucket, which moves to the worker that asks."""
+
+    query_id: str
+    bucket: int
+
+
 class ShareFailed(Exception):
-    """A share failed in the bucket's home. The text is the error with its traceback there, so `spark_trouble.py` finds
-    the cause in it as in any task's error."""
+    """A home could not do what it was asked for. The text is the error there with its traceback, so `spark_trouble.py`
+    finds the cause in it as in any task's error."""
 
 
 class BucketHome:
@@ -67,11 +76,13 @@ class BucketHome:
             connection = HomeConnection.accepted(connected, self.address, self._secret)
             with contextlib.closing(connection):
                 while True:
-                    connection.send(self._answer(_received_share(connection)))
+                    connection.send(self._answer(_received(connection)))
 
-    def _answer(self, share: BucketShare) -> bytes:
+    def _answer(self, request: BucketShare | _Leave) -> bytes:
         try:
-            return pickle.dumps(self._buckets.apply(share))
+            if isinstance(request, _Leave):
+                return pickle.dumps(self._buckets.leave(request.query_id, request.bucket))
+            return pickle.dumps(self._buckets.apply(request))
         except Exception:
             return pickle.dumps(traceback.format_exc())
 
@@ -85,20 +96,21 @@ class Homes:
         self._others: dict[str, HomeConnection] = {}  # by address
         self._unreachable: dict[str, float] = {}  # by host: when, on the monotonic clock, to try again
 
-    def apply(self, share: BucketShare, homes: Mapping[int, str]) -> Report:
-        """In: `homes`: by bucket, the address of its home if it has one. Out: the report names the home.
-
-        Raises `ShareFailed`, and the errors of `BucketRuntime.apply`.
-        """
+    def apply(self, share: BucketShare, known: KnownHomes) -> Report:
+        """Out: the report names the home. Raises `ShareFailed`, and the errors of `BucketRuntime.apply`."""
         own = self._address(share)
-        home = homes.get(share.bucket, own)
-        if home != own and time.monotonic() >= self._unreachable.get(_host(home), 0.0):
+        home = known.addresses.get(share.bucket, own)
+        if home != own:
+            stays = known.home_of(share.bucket, share.batch.number, own) == home
             try:
-                return replace(self._applied_there(home, share), home=home)
+                report = self._ask(home, share.spec, share if stays else _Leave(share.spec.query_id, share.bucket))
             except HomeLost as error:
-                if isinstance(error, HomeUnreachable):
-                    self._unreachable[_host(home)] = time.monotonic() + UNREACHABLE_S
-                log.info("bucket has a new home", bucket=share.bucket, before=home, after=own, why=str(error))
+                why = str(error)
+            else:
+                if report is not None:
+                    return replace(report, home=home)
+                why = "it has more buckets than this worker"
+            log.info("bucket has a new home", bucket=share.bucket, before=home, after=own, why=why)
         return replace(self._buckets.apply(share), home=own)
 
     def close(self) -> None:
@@ -119,18 +131,30 @@ class Homes:
             self._own[spec.home_secret] = BucketHome(self._buckets, host, spec.home_secret.encode())
         return self._own[spec.home_secret].address
 
-    def _applied_there(self, home: str, share: BucketShare) -> Report:
-        connection = self._others.pop(home, None) or HomeConnection.to(home, share.spec.home_secret.encode())
+    def _ask(self, home: str, spec: RunSpec, request: BucketShare | _Leave) -> Report | None:
+        """What a home answers: to `_Leave`, None. Raises `HomeLost` and `ShareFailed`."""
+        connection = self._others.pop(home, None) or self._connected(home, spec.home_secret.encode())
         try:
-            _send_share(connection, share)
-            found = pickle.loads(connection.receive())
+            _send(connection, request)
+            answer = pickle.loads(connection.receive())
         except BaseException:
             connection.close()
             raise
         self._others[home] = connection
-        if isinstance(found, Report):
-            return found
-        raise ShareFailed(found)
+        if isinstance(answer, str):
+            raise ShareFailed(answer)
+        return answer
+
+    def _connected(self, home: str, secret: bytes) -> HomeConnection:
+        """Raises `HomeLost`; without a try if there was no way to that host a short time ago."""
+        host = home.rpartition(":")[0]
+        if time.monotonic() < self._unreachable.get(host, 0.0):
+            raise HomeUnreachable(f"there was no way to {host}")
+        try:
+            return HomeConnection.to(home, secret)
+        except HomeUnreachable:
+            self._unreachable[host] = time.monotonic() + UNREACHABLE_S
+            raise
 
 
 @functools.cache
@@ -146,20 +170,19 @@ def address_towards(host: str) -> str:
         return str(towards.getsockname()[0])
 
 
-def _host(address: str) -> str:
-    return address.rpartition(":")[0]
-
-
 def _family_of(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-def _send_share(connection: HomeConnection, share: BucketShare) -> None:
-    connection.send(pickle.dumps((share.spec_json, share.batch, share.bucket, len(share.pieces))))
-    for piece in share.pieces:
+def _send(connection: HomeConnection, request: BucketShare | _Leave) -> None:
+    """A request, and behind it the pieces of a share."""
+    pieces = request.pieces if isinstance(request, BucketShare) else ()
+    connection.send(pickle.dumps((replace(request, pieces=()) if pieces else request, len(pieces))))
+    for piece in pieces:
         connection.send(piece)
 
 
-def _received_share(connection: HomeConnection) -> BucketShare:
-    spec_json, batch, bucket, count = pickle.loads(connection.receive())
-    return BucketShare(spec_json, batch, bucket, [connection.receive() for _ in range(count)])
+def _received(connection: HomeConnection) -> BucketShare | _Leave:
+    request, count = pickle.loads(connection.receive())
+    pieces = [connection.receive() for _ in range(count)]
+    return replace(request, pieces=pieces) if pieces else request

@@ -73,6 +73,11 @@ class OpenBuckets:
             runtime = opened.of_run(share.spec, share.bucket)
             return runtime.apply([decode_piece(piece) for piece in share.pieces], share.batch)
 
+    def leave(self, query_id: str, bucket: int) -> None:
+        """Closes a bucket, after the threads that use it. Its file serves the next process."""
+        with self._used(query_id, bucket) as opened:
+            opened.close()
+
     def close(self) -> None:
         """Closes all buckets. No thread may use one."""
         while self._opened:

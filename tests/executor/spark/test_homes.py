@@ -23,6 +23,7 @@ from millstream.executor.spark.bucket import Report
 from millstream.executor.spark.homes import home_connection
 from millstream.executor.spark.homes.bucket_home import BucketHome, Homes, ShareFailed, address_towards
 from millstream.executor.spark.homes.home_connection import HomeConnection, HomeLost
+from millstream.executor.spark.homes.known_homes import KnownHomes
 from millstream.executor.spark.homes.open_buckets import BucketShare, OpenBuckets
 from millstream.executor.spark.lanes import Positions
 from millstream.executor.spark.markers import BatchId, SentRange
@@ -78,17 +79,21 @@ class RunOfWorkers(StagedRun):
         self.spec = RunSpec(plan_to_json(plan), bootstrap, name, home_secret=SECRET.decode(), driver_host=LOCALHOST)
         self.workers = cycle(workers)
         self.homes: dict[int, str] = {}
+        self.parallelism = 1
 
     def apply(self, batch: BatchId, start: Positions, end: Positions, only: set[int] | None = None) -> list[Report]:
         reports: list[Report] = []
         sent: dict[int, SentRange] = {}
         for subplan in self.stages.subplans:
             for share in self.shares(subplan, batch, start, end, sent):
-                report = next(self.workers).apply(share, self.homes)
+                report = next(self.workers).apply(share, self.known(subplan))
                 sent[report.bucket] = SentRange(report.sent_start, report.sent_end)
                 self.homes[report.bucket] = report.home
                 reports.append(report)
         return reports
+
+    def known(self, subplan: Subplan) -> KnownHomes:
+        return KnownHomes.of(subplan.buckets, self.homes, self.parallelism)
 
     def next_shares(self, batch: BatchId) -> list[BucketShare]:
         """Those of the first subplan, up to the end of the input."""
@@ -204,6 +209,75 @@ def test_the_next_run_finds_the_homes_of_the_last_one(
     assert contents(log, "SPARK") == contents(log, "DUCK") != {}
 
 
+@pytest.mark.parametrize("query", [QUERY, SEVERAL_SUBPLANS])
+def test_workers_that_come_later_get_buckets(
+    query: str, log: Log, bootstrap: str, worker: Callable[[], Homes], acquired: Counter[str], tmp_path: Path
+) -> None:
+    """Each bucket moves at most once, and the file with its state moves with it."""
+    duck = OnDuckDB(plan_of(query, "DUCK"), log)
+    first = worker()
+    run = RunOfWorkers(plan_of(query, "SPARK"), log, bootstrap, [first])
+    run.spec = replace(run.spec, cache=str(tmp_path / "caches"))
+    produce(log, 0, 60)
+    run.drain()
+    assert len(set(run.homes.values())) == 1
+    run.workers, run.parallelism = cycle([first, worker(), worker()]), 3
+    for begin in range(60, 1260, 60):
+        produce(log, begin, begin + 60)
+        run.drain()
+    duck.drain()
+    assert contents(log, "SPARK") == contents(log, "DUCK") != {}
+    for subplan in run.stages.subplans:
+        homes = [run.homes[bucket] for bucket in subplan.buckets if run.homes.get(bucket)]
+        assert len(set(homes)) == len(homes)
+    assert max(acquired.values()) == 2
+    assert len(list((tmp_path / "caches").rglob("state-*.duckdb"))) == sum(map(bool, run.homes.values()))
+
+
+def test_a_bucket_leaves_a_worker_that_is_gone(log: Log, bootstrap: str, worker: Callable[[], Homes]) -> None:
+    first, other = Homes(), worker()
+    run = RunOfWorkers(plan_of(QUERY, "SPARK"), log, bootstrap, [first])
+    produce(log, 0, 60)
+    run.drain()
+    first.close()
+    run.workers, run.parallelism = cycle([other]), 3
+    produce(log, 60, 120)
+    run.drain()
+    duck = OnDuckDB(plan_of(QUERY, "DUCK"), log)
+    duck.drain()
+    assert contents(log, "SPARK") == contents(log, "DUCK") != {}
+    assert len(set(run.homes.values())) == 1
+
+
+@pytest.mark.parametrize(
+    ("homes", "most", "batch", "worker", "moving"),
+    [
+        ("aaa", 3, 1, "b", ""),  # no worker has too many
+        ("aaa", 2, 1, "b", "0"),
+        ("aaa", 2, 5, "b", "2"),  # one per batch
+        ("aaa", 2, 7, "b", "1"),
+        ("aaa", 2, 1, "a", ""),  # they are there already
+        ("aaabb", 2, 1, "b", ""),  # this worker has enough
+        ("aaab", 2, 1, "b", "0"),
+        ("aabb", 1, 1, "c", "02"),  # one from each worker
+        ("aabb", 1, 5, "c", "13"),
+        ("ab", 1, 1, "c", ""),
+    ],
+)
+def test_where_a_bucket_moves(homes: str, most: int, batch: int, worker: str, moving: str) -> None:
+    known = KnownHomes(dict(enumerate(homes)), most)
+    found = [bucket for bucket, home in enumerate(homes) if known.home_of(bucket, batch, worker) != home]
+    assert found == [int(bucket) for bucket in moving]
+    assert known.home_of(len(homes), batch, worker) == worker  # a bucket without a home
+
+
+@pytest.mark.parametrize(
+    ("buckets", "workers", "most"), [(6, 6, 1), (6, 5, 2), (6, 3, 2), (6, 1, 6), (6, 9, 1), (6, 0, 6)]
+)
+def test_how_many_buckets_a_worker_has_at_most(buckets: int, workers: int, most: int) -> None:
+    assert KnownHomes.of(range(2, 2 + buckets), {1: "a", 2: "b", 8: "c"}, workers) == KnownHomes({2: "b"}, most)
+
+
 def test_an_error_in_the_home_is_told_as_one_of_the_task(log: Log, bootstrap: str, worker: Callable[[], Homes]) -> None:
     first, other = worker(), worker()
     run = RunOfWorkers(plan_of(QUERY, "SPARK"), log, bootstrap, [first])
@@ -213,11 +287,11 @@ def test_an_error_in_the_home_is_told_as_one_of_the_task(log: Log, bootstrap: st
     produce(log, 60, 90)
     (share, *_) = run.next_shares(BatchId(99, "late"))
     with pytest.raises(ShareFailed, match="StaleRun") as failed:
-        other.apply(share, run.homes)
+        other.apply(share, KnownHomes(run.homes, 3))
     assert trouble_of(RuntimeError(f"Traceback\n{ShareFailed.__name__}: {failed.value}"), "SPARK_1").kind == "over"
     again = replace(share, batch=BatchId(98, "late"))
     with pytest.raises(ShareFailed, match="StaleRun"):  # over the same connection
-        other.apply(again, run.homes)
+        other.apply(again, KnownHomes(run.homes, 3))
 
 
 @pytest.mark.parametrize(("limit", "times"), [(3, 1), (2, 2)])
@@ -325,6 +399,10 @@ def test_a_host_behind_a_firewall_costs_one_wait(
             produce(log, number * 60, number * 60 + 60)
             assert len(run.drain()) >= 3
     assert len(tries) == 1
+    run.homes = dict.fromkeys(range(3), "127.0.0.2:9")
+    produce(log, 120, 180)
+    assert len(run.drain()) >= 3
+    assert tries[1] == "127.0.0.2:9"  # another host is tried
 
 
 # -------------------------------------------------------------- connections

@@ -13,6 +13,7 @@ import pytest
 from spark_stages import plan_of
 
 from millstream.executor.spark.batches import Round
+from millstream.executor.spark.homes.known_homes import KnownHomes
 from millstream.executor.spark.job_stages import REPORT_SCHEMA
 from millstream.executor.spark.lanes import LaneRange
 from millstream.executor.spark.markers import NO_BATCH
@@ -45,7 +46,7 @@ def test_a_query_gets_its_turn_while_others_have_work_without_end() -> None:
     plan = plan_of("stateless", "SPARK")
     done: Counter[str] = Counter()
     over = threading.Event()
-    work = Round(NO_BATCH, 0, [[LaneRange(TopicPartition("clicks", 0), 0, 1)]], {})
+    work = Round(NO_BATCH, 0, [[LaneRange(TopicPartition("clicks", 0), 0, 1)]], {}, KnownHomes({}, 1))
 
     def run(name: str) -> None:
         jobs = SleepingJobs(session, RunSpec(plan_to_json(replace(plan, query_id=name)), "nowhere", "run"))
