@@ -45,7 +45,7 @@ def flink_lines(options: NexmarkOptions, folder: Path) -> list[Line]:
     if not script.is_file():
         return [Line(f"Flink: not measured, there is no {script}")]
     try:
-        flink = FlinkPeer(_flink_python(), script, folder)
+        flink = FlinkPeer(flink_python(), script, folder)
     except Unavailable as error:
         return [Line(f"Flink: not measured, {error}")]
     _say(f"generating {options.events:,} events")
@@ -141,7 +141,7 @@ def _rows(query: NexmarkQuery, events: Events) -> int:
     return sum(events.rows.get(source, 0) for source in query.sources)
 
 
-def _flink_python() -> Path:
+def flink_python() -> Path:
     """The interpreter of an environment that has Flink, which is installed when it is missing. Raises `Unavailable`."""
     if shutil.which("java") is None:
         raise Unavailable("needs java on PATH")

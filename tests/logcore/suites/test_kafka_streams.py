@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -18,12 +16,21 @@ from waiting import eventually
 from bench.apache_kafka import VERSION
 
 from ..clients import outside
+from .exactly_once import (
+    PARTITIONS,
+    Application,
+    Disturbance,
+    any_of_them,
+    committed,
+    kill_an_application,
+    kill_the_server,
+    stop_the_server,
+)
 from .serving import JAVA_OPTIONS, Product, classpath, compiled, count_of
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
 _WORDS: Final = ("one", "two", "three", "four", "five", "six", "seven")
-_PARTITIONS: Final = 2
 _QUIET_S: Final = 300.0
 
 
@@ -40,7 +47,7 @@ class Producer:
         for _ in range(lines):
             line = " ".join(self._random.choices(_WORDS, k=4))
             self._producer.produce(
-                "lines", line.encode(), partition=self._random.randrange(_PARTITIONS), on_delivery=self._count
+                "lines", line.encode(), partition=self._random.randrange(PARTITIONS), on_delivery=self._count
             )
             self._producer.poll(0)
 
@@ -50,58 +57,6 @@ class Producer:
     def _count(self, error: Any, message: Any) -> None:
         assert error is None, error
         self.acknowledged.update(message.value().decode().split(" "))
-
-
-class Application:
-    """An instance of the word count. State: its process; its stores are in its own folder."""
-
-    def __init__(self, command: list[str], folder: Path) -> None:
-        self._command = [*command, str(folder)]
-        self._output = folder.with_suffix(".txt").open("a")
-        self.start()
-
-    def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=self._output, stderr=self._output)
-
-    def end(self, number: int = signal.SIGTERM) -> None:
-        self._process.send_signal(number)
-        self._process.wait(60)
-
-    def __enter__(self) -> Application:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-        self._output.close()
-
-
-def committed(address: str, topic: str) -> list[tuple[bytes | None, bytes]]:
-    """Keys and values of all records that count."""
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": address,
-            "group.id": "checker",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
-    places = [confluent_kafka.TopicPartition(topic, number, 0) for number in range(_PARTITIONS)]
-    consumer.assign(places)
-    found: list[tuple[bytes | None, bytes]] = []
-    ended: set[int] = set()
-    deadline = time.monotonic() + 60
-    while len(ended) < len(places):
-        assert time.monotonic() < deadline, f"{topic} is not read to its end"
-        message = consumer.poll(1.0)
-        if message is None:
-            continue
-        if message.error() is None:
-            found.append((message.key(), message.value()))
-        else:
-            ended.add(message.partition())
-    consumer.close()
-    return found
 
 
 def counted(address: str) -> dict[str, list[int]]:
@@ -116,33 +71,6 @@ def in_the_topic(address: str) -> Counter[str]:
     return Counter(word for _, line in committed(address, "lines") for word in line.decode().split(" "))
 
 
-Disturbance = Callable[[Product, list[Application], random.Random], None]
-
-
-def _stop_the_server(product: Product, _: list[Application], chance: random.Random) -> None:
-    _restart(product, signal.SIGTERM)
-
-
-def _kill_the_server(product: Product, _: list[Application], chance: random.Random) -> None:
-    _restart(product, signal.SIGKILL)
-
-
-def _restart(product: Product, number: int) -> None:
-    product.end(number)
-    product.start()
-    product.wait_until_started()
-
-
-def _kill_an_application(_: Product, applications: list[Application], chance: random.Random) -> None:
-    killed = chance.choice(applications)
-    killed.end(signal.SIGKILL)
-    killed.start()
-
-
-def _any_of_them(product: Product, applications: list[Application], chance: random.Random) -> None:
-    chance.choice([_stop_the_server, _kill_the_server, _kill_an_application])(product, applications, chance)
-
-
 @pytest.fixture
 def command(tmp_path: Path) -> list[str]:
     libraries = classpath(f"org.apache.kafka:kafka-streams:{VERSION}")
@@ -154,7 +82,7 @@ def command(tmp_path: Path) -> list[str]:
 def product(tmp_path: Path) -> Iterator[Product]:
     with Product(tmp_path / "data") as running:
         for topic in ("lines", "counts"):
-            outside.create_topic(running.address, topic, _PARTITIONS)
+            outside.create_topic(running.address, topic, PARTITIONS)
         yield running
         assert "Traceback" not in running.said
 
@@ -163,7 +91,7 @@ def product(tmp_path: Path) -> Iterator[Product]:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("disturb", "instances"),
-    [(_stop_the_server, 1), (_kill_the_server, 1), (_kill_an_application, 2), (_any_of_them, 2)],
+    [(stop_the_server, 1), (kill_the_server, 1), (kill_an_application, 2), (any_of_them, 2)],
     ids=["server stopped", "server killed", "application killed", "any"],
 )
 def test_words_are_counted_exactly_once_whoever_ends(
@@ -173,7 +101,9 @@ def test_words_are_counted_exactly_once_whoever_ends(
     producer = Producer(product.address, seed)
     with ExitStack() as running:
         folders = [tmp_path / f"state{number}" for number in range(instances)]
-        applications = [running.enter_context(Application([*command, product.address], folder)) for folder in folders]
+        applications = [
+            running.enter_context(Application([*command, product.address, str(folder)], folder)) for folder in folders
+        ]
         _count_under(disturb, product, applications, producer, random.Random(seed))
         acknowledged = producer.acknowledged.total()
         eventually(lambda: sum(map(len, counted(product.address).values())) >= acknowledged, _QUIET_S, pause_s=2)
