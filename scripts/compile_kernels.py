@@ -28,6 +28,7 @@ from millstream.sql.types import BIGINT, DOUBLE, INTEGER, STRING
 from millstream.testing import Sandbox
 
 _ROWS: Final = COMPILED_FROM
+_INSERTED: Final = 8  # one after the other: the statements read each other's output and these rows
 _FOLDS: Final = ("COUNT", "SUM", "AVG", "MIN", "LATEST_BY_OFFSET", "STDDEV_SAMPLE", "CORRELATION")
 _STATEMENTS: Final = """
     CREATE STREAM s (k STRING KEY, g STRING, x INT) WITH (kafka_topic='s', format='JSON', partitions=1);
@@ -51,7 +52,7 @@ def main() -> None:
     warm_up()
     with Sandbox() as sandbox:
         sandbox.execute(_STATEMENTS)
-        for number in range(_ROWS):
+        for number in range(_INSERTED):
             sandbox.produce("s", f"key {number % 7}", {"G": f"group {number % 2}", "X": number % 5}, number)
         sandbox.drain()
     _fold()
