@@ -72,11 +72,11 @@ endif
 demo: $(installed) java-note
 	@$(RUN) -m millstream demo $(ARGS) $(if $(filter no,$(SPARK)),--executor duckdb)
 
-# What all workers need is made once, before they begin: the compiled loops, and in a new clone pytest's own compilation of
-# the tests, half a minute of CPU for each of them.
+# What all workers need is made once, before they begin: the compiled loops, which a new clone waits for. The tests are
+# collected once, too, in the process that the workers are forked from (tests/support/forked_workers.py).
 test: $(installed) java-note
 	@$(RUN) -m scripts.compile_kernels & \
-	test -d tests/__pycache__ || { $(VENV)/bin/pytest --collect-only -qq >/dev/null 2>&1; wait; }; \
+	test -d tests/__pycache__ || wait; \
 	$(RUN) -m scripts.run_tests -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)
 
 # Pyright takes as long for all files as the tests: here it looks at what changed, and at what imports that.

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Container, Generator
+from collections.abc import Container, Generator, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +18,8 @@ import pytest
 import structlog
 from costs import measured
 from drawn import drawn
+from execnet import XSpec
+from forked_workers import fork_workers
 from hang import ended_if_it_hangs, prepare, time_limit
 from hypothesis import settings
 from kept_constants import KeptConstants
@@ -104,6 +106,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     with ended_if_it_hangs(item), measured(item.nodeid):
         return (yield)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[XSpec]) -> None:
+    fork_workers(config, specs)
 
 
 @pytest.hookimpl(optionalhook=True)
