@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from pathlib import Path
 
 import backfill_workload
 import pytest
+from forked import forking
 
 KILLS = (
     "txn.after_prepare:3:kill9",  # a bucket's first batch is decided, and no marker of it is written
@@ -28,8 +28,7 @@ def test_history_counts_once_however_often_the_process_is_killed(tmp_path: Path,
 
 
 def _run(directory: Path, failpoint: str = "") -> int | None:
-    context = multiprocessing.get_context("spawn")
-    process = context.Process(target=backfill_workload.run_and_exit, args=(str(directory), failpoint))
+    process = forking().Process(target=backfill_workload.run_and_exit, args=(str(directory), failpoint))
     process.start()
     process.join(280)
     if process.exitcode is None:

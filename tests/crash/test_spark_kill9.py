@@ -5,7 +5,6 @@ What buckets and alignment do without Spark is in `tests/executor/spark/test_sta
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 import backfill_workload
 import pytest
 import spark_crash_workload
+from forked import forking
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # Spark starts up to four times
 
@@ -46,8 +46,7 @@ def test_history_that_spark_reads_counts_once_though_the_process_is_killed_in_it
 def _run(
     directory: Path, failpoints: str = "", target: Callable[..., None] = spark_crash_workload.run_and_exit
 ) -> int | None:
-    context = multiprocessing.get_context("spawn")
-    process = context.Process(target=target, args=(str(directory), failpoints))
+    process = forking().Process(target=target, args=(str(directory), failpoints))
     process.start()
     process.join(START_S)
     if process.exitcode is None:
