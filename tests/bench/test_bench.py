@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
+from forked import run_module
 from repository import REPOSITORY
 
 
 def test_a_quick_run_prints_one_table() -> None:
-    command = [sys.executable, "-m", "bench", "--quick", "--rows", "2000"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, cwd=REPOSITORY)
+    done = run_module("bench", "--quick", "--rows", "2000", folder=REPOSITORY, timeout_s=50)
     assert done.returncode == 0, done.stderr
     table = [line for line in done.stdout.splitlines() if line.startswith("|")]
     assert len(table) > 10

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
+from forked import run_module
 from repository import REPOSITORY
 
 from bench.cores import serial_share, speedup_of
@@ -22,8 +21,8 @@ def test_the_serial_share_is_that_of_amdahl(speedup: float, share: float) -> Non
 
 
 def test_both_parts_print_their_tables() -> None:
-    command = [sys.executable, "-m", "bench", "--quick", "--rows", "2000", "--only", "cores", "--only", "idle"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False, cwd=REPOSITORY)
+    parts = ("--only", "cores", "--only", "idle")
+    done = run_module("bench", "--quick", "--rows", "2000", *parts, folder=REPOSITORY, timeout_s=170)
     assert done.returncode == 0, done.stderr
     assert "stream-table join" in done.stdout or "not measured" in done.stdout
     assert "4 idle queries: threads of the process" in done.stdout

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+from forked import run_module
 from repository import REPOSITORY
 
 
 def run(shared: Path, *options: str) -> str:
-    command = [sys.executable, "-m", "bench", "--only", "nexmark", *options]
-    environment = {**os.environ, "MILLSTREAM_SHARED": str(shared)}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=55, check=False, cwd=REPOSITORY, env=environment
-    )
+    parts = ("--only", "nexmark", *options)
+    done = run_module("bench", *parts, folder=REPOSITORY, timeout_s=55, MILLSTREAM_SHARED=str(shared))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
