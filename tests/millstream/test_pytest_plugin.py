@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from forked import run_module
 from repository import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "python.md").read_text(encoding="utf-8")
@@ -37,10 +35,6 @@ def test_the_package_says_so_to_pytest() -> None:
 
 def pytest_in(folder: Path) -> str:
     """What a pytest prints that has no other plugins than this."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "millstream.pytest_plugin", "-p", "no:cacheprovider"]
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(
-        [*command, "--rootdir", str(folder), str(folder)],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
+    plugins = ("--disable-plugin-autoload", "-p", "millstream.pytest_plugin", "-p", "no:cacheprovider")
+    done = run_module("pytest", "-q", *plugins, "--rootdir", str(folder), str(folder), folder=folder, timeout_s=280)
     return done.stdout + done.stderr
