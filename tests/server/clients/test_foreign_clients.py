@@ -123,8 +123,9 @@ def test_a_push_query_of_curl_ends_with_it(service: Service) -> None:
 @pytest.mark.timeout(250)
 @pytest.mark.skipif(bool(JAVA_TOOLS), reason=f"{' and '.join(JAVA_TOOLS)} not installed")
 def test_the_http_2_client_of_the_jvm_that_ksqldbs_is_built_on_has_its_session(
-    service: Service, tmp_path: Path
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")  # quick to start
     maven = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
     installed([*maven, f"-DoutputDirectory={tmp_path}", f"-DbuildDirectory={tmp_path}"], "Vert.x from Maven Central")
     program = ["java", "-cp", f"{tmp_path}/*", str(HERE / "VertxSession.java"), str(service.http_address.port)]
