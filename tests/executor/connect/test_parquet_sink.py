@@ -134,7 +134,7 @@ def _dies_at_random(place: Place, seed: int, deaths: int) -> None:
 
 
 def test_rows_are_there_once_after_deaths_at_random(place: Place) -> None:
-    for seed in range(3):
+    for seed in range(1 if place.store else 3):  # a store is slow, and takes the same way
         _dies_at_random(Place(place.folder / str(seed), place.store), seed, deaths=3)
 
 
