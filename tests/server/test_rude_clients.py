@@ -46,7 +46,7 @@ def soak(data: Path, seconds: float, warm_seconds: float, threads: int) -> tuple
 
 
 def test_rude_clients_are_forgotten(tmp_path: Path) -> None:
-    seen, clients = soak(tmp_path, seconds=9, warm_seconds=3, threads=12)
+    seen, clients = soak(tmp_path, seconds=5, warm_seconds=2, threads=12)
     assert not clients.surprises
     assert len(clients.done) >= 9
     busiest = max(seen[:-1], key=lambda footprint: footprint.threads)

@@ -33,7 +33,7 @@ def test_the_same_seed_is_the_same_run(world: str) -> None:
 
 
 def test_a_run_does_not_depend_on_the_hashes_of_this_process() -> None:
-    seeds = 5  # of the cluster's, some have groups and transactions, and some have not
+    seeds = 3  # of the cluster's, some have groups and transactions, and some have not
     code = (
         "import tests.simulation.runs as runs\n"
         f"for world in {sorted(WORLDS)}:\n"
