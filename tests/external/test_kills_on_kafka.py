@@ -189,6 +189,7 @@ class _Statements:
             except Exception as error:
                 if "nothing was written" not in str(error):
                     return
+                time.sleep(0.05)  # the brokers are away for seconds
             else:
                 self._done.append(name)
             number += 1
