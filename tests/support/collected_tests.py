@@ -6,6 +6,7 @@ and a session, and gets the ones that are here.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -40,6 +41,8 @@ def main(listening: int, leash: int) -> None:
     line = _serve(socket.socket(fileno=listening), leash)
     collected.to_be_found()
     exec(line, {"__name__": "__main__"})
+    atexit._run_exitfuncs()
+    os._exit(0)  # taking two million objects apart, in pages that are shared until then, takes 4 s
 
 
 @contextmanager
@@ -145,6 +148,8 @@ def _serve(listening: socket.socket, leash: int) -> str:
             for stream in streams:
                 os.close(stream)
             workers[os.pidfd_open(worker)] = worker
+    for worker in workers.values():
+        os.waitpid(worker, 0)
     os._exit(0)
 
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 STREAMS = 3
-_COLLECTED_SECONDS = 600.0
+_COLLECTED_SECONDS, _ENDED_SECONDS = 600.0, 10.0
 _TEMPLATE = "import sys; sys.path.insert(0, {!r}); import collected_tests; collected_tests.main({}, {})"
 
 # In the process that starts the workers
@@ -61,8 +61,12 @@ class _Template:
         return f"{sys.executable} -S -E {__file__} {self.address[1:]}"
 
     def end(self) -> None:
+        """Its workers have ended, or end now."""
         os.close(self._leash)
-        self._process.wait()
+        try:
+            self._process.wait(_ENDED_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
 
 
 # In the process that execnet has started
