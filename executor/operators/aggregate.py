@@ -78,7 +78,6 @@ class Aggregator(Operator):
         guard: Guard,
     ) -> None:
         self._step = step
-        self.late_rows = 0
         self._emit_every = emit == "every"
         self._only_changes = self._emit_every and not step.repeats  # with `last` it would depend on batch boundaries
         self._keys = ["_part", *key_names(step.schema)]

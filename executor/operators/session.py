@@ -90,7 +90,6 @@ class SessionAggregator(Operator):
         self._time = StreamTime(connection, f"{step.id}.stream_time")
         self.stores = {step.id: self._store, f"{step.id}.stream_time": self._time.store}
         self._forgotten: dict[int, int] = {}
-        self.late_rows = 0
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         rows = self._relevant(self._calls.with_arguments(conform(batch.rows, self._input_schema)))

@@ -127,7 +127,6 @@ class StreamStreamJoiner(Joiner):
         self.stores = {store.name: store for store in stores}
         self._output_schema = batch_schema(step.schema, WINDOW if windowed else ())
         self._forgotten: dict[tuple[int, int], int] = {}
-        self.late_rows = 0
         self._known: dict[int, dict[str, int]] = {}
         self._known_at = -1  # the version of `_times`
 
