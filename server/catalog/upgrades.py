@@ -13,6 +13,7 @@ from ...planner.physical import PhysicalPlan
 from ...planner.schema import Column, Schema
 from ...planner.source_info import SourceInfo
 from ...planner.specs import FormatSpec, KeyWindow
+from ...planner.steps.join import JoinStep
 from ...planner.steps.source import Source
 from ...planner.steps.step import Step
 
@@ -57,15 +58,22 @@ def refuse_other_state(old: PersistentQuery, new: PhysicalPlan, span: Span | Non
     topics = {source.topic for source in old.plan.sources()} ^ {source.topic for source in new.sources()}
     if topics:
         raise _not_replaceable(old, f"it would read different topics ({', '.join(sorted(topics))})", span)
-    if not _state_fits(_state_identity(old.plan), _state_identity(new)):
+    rebuild = f"Drop the query's {new.root.gives.lower()} and create it again: then it reads all rows."
+    before, after = _state_identity(old.plan), _state_identity(new)
+    if not _state_fits(before, after):
+        joined = _unknown_joined_columns(before, after)
+        if joined:
+            reason = (
+                f"its join would need {', '.join(joined)}, which it does not know of the rows that it has read so far"
+            )
+            raise _not_replaceable(old, reason, span, rebuild)
         raise _not_replaceable(old, "its grouping, aggregates, windows or joins would change", span)
-    rebuild = "Drop the query's table and create it again: then it reads all rows."
     unknown = _unknown_columns(old.plan, new)
     if unknown:
         reason = f"it would filter by {', '.join(unknown)}, which it does not know of the rows that it has read so far"
         raise _not_replaceable(old, reason, span, rebuild)
-    before, after = _kept_columns(old.plan), _kept_columns(new)
-    if not columnar and any(before[id] != after[id] for id in before.keys() & after.keys()):
+    kept, wanted = _kept_columns(old.plan), _kept_columns(new)
+    if not columnar and any(kept[id] != wanted[id] for id in kept.keys() & wanted.keys()):
         reason = "it would keep other columns of a table's rows, and in this log all rows of a state have the same ones"
         raise _not_replaceable(old, reason, span, rebuild)
 
@@ -84,6 +92,19 @@ def _unknown_columns(old: PhysicalPlan, new: PhysicalPlan) -> list[str]:
                 left_out = {before.schema.physical_name(each) for each in before.schema.value} - {*before.columns}
                 unknown += [names[each] for each in (*used.values, *used.conditions) if each in left_out]
     return list(dict.fromkeys(unknown))
+
+
+def _unknown_joined_columns(before: list[Step], after: list[Step]) -> list[str]:
+    """The columns that joins would have to know of the rows that they keep, but do not: a join keeps the columns that
+    its query reads, not whole rows. Read as NULL, the others would be wrong until each row changes."""
+    kept = {step.id: {column.name for column in step.schema} for step in before}
+    return [
+        column.name
+        for step in after
+        if isinstance(step, JoinStep)
+        for column in step.schema
+        if column.name not in kept.get(step.id, {column.name})
+    ]
 
 
 def _kept_columns(plan: PhysicalPlan) -> dict[str, list[str]]:
