@@ -270,10 +270,12 @@ def as_decimal(type_: SqlType) -> Decimal:
 
 
 def widen_decimals(a: SqlType, b: SqlType) -> Decimal:
-    """The DECIMAL that can represent every value of both."""
+    """The DECIMAL that can represent every value of both. If that takes more than 38 digits, it has fewer before the
+    point: a number that is too large is an error, whereas digits after the point would be lost without a word."""
     left, right = as_decimal(a), as_decimal(b)
     scale = max(left.scale, right.scale)
-    return _cut(max(left.precision - left.scale, right.precision - right.scale) + scale, scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    return Decimal(min(whole + scale, PRECISION_MAX), scale)
 
 
 def _cut(precision: int, scale: int) -> Decimal:

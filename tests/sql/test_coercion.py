@@ -264,7 +264,8 @@ def test_constructed_structs_have_the_fields_of_both() -> None:
         ((Array(Decimal(4, 2)), Array(INTEGER)), Array(Decimal(12, 2))),
         ((Map(INTEGER, DOUBLE), Map(BIGINT, INTEGER)), Map(BIGINT, DOUBLE)),
         ((Decimal(4, 2), Decimal(6, 1)), Decimal(7, 2)),
-        ((BIGINT, Decimal(38, 20)), Decimal(38, 19)),
+        ((BIGINT, Decimal(38, 20)), Decimal(38, 20)),
+        ((Decimal(38, 0), Decimal(38, 10)), Decimal(38, 10)),  # a number that is too large fails; none is rounded
         ((DATE, STRING), DATE),
     ],
 )
