@@ -57,6 +57,10 @@ class JoinStep(Step):
         return True
 
     @property
+    def keeps_rows_read(self) -> bool:
+        return True
+
+    @property
     def word(self) -> str:
         return "join"
 

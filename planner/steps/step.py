@@ -87,6 +87,11 @@ class Step:
         return False
 
     @property
+    def keeps_rows_read(self) -> bool:
+        """Whether it stores the rows of its inputs, with the columns that the query reads."""
+        return False
+
+    @property
     def new_key(self) -> tuple[SqlExpression, ...] | None:
         """The new key that its rows get without moving; None if they keep their key."""
         return None

@@ -13,9 +13,8 @@ from ...planner.physical import PhysicalPlan
 from ...planner.schema import Column, Schema
 from ...planner.source_info import SourceInfo
 from ...planner.specs import FormatSpec, KeyWindow
-from ...planner.steps.join import JoinStep
 from ...planner.steps.source import Source
-from ...planner.steps.step import Step
+from ...planner.steps.step import Step, schema_of
 
 _KEPT = (
     ("topic", "topic"),
@@ -97,12 +96,12 @@ def _unknown_columns(old: PhysicalPlan, new: PhysicalPlan) -> list[str]:
 def _unknown_joined_columns(before: list[Step], after: list[Step]) -> list[str]:
     """The columns that joins would have to know of the rows that they keep, but do not: a join keeps the columns that
     its query reads, not whole rows. Read as NULL, the others would be wrong until each row changes."""
-    kept = {step.id: {column.name for column in step.schema} for step in before}
+    kept = {step.id: {column.name for column in schema_of(step)} for step in before}
     return [
         column.name
         for step in after
-        if isinstance(step, JoinStep)
-        for column in step.schema
+        if step.keeps_rows_read
+        for column in schema_of(step)
         if column.name not in kept.get(step.id, {column.name})
     ]
 
