@@ -18,7 +18,7 @@ from ...sql.parser import parse
 from ...sql.types import BIGINT, STRING, Array, SqlType
 from .pg_dialect import our_text
 from .pg_parameters import sql_type_named
-from .pg_quantified import quantified_parameters
+from .pg_quantified import ITEM, quantified_parameters
 from .pg_statements import PgStatement
 
 _MARK: Final = "\ue000parameter "
@@ -97,12 +97,19 @@ def _type_beside(literal: exp.Literal, columns: Mapping[str, SqlType]) -> SqlTyp
 
 def _type_of(node: Any, columns: Mapping[str, SqlType]) -> SqlType | None:
     if isinstance(node, exp.Column):
-        return columns.get(node.name)
+        return _type_of_item(node, columns) if node.name == ITEM else columns.get(node.name)
     if isinstance(node, exp.Cast):
         return node.meta.get("to")
     if isinstance(node, exp.Paren):
         return _type_of(node.this, columns)
     return None
+
+
+def _type_of_item(item: exp.Column, columns: Mapping[str, SqlType]) -> SqlType | None:
+    """Of an element of the array that `= ANY(array)` searches."""
+    search = item.find_ancestor(exp.Anonymous)
+    searched = None if search is None else _type_of(search.expressions[0], columns)
+    return searched.element if isinstance(searched, Array) else None
 
 
 def _inserted(statement: InsertValues, catalog: Catalog) -> dict[int, SqlType]:

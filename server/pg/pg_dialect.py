@@ -33,7 +33,7 @@ from ...sql.identifiers import RESERVED, quote_identifier
 from ...sql.nesting import DEPTH_MAX
 from .pg_grouping import GroupedQuery, grouped_query
 from .pg_parameters import WrongParameter
-from .pg_quantified import Quantified, listed_items, quantified
+from .pg_quantified import ITEM, Quantified, listed_items, quantified
 from .pg_tokens import PgToken, partners
 
 SCHEMA: Final = "public"
@@ -222,7 +222,7 @@ class _Rewriting:
         while at < found.core_end:
             at = self._look(at)
         self._depth -= 1
-        if found.core_end == found.core_first + 1 and first.kind in ("parameter", "string"):
+        if found.core_end == found.core_first + 1 and (first.kind in ("parameter", "string") or first.upper == "NULL"):
             written = self._written[found.core_first]
             self._written[found.core_first] = _items(first.text if written is None else written)
         elif first.upper == "ARRAY" and self._sign(found.core_first + 1) == "[":
@@ -242,9 +242,13 @@ class _Rewriting:
             return found.closing + 1
         self._last_search = begin
         value, array = self._text_of(begin, found.word - 1), self._text_of(found.core_first, found.core_end)
-        known = f"{array} IS NOT NULL AND NOT" if found.is_all else ""
+        known = f"{array} IS NOT NULL AND" if found.is_all else ""
         self._leave_out(range(begin, found.closing + 1))
-        self._written[begin] = f"({value} IS NOT NULL AND {known} ARRAY_CONTAINS({array}, {value}))"
+        # Not ARRAY_CONTAINS, which wants the type of the elements: a comparison converts, as PostgreSQL does.
+        equal = f"FILTER({array}, {ITEM} => {ITEM} IS NOT NULL AND {ITEM} = {value})"
+        self._written[begin] = (
+            f"({value} IS NOT NULL AND {known} ARRAY_LENGTH({equal}) {'=' if found.is_all else '>'} 0)"
+        )
         return found.closing + 1
 
     def _leave_out(self, places: Iterable[int]) -> None:

@@ -6,7 +6,7 @@ column.
 | `x = ANY($1)`, `x = ANY('{1,2}'::int[])`, `x = ANY(ARRAY[1, 2])` | `x IN (1, 2)` |
 | `x <> ALL($1)` | `x NOT IN (1, 2)` |
 | `x = ANY(SELECT …)` | `x IN (SELECT …)` |
-| `x = ANY(tags)` | `(x IS NOT NULL AND ARRAY_CONTAINS(tags, x))` |
+| `x = ANY(tags)` | `(x IS NOT NULL AND ARRAY_LENGTH(FILTER(tags, item => item IS NOT NULL AND item = x)) > 0)` |
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...sql.printing import literal
 from .pg_parameters import NO_VALUE, text_array
 from .pg_tokens import PgToken, partners, pg_tokens
 
+ITEM = "PG_ITEM"  # an element of the array that is searched
 _SIGNS = {"ANY": ("=",), "SOME": ("=",), "ALL": ("<>", "!=")}
 
 

@@ -78,6 +78,8 @@ LISTS: dict[str, list[str]] = {
     "i - 7 + 2 * 1 = ANY(nums)": ["ada"],
     "- -(2) = ANY(nums) AND -i <> ALL(nums)": ["ada"],
     "'b ' || '\"c\"' = ANY(tags)": ["ada"],
+    "n - 1 = ANY(nums) AND 2.0 = ANY(nums) AND 2.5 <> ALL(nums) AND n <> ALL(nums)": ["ada"],  # n is a BIGINT
+    "CAST(2 AS double precision) = ANY(nums)": ["ada"],
 }
 
 
