@@ -19,7 +19,7 @@ from ...sql.iso_time import InvalidTime, epoch_ms
 from ...sql.printing import print_expression
 from ...sql.types import BIGINT, BOOLEAN, DATE, NULL, STRING, TIME, TIMESTAMP, Array, Decimal, Map, SqlType, Struct
 from ..limits import count_step
-from .conversions import coerced, false_for_null, function_call, grouped
+from .conversions import coerced, false_for_null, function_call, grouped, with_unknown_cases
 from .exact_decimals import compared_exactly, has_room, is_held, written_as
 from .scope import Scope
 from .typed import Typed
@@ -61,6 +61,7 @@ def between(node: exp.Between, value: Typed, low: Typed, high: Typed, scope: Sco
 
 
 def _compared(node: exp.Expression, operator: type[exp.Expression], left: Typed, right: Typed) -> exp.Expression:
+    left, right = with_unknown_cases(left), with_unknown_cases(right)
     if left.type != right.type and coercion.is_numeric(left.type) and coercion.is_numeric(right.type):
         if not has_room(left.type, right.type):
             tree = compared_exactly(operator, left, right)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from ...sql import coercion
@@ -43,6 +45,22 @@ def computed(value: Typed) -> exp.Expression:
     if value.total or not made:
         return value.tree
     return first_of_list(value.tree)
+
+
+def with_unknown_cases(value: Typed) -> Typed:
+    """The value of a comparison. DuckDB knows the least and the greatest result of a CASE with constant results. It may
+    know what the comparison gives, and then computes no condition that fails. So such a CASE is hidden from it."""
+    if value.total or not any(map(_gives_constants, value.tree.find_all(exp.Case))):
+        return value
+    around = exp.Paren(this=value.tree.copy())
+    for case in [each for each in around.find_all(exp.Case) if _gives_constants(each)]:
+        case.replace(first_of_list(case.copy()))
+    return replace(value, tree=around.this)
+
+
+def _gives_constants(case: exp.Case) -> bool:
+    results = [*(branch.args["true"] for branch in case.args["ifs"]), case.args.get("default")]
+    return all(each is None or each.find(exp.Column) is None for each in results)
 
 
 def false_for_null(tree: exp.Expr) -> exp.Expression:
