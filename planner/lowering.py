@@ -41,7 +41,7 @@ def physical_names(schema: Schema) -> Callable[[str], str]:
 
 def sql_over(schema: Schema, typed: Typed) -> SqlExpression:
     """The expression over rows of `schema`."""
-    return to_sql(typed, physical_names(schema))
+    return to_sql(typed, physical_names(schema), in_rows=True)
 
 
 def is_key_column(sql: str) -> bool:

@@ -83,6 +83,20 @@ def _hide(part: exp.Expr, column: exp.Column) -> None:
         literal.replace(_hidden(literal, column))
 
 
+def unhidden(node: exp.Expr) -> exp.Expr | None:
+    """The part that was hidden from DuckDB in this node; None if it is no such node."""
+    match node:
+        case exp.Anonymous(
+            this="LIST_EXTRACT", expressions=[exp.Array(expressions=[exp.Case() as case]), exp.Literal()]
+        ):
+            (branch, *_) = case.args["ifs"]
+            return case.args["default"] if branch.args["true"] == case.args.get("default") else case
+        case exp.Coalesce(this=exp.Case() as case, expressions=[exp.Literal() as literal]):
+            return literal if case.args.get("default") == literal else None
+        case _:
+            return None
+
+
 def first_of_list(value: exp.Expression) -> exp.Expression:
     """The value, of which DuckDB knows nothing in advance."""
     made = exp.Anonymous(this="list_value", expressions=[value])

@@ -16,6 +16,7 @@ from sqlglot.errors import SqlglotError
 from ...sql.functions.casts.failing_casts import only_fails, results_of
 from ...sql.functions.users.user_functions import USER_FUNCTION, definition_of
 from ..schema import PSEUDO, Schema
+from .failing_constants import unhidden
 
 _COLUMN = re.compile(r"[kv]\d+|_ts|_rowpartition|_offset|_ws|_we|_headers|_st")
 _PSEUDO_NAMES = {physical: name for name, (physical, _) in PSEUDO.items()}
@@ -75,6 +76,10 @@ def readable(sql: str, name_of: Callable[[str], str]) -> str:
         return sql
 
     tree = exp.Paren(this=tree)
+    for node in list(tree.find_all(exp.Anonymous, exp.Coalesce)):
+        hidden = unhidden(node)
+        if hidden is not None:
+            node.replace(hidden)
     for node in list(tree.find_all(exp.Try, exp.Case, exp.Coalesce, exp.Anonymous, exp.Column)):
         replacement = _plainer(node, name_of)
         if replacement is not None:

@@ -18,6 +18,7 @@ from .failing_constants import fails_always, hide_failing_constants
 
 DEPTH_MAX = 900  # levels of a tree; DuckDB accepts 1,000, and TRY and other wrappers are added
 _DUCKDB = DuckDB()
+_ANY_ROW = exp.Column(this=exp.Identifier(this="_seq", quoted=False))  # of every row of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,9 @@ def column(name: str, type_: SqlType) -> Typed:
     return Typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), type_, total=True)
 
 
-def to_sql(typed: Typed, physical: Callable[[str], str]) -> SqlExpression:
-    """The expression as DuckDB text. In: `physical`: returns a column's name inside batches.
+def to_sql(typed: Typed, physical: Callable[[str], str], *, in_rows: bool = False) -> SqlExpression:
+    """The expression as DuckDB text. In: `physical`: returns a column's name inside batches. `in_rows`: whether it is
+    computed for the rows of a batch, so that also what fails without reading a column fails for each of them.
 
     An expression that can fail is wrapped in TRY, so that a failure gives NULL, as in ksqlDB. Raises `Unsupported` for
     an expression that is too deep for DuckDB.
@@ -65,14 +67,15 @@ def to_sql(typed: Typed, physical: Callable[[str], str]) -> SqlExpression:
         node.set("this", exp.Identifier(this=physical(node.name), quoted=False))
     if typed.total:
         return SqlExpression(tree.sql(dialect=_DUCKDB, copy=False), typed.type, udfs_in(tree))
-    if fails_always(tree):
+    if not in_rows and fails_always(tree):
         return SqlExpression(f"CAST(NULL AS {typed.type.duckdb})", typed.type)
     tree = exp.Paren(this=tree) if is_volatile(tree) else tree
     drawn = draw_outside(tree)
-    column = tree.find(exp.Column)
+    column = tree.find(exp.Column) or (_ANY_ROW if in_rows else None)
+    whole = exp.Paren(this=tree)
     if column is not None:
-        hide_failing_constants(tree, column)
-    text = f"TRY({tree.sql(dialect=_DUCKDB, copy=False)})"
+        hide_failing_constants(whole, column)
+    text = f"TRY{whole.sql(dialect=_DUCKDB, copy=False)}"
     text = with_drawn(text, drawn) if drawn else text
     return SqlExpression(text, typed.type, udfs_in(tree))
 

@@ -73,7 +73,12 @@ def computed(expression: str) -> tuple[list[Any], list[int]]:
         # A part that fails for every row, inside of calls of Python functions.
         ("CASE WHEN v = 1 THEN CAST(CAST('a' AS DOUBLE) AS STRING) ELSE 'c' END", [None, "c", "c", "c"], [0]),
         ("COALESCE(w, CAST(CAST('a' AS DOUBLE) AS STRING))", ["x", "5", "7", None], [3]),
-        ("CAST(CAST('a' AS DOUBLE) AS STRING)", [None, None, None, None], []),
+        # Without a column it fails for each row.
+        ("CAST(CAST('a' AS DOUBLE) AS STRING)", [None, None, None, None], [0, 1, 2, 3]),
+        ("1 / 0", [None, None, None, None], [0, 1, 2, 3]),
+        ("SUBSTRING('abc', 1 / 0)", [None, None, None, None], [0, 1, 2, 3]),
+        ("(CASE WHEN CAST('x' AS INT) = 1 THEN 'a' ELSE 'b' END) IS NULL", [None, None, None, None], [0, 1, 2, 3]),
+        ("TRANSFORM(ARRAY[1, 2], x => x / 0)", [None, None, None, None], [0, 1, 2, 3]),
         # Whatever it stands in.
         ("ARRAY['a', 'b'][CAST(w AS INT) - 4]", [None, "a", None, None], [0]),
         ("MAP(5 := 'a')[CAST(w AS INT)]", [None, "a", None, None], [0]),
@@ -88,6 +93,16 @@ def computed(expression: str) -> tuple[list[Any], list[int]]:
         ("STRUCT(a := 5, b := 10 / v)->a", [5, None, 5, 5], [1]),
         ("(CASE WHEN 10 / v IS NULL THEN 5 ELSE 6 END) IS NULL", [False, None, False, False], [1]),
         ("ARRAY[v] IS NULL", [False, False, False, False], []),
+        # Also where DuckDB could tell from the results of a CASE what a comparison gives.
+        ("(CASE WHEN 10 / v > 7 THEN 5 ELSE 6 END) > 4", [True, None, True, True], [1]),
+        ("(CASE WHEN 10 / v > 7 THEN 5 ELSE 6 END) <> 7", [True, None, True, True], [1]),
+        ("NOT ABS(CASE WHEN 10 / v > 7 THEN 5 ELSE 6 END) + 1 BETWEEN 1 AND 7", [False, None, False, False], [1]),
+        (
+            "(CASE WHEN (CASE WHEN 10 / v > 7 THEN 'a' ELSE 'b' END) < 'c' THEN 1 END) = 1",
+            [True, None, True, True],
+            [1],
+        ),
+        ("(CASE WHEN CAST(w AS INT) > 5 THEN 1.5 ELSE 2 END) < 3e0", [None, True, True, True], [0]),
         # An operand is evaluated only where those before it leave it open.
         ("v > 0 OR CAST(w AS INT) > 3", [True, True, True, False], []),
         ("v < 1 OR CAST(w AS INT) > 3", [None, True, True, False], [0]),
@@ -116,6 +131,24 @@ def test_an_entry_says_what_failed_why_and_for_which_values() -> None:
     assert entry["errorMessage"] == "Error computing column NUMBER: not a number: x, in CAST(TRIM(W) AS INT)"
     assert entry["record"] == "{'K': 'k0', 'W': 'x'}"
     assert (entry["topic"], entry["partition"], entry["offset"]) == ("s", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("10 / 0", "division by zero, in 10 // ((0))"),
+        ("CASE WHEN v > 0 THEN 'a' ELSE CAST(CAST('x' AS INT) AS STRING) END", "not a number: x, in CASE WHEN V > 0 "),
+    ],
+)
+def test_an_entry_about_a_constant_shows_it_as_the_statement_has_it(expression: str, message: str) -> None:
+    _, (entry,) = written(f"CREATE STREAM o AS SELECT k, {expression} AS x FROM s;", [(0, None, None)])
+    assert entry["errorMessage"].startswith(f"Error computing column X: {message}")
+    assert "HASH" not in entry["errorMessage"]
+
+
+def test_a_condition_without_columns_that_fails_leaves_each_row_out() -> None:
+    values, failed = written("CREATE STREAM o AS SELECT k, v FROM s WHERE 1 / 0 > 1;")
+    assert (values, [entry["offset"] for entry in failed]) == ([], [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize(
