@@ -30,6 +30,16 @@ def near_date(day: int) -> tuple[datetime.date, int]:
     return datetime.date.fromordinal(within + 1), _YEARS_OF_CYCLE * cycles
 
 
+def near_year(year: int) -> tuple[int, int]:
+    """A year that Python has, with the same days, and how many days later `year` is.
+
+    >>> near_year(2020), near_year(0)
+    ((2020, 0), (2000, -730485))
+    """
+    cycles = (year - 2000) // _YEARS_OF_CYCLE
+    return year - _YEARS_OF_CYCLE * cycles, _DAYS_OF_CYCLE * cycles
+
+
 def date_text(day: int) -> str:
     """`2020-01-02`; as in ksqlDB years of more than four digits have a sign, `+10000-01-01`.
 

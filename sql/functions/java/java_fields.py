@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone, tzinfo
 
-from .calendar_days import near_date
-from .java_zones import Unparsable, offset_seconds, zone_of
+from .calendar_days import near_date, near_year
+from .java_zones import Unparsable, in_python_years, offset_seconds, zone_of
 
 EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 DAY_MS = 86_400_000
+_YEAR_MAX = 290_000  # DuckDB's TIMESTAMP ends in 294247
 Fields = dict[str, int]
 
 
@@ -134,6 +135,8 @@ def resolve(fields: Fields) -> None:
             raise Unparsable(f"{name} {fields[name]} is out of range")
     if "year_of_era" in fields:
         year = fields.pop("year_of_era")
+        if year < 1:
+            raise Unparsable(f"year {year} of an era is out of range")
         _settle(fields, "year", year if fields.pop("era", 1) else 1 - year)
     if "clock_hour" in fields:
         _settle(fields, "hour", fields.pop("clock_hour") % 24)
@@ -169,28 +172,35 @@ def day_of(fields: Fields) -> int | None:
     year = fields.get("year")
     if year is None:
         return _week_day(fields)
-    if not 1 <= year <= 9999:
-        raise Unparsable(f"year {year} is out of range")
+    year, later = _near_year(year)
     if "month" in fields and "day" in fields:
         last = calendar.monthrange(year, fields["month"])[1]
         found = date(year, fields["month"], min(fields["day"], last))
     elif "day_of_year" in fields:
         found = date(year, 1, 1) + timedelta(days=fields["day_of_year"] - 1)
         if found.year != year:
-            raise Unparsable(f"{year} has no day {fields['day_of_year']}")
+            raise Unparsable(f"{fields['year']} has no day {fields['day_of_year']}")
     else:
         return None
     if fields.get("weekday", found.isoweekday()) != found.isoweekday():
         raise Unparsable(f"{found} is another day of the week")
-    return found.toordinal() - EPOCH_ORDINAL
+    return found.toordinal() - EPOCH_ORDINAL + later
+
+
+def _near_year(year: int) -> tuple[int, int]:
+    """See `near_year`. Raises `Unparsable` for a year whose days do not fit a TIMESTAMP."""
+    if abs(year) > _YEAR_MAX:
+        raise Unparsable(f"year {year} is out of range")
+    return near_year(year)
 
 
 def _week_day(fields: Fields) -> int | None:
     if "week_year" not in fields or "week" not in fields:
         return None
     sunday_first = fields.get("sunday_first", fields.get("weekday", 7) % 7 + 1)
-    first = date(fields["week_year"], 1, 1)
-    start = first.toordinal() - first.isoweekday() % 7
+    year, later = _near_year(fields["week_year"])
+    first = date(year, 1, 1)
+    start = first.toordinal() - first.isoweekday() % 7 + later
     return start + 7 * (fields["week"] - 1) + sunday_first - 1 - EPOCH_ORDINAL
 
 
@@ -219,21 +229,20 @@ def epoch_ms_of(parsed: Parsed, zone: tzinfo) -> int:
 def _partial_day(fields: Fields) -> int:
     if fields.get("day_of_year") == 366 and "year" not in fields:
         raise Unparsable("a leap day needs a year")
-    year = fields.get("year", 1970)
-    if not 1 <= year <= 9999:
-        raise Unparsable(f"year {year} is out of range")
+    year, later = _near_year(fields.get("year", 1970))
     if "day_of_year" in fields:
-        return (date(year, 1, 1) + timedelta(days=fields["day_of_year"] - 1)).toordinal() - EPOCH_ORDINAL
+        return (date(year, 1, 1) + timedelta(days=fields["day_of_year"] - 1)).toordinal() - EPOCH_ORDINAL + later
     month = fields.get("month", 1)
     found = date(year, month, min(fields.get("day", 1), calendar.monthrange(year, month)[1]))
-    return found.toordinal() - EPOCH_ORDINAL + (fields.get("weekday", found.isoweekday()) - found.isoweekday())
+    of_week = fields.get("weekday", found.isoweekday()) - found.isoweekday()
+    return found.toordinal() - EPOCH_ORDINAL + of_week + later
 
 
 def _local_offset(zone: tzinfo, local_ms: int) -> int:
     """The zone's offset at a local time; the earlier of two where clocks go back."""
     if isinstance(zone, timezone):
         return int(zone.utcoffset(None).total_seconds())
-    local = datetime(1970, 1, 1) + timedelta(milliseconds=local_ms)
+    local = datetime(1970, 1, 1) + timedelta(seconds=in_python_years(local_ms // 1000))
     offset = local.replace(tzinfo=zone).utcoffset()
     assert offset is not None
     return int(offset.total_seconds())

@@ -51,6 +51,11 @@ def test_a_moment_is_formatted_as_in_java(pattern: str, zone: str, text: str) ->
         ("yyyy", "2020", 1_577_836_800_000),
         ("DDD-yyyy", "366-2020", 1_609_372_800_000),
         ("yyyy-MM-dd HH:mm VV", "2018-05-11 17:58 America/New_York", 1_526_075_880_000),
+        ("uuuu-MM-dd", "0000-01-01", -62_167_219_200_000),
+        ("uuuu-DDD", "-0004-366", -62_261_913_600_000),
+        ("yyyy-MM-dd G", "0001-12-31 BC", -62_135_683_200_000),
+        ("yyyy-MM-dd", "+10000-01-01", 253_402_300_800_000),
+        ("uuuu", "+12000", 316_516_204_800_000),
     ],
 )
 def test_a_text_is_parsed_as_in_java(pattern: str, text: str, epoch_ms: int) -> None:
@@ -64,6 +69,9 @@ def test_a_text_is_parsed_as_in_java(pattern: str, text: str, epoch_ms: int) -> 
         ("yyyy-MM-dd", "2018-5-11"),
         ("yyyy-MM-dd", "2018-13-11"),
         ("yyyy-MM-dd", "12018-01-01"),
+        ("yyyy-MM-dd", "0000-01-01"),
+        ("yyyy-MM-dd", "-0001-01-01"),
+        ("uuuu-MM-dd", "+999999999-01-01"),
         ("HH:mm", "24:00"),
         ("EEE yyyy-MM-dd", "Mon 2018-05-11"),
         ("yyyy VV", "2018 Nowhere/City"),
@@ -81,9 +89,12 @@ def test_a_pattern_that_java_refuses_is_refused(pattern: str) -> None:
         compile_pattern(pattern)
 
 
-@given(integers(-60_000_000_000_000, 250_000_000_000_000), sampled_from(["UTC", "+0530", "Asia/Tokyo"]))
+@given(
+    integers(-60_000_000_000_000, 250_000_000_000_000) | integers(-9 * 10**15, 9 * 10**15),
+    sampled_from(["UTC", "+0530", "Asia/Tokyo"]),
+)
 def test_parsing_undoes_formatting(epoch_ms: int, zone: str) -> None:
-    pattern = compile_pattern("yyyy-MM-dd'T'HH:mm:ss.SSSXXXXX")
+    pattern = compile_pattern("uuuu-MM-dd'T'HH:mm:ss.SSSXXXXX")
     assert epoch_ms_of(pattern.parse(pattern.format(moment_of(epoch_ms, zone))), UTC) == epoch_ms
 
 
