@@ -54,6 +54,13 @@ def test_every_text_of_a_date_is_that_of_answers(sandbox: Sandbox) -> None:
         ]  # fmt: skip
 
 
+def test_a_date_is_read_as_it_is_written(sandbox: Sandbox) -> None:
+    texts = ("CAST(d AS STRING) AS DATE", "CAST(t AS STRING) AS TIMESTAMP")
+    produce(sandbox)
+    read = rows(sandbox, f"SELECT {', '.join(f'CAST({each})' for each in texts)} FROM s;")
+    assert read == [[day, f"{day}T23:59:59.999"] for day in TEXTS.values()]
+
+
 def test_a_pattern_says_the_same_whether_it_is_a_constant_or_a_column(sandbox: Sandbox) -> None:
     produce(sandbox)
     for at, pattern in enumerate(PATTERNS):

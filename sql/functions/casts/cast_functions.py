@@ -11,6 +11,7 @@ from decimal import Decimal as PythonDecimal
 from typing import Any
 
 from ...types import Decimal, SqlType
+from ..java.calendar_days import near_year
 from ..java.java_fields import epoch_ms_of
 from ..java.java_text import value_text
 from ..java.java_time import compile_pattern
@@ -20,7 +21,7 @@ from .failing_casts import DIVISION_BY_ZERO
 
 _EXACT = Context(prec=120, Emax=1000, Emin=-1000)
 _TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_DATE = re.compile(r"(\d{4}|-\d{4,6}|\+\d{5,6})-(\d\d)-(\d\d)", re.ASCII)
 _FULL_TIME = "HH:mm:ss.SSS"
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
@@ -93,7 +94,7 @@ def parse_sql_timestamp(text: str) -> int:
     else:
         day, time, zone = complete_date(text), "", ""
     time += re.sub("[a-zA-Z]", "0", _FULL_TIME[len(time) :])
-    parsed = compile_pattern(f"yyyy-MM-dd'T'{_FULL_TIME}").parse(f"{day}T{time}")
+    parsed = compile_pattern(f"uuuu-MM-dd'T'{_FULL_TIME}").parse(f"{day}T{time}")
     return epoch_ms_of(parsed, zone_of(zone.strip() or "Z"))
 
 
@@ -114,9 +115,11 @@ def string_to_time(text: str) -> int:
 @by_row
 def string_to_date(text: str) -> int:
     text = complete_date(text.strip())
-    if not _DATE.fullmatch(text):
+    match = _DATE.fullmatch(text)
+    if match is None:
         raise Unparsable(text)
-    return date.fromisoformat(text).toordinal() - _EPOCH_ORDINAL
+    year, later = near_year(int(match[1]))
+    return date(year, int(match[2]), int(match[3])).toordinal() - _EPOCH_ORDINAL + later
 
 
 @by_row
