@@ -13,9 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...planner.expressions.readable import column_names, used_columns
 from ...planner.schema import Column
 from ...planner.specs import FormatSpec
 from ...planner.steps.source import Source
+from ...sql.functions.java.calendar_days import python_values
+from ...sql.functions.udf import shown
 from ..columnar import ARROW, split_columnar
 from ..formats.codec import Decoder
 from ..formats.registry import decoder
@@ -190,10 +193,22 @@ class SourceDecoder:
             null_rows = table["_null"].combine_chunks()
             times = _int64s(pc.coalesce(pc.if_else(null_rows, pa.array(times), computed), -1))
         unusable = np.flatnonzero(ok & (times < 0)).tolist()
-        listed = [(row, f"the timestamp is not usable: {times[row]}", False) for row in unusable]
+        listed = [(row, self._no_time(table, row, int(times[row])), False) for row in unusable]
         errors = errors + _errors_of(self._source.topic, records, listed)
         ok = ok & (times >= 0)
         return self._decoded(records, table, np.where(ok, times, -1), ok, errors)
+
+    def _no_time(self, table: pa.Table, row: int, time: int) -> str:
+        """Why a row has no time: with the column that was to give it."""
+        if self._source.timestamp is None:
+            return f"the timestamp is not usable: {time}"
+        names = column_names(self._source.schema)
+        given = [
+            f"{names[each]} is {shown(python_values(table[each].slice(row, 1))[0])}"
+            for each in used_columns(self._source.timestamp.sql).values
+            if each in table.column_names
+        ]
+        return f"no timestamp from 1970 on: {', '.join(given)}"
 
     def _decoded(
         self, records: Records, table: pa.Table, times: npt.NDArray[np.int64], ok: Mask, errors: list[RecordError]

@@ -34,13 +34,13 @@ def written(statement: str, rows: Sequence[Row] = ROWS) -> tuple[list[Any], list
         return [record["value"] for record in sandbox.consume("O")], entries(sandbox)
 
 
-def entries(sandbox: Sandbox) -> list[dict[str, Any]]:
+def entries(sandbox: Sandbox, member: str = "recordProcessingError") -> list[dict[str, Any]]:
     log = sandbox.engine.log
     if log.topic(processing_log.TOPIC) is None:
         return []
     runs = log.fetch(processing_log.TOPIC, 0, 0).runs
     texts = [text for run in runs if isinstance(run, FetchedRows) for text in run.table["value"].to_pylist()]
-    return [json.loads(text)["message"]["recordProcessingError"] for text in texts]
+    return [json.loads(text)["message"][member] for text in texts]
 
 
 def computed(expression: str) -> tuple[list[Any], list[int]]:
@@ -170,6 +170,19 @@ def test_a_function_in_python_that_fails_is_named_with_its_arguments(expression:
         assert values == [{"X": None}]
         assert [entry["errorMessage"].startswith(message) for entry in failed] == [True]
         assert failed[0]["record"]
+
+
+def test_an_entry_about_a_missing_time_has_the_column_that_should_give_it() -> None:
+    source = SOURCE.replace("partitions=1", "partitions=1, timestamp='w', timestamp_format='yyyy-MM-dd'")
+    with Sandbox() as sandbox:
+        sandbox.execute(f"{source} CREATE STREAM o AS SELECT * FROM s;")
+        for text in ("never", "1969-12-31", None, "2020-01-01"):
+            sandbox.produce("s", "k", {"V": 1, "W": text})
+        sandbox.drain()
+        assert [record["value"]["W"] for record in sandbox.consume("O")] == ["2020-01-01"]
+        assert [entry["errorMessage"] for entry in entries(sandbox, "deserializationError")] == [
+            f"no timestamp from 1970 on: W is {text!r}" for text in ("never", "1969-12-31", None)
+        ]
 
 
 def test_of_long_values_the_beginning_is_written() -> None:
