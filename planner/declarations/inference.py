@@ -72,7 +72,9 @@ def find_version(asked: Inference, registry: Registry, span: Span | None) -> Ver
         raise InvalidStatement(
             f"{which}{with_id} does not exist in the Schema Registry.\nSubject: {subject}",
             span=span,
-            hint=f"Register it, or write the {asked.part} columns in the statement.",
+            hint=f"Register it, or write the {asked.part} columns in the statement."
+            if wanted is None
+            else f"Register it, or leave out {asked.part.upper()}_SCHEMA_ID.",
         )
     if version.kind != FORMAT_KINDS[asked.format.upper()]:
         raise InvalidStatement(

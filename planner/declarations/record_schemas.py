@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from millstream.errors import InvalidStatement
+from millstream.errors import InvalidStatement, Span
 
 from ..formats import FORMAT_KINDS, FORMATS
 from ..schema import Column, Schema
@@ -103,33 +103,32 @@ def _record_name(schema: RecordSchema) -> str:
 _NOTHING_GIVEN = read_properties({}, create=True)
 
 
-def check_given_schemas(
-    given: SourceProperties, key: FormatSpec, value: FormatSpec, schema: Schema, registry: Registry
-) -> None:
+def check_given_schemas(target: SchemaTarget, given: SourceProperties, registry: Registry, span: Span | None) -> None:
     """Checks a CREATE … AS with a schema id: the query's columns must be the first columns of the schema.
 
     Raises `InvalidStatement` and `InvalidProperty`.
     """
-    stored = tuple(column for column in schema.value if column.role == "VALUE")
-    parts: tuple[tuple[Literal["key", "value"], FormatSpec, SchemaProperties, Sequence[Column]], ...] = (
-        ("key", key, given.key_schema, schema.key),
-        ("value", value, given.value_schema, stored),
+    parts: tuple[tuple[Literal["key", "value"], FormatSpec, SchemaProperties], ...] = (
+        ("key", target.key_format, given.key_schema),
+        ("value", target.value_format, given.value_schema),
     )
-    for part, spec, asked, columns in parts:
+    for part, spec, asked in parts:
         if asked.id is None:
             continue
-        inference = Inference(part, "", spec.name, asked, spec.wrap_single)
+        columns = target.columns(part)
+        inference = Inference(part, target.topic, spec.name, asked, spec.wrap_single)
         if spec.name not in FORMAT_KINDS:
-            refuse_schema_id(inference, None)
-        version = find_version(inference, registry, None)
-        known = columns_of(inference, version, registry, None)
+            refuse_schema_id(inference, span)
+        version = find_version(inference, registry, span)
+        known = columns_of(inference, version, registry, span)
         if part == "key" and not spec.wrap_single and len(columns) == len(known) == 1:
             known = (replace(known[0], name=columns[0].name),)
         changed = [column for i, column in enumerate(columns) if i >= len(known) or not _same(column, known[i])]
         if changed:
             raise InvalidStatement(
                 f"The following {part} columns are changed, missing or reordered: [{_listed(changed)}]. "
-                f"Schema from schema registry is [{_listed(known)}]"
+                f"Schema from schema registry is [{_listed(known)}]",
+                span=span,
             )
 
 

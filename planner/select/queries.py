@@ -121,8 +121,9 @@ def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQu
     _check_has_value(schema, value_format, statement)
     check_storable(value_format.name, columnar_topics=context.columnar_topics)
     check_timestamp_column(properties.timestamp_column, properties.timestamp_format, schema)
-    check_given_schemas(properties, key_format, value_format, schema, context.registry)
     topic = topic_of_statement(statement, context.settings)
+    written = SchemaTarget(statement.name, topic, schema, key_format, value_format)
+    check_given_schemas(written, properties, context.registry, statement.span)
     existing = context.topics.get(topic)
     if existing is not None and properties.partition_count not in (None, existing):
         raise InvalidProperty(
@@ -130,9 +131,7 @@ def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQu
             f"than required. PARTITIONS={properties.partition_count} does not match {existing}."
         )
     partitions = existing or properties.partition_count or first.partition_count
-    schemas = with_schemas(
-        SchemaTarget(statement.name, topic, schema, key_format, value_format), properties, context.registry, renew=True
-    )
+    schemas = with_schemas(written, properties, context.registry, renew=True)
     source = SourceInfo(
         name=statement.name,
         kind=statement.kind,

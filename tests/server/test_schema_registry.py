@@ -126,6 +126,14 @@ def test_a_given_schema_must_begin_with_the_columns(sandbox: Sandbox) -> None:
         sandbox.execute("CREATE STREAM o WITH (kafka_topic='o', value_schema_id=9) AS SELECT * FROM s;")
 
 
+def test_a_schema_id_that_nobody_has_is_refused_with_the_topic_it_was_for(sandbox: Sandbox) -> None:
+    sandbox.execute("CREATE STREAM s (a INT) WITH (kafka_topic='t', value_format='AVRO', partitions=1);")
+    with pytest.raises(InvalidStatement, match="values on topic 'o' with id 9 does not exist") as refused:
+        sandbox.execute("CREATE STREAM o WITH (kafka_topic='o', value_schema_id=9) AS SELECT * FROM s;")
+    assert "Subject: o-value" in str(refused.value)
+    assert refused.value.hint == "Register it, or leave out VALUE_SCHEMA_ID."
+
+
 def test_a_row_that_the_given_schema_does_not_take_ends_the_query(sandbox: Sandbox) -> None:
     fields = [{"name": "A", "type": "int"}, {"name": "B", "type": "double"}]
     sandbox.create_topic("o")
