@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sqlglot import exp
@@ -9,7 +10,7 @@ from sqlglot import exp
 from ...sql import coercion
 from ...sql.functions.trees import duckdb_type
 from ...sql.types import BIGINT, DOUBLE, INTEGER, NULL, STRING, SqlType
-from .failing_constants import first_of_list
+from .failing_constants import first_of_list, is_first_of_list
 from .typed import Typed
 
 _WIDTHS = (INTEGER, BIGINT, DOUBLE)  # each converts to those after it without failing
@@ -50,12 +51,21 @@ def computed(value: Typed) -> exp.Expression:
 def with_unknown_cases(value: Typed) -> Typed:
     """The value of a comparison. DuckDB knows the least and the greatest result of a CASE with constant results. It may
     know what the comparison gives, and then computes no condition that fails. So such a CASE is hidden from it."""
-    if value.total or not any(map(_gives_constants, value.tree.find_all(exp.Case))):
+    if value.total or not any(_known_cases(value.tree)):
         return value
     around = exp.Paren(this=value.tree.copy())
-    for case in [each for each in around.find_all(exp.Case) if _gives_constants(each)]:
+    for case in list(_known_cases(around)):
         case.replace(first_of_list(case.copy()))
     return replace(value, tree=around.this)
+
+
+def _known_cases(tree: exp.Expr) -> Iterator[exp.Case]:
+    """Those of which DuckDB knows the results. Those inside of a comparison are hidden already."""
+
+    def ends(node: exp.Expr) -> bool:
+        return is_first_of_list(node) or (isinstance(node, exp.Case) and _gives_constants(node))
+
+    return (node for node in tree.walk(prune=ends) if isinstance(node, exp.Case) and _gives_constants(node))
 
 
 def _gives_constants(case: exp.Case) -> bool:

@@ -103,6 +103,14 @@ def first_of_list(value: exp.Expression) -> exp.Expression:
     return exp.Anonymous(this="list_extract", expressions=[made, exp.Literal.number(1)])
 
 
+def is_first_of_list(node: exp.Expr) -> bool:
+    match node:
+        case exp.Anonymous(this="list_extract", expressions=[exp.Anonymous(this="list_value"), _]):
+            return True
+        case _:
+            return False
+
+
 def _hidden(literal: exp.Literal, column: exp.Column) -> exp.Expr:
     """The literal, as a value that DuckDB does not know in advance."""
     given = exp.Case(ifs=[exp.If(this=_never_known(column), true=exp.Null())], default=literal.copy())

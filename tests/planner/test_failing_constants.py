@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from millstream.planner.serde import plan_to_json
 from millstream.testing import Sandbox
 
 SOURCE = "CREATE STREAM s (k STRING KEY, v INT) WITH (KAFKA_TOPIC='s', FORMAT='JSON', PARTITIONS=1);"
@@ -64,3 +65,19 @@ def test_a_condition_that_always_fails_lets_nothing_pass() -> None:
 def test_a_long_chain_of_conditions_is_planned() -> None:
     chain = " OR ".join(f"(v = {number} AND 1/0 = v)" for number in range(2, 300))
     assert results(f"CASE WHEN v > 0 AND ({chain}) THEN 1 ELSE 2 END") == [2, None, 2]
+
+
+def test_comparisons_inside_of_each_other_grow_by_the_same_amount() -> None:
+    """Each hides its own CASE from DuckDB, not again those of the comparisons inside."""
+
+    def length_of(depth: int) -> int:
+        expression = "v / 2"
+        for number in range(depth):
+            expression = f"CASE WHEN {expression} = {number} THEN 1 ELSE 0 END"
+        with Sandbox() as sandbox:
+            sandbox.execute(f"{SOURCE} CREATE STREAM o AS SELECT k, {expression} AS x FROM s;")
+            (query,) = sandbox.engine.catalog.queries.values()
+            return len(plan_to_json(query.plan))
+
+    lengths = [length_of(depth) for depth in (10, 20, 30)]
+    assert lengths[2] - lengths[1] == lengths[1] - lengths[0]
