@@ -25,8 +25,8 @@ from ..state.laid_aside import LaidAside
 from ..tasks import in_tasks
 from ..updates import settle
 from .left_out import LeftOut
+from .reading_pace import ReadingPace
 
-MAX_BATCH_BYTES = 4 * 1024 * 1024
 WAKE_UP_S = 0.2
 ERRORS_KEPT = 100
 
@@ -75,6 +75,7 @@ class PushQuery:
         self._time_order = time_order
         self._reader = SourceReader(client, plan.sources(), positions, time_order=time_order)
         self._partitions_due_s = time.monotonic() + PARTITIONS_S
+        self._pace = ReadingPace()
         self.errors: deque[RecordError] = deque(maxlen=ERRORS_KEPT)  # those of the last skipped records
         self._left_out = LeftOut(client, plan.query_id)
 
@@ -86,10 +87,15 @@ class PushQuery:
         if self._left == 0 or self._closed:
             return None
         self._read_new_partitions()
-        batch = self._reader.read(MAX_BATCH_BYTES, ends)
+        size = self._pace.batch_bytes()
+        batch = self._reader.read(size, ends)
         if batch is None and timeout_s > 0 and self._client.wait(self._reader.fetch_positions, timeout_s):
-            batch = self._reader.read(MAX_BATCH_BYTES, ends)
-        return None if batch is None else self._rows(batch)
+            batch = self._reader.read(size, ends)
+        if batch is None:
+            return None
+        rows = self._rows(batch)
+        self._pace.handed_out(more=batch.more)
+        return rows
 
     def _read_new_partitions(self) -> None:
         """If a topic has new partitions, reads them from their first records, because all of these are new."""
@@ -135,6 +141,7 @@ class PushQuery:
                 rows = self.poll(WAKE_UP_S)
                 if rows is not None and rows.num_rows:
                     yield rows
+                del rows  # before the next poll makes others
 
     def close(self) -> None:
         """Ends the query. A running iteration stops within a fraction of a second, even in the middle of a batch."""

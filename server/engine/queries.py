@@ -30,6 +30,8 @@ from .request import Request
 from .statement_settings import StatementSettings
 
 TOMBSTONE: Final = "@tombstone"
+_PIECE_ROWS_MAX: Final = 4096
+_PIECE_BYTES_MAX: Final = 64 * 1024
 
 
 class PushLimitExceeded(QueryError):
@@ -53,10 +55,21 @@ class QueryBatch:
     columns: Sequence[pa.ChunkedArray]
     gone: pa.ChunkedArray | None = None
 
-    def slice(self, count: int) -> QueryBatch:
-        """The first `count` rows."""
-        gone = None if self.gone is None else self.gone.slice(0, count)
-        return QueryBatch([column.slice(0, count) for column in self.columns], gone)
+    def slice(self, count: int, begin: int = 0) -> QueryBatch:
+        """`count` rows, or what there is of them."""
+        gone = None if self.gone is None else self.gone.slice(begin, count)
+        return QueryBatch([column.slice(begin, count) for column in self.columns], gone)
+
+    def pieces(self) -> Iterator[QueryBatch]:
+        """The rows in parts that are small enough to be held as Python values, which take many times the space."""
+        rows = self._piece_rows()
+        if rows >= len(self):
+            return iter((self,))
+        return (self.slice(rows, begin) for begin in range(0, len(self), rows))
+
+    def _piece_rows(self) -> int:
+        size = sum(column.nbytes for column in self.columns)
+        return min(_PIECE_ROWS_MAX, max(1, _PIECE_BYTES_MAX * len(self) // max(1, size)))
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -157,8 +170,14 @@ class QueryResult:
         self.close()
 
     def __iter__(self) -> Iterator[QueryRow]:
+        for rows in self.pieces():
+            yield from rows
+
+    def pieces(self) -> Iterator[Iterator[QueryRow]]:
+        """The rows, each part of which is there at once."""
         for batch in self.batches():
-            yield from rows_of(batch, self.schema)
+            for piece in batch.pieces():
+                yield rows_of(piece, self.schema)
 
     @property
     def arrow_schema(self) -> pa.Schema:

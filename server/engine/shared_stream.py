@@ -77,21 +77,25 @@ class SharedStream:
         return b"" if self._after is None else await self._after.take()
 
     def encode(self, rows: pa.Table) -> bytes:
-        batch = self._push.shape(rows)
-        return b"".join(map(self._format.row, rows_of(batch, self._result.schema)))
+        return b"".join(self._encoded(rows))
+
+    def _encoded(self, rows: pa.Table) -> Iterator[bytes]:
+        for piece in self._push.shape(rows).pieces():
+            yield b"".join(map(self._format.row, rows_of(piece, self._result.schema)))
 
     def deliver(self, chunk: bytes, begin: Offsets) -> None:
         if not chunk or self._after is not None or self._ended:
             return
-        connection = self.write_through
-        if self._waits and not self._pending and connection is not None:
-            if not connection.is_closing() and connection.get_write_buffer_size() < _WRITTEN_AHEAD_MAX:
+        connection, at_once = self.write_through, self._waits and not self._pending
+        if at_once and connection is not None:
+            at_once = not connection.is_closing() and connection.get_write_buffer_size() < _WRITTEN_AHEAD_MAX
+            if at_once:
                 connection.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
                 return
-        if len(self._pending) + len(chunk) > BUFFER_BYTES_MAX and self._pending:
-            self._go_alone(begin)
-        else:
+        if at_once or len(self._pending) + len(chunk) <= BUFFER_BYTES_MAX:
             self._pending += chunk
+        else:
+            self._go_alone(begin)
         self._filled.set()
 
     def finish(self, error: Exception | None) -> None:
@@ -134,7 +138,8 @@ class SharedStream:
     def _first(self, head: bytes, behind: Iterator[pa.Table]) -> Iterator[bytes]:
         yield head
         try:
-            yield from map(self.encode, behind)
+            for rows in behind:
+                yield from self._encoded(rows)
         except Exception as error:
             self._broken = True
             self._share.leave()
@@ -143,7 +148,8 @@ class SharedStream:
     def _alone(self) -> Iterator[bytes]:
         failure: Exception | None = None
         try:
-            yield from map(self.encode, self._share.alone())
+            for rows in self._share.alone():
+                yield from self._encoded(rows)
         except Exception as error:
             failure = error
         yield self._format.end(self._result, failure or self._result.stopped)

@@ -46,8 +46,8 @@ def encoded(result: QueryResult, format: RowFormat) -> Iterator[bytes]:
     yield format.head(result)
     failure: BaseException | None = None
     try:
-        for row in result:
-            yield format.row(row)
+        for rows in result.pieces():
+            yield b"".join(map(format.row, rows))
     except Exception as error:
         failure = error
     yield format.end(result, failure or result.stopped)
