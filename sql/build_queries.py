@@ -40,7 +40,7 @@ class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
             qualify=_value(qualify),
             distinct=quantifier is not None,
             emit=_value(emit),
-            limit=_value(limit),
+            limit=_row_count(limit),
             order_by=tuple(_value(order_by) or ()),
             offset=_value(offset),
             span=span,
@@ -174,7 +174,7 @@ class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
         return Part(children[1].type, span_of_all(children)) if children else None
 
     def limit_clause(self, children: list[Any]) -> Part | None:
-        """LIMIT and OFFSET; an invalid count is refused here, with ksqlDB's message."""
+        """LIMIT and OFFSET; a count that is not whole is refused here, with ksqlDB's message."""
         if not children:
             return None
         what, *sign, count = children
@@ -183,14 +183,8 @@ class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
             raise InvalidStatement(
                 f"Failed to prepare statement: Value must be integer for command: {what.type}", span=span
             )
-        if sign:
-            raise InvalidStatement(
-                f"Pull queries don't support negative integers in the {what.type} clause. "
-                "See https://cnfl.io/queries for more info.",
-                span=span,
-                hint="No query does: count the rows from 0.",
-            )
-        return Part(self.whole_number(count), span)
+        number = self.whole_number(count)
+        return Part(-number if sign else number, span)
 
     interval_clause = limit_clause
     offset_clause = limit_clause
@@ -210,6 +204,18 @@ class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
 
 def _value(part: Part | None) -> Any:
     return None if part is None else part.value
+
+
+def _row_count(limit: Part | None) -> int | None:
+    """Raises `InvalidStatement`, with ksqlDB's message, if it is negative."""
+    if limit is not None and limit.value < 0:
+        raise InvalidStatement(
+            "Pull queries don't support negative integers in the LIMIT clause. "
+            "See https://cnfl.io/queries for more info.",
+            span=limit.span,
+            hint="No query does: count the rows from 0.",
+        )
+    return _value(limit)
 
 
 def _join_count(relation: ast.Relation) -> int:

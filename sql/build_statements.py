@@ -309,6 +309,8 @@ class StatementRules(FunctionRules):
 
     def print_topic(self, children: list[Any]) -> ast.PrintTopic:
         _, topic, from_beginning, interval, limit = children
+        if limit is not None and limit.value < 0:
+            raise InvalidStatement("the LIMIT of PRINT is negative", span=limit.span, hint="Count the lines from 0.")
         return ast.PrintTopic(
             topic=topic.value,
             from_beginning=from_beginning is not None,

@@ -132,6 +132,7 @@ KSQLDB_WORDS = {
     "SELECT a FROM s PARTITION BY ();": "PARTITION BY requires at least one expression",
     "SELECT a FROM s GROUP BY ();": "GROUP BY requires at least one expression",
     "SELECT a FROM s LIMIT 1.5;": "Failed to prepare statement: Value must be integer for command: LIMIT",
+    "PRINT t LIMIT -1;": "the LIMIT of PRINT is negative",
     "SELECT a FROM s LIMIT -1;": "Pull queries don't support negative integers in the LIMIT clause.",
     "CREATE TABLE t (a INT KEY, b INT);": "Line: 1, Col: 17: Column `A` is a 'KEY' column: please use 'PRIMARY KEY'",
 }
