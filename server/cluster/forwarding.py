@@ -34,6 +34,9 @@ _OF_THE_CONNECTION: Final = frozenset(
 Headers = list[tuple[bytes, bytes]]
 
 
+_BETWEEN_ROWS: Final = b",\n"  # of an array
+
+
 class NotThere(Exception):
     """The other node did nothing with the request: it may be sent again."""
 
@@ -117,7 +120,7 @@ class _Upstream:
         self.begun = False  # the client was sent the head of an answer
         self.media_type = ""
         self.streamed = False
-        self.last = b""
+        self.last = b""  # the last bytes of the answer so far
 
     async def ask(self, scope: Scope, incoming: Incoming, said: Headers) -> None:
         """Sends the request. Then it waits until the client disconnects, which raises `ConnectionAbortedError`."""
@@ -180,8 +183,9 @@ async def _pass_on(scope: Scope, upstream: _Upstream, incoming: Incoming, send: 
                     kept = _end_to_end(headers, also=() if upstream.streamed else (b"content-length",))
                     await send({"type": "http.response.start", "status": event.status_code, "headers": kept})
                 case h11.Data():
-                    upstream.last = bytes(event.data)
-                    await send({"type": "http.response.body", "body": upstream.last, "more_body": True})
+                    data = bytes(event.data)
+                    upstream.last = (upstream.last + data)[-len(_BETWEEN_ROWS) :]
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
                 case h11.InformationalResponse() | h11.EndOfMessage() | h11.Request():
                     pass
                 case _:
@@ -205,11 +209,21 @@ async def _say_broken(upstream: _Upstream, scope: Scope, send: Send) -> None:
     words = last_words(upstream.media_type, error) if upstream.streamed else None
     if words is None:
         raise error  # an incomplete answer is the only way left to report it
-    if upstream.last.endswith(b",\n"):  # rows of a push query on /query: the comma is there
-        words = words.removeprefix(b",\n")
-    elif upstream.last and not upstream.last.endswith((b"\n", b"]", b"}")):
-        words = b"\n" + words
-    await send({"type": "http.response.body", "body": words, "more_body": False})
+    await send({"type": "http.response.body", "body": _after(upstream.last, words), "more_body": False})
+
+
+def _after(last: bytes, words: bytes) -> bytes:
+    """What follows `last` so that the words are a line of their own, with one comma before them in an array.
+
+    >>> [_after(last, b",\\n{}]") for last in (b"}}", b"},", b",\\n")]
+    [b',\\n{}]', b'\\n{}]', b'{}]']
+    >>> [_after(last, b"{}") for last in (b"", b"]\\n", b"2]")]
+    [b'{}', b'{}', b'\\n{}']
+    """
+    if words.startswith(_BETWEEN_ROWS):
+        there = next((n for n in (2, 1) if last.endswith(_BETWEEN_ROWS[:n])), 0)
+        return words[there:]
+    return words if not last or last.endswith(b"\n") else b"\n" + words
 
 
 def last_words(media_type: str, error: BaseException) -> bytes | None:
