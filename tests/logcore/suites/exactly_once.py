@@ -10,13 +10,15 @@ import signal
 import subprocess
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 import confluent_kafka
 from waiting import eventually
 
+from ..clients import outside
 from .serving import Product
 
 PARTITIONS: Final = 2
@@ -47,6 +49,23 @@ class Application:
     def __exit__(self, *_: object) -> None:
         self.end()
         self._output.close()
+
+
+@contextmanager
+def running(command: list[str], folders: Iterable[Path]) -> Generator[list[Application]]:
+    """An application for each folder, which is its last argument."""
+    with ExitStack() as started:
+        yield [started.enter_context(Application([*command, str(folder)], folder)) for folder in folders]
+
+
+@contextmanager
+def serving(folder: Path, *topics: str) -> Generator[Product]:
+    """A server with these topics. It may have no error at its end."""
+    with Product(folder / "data") as product:
+        for topic in topics:
+            outside.create_topic(product.address, topic, PARTITIONS)
+        yield product
+        assert "Traceback" not in product.said
 
 
 Disturbance = Callable[[Product, list[Application], random.Random], None]

@@ -14,15 +14,14 @@ import pytest
 from bench.maven import Unavailable, jars
 from bench.nexmark.flink import flink_python
 
-from ..clients import outside
 from .exactly_once import (
-    PARTITIONS,
     Application,
     Disturbance,
     Lines,
     any_of_them,
     kill_an_application,
     kill_the_server,
+    serving,
     stop_the_server,
 )
 from .serving import Product, count_of
@@ -33,11 +32,8 @@ _PROGRAM: Final = Path(__file__).parent / "python" / "flink_counts.py"
 
 @pytest.fixture
 def product(tmp_path: Path) -> Iterator[Product]:
-    with Product(tmp_path / "data") as running:
-        for topic in ("lines", "copies", "counts"):
-            outside.create_topic(running.address, topic, PARTITIONS)
-        yield running
-        assert "Traceback" not in running.said
+    with serving(tmp_path, "lines", "copies", "counts") as product:
+        yield product
 
 
 @pytest.fixture

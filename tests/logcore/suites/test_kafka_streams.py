@@ -6,7 +6,6 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +14,6 @@ from waiting import eventually
 
 from bench.apache_kafka import VERSION
 
-from ..clients import outside
 from .exactly_once import (
     PARTITIONS,
     Application,
@@ -24,6 +22,8 @@ from .exactly_once import (
     committed,
     kill_an_application,
     kill_the_server,
+    running,
+    serving,
     stop_the_server,
 )
 from .serving import JAVA_OPTIONS, Product, classpath, compiled, count_of
@@ -80,11 +80,8 @@ def command(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def product(tmp_path: Path) -> Iterator[Product]:
-    with Product(tmp_path / "data") as running:
-        for topic in ("lines", "counts"):
-            outside.create_topic(running.address, topic, PARTITIONS)
-        yield running
-        assert "Traceback" not in running.said
+    with serving(tmp_path, "lines", "counts") as product:
+        yield product
 
 
 @pytest.mark.soak
@@ -99,11 +96,8 @@ def test_words_are_counted_exactly_once_whoever_ends(
 ) -> None:
     seed = count_of("STREAMS_SEED", 0)
     producer = Producer(product.address, seed)
-    with ExitStack() as running:
-        folders = [tmp_path / f"state{number}" for number in range(instances)]
-        applications = [
-            running.enter_context(Application([*command, product.address, str(folder)], folder)) for folder in folders
-        ]
+    folders = [tmp_path / f"state{number}" for number in range(instances)]
+    with running([*command, product.address], folders) as applications:
         _count_under(disturb, product, applications, producer, random.Random(seed))
         acknowledged = producer.acknowledged.total()
         eventually(lambda: sum(map(len, counted(product.address).values())) >= acknowledged, _QUIET_S, pause_s=2)

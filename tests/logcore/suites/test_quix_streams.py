@@ -6,7 +6,6 @@ import json
 import random
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -15,15 +14,14 @@ import pytest
 from bench.maven import cache_folder
 from tests.server.clients.test_foreign_clients import installed
 
-from ..clients import outside
 from .exactly_once import (
-    PARTITIONS,
-    Application,
     Disturbance,
     Lines,
     any_of_them,
     kill_an_application,
     kill_the_server,
+    running,
+    serving,
     stop_the_server,
 )
 from .serving import Product, count_of
@@ -46,11 +44,8 @@ def python() -> str:
 
 @pytest.fixture
 def product(tmp_path: Path) -> Iterator[Product]:
-    with Product(tmp_path / "data") as running:
-        for topic in ("lines", "counts"):
-            outside.create_topic(running.address, topic, PARTITIONS)
-        yield running
-        assert "Traceback" not in running.said
+    with serving(tmp_path, "lines", "counts") as product:
+        yield product
 
 
 @pytest.mark.soak
@@ -65,13 +60,8 @@ def test_words_are_counted_exactly_once_whoever_ends(
 ) -> None:
     seed = count_of("QUIX_SEED", 0)
     lines = Lines(product.address, seed)
-    with ExitStack() as running:
-        folders = [tmp_path / f"state{number}" for number in range(instances)]
-        commands = [[python, str(_PROGRAM), product.address, str(folder)] for folder in folders]
-        applications = [
-            running.enter_context(Application(command, folder))
-            for command, folder in zip(commands, folders, strict=True)
-        ]
+    folders = [tmp_path / f"state{number}" for number in range(instances)]
+    with running([python, str(_PROGRAM), product.address], folders) as applications:
         lines.send_under(disturb, product, applications, random.Random(seed), ends=count_of("QUIX_ENDS", 6))
         found = [json.loads(value) for value in lines.eventually(product.address, "counts")]
     assert sorted((each["number"], each["word"]) for each in found) == sorted(lines.words.items())
