@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .steps.source import Source
+from .steps.source import Source, sources_below
 from .steps.step import Step, walk
 
 PLAN_VERSION = 1
@@ -25,4 +25,4 @@ class PhysicalPlan:
 
     def sources(self) -> tuple[Source, ...]:
         """The sources, left to right."""
-        return tuple(step for step in self.steps() if isinstance(step, Source))
+        return sources_below(self.root)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ...planner.schema import Schema
 from ...planner.steps.source import Source
+from ...planner.steps.step import store_id
 from ..batch import ChangeBatch
 from ..building import Building, Operator, builds
 from ..figures import OperatorMeter
@@ -66,7 +67,7 @@ def build(step: Source, building: Building) -> SourceNode:
     if step.kind == "TABLE" and step.ttl_ms is not None:
         operators.append(Expiry(building.connection, f"{step.id}.ttl", step.schema, extra, step.columns, step.ttl_ms))
     if step.kind == "TABLE" and step.materialized:
-        operators.append(TableSource(building.connection, step.id, step.schema, bool(window), step.columns))
+        operators.append(TableSource(building.connection, store_id(step), step.schema, bool(window), step.columns))
     meter = building.meter(step)
     for operator in operators:
         building.keep(operator, meter)

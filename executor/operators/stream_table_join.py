@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from ...planner.steps.step import store_id
 from ...planner.steps.stream_table_join import StreamTableJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
@@ -48,11 +49,11 @@ class StreamTableJoiner(Joiner):
         types |= dict(zip(key_names(step.right_schema), (column.type for column in step.right_schema.key), strict=True))
         self._store = StateStore(
             connection,
-            step.id,
+            store_id(step),
             {name: types[name] for name in self._keys},
             dict(zip(self._right_values, (column.type for column in step.right_schema.value), strict=True)),
         )
-        self.stores = {step.id: self._store}
+        self.stores = {self._store.name: self._store}
 
     def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
         rows, changes = self._joinable(left.rows), right.rows

@@ -78,6 +78,12 @@ def topics_group(query_id: str) -> str:
     return f"{NOTES}topics-of-{query_id}"
 
 
+def filling_group(query_id: str) -> str:
+    """The group that stores, as a committed offset, the highest number of the stores that the query has filled
+    (`store_filling.py`)."""
+    return f"{NOTES}filled-stores-of-{query_id}"
+
+
 def take_id(log: LogClient, plan: PhysicalPlan, transactional_id: str) -> TransactionalProducer:
     """Acquires the transactional id: fences its previous holder and decides the holder's last transaction.
 
@@ -173,3 +179,4 @@ def forget_query(log: LogClient, query_id: str) -> None:
     log.forget_producer(query_id)
     log.forget_group(offset_group(query_id))
     log.forget_group(topics_group(query_id))
+    log.forget_group(filling_group(query_id))

@@ -30,6 +30,7 @@ from ..state.state_file import StateFile, open_state
 from ..tasks import changelog_partition_count, is_stateful
 from .query_log import STATE_CONFIG, changelog_topic, start_positions, take_id
 from .query_settings import QuerySettings
+from .store_filling import StoreFilling
 
 log = structlog.get_logger()
 
@@ -71,6 +72,10 @@ def recover(
     with whole_state(plan.query_id):
         ends = _changelog_ends(plan, client) if stateful else {}
     check_ends(plan.query_id, noted, ends)
+    filling = StoreFilling.of(client, plan) if stateful else None
+    if filling is not None:
+        filling.write(client, producer, settings.engine)
+        noted, ends = committed_ends(client, plan.query_id), _changelog_ends(plan, client)
     state = open_state(
         state_directory if stateful else None,
         plan,

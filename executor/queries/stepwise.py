@@ -7,6 +7,7 @@ how keys are spread.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -43,6 +44,7 @@ from ..updates import settle
 from .query_log import forget_query, offset_group, start_positions
 from .query_settings import QuerySettings
 from .script_rounds import ScriptRounds
+from .store_filling import StoreFilling
 
 _READ_BYTES = 64 * 1024 * 1024
 
@@ -192,8 +194,17 @@ class StepwisePlan:
             for store_id, rows in self._state.items():
                 alive = pa.array(np.zeros(len(rows), np.bool_))
                 pipeline.restore(store_id, rows.append_column("_deleted", alive))
+            self._fill_new_stores(pipeline)
         self._database, self._pipeline = database, pipeline
         return pipeline, database.connection
+
+    def _fill_new_stores(self, pipeline: Pipeline) -> None:
+        log = cast(LogClient, self._log)
+        filling = StoreFilling.of(log, self.plan)
+        if filling is not None:
+            for change in itertools.chain.from_iterable(filling.changes(log, self._settings.engine)):
+                pipeline.restore(change.store, change.rows)
+            filling.note(log)
 
 
 class StepwiseQuery:

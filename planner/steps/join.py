@@ -10,8 +10,8 @@ from ..insight.stall import Cause, OperatorSeen, counted
 from ..logical import LogicalPlan, names_of
 from ..schema import Schema
 from ..specs import JoinKind, KeyWindow, Kind
-from .source import Source
-from .step import Step, walk
+from .source import sources_below
+from .step import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ _SIDES = ("left", "right")
 
 def read_by(step: Step) -> list[str]:
     """The names of the streams and tables below a step."""
-    return [each.name or each.topic for each in walk(step) if isinstance(each, Source)]
+    return [each.name or each.topic for each in sources_below(step)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from ..lowering import Lowering, physical_names, sql_over
 from ..schema import Schema
 from ..source_info import SourceInfo
 from ..specs import FormatSpec, KeyWindow, Kind, SqlExpression
-from .step import Step, Text
+from .step import Step, Text, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ class Source(Step):
     columns: tuple[str, ...] | None = None  # the physical names that are needed; None: all
     name: str = ""  # of the stream or table, for messages
     ttl_ms: int | None = None  # for a table: its rows expire when their rowtime is this far behind stream time
+    renewal: int = 0  # `store_number`
 
     @property
     def expressions(self) -> tuple[SqlExpression, ...]:
@@ -121,7 +122,38 @@ class Source(Step):
         if not self.stateful:
             return None
         formats = {name: replace(getattr(self, name), schema=None) for name in ("key_format", "value_format")}
-        return replace(self, columns=None, **formats)
+        return replace(self, columns=None, renewal=0, **formats)
+
+    @property
+    def store_number(self) -> int:
+        return self.renewal
+
+    def continues(self, before: Step) -> bool:
+        """Also if the table got new value columns: they are NULL in the previous rows."""
+        if not isinstance(before, Source):
+            return False
+        old, new = before.schema, self.schema
+        grown = old.key == new.key and old.value == new.value[: len(old.value)]
+        return grown and before.state_identity == replace(self, schema=old).state_identity
+
+    def in_place_of(self, before: Step, number: int) -> Step:
+        if not isinstance(before, Source):
+            return self
+        known = set(map(before.schema.physical_name, before.schema.value))  # columns added since are NULL in its rows
+        lacking = (self.kept_columns - before.kept_columns) & known
+        renewed = self.filled_by is not None and before.materialized and lacking
+        return replace(self, renewal=number if renewed else before.store_number)
+
+    @property
+    def kept_columns(self) -> frozenset[str]:
+        """The physical names of the value columns that it stores if it has state."""
+        names = frozenset(map(self.schema.physical_name, self.schema.value))
+        return names if self.columns is None else names & {*self.columns}
+
+    @property
+    def filled_by(self) -> Step | None:
+        """Rows that expire depend on the time of all rows that it has read, so they are not read once more."""
+        return self if self.materialized and self.ttl_ms is None else None
 
     @property
     def asks_stream_time(self) -> bool:
@@ -146,3 +178,8 @@ class Source(Step):
     def _own(self, column: str) -> Value:
         field = LineageField(self.name or self.topic, column)
         return Value(str(field), (Influence(field, "DIRECT", "IDENTITY", str(field)),))
+
+
+def sources_below(step: Step) -> tuple[Source, ...]:
+    """The sources below and including `step`, left to right."""
+    return tuple(each for each in walk(step) if isinstance(each, Source))

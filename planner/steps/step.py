@@ -110,6 +110,26 @@ class Step:
         """What must be equal in the new plan when a query is replaced and keeps its state; None without state."""
         return self.without_inputs() if self.stateful else None
 
+    def continues(self, before: Step) -> bool:
+        """Whether it can use the state of `before`, the step with its id in the plan that its plan replaces."""
+        return self.state_identity == before.state_identity
+
+    def in_place_of(self, before: Step, number: int) -> Step:
+        """The step with the store of `before`; or, if that store lacks columns and can be filled from topics, with a
+        new store of this number. In: `number`: higher than that of every store of the plan that its plan replaces."""
+        return self
+
+    @property
+    def store_number(self) -> int:
+        """How its store is named in addition to its id; 0 for the store of a query's first plan."""
+        return 0
+
+    @property
+    def filled_by(self) -> Step | None:
+        """The step whose rows alone fill its store, so that reading the topics below that step once more fills a new
+        one; None if there is none."""
+        return None
+
     @property
     def asks_stream_time(self) -> bool:
         """Whether it needs the stream time of the sources below, along steps with `passes_stream_time`."""
@@ -231,6 +251,11 @@ def reads_times(expressions: Sequence[SqlExpression]) -> bool:
 def walk(step: Step) -> list[Step]:
     """All steps below and including `step`, inputs before the steps that read them."""
     return [each for child in step.inputs for each in walk(child)] + [step]
+
+
+def store_id(step: Step) -> str:
+    """The name of its store."""
+    return f"{step.id}.{step.store_number}" if step.store_number else step.id
 
 
 def schema_of(step: Step) -> Schema:

@@ -11,7 +11,7 @@ from ..lowering import Lowering
 from ..schema import Column, Schema
 from ..specs import Kind
 from .join import JoinStep, LogicalJoin, Side, pairs
-from .step import Step, Text
+from .step import Step, Text, store_id, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ class StreamTableJoin(JoinStep):
     schema: Schema
     left_schema: Schema
     right_schema: Schema
+    renewal: int = 0  # `store_number`
 
     @property
     def gives(self) -> Kind:
@@ -56,7 +57,37 @@ class StreamTableJoin(JoinStep):
     @property
     def state_identity(self) -> Step | None:
         """It keeps rows of the table; what else it reads of the stream does not matter."""
-        return replace(self.without_inputs(), schema=self.right_schema, left_schema=Schema(self.left_schema.key))
+        left = Schema(self.left_schema.key)
+        return replace(self.without_inputs(), schema=self.right_schema, left_schema=left, renewal=0)
+
+    @property
+    def store_number(self) -> int:
+        return self.renewal
+
+    def continues(self, before: Step) -> bool:
+        """Also with other columns of the table's rows, if it has a new store for them."""
+        return self.state_identity == before.state_identity or (
+            isinstance(before, StreamTableJoin)
+            and self.store_number > before.store_number
+            and self._without_kept() == before._without_kept()
+        )
+
+    def in_place_of(self, before: Step, number: int) -> Step:
+        if not isinstance(before, StreamTableJoin):
+            return self
+        renewed = self.filled_by is not None and self.right_schema != before.right_schema
+        return replace(self, renewal=number if renewed else before.store_number)
+
+    @property
+    def filled_by(self) -> Step | None:
+        """The table's side, if each of its rows depends on one record only."""
+        return self.right if all(step.filled_by is step for step in walk(self.right) if step.stateful) else None
+
+    def _without_kept(self) -> Step:
+        """What must be equal even if it has a new store."""
+        key = Schema(self.right_schema.key)
+        left = Schema(self.left_schema.key)
+        return replace(self.without_inputs(), schema=key, left_schema=left, right_schema=key, renewal=0)
 
     @property
     def partner_hint(self) -> str:
@@ -66,7 +97,7 @@ class StreamTableJoin(JoinStep):
         )
 
     def kept(self, seen: OperatorSeen) -> list[int]:
-        return [0, seen.kept.get(self.id, 0)]
+        return [0, seen.kept.get(store_id(self), 0)]
 
     def describe(self, text: Text = str) -> str:
         return f"JOIN {self.kind} stream with table | {self.schema}"

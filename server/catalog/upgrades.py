@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,8 @@ from ...planner.physical import PhysicalPlan
 from ...planner.schema import Column, Schema
 from ...planner.source_info import SourceInfo
 from ...planner.specs import FormatSpec, KeyWindow
-from ...planner.steps.source import Source
-from ...planner.steps.step import Step, schema_of
+from ...planner.steps.source import Source, sources_below
+from ...planner.steps.step import Step, schema_of, store_id
 
 _KEPT = (
     ("topic", "topic"),
@@ -51,14 +52,21 @@ def _not_in_place(before: tuple[Column, ...], after: tuple[Column, ...]) -> list
     return [column for index, column in enumerate(before) if after[index : index + 1] != (column,)]
 
 
-def refuse_other_state(old: PersistentQuery, new: PhysicalPlan, span: Span | None, *, columnar: bool) -> None:
-    """Raises unless the state of the old query fits the new plan. In: `columnar`: whether the log stores the columns of
-    the state by name; otherwise all rows of a store have the same columns."""
+def with_kept_state(
+    old: PersistentQuery, new: PhysicalPlan, span: Span | None, *, columnar: bool, whole: Callable[[str], bool]
+) -> PhysicalPlan:
+    """The new plan with the stores of the old query. Where a store lacks columns of a table's rows, the plan has a new
+    one, which the query fills from the table's topic (`executor/queries/store_filling.py`).
+
+    In: `columnar`: whether the log stores the columns of the state by name; otherwise all rows of a store have the same
+    columns. `whole`: whether a topic still has its first records. Raises if the state does not fit the new plan.
+    """
     topics = {source.topic for source in old.plan.sources()} ^ {source.topic for source in new.sources()}
     if topics:
         raise _not_replaceable(old, f"it would read different topics ({', '.join(sorted(topics))})", span)
     rebuild = f"Drop the query's {new.root.gives.lower()} and create it again: then it reads all rows."
-    before, after = _state_identity(old.plan), _state_identity(new)
+    plan, renewed = _with_stores(old.plan, new)
+    before, after = _stateful(old.plan), _stateful(plan)
     if not _state_fits(before, after):
         joined = _unknown_joined_columns(before, after)
         if joined:
@@ -67,28 +75,52 @@ def refuse_other_state(old: PersistentQuery, new: PhysicalPlan, span: Span | Non
             )
             raise _not_replaceable(old, reason, span, rebuild)
         raise _not_replaceable(old, "its grouping, aggregates, windows or joins would change", span)
-    unknown = _unknown_columns(old.plan, new)
+    for step in renewed:
+        sources = () if step.filled_by is None else sources_below(step.filled_by)
+        cut = sorted({source.topic for source in sources if not whole(source.topic)})
+        if cut:
+            reason = (
+                f"it would need columns of a table's rows that it does not have, and topic {', '.join(cut)} no "
+                "longer has all records to read them from"
+            )
+            raise _not_replaceable(old, reason, span, rebuild)
+    unknown = _unknown_columns(old.plan, plan)
     if unknown:
         reason = f"it would filter by {', '.join(unknown)}, which it does not know of the rows that it has read so far"
         raise _not_replaceable(old, reason, span, rebuild)
-    kept, wanted = _kept_columns(old.plan), _kept_columns(new)
-    if not columnar and any(kept[id] != wanted[id] for id in kept.keys() & wanted.keys()):
+    kept, wanted = _kept_columns(old.plan), _kept_columns(plan)
+    if not columnar and any(kept[name] != wanted[name] for name in kept.keys() & wanted.keys()):
         reason = "it would keep other columns of a table's rows, and in this log all rows of a state have the same ones"
         raise _not_replaceable(old, reason, span, rebuild)
+    return plan
+
+
+def _with_stores(old: PhysicalPlan, new: PhysicalPlan) -> tuple[PhysicalPlan, list[Step]]:
+    """The new plan with the stores of the old one where they have all its columns, else with new ones; and the steps
+    with new ones."""
+    before = {step.id: step for step in old.steps()}
+    number = 1 + max(step.store_number for step in before.values())
+
+    def in_place(step: Step) -> Step:
+        step = step.with_inputs(*map(in_place, step.inputs))
+        return step.in_place_of(before[step.id], number) if step.id in before else step
+
+    plan = replace(new, root=in_place(new.root))
+    return plan, [step for step in plan.steps() if step.store_number == number]
 
 
 def _unknown_columns(old: PhysicalPlan, new: PhysicalPlan) -> list[str]:
-    """The columns of a table's stored rows that filters of the new plan read, but that the old plan did not store. Read
-    as NULL, they would fail the condition, and a later change would not retract what the row had added. Columns that
-    were added to the table later do not count: they are NULL in the stored rows."""
-    kept = {source.id: source for source in old.sources() if source.stateful and source.columns is not None}
+    """The columns of a table's stored rows that filters of the new plan read, but that the store does not have. Read as
+    NULL, they would fail the condition, and a later change would not retract what the row had added. Columns that were
+    added to the table later do not count: they are NULL in the stored rows."""
+    kept = {store_id(source): source for source in old.sources() if source.stateful}
     unknown: list[str] = []
     for step in new.steps():
         for source in (each for each in step.inputs if isinstance(each, Source) and each.stateful):
-            before = kept.get(source.id)
-            if step.condition is not None and before is not None and before.columns is not None:
+            before = kept.get(store_id(source))
+            if step.condition is not None and before is not None:
                 used, names = used_columns(step.condition.sql), column_names(before.schema)
-                left_out = {before.schema.physical_name(each) for each in before.schema.value} - {*before.columns}
+                left_out = {*map(before.schema.physical_name, before.schema.value)} - before.kept_columns
                 unknown += [names[each] for each in (*used.values, *used.conditions) if each in left_out]
     return list(dict.fromkeys(unknown))
 
@@ -96,51 +128,38 @@ def _unknown_columns(old: PhysicalPlan, new: PhysicalPlan) -> list[str]:
 def _unknown_joined_columns(before: list[Step], after: list[Step]) -> list[str]:
     """The columns that joins would have to know of the rows that they keep, but do not: a join keeps the columns that
     its query reads, not whole rows. Read as NULL, the others would be wrong until each row changes."""
-    kept = {step.id: {column.name for column in schema_of(step)} for step in before}
+    kept = {step.id: {column.name for column in _columns(step)} for step in before}
     return [
         column.name
         for step in after
         if step.keeps_rows_read
-        for column in schema_of(step)
+        for column in _columns(step)
         if column.name not in kept.get(step.id, {column.name})
     ]
 
 
-def _kept_columns(plan: PhysicalPlan) -> dict[str, list[str]]:
-    """For each source that stores rows: its id and the value columns that it stores, named as in batches."""
-    return {
-        source.id: [
-            name
-            for name in map(source.schema.physical_name, source.schema.value)
-            if source.columns is None or name in source.columns
-        ]
-        for source in plan.sources()
-        if source.stateful
-    }
+def _columns(step: Step) -> Schema:
+    return schema_of(step.state_identity or step)
+
+
+def _kept_columns(plan: PhysicalPlan) -> dict[str, frozenset[str]]:
+    """For each store of a source: the value columns that it has, named as in batches."""
+    return {store_id(source): source.kept_columns for source in plan.sources() if source.stateful}
 
 
 def _state_fits(before: list[Step], after: list[Step]) -> bool:
     """A table that is only copied needs state only for a filter, so the state appears and disappears with the filter.
     As in ksqlDB, the query does not know the rows that it read while it had no state."""
-    if len(before) == len(after) and all(map(_is_same_state, before, after)):
+    if len(before) == len(after) and all(new.continues(old) for old, new in zip(before, after, strict=True)):
         return True
     if not all(isinstance(step, Source) for step in (*before, *after)):
         return False
     kept = {step.id: step for step in before}
-    return all(_is_same_state(kept.get(step.id, step), step) for step in after)
+    return all(step.continues(kept.get(step.id, step)) for step in after)
 
 
-def _is_same_state(before: Step, after: Step) -> bool:
-    """The same state, even if a table got new value columns: they are NULL in the previous rows."""
-    if not (isinstance(before, Source) and isinstance(after, Source)):
-        return before == after
-    old, new = before.schema, after.schema
-    grown = old.key == new.key and old.value == new.value[: len(old.value)]
-    return grown and before == replace(after, schema=old)
-
-
-def _state_identity(plan: PhysicalPlan) -> list[Step]:
-    return [identity for step in plan.steps() if (identity := step.state_identity) is not None]
+def _stateful(plan: PhysicalPlan) -> list[Step]:
+    return [step for step in plan.steps() if step.stateful]
 
 
 def _comparable(value: Any) -> Any:

@@ -18,6 +18,7 @@ import structlog
 from millstream.errors import LogError
 
 from ...executor.queries.query_log import FORGOTTEN, offset_group
+from ...executor.queries.store_filling import StoreFilling
 from ...logcore.client import LogClient, TopicPartition
 from ...planner.catalog import PersistentQuery
 from ...planner.physical import PhysicalPlan
@@ -54,15 +55,17 @@ def records_left(client: LogClient, query: PersistentQuery) -> int:
 
 
 class Backfills:
-    """The queries that are before their mark, and a thread that checks them while there are any.
+    """The queries that run on another executor for a while: on Spark up to their mark, or on DuckDB until they have
+    filled new stores (`store_filling.py`); and a thread that checks them while there are any.
 
-    In: `is_done`: called with a query that has reached its mark, repeatedly, until `take_out` removes the query.
+    In: `is_done`: called with a query that need not run there any longer, repeatedly, until `take_out` removes it.
     """
 
     def __init__(self, client: LogClient, is_done: Callable[[PersistentQuery], None]) -> None:
         self._client = client
         self._is_done = is_done
-        self._queries: dict[str, PersistentQuery] = {}
+        self._queries: dict[str, PersistentQuery] = {}  # by id
+        self._filling: set[str] = set()  # the ids of those that fill stores
         self._guard = threading.Lock()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -70,9 +73,11 @@ class Backfills:
     def __contains__(self, query_id: str) -> bool:
         return query_id in self._queries
 
-    def add(self, query: PersistentQuery) -> None:
+    def add(self, query: PersistentQuery, *, fills: bool) -> None:
+        """In: `fills`: it fills stores; otherwise it reads up to its mark."""
         with self._guard:
             self._queries[query.id] = query
+            (self._filling.add if fills else self._filling.discard)(query.id)
             if self._thread is None and not self._closing.is_set():
                 self._thread = threading.Thread(target=self._look, name="backfills", daemon=True)
                 self._thread.start()
@@ -84,7 +89,7 @@ class Backfills:
     def left(self, query_id: str) -> int | None:
         """See `records_left`; None for an unknown query, or if the log does not answer."""
         query = self._queries.get(query_id)
-        if query is not None:
+        if query is not None and query.backfill is not None:
             with contextlib.suppress(LogError):
                 return records_left(self._client, query)
         return None
@@ -105,7 +110,12 @@ class Backfills:
                     return
             for query in queries.values():
                 try:
-                    if records_left(self._client, query) == 0:
+                    if self._is_over(query):
                         self._is_done(query)
                 except Exception as error:  # the log may be unreachable: the next check tries again
                     log.warning("no look at a backfill", query_id=query.id, error=str(error))
+
+    def _is_over(self, query: PersistentQuery) -> bool:
+        if query.id in self._filling:
+            return StoreFilling.of(self._client, query.plan) is None
+        return records_left(self._client, query) == 0

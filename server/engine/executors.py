@@ -24,6 +24,7 @@ from ...executor.executor import Executor, ExecutorKind, QueryStatus
 from ...executor.figures import QueryFigures
 from ...executor.queries.duckdb_executor import DuckDBExecutor
 from ...executor.queries.query_log import settle_start
+from ...executor.queries.store_filling import StoreFilling
 from ...logcore.client import LogClient
 from ...logcore.failpoints import fp
 from ...planner.catalog import PersistentQuery
@@ -195,18 +196,21 @@ class RoutingExecutor:
 
     def start(self, query: PersistentQuery) -> None:
         with self._moving:
-            self._start(query, backfill=self._is_before_mark(query))
+            fills = self._fills_stores(query)
+            self._start(query, fills=fills, backfill=not fills and self._is_before_mark(query))
 
-    def _start(self, query: PersistentQuery, *, backfill: bool) -> None:
+    def _start(self, query: PersistentQuery, *, fills: bool, backfill: bool) -> None:
+        """In: `fills`: it fills new stores, on DuckDB; `backfill`: it is before its mark, so it runs on Spark."""
         try:
             self._check_code(query.plan)
-            name = backfill_executor() if backfill else chosen_executor(query.plan, self._properties)
+            chosen = backfill_executor() if backfill else chosen_executor(query.plan, self._properties)
         except StatementError as error:
             log.error("query cannot start", query_id=query.id, error=error.message)
             self._refused[query.id] = QueryStatus(
                 query.id, "ERROR", error=error.message, executor="spark" if backfill else _named_executor(query.plan)
             )
             return
+        name: ExecutorKind = "duckdb" if fills else chosen
         executor = self._executor(name)
         with self._guard:
             self._by_query[query.id] = executor
@@ -217,8 +221,14 @@ class RoutingExecutor:
             with self._guard:
                 self._by_query.pop(query.id, None)
             raise
-        if backfill:
-            self._backfills.add(query)
+        if backfill or (fills and (chosen != name or query.backfill is not None)):
+            self._backfills.add(query, fills=fills)
+
+    def _fills_stores(self, query: PersistentQuery) -> bool:
+        try:
+            return StoreFilling.of(self._client, query.plan) is not None
+        except MillstreamError:
+            return True  # the log did not answer: the thread of `Backfills` asks again
 
     def _is_before_mark(self, query: PersistentQuery) -> bool:
         """Whether the query has history to read on Spark. It first settles where the query begins: a query that begins
@@ -232,22 +242,22 @@ class RoutingExecutor:
             return True  # the log did not answer: the thread of `Backfills` asks again
 
     def _end_backfill(self, query: PersistentQuery) -> None:
-        """Moves a query that has read its history, unless it is paused or has an error."""
+        """Moves a query that has read its history, or filled its stores, unless it is paused or has an error."""
         with self._moving:
             status = self.status(query.id)
             rests = status.state in ("PAUSED", "ERROR") and status.error != _NOT_STARTED
             if query.id not in self._backfills or rests:
                 return
             log.info("backfill is done", query_id=query.id)
-            on_spark = self._by_query.get(query.id)
-            if on_spark is not None:
-                on_spark.stop(query.id)
+            before = self._by_query.get(query.id)
+            if before is not None:
+                before.stop(query.id)
             fp("backfill.stopped")
             self._backfills.take_out(query.id)
             try:
-                self._start(replace(query, paused=False), backfill=False)
+                self.start(replace(query, paused=False))
             except BaseException:
-                self._backfills.add(query)  # the next check tries again
+                self._backfills.add(query, fills=False)  # the next check tries again
                 raise
 
     def _check_code(self, plan: PhysicalPlan) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from millstream.errors import InvalidStatement, ServerError
+from millstream.errors import InvalidStatement, ServerError, Span
 
 from ...executor.queries.start_offsets import StartSettings, check_start
 from ...planner.catalog import Catalog, PersistentQuery
@@ -18,7 +18,7 @@ from ...planner.source_info import SourceInfo
 from ...sql.ast import CreateAsSelect, CreateSource, InsertInto
 from ...sql.settings.property_table import EXECUTOR, PERSISTENT_QUERIES
 from ..catalog.commands import PutSource, StartQuery
-from ..catalog.upgrades import refuse_other_schema, refuse_other_state
+from ..catalog.upgrades import refuse_other_schema, with_kept_state
 from ..engine.backfills import mark_of
 from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
 from ..engine.executors import backfill_executor, chosen_executor
@@ -67,12 +67,11 @@ def create_as_select(statement: CreateAsSelect, request: Request) -> list[Entity
     sink = replace(planned.sink, created_by=query_id, statement=statement.text)
     if existing is not None:
         refuse_other_schema(existing, sink, statement.span)
-    if replaced is not None:
-        refuse_other_state(replaced, planned.plan, statement.span, columnar=request.log.capabilities.columnar)
+    plan = planned.plan if replaced is None else _plan_in_place_of(replaced, planned.plan, statement.span, request)
     query = PersistentQuery(
         id=query_id,
         statement=statement.text,
-        plan=planned.plan if replaced is None else _where_it_runs(planned.plan, replaced.plan),
+        plan=plan,
         sink=sink.name,
         sources=planned.sources,
         kind="CREATE_AS",
@@ -83,6 +82,18 @@ def create_as_select(statement: CreateAsSelect, request: Request) -> list[Entity
     offset = request.store.submit(_start(statement.text, query, sink, planned, request))
     created = _query_created(statement.text, command_id(sink.kind, sink.name, "create"), query_id, offset)
     return [replace(created, warnings=warnings)]
+
+
+def _plan_in_place_of(old: PersistentQuery, new: PhysicalPlan, span: Span | None, request: Request) -> PhysicalPlan:
+    """Raises if the new plan cannot continue with the state of the old query."""
+    log = request.log
+
+    def whole(topic: str) -> bool:
+        partitions = range(log.partition_count(topic))
+        return all(log.offsets(topic, partition).log_start_offset == 0 for partition in partitions)
+
+    plan = with_kept_state(old, new, span, columnar=log.capabilities.columnar, whole=whole)
+    return _where_it_runs(plan, old.plan)
 
 
 def _where_it_runs(plan: PhysicalPlan, replaced: PhysicalPlan) -> PhysicalPlan:
