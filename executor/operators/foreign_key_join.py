@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...planner.steps.foreign_key_join import ForeignKeyJoin
+from ...planner.steps.step import store_id
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Building, Joiner, builds
@@ -86,11 +87,11 @@ class ForeignKeyJoiner(Joiner):
         right = dict(zip(self._right_values, (column.type for column in step.right_schema.value), strict=True))
         self._left = StateStore(
             connection,
-            f"{step.id}.left",
+            f"{store_id(step)}.left",
             {**foreign, **{name: left[name] for name in self._left_key}},
             {name: type_ for name, type_ in left.items() if name not in self._left_key} | {"_ts": BIGINT},
         )
-        self._right = StateStore(connection, f"{step.id}.right", foreign, {**right, "_ts": BIGINT})
+        self._right = StateStore(connection, f"{store_id(step)}.right", foreign, {**right, "_ts": BIGINT})
         self.stores = {self._left.name: self._left, self._right.name: self._right}
         self._left_schema = pa.schema(list(self._left.change_schema)[:-1])
         self._right_schema = pa.schema(list(self._right.change_schema)[:-1])

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...planner.schema import Schema
+from ...planner.steps.step import store_id
 from ...planner.steps.table_table_join import TableTableJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
@@ -78,7 +79,7 @@ class TableTableJoiner(Joiner):
         types |= dict(zip(key_names(step.left_schema), (column.type for column in step.left_schema.key), strict=True))
         key = {name: types[name] for name in self._keys}
         self._stores = [
-            StateStore(connection, f"{step.id}.{side}", key, _value_types(schema) | {"_ts": BIGINT})
+            StateStore(connection, f"{store_id(step)}.{side}", key, _value_types(schema) | {"_ts": BIGINT})
             for side, schema in zip(("left", "right"), self._schemas, strict=True)
         ]
         self.stores = {store.name: store for store in self._stores}

@@ -86,8 +86,7 @@ class StoreFilling:
         client.commit_offsets(filling_group(self.plan.query_id), {at: _number(self.plan)})
 
     def _changes_of(self, step: Step, client: LogClient, settings: EngineSettings) -> Iterator[list[StoreChanges]]:
-        assert step.filled_by is not None, "only such steps get new stores"
-        sources = sources_below(step.filled_by)
+        sources = [source for below in step.filled_by for source in sources_below(below)]
         ends = {
             at: offset
             for at, offset in self.positions.items()
@@ -98,6 +97,7 @@ class StoreFilling:
         database = alone(MEMORY, settings)
         with database.closed_on_error():
             pipeline = Pipeline(plan, database.connection, partitioner=RekeyPartitioner())
+            own = {name for name in pipeline.stores if name == store_id(step) or name.startswith(f"{store_id(step)}.")}
             lock(database.connection)
             reader = SourceReader(client, sources, begins)
             while (batch := _next_batch(reader, ends)) is not None:
@@ -105,7 +105,7 @@ class StoreFilling:
                 pipeline.process(in_tasks(plan, batch.inputs))
                 pipeline.take_failures()  # the query has reported them when it read these records
                 database.connection.execute("COMMIT")
-                yield [change for change in pipeline.take_changes() if change.store == store_id(step)]
+                yield [change for change in pipeline.take_changes() if change.store in own]
         database.close()
 
 

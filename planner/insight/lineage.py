@@ -33,6 +33,16 @@ def trace(plan: PhysicalPlan) -> QueryLineage:
     return QueryLineage(columns, _unique(rows.influences))
 
 
+def kept_keys(step: Step) -> tuple[str, ...]:
+    """The expressions, over the sources' columns, by which the step stores rows."""
+    return step.kept_keys(*map(_rows, step.inputs))
+
+
+def kept_values(step: Step) -> tuple[str, ...]:
+    """The expressions, over the sources' columns, of what the step stores."""
+    return step.kept_values(*map(_rows, step.inputs))
+
+
 def _rows(step: Step) -> LineageRows:
     return step.lineage(*map(_rows, step.inputs))
 

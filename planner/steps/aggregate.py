@@ -212,7 +212,11 @@ class Aggregate(Step):
 
     @property
     def state_identity(self) -> Step | None:
-        return replace(self.without_inputs(), repeats=True)
+        """What it emits of its state may change: a HAVING needs old rows."""
+        return replace(self.without_inputs(), repeats=True, emit_old=False)
+
+    def kept_values(self, *below: LineageRows) -> tuple[str, ...]:
+        return tuple(value.text for value in self.lineage(*below).values.values())  # of its calls
 
     def without_repeats(self, unwanted: bool = False) -> Step:
         """Like Flink's aggregates, it then emits no result that replaces an equal one. For example, only a few bids on

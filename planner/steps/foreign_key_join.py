@@ -7,8 +7,8 @@ from typing import Literal
 
 from ..insight.lineage_rows import LineageRows
 from ..lowering import Lowering, positions
-from ..schema import Schema
-from .join import JoinStep, LogicalJoin, Side, pairs
+from ..schema import Column, Schema
+from .join import JoinStep, LogicalJoin, Side, fillable, pairs
 from .step import Step, Text
 
 
@@ -57,6 +57,28 @@ class ForeignKeyJoin(JoinStep):
     left_schema: Schema
     right_schema: Schema
     emit_old: bool = False
+
+    @property
+    def state_identity(self) -> Step | None:
+        """What it emits of its state may change: a WHERE needs old rows."""
+        return replace(self.without_inputs(), emit_old=False, renewal=0)
+
+    @property
+    def kept_columns(self) -> tuple[Column, ...]:
+        return (*self.left_schema.value, *self.right_schema.value)
+
+    def without_kept_columns(self) -> Step | None:
+        left, right = Schema(self.left_schema.key), Schema(self.right_schema.key)
+        bare = replace(self, schema=left, left_schema=left, right_schema=right, emit_old=False, renewal=0, left_key=())
+        return bare.without_inputs()
+
+    @property
+    def filled_by(self) -> tuple[Step, ...]:
+        return fillable(self.left, self.right)
+
+    @property
+    def repeatable(self) -> bool:
+        return True
 
     def describe(self, text: Text = str) -> str:
         old = ", with old rows" if self.emit_old else ""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ..insight.lineage_rows import LineageRows, Value, indirect
 from ..insight.stall import Cause, OperatorSeen, counted
 from ..logical import LogicalPlan, names_of
-from ..schema import Schema
+from ..schema import Column, Schema
 from ..specs import JoinKind, KeyWindow, Kind
 from .source import sources_below
-from .step import Step
+from .step import Step, store_id, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,8 @@ class LogicalJoin(LogicalPlan):
 class JoinStep(Step):
     """Base of the steps of joins."""
 
+    renewal: int = field(default=0, kw_only=True)  # `store_number`
+
     @property
     def stateful(self) -> bool:
         return True
@@ -59,6 +61,38 @@ class JoinStep(Step):
     @property
     def keeps_rows_read(self) -> bool:
         return True
+
+    @property
+    def state_identity(self) -> Step | None:
+        return replace(self.without_inputs(), renewal=0)
+
+    def kept_values(self, *below: LineageRows) -> tuple[str, ...]:
+        return tuple(value.text for rows in below for value in rows.values.values())
+
+    @property
+    def kept_columns(self) -> tuple[Column, ...]:
+        """The value columns of its stores, if these can be filled from topics."""
+        return ()
+
+    def without_kept_columns(self) -> Step | None:
+        """What must be equal if it has new stores."""
+        return self.state_identity
+
+    @property
+    def store_number(self) -> int:
+        return self.renewal
+
+    def in_place_of(self, before: Step, number: int) -> Step:
+        if not isinstance(before, JoinStep):
+            return self
+        renewed = self.filled_by and self.kept_columns != before.kept_columns
+        return replace(self, renewal=number if renewed else before.renewal)
+
+    def continues(self, before: Step) -> bool:
+        """Also with other columns of its inputs' rows, if it has new stores for them."""
+        if isinstance(before, JoinStep) and self.renewal > before.renewal:
+            return self.without_kept_columns() == before.without_kept_columns()
+        return self.state_identity == before.state_identity
 
     @property
     def word(self) -> str:
@@ -71,7 +105,7 @@ class JoinStep(Step):
 
     def kept(self, seen: OperatorSeen) -> list[int]:
         """The number of rows of each side in its stores."""
-        return [seen.kept.get(f"{self.id}.{side}", 0) for side in _SIDES]
+        return [seen.kept.get(f"{store_id(self)}.{side}", 0) for side in _SIDES]
 
     def stall(self, seen: OperatorSeen, covered: Sequence[Step]) -> Iterator[Cause]:
         if seen.rows_out:
@@ -150,3 +184,8 @@ def _either(left: Value, right: Value | None, kind: JoinKind) -> Value:
     if right is None or kind not in ("RIGHT", "FULL"):
         return left
     return Value(f"COALESCE({left.text}, {right.text})", left.influences + right.influences)
+
+
+def fillable(*inputs: Step) -> tuple[Step, ...]:
+    """The inputs, if reading their topics once more fills the stores of a join."""
+    return inputs if all(step.repeatable for each in inputs for step in walk(each)) else ()

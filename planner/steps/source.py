@@ -141,7 +141,7 @@ class Source(Step):
             return self
         known = set(map(before.schema.physical_name, before.schema.value))  # columns added since are NULL in its rows
         lacking = (self.kept_columns - before.kept_columns) & known
-        renewed = self.filled_by is not None and before.materialized and lacking
+        renewed = self.filled_by and before.materialized and lacking
         return replace(self, renewal=number if renewed else before.store_number)
 
     @property
@@ -151,9 +151,14 @@ class Source(Step):
         return names if self.columns is None else names & {*self.columns}
 
     @property
-    def filled_by(self) -> Step | None:
-        """Rows that expire depend on the time of all rows that it has read, so they are not read once more."""
-        return self if self.materialized and self.ttl_ms is None else None
+    def filled_by(self) -> tuple[Step, ...]:
+        return (self,) if self.materialized and self.repeatable else ()
+
+    @property
+    def repeatable(self) -> bool:
+        """A stream may have been read from any offset on; which rows of a table expire depends on all that were read
+        before them."""
+        return self.kind == "TABLE" and self.ttl_ms is None
 
     @property
     def asks_stream_time(self) -> bool:

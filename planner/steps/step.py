@@ -110,6 +110,14 @@ class Step:
         """What must be equal in the new plan when a query is replaced and keeps its state; None without state."""
         return self.without_inputs() if self.stateful else None
 
+    def kept_keys(self, *below: LineageRows) -> tuple[str, ...]:
+        """The expressions, over the sources' columns, by which it stores rows. In: the lineage of its inputs."""
+        return tuple(value.text for rows in below for value in rows.keys.values())
+
+    def kept_values(self, *below: LineageRows) -> tuple[str, ...]:
+        """The expressions, over the sources' columns, of what it stores. In: the lineage of its inputs."""
+        return ()
+
     def continues(self, before: Step) -> bool:
         """Whether it can use the state of `before`, the step with its id in the plan that its plan replaces."""
         return self.state_identity == before.state_identity
@@ -125,10 +133,14 @@ class Step:
         return 0
 
     @property
-    def filled_by(self) -> Step | None:
-        """The step whose rows alone fill its store, so that reading the topics below that step once more fills a new
-        one; None if there is none."""
-        return None
+    def filled_by(self) -> tuple[Step, ...]:
+        """The steps from which it stores rows, if reading the topics below them once more fills a new store."""
+        return ()
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether reading the topics of its inputs once more gives the same rows in the end, in whatever order."""
+        return self.stateless or self.rekeys
 
     @property
     def asks_stream_time(self) -> bool:

@@ -10,8 +10,8 @@ from ..insight.stall import OperatorSeen
 from ..lowering import Lowering
 from ..schema import Column, Schema
 from ..specs import Kind
-from .join import JoinStep, LogicalJoin, Side, pairs
-from .step import Step, Text, store_id, walk
+from .join import JoinStep, LogicalJoin, Side, fillable, pairs
+from .step import Step, Text, store_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,6 @@ class StreamTableJoin(JoinStep):
     schema: Schema
     left_schema: Schema
     right_schema: Schema
-    renewal: int = 0  # `store_number`
 
     @property
     def gives(self) -> Kind:
@@ -60,34 +59,24 @@ class StreamTableJoin(JoinStep):
         left = Schema(self.left_schema.key)
         return replace(self.without_inputs(), schema=self.right_schema, left_schema=left, renewal=0)
 
-    @property
-    def store_number(self) -> int:
-        return self.renewal
+    def kept_keys(self, *below: LineageRows) -> tuple[str, ...]:
+        return JoinStep.kept_keys(self, below[1])
 
-    def continues(self, before: Step) -> bool:
-        """Also with other columns of the table's rows, if it has a new store for them."""
-        return self.state_identity == before.state_identity or (
-            isinstance(before, StreamTableJoin)
-            and self.store_number > before.store_number
-            and self._without_kept() == before._without_kept()
-        )
-
-    def in_place_of(self, before: Step, number: int) -> Step:
-        if not isinstance(before, StreamTableJoin):
-            return self
-        renewed = self.filled_by is not None and self.right_schema != before.right_schema
-        return replace(self, renewal=number if renewed else before.store_number)
+    def kept_values(self, *below: LineageRows) -> tuple[str, ...]:
+        return JoinStep.kept_values(self, below[1])
 
     @property
-    def filled_by(self) -> Step | None:
-        """The table's side, if each of its rows depends on one record only."""
-        return self.right if all(step.filled_by is step for step in walk(self.right) if step.stateful) else None
+    def kept_columns(self) -> tuple[Column, ...]:
+        return self.right_schema.value
 
-    def _without_kept(self) -> Step:
-        """What must be equal even if it has a new store."""
+    def without_kept_columns(self) -> Step | None:
         key = Schema(self.right_schema.key)
         left = Schema(self.left_schema.key)
         return replace(self.without_inputs(), schema=key, left_schema=left, right_schema=key, renewal=0)
+
+    @property
+    def filled_by(self) -> tuple[Step, ...]:
+        return fillable(self.right)
 
     @property
     def partner_hint(self) -> str:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from ..insight.lineage_rows import LineageRows
 from ..lowering import Lowering
-from ..schema import Schema
+from ..schema import Column, Schema
 from ..specs import JoinKind
-from .join import JoinStep, LogicalJoin, Side, pairs
+from .join import JoinStep, LogicalJoin, Side, fillable, pairs
 from .step import Step, Text
 
 
@@ -42,6 +42,28 @@ class TableTableJoin(JoinStep):
     left_schema: Schema
     right_schema: Schema
     emit_old: bool = False
+
+    @property
+    def state_identity(self) -> Step | None:
+        """What it emits of its state may change: a WHERE needs old rows."""
+        return replace(self.without_inputs(), emit_old=False, renewal=0)
+
+    @property
+    def kept_columns(self) -> tuple[Column, ...]:
+        return (*self.left_schema.value, *self.right_schema.value)
+
+    def without_kept_columns(self) -> Step | None:
+        left, right = Schema(self.left_schema.key), Schema(self.right_schema.key)
+        bare = replace(self, schema=left, left_schema=left, right_schema=right, emit_old=False, renewal=0)
+        return bare.without_inputs()
+
+    @property
+    def filled_by(self) -> tuple[Step, ...]:
+        return fillable(self.left, self.right)
+
+    @property
+    def repeatable(self) -> bool:
+        return True
 
     def describe(self, text: Text = str) -> str:
         old = ", with old rows" if self.emit_old else ""

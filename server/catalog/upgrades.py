@@ -10,6 +10,7 @@ from millstream.errors import InvalidStatement, Span
 
 from ...planner.catalog import PersistentQuery
 from ...planner.expressions.readable import column_names, used_columns
+from ...planner.insight.lineage import kept_keys, kept_values
 from ...planner.physical import PhysicalPlan
 from ...planner.schema import Column, Schema
 from ...planner.source_info import SourceInfo
@@ -76,7 +77,7 @@ def with_kept_state(
             raise _not_replaceable(old, reason, span, rebuild)
         raise _not_replaceable(old, "its grouping, aggregates, windows or joins would change", span)
     for step in renewed:
-        sources = () if step.filled_by is None else sources_below(step.filled_by)
+        sources = [source for below in step.filled_by for source in sources_below(below)]
         cut = sorted({source.topic for source in sources if not whole(source.topic)})
         if cut:
             reason = (
@@ -132,7 +133,7 @@ def _unknown_joined_columns(before: list[Step], after: list[Step]) -> list[str]:
     return [
         column.name
         for step in after
-        if step.keeps_rows_read
+        if step.keeps_rows_read and not step.filled_by
         for column in _columns(step)
         if column.name not in kept.get(step.id, {column.name})
     ]
@@ -150,12 +151,19 @@ def _kept_columns(plan: PhysicalPlan) -> dict[str, frozenset[str]]:
 def _state_fits(before: list[Step], after: list[Step]) -> bool:
     """A table that is only copied needs state only for a filter, so the state appears and disappears with the filter.
     As in ksqlDB, the query does not know the rows that it read while it had no state."""
-    if len(before) == len(after) and all(new.continues(old) for old, new in zip(before, after, strict=True)):
+    if len(before) == len(after) and all(map(_goes_on, after, before)):
         return True
     if not all(isinstance(step, Source) for step in (*before, *after)):
         return False
     kept = {step.id: step for step in before}
     return all(step.continues(kept.get(step.id, step)) for step in after)
+
+
+def _goes_on(step: Step, before: Step) -> bool:
+    """What a new store contains is computed anew."""
+    renewed = step.store_number > before.store_number
+    same = kept_keys(step) == kept_keys(before) and (renewed or kept_values(step) == kept_values(before))
+    return same and step.continues(before)
 
 
 def _stateful(plan: PhysicalPlan) -> list[Step]:

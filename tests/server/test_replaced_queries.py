@@ -15,7 +15,7 @@ from waiting import eventually
 from millstream.errors import InvalidStatement
 from millstream.executor.queries.query_log import filling_group
 from millstream.executor.queries.store_filling import StoreFilling
-from millstream.logcore.client import FetchedRows
+from millstream.logcore.client import FetchedRows, TopicPartition
 from millstream.logcore.failpoints import arm, hits
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
 from millstream.server.engine.session import Session
@@ -55,17 +55,6 @@ def _await(engine: EmbeddedEngine, topic: str, count: int) -> list[tuple[bytes, 
     return _records(engine, topic)
 
 
-def _caught_up(engine: EmbeddedEngine) -> None:
-    """Waits until the join has read everything."""
-
-    def lag() -> int:
-        committed = engine.log.committed_offsets(JOINED)
-        read = {at: offset for at, offset in committed.items() if at.topic in ("t", "s")}
-        return sum(engine.log.offsets(*at).last_stable_offset - offset for at, offset in read.items()) if read else 1
-
-    eventually(lambda: lag() == 0)
-
-
 def _fill_table(engine: EmbeddedEngine, random: Random) -> dict[int, tuple[str, str | None, int]]:
     """Inserts, updates and deletes rows. Out: the rows that are left."""
     rows: dict[int, tuple[str, str | None, int]] = {}
@@ -93,7 +82,7 @@ def test_a_join_reads_further_columns_of_all_rows_of_its_table(
         engine.execute(DECLARED.format(partitions, kind), Session())
         rows = _fill_table(engine, Random(partitions))
         engine.execute("INSERT INTO s VALUES (100, 0);", Session())
-        _caught_up(engine)
+        _read_all(engine, JOINED)
         before = len(_records(engine, "JOINED"))
         engine.execute(REPLACED.format(kind), Session())
         if restarted:
@@ -112,7 +101,7 @@ def test_a_crash_while_stores_are_filled_begins_filling_again(tmp_path: Path) ->
     with open_engine(tmp_path, SETTINGS, sync="never") as engine:
         engine.execute(DECLARED.format(2, "INNER"), Session())
         rows = _fill_table(engine, Random(1))
-        _caught_up(engine)
+        _read_all(engine, JOINED)
         arm("query.filling:1:raise")
         try:
             engine.execute(REPLACED.format("INNER"), Session())
@@ -132,7 +121,7 @@ def test_a_crash_while_stores_are_filled_begins_filling_again(tmp_path: Path) ->
 def test_each_replacement_that_keeps_other_columns_has_a_store_of_its_own(tmp_path: Path) -> None:
     with open_engine(tmp_path, SETTINGS, sync="never") as engine:
         engine.execute(DECLARED.format(1, "INNER") + "INSERT INTO t VALUES (1, 'a', 'b', 3);", Session())
-        _caught_up(engine)
+        _read_all(engine, JOINED)
         for expressions, row, number in [
             ("v, LCASE(b) AS a", {"V": 1, "A": "b"}, 1),
             ("v, a", {"V": 1, "A": "a"}, 2),
@@ -158,7 +147,7 @@ def test_a_query_on_spark_fills_its_stores_on_duckdb_and_moves_back(
     with open_engine(tmp_path / "data", {**SETTINGS, "millstream.executor": "spark"}, sync="never") as engine:
         engine.execute(DECLARED.format(partitions, "INNER"), Session())
         rows = _fill_table(engine, Random(partitions))
-        _caught_up(engine)
+        _read_all(engine, JOINED)
         assert spark.driver is not None
         replaced = REPLACED.format("INNER").replace("joined AS", f"joined {backfill}AS")
         engine.execute(replaced + " ".join(f"INSERT INTO s VALUES ({id}, 0);" for id in rows), Session())
@@ -198,11 +187,121 @@ def test_a_filter_of_a_table_reads_further_columns_of_its_rows(tmp_path: Path, r
         assert dict(_await(engine, "PER", 5)) == {b"x": {"C": 0}, b"w": {"C": 1}}
 
 
+TABLES = """
+CREATE TABLE a (id INT PRIMARY KEY, x INT, y INT) WITH (kafka_topic='a', value_format='JSON', partitions={0});
+CREATE TABLE b (id INT PRIMARY KEY, n STRING, m INT) WITH (kafka_topic='b', value_format='JSON', partitions={0});
+"""
+BY_KEY, BY_FOREIGN_KEY = "FROM a {} JOIN b ON a.id = b.id", "FROM a {} JOIN b ON a.x = b.id"
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 6])
+@pytest.mark.parametrize(
+    ("join", "kind", "restarted"), [(BY_KEY, "FULL", True), (BY_FOREIGN_KEY, "LEFT", False), (BY_FOREIGN_KEY, "", True)]
+)
+def test_a_join_of_tables_reads_further_columns_of_both(
+    tmp_path: Path, partitions: int, join: str, kind: str, restarted: bool
+) -> None:
+    """Then each row of one side is written again, so that it meets what is stored of the other side."""
+    key = "ROWKEY AS id" if kind == "FULL" else "a.id AS id"
+    select, random = join.format(kind), Random(partitions)
+    left = {id: (random.choice([0, 1, 2, 3, None]), id + 100) for id in range(12)}
+    right = {id: (f"n{id}", id + 200) for id in range(2, 9)}
+    with ExitStack() as engines:
+        engine = engines.enter_context(open_engine(tmp_path, SETTINGS, sync="never"))
+        engine.execute(
+            TABLES.format(partitions) + f"CREATE TABLE j AS SELECT {key}, x, n {select};" + _rows("b", right), Session()
+        )
+        gone = "DELETE FROM a WHERE id = 50; DELETE FROM b WHERE id = 8;"
+        engine.execute(_rows("a", {**left, 50: (2, 0)}) + gone, Session())
+        del right[8]
+        _read_all(engine, "CTAS_J_2")
+        columns, condition = f"{key}, x, n, y, m", "IFNULL(y, 0) < 110"
+        engine.execute(f"CREATE OR REPLACE TABLE j AS SELECT {columns} {select} WHERE {condition};", Session())
+        if restarted:
+            engines.close()
+            engine = engines.enter_context(open_engine(tmp_path, SETTINGS, sync="never"))
+        right = {id: (f"again{id}", m) for id, (_, m) in right.items()}
+        left[0], left[11] = (3, 1), (2, 2)
+        engine.execute(_rows("b", right) + _rows("a", {0: left[0], 11: left[11]}), Session())
+        _read_all(engine, "CTAS_J_2")
+        wanted: dict[int, Mapping[str, object]] = {}
+        for id in {*left, *right} if kind == "FULL" else left:
+            x, y = left.get(id, (None, None))
+            partner = id if join == BY_KEY else x
+            if (partner in right or kind) and (y or 0) < 110:
+                n, m = right.get(partner, (None, None)) if partner is not None else (None, None)
+                wanted[id] = {"X": x, "N": n, "Y": y, "M": m}
+        changed = {int.from_bytes(key): row for key, row in _records(engine, "J") if row is None or "M" in row}
+        touched = {id for id in wanted if id in (0, 11) or wanted[id]["N"] is not None}
+        assert {id: changed.get(id) for id in touched} == {id: wanted[id] for id in touched}
+
+
+def _rows(table: str, rows: Mapping[int, tuple[object, object]]) -> str:
+    def literal(value: object) -> str:
+        return "NULL" if value is None else repr(value)
+
+    return " ".join(f"INSERT INTO {table} VALUES ({id}, {', '.join(map(literal, row))});" for id, row in rows.items())
+
+
+def _read_all(engine: EmbeddedEngine, query_id: str) -> None:
+    """Waits until the query has read its topics, and has written what comes of it."""
+    topics = {source.topic for source in engine.catalog.queries[query_id].plan.sources()}
+    lanes = [TopicPartition(topic, n) for topic in topics for n in range(engine.log.partition_count(topic))]
+
+    def lag() -> int:
+        committed = engine.log.committed_offsets(query_id)
+        return sum(engine.log.offsets(*at).last_stable_offset - max(0, committed.get(at, 0)) for at in lanes)
+
+    eventually(lambda: lag() == 0)
+
+
+BY_EXPRESSION = "SELECT x + {0} AS g, COUNT(*) AS c FROM a GROUP BY x + {0}"
+ON_EXPRESSION = "SELECT a.id AS id, x, n FROM a JOIN b ON a.x + {} = b.id"
+ON_COLUMN = "SELECT a.id AS id, x, y, n FROM a JOIN b ON a.{} = b.id"
+
+
+@pytest.mark.parametrize(
+    ("query", "other"),
+    [
+        ("SELECT y AS g, COUNT(*) AS c FROM a GROUP BY y", "SELECT x AS g, COUNT(*) AS c FROM a GROUP BY x"),
+        (BY_EXPRESSION.format(1), BY_EXPRESSION.format(2)),
+        ("SELECT y, SUM(x) AS c FROM a GROUP BY y", "SELECT y, SUM(x * 2) AS c FROM a GROUP BY y"),
+        ("SELECT y, SUM(x + 1) AS c FROM a GROUP BY y", "SELECT y, SUM(x + 2) AS c FROM a GROUP BY y"),
+        (ON_COLUMN.format("x"), ON_COLUMN.format("y")),
+        (ON_EXPRESSION.format(1), ON_EXPRESSION.format(2)),
+        (ON_COLUMN.format("x"), ON_COLUMN.format("y").replace(", n", ", n, m")),
+    ],
+)
+def test_a_replacement_that_would_mix_states_is_refused(query: str, other: str) -> None:
+    """The state was stored by other keys, or is the sum of something else."""
+    with Sandbox(properties={"auto.offset.reset": "earliest"}) as sandbox:
+        sandbox.execute(TABLES.format(2) + f"CREATE TABLE j AS {query};")
+        with pytest.raises(InvalidStatement, match="its grouping, aggregates, windows or joins would change"):
+            sandbox.execute(f"CREATE OR REPLACE TABLE j AS {other};")
+        sandbox.execute(f"CREATE OR REPLACE TABLE j AS {query.replace('FROM', ', 1 AS one FROM')};")
+
+
+def test_conditions_on_results_come_and_go() -> None:
+    grouped = "TABLE g AS SELECT y, SUM(x) AS c FROM a GROUP BY y{};"
+    joined = "TABLE j AS SELECT a.id AS id, x, n FROM a JOIN b ON a.x = b.id{};"
+    with Sandbox(properties={"auto.offset.reset": "earliest"}) as sandbox:
+        sandbox.execute(TABLES.format(2) + f"CREATE {grouped.format('')} CREATE {joined.format('')}")
+        sandbox.execute(_rows("b", {1: ("one", 1), 2: ("two", 2)}) + _rows("a", {1: (1, 7), 2: (2, 7), 3: (1, 8)}))
+        sandbox.drain()
+        sandbox.execute(f"CREATE OR REPLACE {grouped.format(' HAVING SUM(x) > 2')}")
+        sandbox.execute(f"CREATE OR REPLACE {joined.format(' WHERE x > 1')}")
+        sandbox.execute(_rows("a", {3: (4, 8), 2: (0, 7), 1: (2, 9)}))
+        sandbox.drain()
+        last = {topic: {each["key"]: each["value"] for each in sandbox.consume(topic)} for topic in ("G", "J")}
+        assert last["G"] == {7: None, 8: {"C": 4}}
+        assert last["J"] == {1: {"X": 2, "N": "two"}, 2: None, 3: {"X": 1, "N": "one"}}
+
+
 def test_columns_that_the_topic_no_longer_has_of_all_rows_are_refused(tmp_path: Path) -> None:
     with open_engine(tmp_path, SETTINGS, sync="never") as engine:
         engine.execute(DECLARED.format(1, "INNER"), Session())
         engine.execute("INSERT INTO t VALUES (1, 'a', 'b', 3); INSERT INTO t VALUES (2, 'a', 'b', 3);", Session())
-        _caught_up(engine)
+        _read_all(engine, JOINED)
         engine.log.delete_records("t", 0, 1)
         with pytest.raises(InvalidStatement, match="topic t no longer has all records to read them from") as refused:
             engine.execute(REPLACED.format("INNER"), Session())
