@@ -11,14 +11,17 @@ the stores are full, their highest number is stored, and later starts do nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import pyarrow as pa
 import structlog
 
 from millstream.errors import LogError
 
-from ...logcore.client import LogClient, TopicPartition, TransactionalProducer
+from ...logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition, TransactionalProducer
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
 from ...planner.steps.source import sources_below
@@ -26,7 +29,7 @@ from ...planner.steps.step import Step, store_id
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
 from ..sources.source_reader import ReadBatch, SourceReader
-from ..state.changelog import changelog_records, offsets_used
+from ..state.changelog import changelog_records, offsets_used, replay
 from ..state.connection import MEMORY, EngineSettings, lock
 from ..state.databases import alone
 from ..state.lost_state import with_ends
@@ -62,23 +65,25 @@ class StoreFilling:
             yield from self._changes_of(step, client, settings)
 
     def write(self, client: LogClient, producer: TransactionalProducer, settings: EngineSettings) -> None:
-        """Writes the rows to the changelog, a transaction for each batch. Raises `LogError`."""
-        topic = changelog_topic(self.plan.query_id)
-        count, columnar, rows = client.partition_count(topic), client.capabilities.columnar, 0
+        """Writes the rows to the changelog, a transaction for each batch, and deletes those of the stores that the new
+        ones replace. Raises `LogError`."""
+        changelog = _ChangelogWriter(client, producer, self.plan.query_id)
+        rows = 0
         for changes in self.changes(client, settings):
-            producer.begin()
-            ends: dict[int, int] = {}
-            for partition, records in changelog_records(changes, count, columnar=columnar):
-                if partition not in ends:
-                    ends[partition] = client.offsets(topic, partition).log_end_offset
-                producer.append(topic, partition, records)
-                ends[partition] += offsets_used(records)
-            producer.send_offsets(offset_group(self.plan.query_id), with_ends({}, self.plan.query_id, ends))
-            producer.commit()
+            changelog.append(changes)
             rows += sum(change.rows.num_rows for change in changes)
             fp("query.filling")
+        changelog.delete(self._is_replaced)
         self.note(client)
         log.info("stores filled", query_id=self.plan.query_id, stores=[*map(store_id, self.steps)], rows=rows)
+
+    def _is_replaced(self, store: str) -> bool:
+        """Whether a new store has taken the place of this one."""
+        for step in self.steps:
+            found = re.fullmatch(rf"{re.escape(step.id)}(?:\.(\d+))?(?:\.(?:left|right))?", store)
+            if found is not None:
+                return int(found[1] or 0) < step.store_number
+        return False
 
     def note(self, client: LogClient) -> None:
         """Stores that the stores are full."""
@@ -107,6 +112,50 @@ class StoreFilling:
                 database.connection.execute("COMMIT")
                 yield [change for change in pipeline.take_changes() if change.store in own]
         database.close()
+
+
+class _ChangelogWriter:
+    """Writes to the query's changelog. Each call is a transaction."""
+
+    def __init__(self, client: LogClient, producer: TransactionalProducer, query_id: str) -> None:
+        self._client = client
+        self._producer = producer
+        self._query_id = query_id
+        self._topic = changelog_topic(query_id)
+        self._partition_count = client.partition_count(self._topic)
+        self._columnar = client.capabilities.columnar
+
+    def append(self, changes: Sequence[StoreChanges]) -> None:
+        self._write(changelog_records(changes, self._partition_count, columnar=self._columnar))
+
+    def delete(self, is_unwanted: Callable[[str], bool]) -> None:
+        """Deletes all rows of some stores, so that compaction removes them. In row form, only replaying finds out which
+        store a record belongs to: there they stay."""
+        for partition in range(self._partition_count if self._columnar else 0):
+            end = self._client.offsets(self._topic, partition).last_stable_offset
+            for change, offset in replay(self._client, self._topic, partition, 0):
+                if offset > end:
+                    break  # deletions that were just written
+                if is_unwanted(change.store) and change.expired_column is None:
+                    self._write([(partition, _deleted(change.rows))])
+
+    def _write(self, records: Sequence[tuple[int, ColumnarRecords | RowRecords]]) -> None:
+        self._producer.begin()
+        ends: dict[int, int] = {}
+        for partition, each in records:
+            if partition not in ends:
+                ends[partition] = self._client.offsets(self._topic, partition).log_end_offset
+            self._producer.append(self._topic, partition, each)
+            ends[partition] += offsets_used(each)
+        self._producer.send_offsets(offset_group(self._query_id), with_ends({}, self._query_id, ends))
+        self._producer.commit()
+
+
+def _deleted(rows: pa.Table) -> ColumnarRecords:
+    """The rows as deletions. The metadata of their schema names the store and its key."""
+    deleted = rows.set_column(rows.column_names.index("_deleted"), "_deleted", pa.array(np.ones(len(rows), np.bool_)))
+    (batch,) = deleted.replace_schema_metadata(rows.schema.metadata).combine_chunks().to_batches()
+    return ColumnarRecords(batch, 0)
 
 
 def _next_batch(reader: SourceReader, ends: Mapping[TopicPartition, int]) -> ReadBatch | None:

@@ -13,8 +13,9 @@ from spark_in_process import SparkInProcess
 from waiting import eventually
 
 from millstream.errors import InvalidStatement
-from millstream.executor.queries.query_log import filling_group
+from millstream.executor.queries.query_log import changelog_topic, filling_group
 from millstream.executor.queries.store_filling import StoreFilling
+from millstream.executor.state.changelog import replay
 from millstream.logcore.client import FetchedRows, TopicPartition
 from millstream.logcore.failpoints import arm, hits
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
@@ -136,6 +137,10 @@ def test_each_replacement_that_keeps_other_columns_has_a_store_of_its_own(tmp_pa
             engine.execute("INSERT INTO s VALUES (1, 1);", Session())
             assert _await(engine, "JOINED", count + 1)[count:] == [(b"\0\0\0\1", row)]
             assert max(step.store_number for step in engine.catalog.queries[JOINED].plan.steps()) == number
+        stored: dict[str, bool] = {}  # whether the last row of the key is there
+        for change, _ in replay(engine.log, changelog_topic(JOINED), 0, 0):
+            stored[change.store] = not change.rows["_deleted"][-1].as_py()
+        assert stored == {"join-1": False, "join-1.1": False, "join-1.2": False, "join-1.3": True}
 
 
 @pytest.mark.parametrize("backfill", ["", "WITH (BACKFILL='spark') "])
