@@ -89,3 +89,38 @@ def test_stateful_queries_go_on_after_a_restart_without_their_files(
     assert sorted((each["A_N"], each["B_N"]) for each in found["pairs"]) == [(1, 9), (2, 9), (3, 9)]
     with connect(f"http://{service.http_address}").query(f"SELECT * FROM sums_{service_id} WHERE u = 'ada';") as rows:
         assert [list(row.values) for row in rows] == [["ada", 6]]
+
+
+def test_a_replaced_join_keeps_further_columns_of_its_table(
+    kafka: ApacheKafka, serve: Serving, service_id: str, tmp_path: Path
+) -> None:
+    """There, all rows of a store have the same columns, and rows of another store stay in the changelog."""
+    for topic in ("clicks", "people"):
+        create_topic(kafka.address, f"{topic}-{service_id}", 2)
+    people = [("ada", {"CITY": "Turin", "ZIP": 10}), ("bo", {"CITY": "Oslo", "ZIP": 20}), ("cy", None)]
+    produce(kafka.address, f"people-{service_id}", people)
+    produce(kafka.address, f"clicks-{service_id}", [("ada", {"N": 1})])
+    service = serve()
+    clicks = f"clicks_{service_id} (u STRING KEY, n INT) WITH (kafka_topic='clicks-{service_id}', value_format='JSON');"
+    table = f"people_{service_id} (u STRING PRIMARY KEY, city STRING, zip INT)"
+    select = f"SELECT c.u, n, city {{}} FROM clicks_{service_id} c JOIN people_{service_id} p ON c.u = p.u;"
+    service.engine.execute(
+        f"CREATE STREAM {clicks} CREATE TABLE {table} WITH (kafka_topic='people-{service_id}', value_format='JSON');"
+        f"CREATE STREAM joined_{service_id} AS {select.format('')}",
+        Session(),
+    )
+    seen(kafka, service_id, {"joined": 1})
+    service.engine.execute(f"CREATE OR REPLACE STREAM joined_{service_id} AS {select.format(', zip')}", Session())
+    produce(kafka.address, f"clicks-{service_id}", [("bo", {"N": 2}), ("cy", {"N": 3})])
+    seen(kafka, service_id, {"joined": 2})
+    service.stop()
+    shutil.rmtree(tmp_path / "data")
+
+    serve()
+    produce(kafka.address, f"clicks-{service_id}", [("ada", {"N": 4}), ("bo", {"N": 5})])
+    assert seen(kafka, service_id, {"joined": 4})["joined"] == [
+        {"N": 1, "CITY": "Turin"},
+        {"N": 2, "CITY": "Oslo", "ZIP": 20},
+        {"N": 4, "CITY": "Turin", "ZIP": 10},
+        {"N": 5, "CITY": "Oslo", "ZIP": 20},
+    ]
