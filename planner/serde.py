@@ -1,7 +1,9 @@
 """Plans and sources as JSON, for the command topic and for Spark's tasks.
 
 A record becomes an object with its class under "@" and its fields by name. Fields that a later version added are absent
-and get their defaults. A plan's object also contains the users' functions that it calls, as they were when planned.
+and get their defaults. Fields marked as `ADDED` are left out while they have their defaults, so that nodes of the last
+release, which does not know them, can read the plan during a rolling upgrade. A plan's object also contains the users'
+functions that it calls, as they were when planned.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from .expressions.user_functions import functions_of
 from .physical import PLAN_VERSION, PhysicalPlan
 from .source_info import SourceInfo
 from .source_reading import SourceReading
+from .specs import ADDED
 
 _STEPS = [importlib.import_module(f"{steps.__name__}.{each.name}") for each in pkgutil.iter_modules(steps.__path__)]
 _CLASSES: dict[str, type] = {
@@ -102,7 +105,11 @@ def reading_from_json(text: str) -> SourceReading:
 
 def _encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+        fields = {
+            f.name: _encode(getattr(value, f.name))
+            for f in dataclasses.fields(value)
+            if f.init and not (ADDED.items() <= f.metadata.items() and getattr(value, f.name) == f.default)
+        }
         return {"@": type(value).__name__, **fields}
     if isinstance(value, tuple):
         return [_encode(item) for item in value]

@@ -19,6 +19,8 @@ JoinKind = Literal["INNER", "LEFT", "RIGHT", "FULL"]
 Kind = Literal["STREAM", "TABLE"]
 
 DEFAULT_GRACE_MS = 86_400_000
+ADDED: Final = {"added": True}
+"""The metadata of a step's field that the last release does not have (see `serde.py`)."""
 VOLATILE: Final = ("random", "uuid", "gen_random_uuid", "uuidv4")
 """DuckDB's functions whose result may differ from call to call."""
 _VOLATILE_CALL: Final = re.compile(rf"\b(?:{'|'.join(VOLATILE)})\(", re.IGNORECASE)

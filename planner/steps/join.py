@@ -9,7 +9,7 @@ from ..insight.lineage_rows import LineageRows, Value, indirect
 from ..insight.stall import Cause, OperatorSeen, counted
 from ..logical import LogicalPlan, names_of
 from ..schema import Column, Schema
-from ..specs import JoinKind, KeyWindow, Kind
+from ..specs import ADDED, JoinKind, KeyWindow, Kind
 from .source import sources_below
 from .step import Step, store_id, walk
 
@@ -52,7 +52,7 @@ class LogicalJoin(LogicalPlan):
 class JoinStep(Step):
     """Base of the steps of joins."""
 
-    renewal: int = field(default=0, kw_only=True)  # `store_number`
+    renewal: int = field(default=0, kw_only=True, metadata=ADDED)  # `store_number`
 
     @property
     def stateful(self) -> bool:

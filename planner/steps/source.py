@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..expressions.readable import column_names
 from ..expressions.typed import Typed
@@ -11,7 +11,7 @@ from ..logical import LogicalPlan, names_of
 from ..lowering import Lowering, physical_names, sql_over
 from ..schema import Schema
 from ..source_info import SourceInfo
-from ..specs import FormatSpec, KeyWindow, Kind, SqlExpression
+from ..specs import ADDED, FormatSpec, KeyWindow, Kind, SqlExpression
 from .step import Step, Text, walk
 
 
@@ -89,7 +89,7 @@ class Source(Step):
     columns: tuple[str, ...] | None = None  # the physical names that are needed; None: all
     name: str = ""  # of the stream or table, for messages
     ttl_ms: int | None = None  # for a table: its rows expire when their rowtime is this far behind stream time
-    renewal: int = 0  # `store_number`
+    renewal: int = field(default=0, metadata=ADDED)  # `store_number`
 
     @property
     def expressions(self) -> tuple[SqlExpression, ...]:
