@@ -13,7 +13,7 @@ from millstream.sql.ast import Query
 from millstream.sql.parser import parse
 from millstream.sql.splitting import split_statements
 
-PAGES = ("beyond-ksqldb", "pull-queries")
+PAGES = ("beyond-ksqldb", "pull-queries", "replacing-queries")
 DOCS = Path(__file__).parents[2] / "docs"
 FENCE = re.compile(r"^```(sql|rows)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

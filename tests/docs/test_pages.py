@@ -30,7 +30,7 @@ TESTED = {
     "tests/docs/test_connector_sdk_page.py": ("connector-sdk",),
     "tests/docs/test_cluster_page.py": ("backup", "cluster", "growing"),
     "tests/docs/test_connectors_page.py": ("connectors",),
-    "tests/docs/test_examples.py": ("beyond-ksqldb", "pull-queries"),
+    "tests/docs/test_examples.py": ("beyond-ksqldb", "pull-queries", "replacing-queries"),
     "tests/docs/test_explain_page.py": ("explain",),
     "tests/docs/test_mcp_page.py": ("mcp",),
     "tests/docs/test_mysql_page.py": ("mysql",),
