@@ -48,7 +48,8 @@ class LogicalFilter(Unary):
 @dataclass(frozen=True, slots=True)
 class Filter(Step):
     """Keeps the rows for which `predicate` is true. Streams: other rows are dropped. Tables: a +1 row that fails
-    becomes a deletion (-1) with `retract_failed` (for an input without old rows), else it is dropped."""
+    becomes a deletion (-1) with `retract_failed` (if rows were let through that `input` does not retract), else it is
+    dropped."""
 
     input: Step
     predicate: SqlExpression
@@ -65,6 +66,13 @@ class Filter(Step):
     @property
     def condition(self) -> SqlExpression | None:
         return self.predicate
+
+    @property
+    def last_conditions(self) -> tuple[SqlExpression, ...]:
+        return (self.predicate, *self.input.last_conditions)
+
+    def deleting_failed(self) -> Step:
+        return replace(self, input=self.input.deleting_failed(), retract_failed=True)
 
     @property
     def passes_columns(self) -> bool:

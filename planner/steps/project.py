@@ -108,6 +108,13 @@ class Project(Step):
     def stateless(self) -> bool:
         return True
 
+    @property
+    def last_conditions(self) -> tuple[SqlExpression, ...]:
+        return self.input.last_conditions if self.key is None else ()
+
+    def deleting_failed(self) -> Step:
+        return replace(self, input=self.input.deleting_failed()) if self.key is None else self
+
     def forgetting(self, ttl_ms: int) -> Step | None:
         forgetting = self.input.forgetting(ttl_ms)
         return None if forgetting is None else replace(self, input=forgetting)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..insight.lineage_rows import LineageRows
 from ..schema import Schema
@@ -36,6 +36,13 @@ class Sink(Step):
     @property
     def expressions(self) -> tuple[SqlExpression, ...]:
         return () if self.timestamp is None else (self.timestamp,)
+
+    @property
+    def last_conditions(self) -> tuple[SqlExpression, ...]:
+        return self.input.last_conditions
+
+    def deleting_failed(self) -> Step:
+        return replace(self, input=self.input.deleting_failed())
 
     @property
     def gives(self) -> Kind:

@@ -160,6 +160,9 @@ class Source(Step):
         before them."""
         return self.kind == "TABLE" and self.ttl_ms is None
 
+    def deleting_failed(self) -> Step:
+        return replace(self, materialized=False)
+
     @property
     def asks_stream_time(self) -> bool:
         return self.ttl_ms is not None

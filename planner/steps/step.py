@@ -169,6 +169,17 @@ class Step:
         """
         return None
 
+    @property
+    def last_conditions(self) -> tuple[SqlExpression, ...]:
+        """The conditions of the last filters: of this step, and of those below it up to the last one that has state or
+        gives new keys."""
+        return ()
+
+    def deleting_failed(self) -> Step:
+        """The step, changed so that each row that fails one of `last_conditions` deletes its key. A table that is only
+        copied keeps no rows for that, and passes on each of its deletions."""
+        return self
+
     def without_repeats(self, unwanted: bool = False) -> Step:
         """The step, changed to emit no update of a result by an equal one to steps that do not need it.
 

@@ -149,8 +149,8 @@ def _kept_columns(plan: PhysicalPlan) -> dict[str, frozenset[str]]:
 
 
 def _state_fits(before: list[Step], after: list[Step]) -> bool:
-    """A table that is only copied needs state only for a filter, so the state appears and disappears with the filter.
-    As in ksqlDB, the query does not know the rows that it read while it had no state."""
+    """A table that is only copied needs state only for a filter, and no longer for one that replaces another one
+    (`replaced_filters.py`), so the state appears and disappears with the filter."""
     if len(before) == len(after) and all(map(_goes_on, after, before)):
         return True
     if not all(isinstance(step, Source) for step in (*before, *after)):

@@ -18,6 +18,7 @@ from ...planner.source_info import SourceInfo
 from ...sql.ast import CreateAsSelect, CreateSource, InsertInto
 from ...sql.settings.property_table import EXECUTOR, PERSISTENT_QUERIES
 from ..catalog.commands import PutSource, StartQuery
+from ..catalog.replaced_filters import deleting_what_fails
 from ..catalog.upgrades import refuse_other_schema, with_kept_state
 from ..engine.backfills import mark_of
 from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
@@ -85,13 +86,14 @@ def create_as_select(statement: CreateAsSelect, request: Request) -> list[Entity
 
 
 def _plan_in_place_of(old: PersistentQuery, new: PhysicalPlan, span: Span | None, request: Request) -> PhysicalPlan:
-    """Raises if the new plan cannot continue with the state of the old query."""
+    """The new plan with the state of the old query. Raises if it cannot continue with that."""
     log = request.log
 
     def whole(topic: str) -> bool:
         partitions = range(log.partition_count(topic))
         return all(log.offsets(topic, partition).log_start_offset == 0 for partition in partitions)
 
+    new = deleting_what_fails(new, old.plan)
     plan = with_kept_state(old, new, span, columnar=log.capabilities.columnar, whole=whole)
     return _where_it_runs(plan, old.plan)
 
