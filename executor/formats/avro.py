@@ -286,18 +286,14 @@ class _Writing(_Walk):
         names = [fold(avro_schemas.branch_name(branch)) for branch in others]
 
         def convert(value: Any) -> Any:
+            chosen, value = _branch_set(names, value) if len(names) > 1 and isinstance(value, dict) else (None, value)
             if value is None:
                 if nullable:
                     return None
                 raise Unwritable("a value is missing where the AVRO schema allows no null")
-            if len(converts) == 1:
-                return converts[0](value)
-            if isinstance(value, dict):  # a struct that represents the union
-                given = {fold(str(key)): member for key, member in value.items() if member is not None}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-                if len(given) == 1 and next(iter(given)) in names:
-                    chosen = names.index(next(iter(given)))
-                    return converts[chosen](given[names[chosen]])
-            return _first_that_fits(converts, value)
+            if chosen is not None:
+                return converts[chosen](value)
+            return converts[0](value) if len(converts) == 1 else _first_that_fits(converts, value)
 
         return convert
 
@@ -336,6 +332,21 @@ class _Writing(_Walk):
     def _nullable(self, node: Any) -> bool:
         node = self._resolve(node)
         return node == "null" or (isinstance(node, list) and "null" in node)
+
+
+def _branch_set(names: list[str], value: dict[Any, Any]) -> tuple[int | None, Any]:
+    """The branch of a union that the value sets, and its value, if it is the struct that represents the union; else
+    None and the value. A struct that sets no branch is NULL."""
+    given = {fold(str(key)): member for key, member in value.items() if member is not None}
+    if len(given) == 1 and next(iter(given)) in names:
+        ((name, member),) = given.items()
+        return names.index(name), member
+    if {fold(str(key)) for key in value} != set(names):
+        return None, value
+    if given:
+        several = ", ".join(str(key) for key, member in value.items() if member is not None)
+        raise Unwritable(f"a union of the AVRO schema takes one value, and {several} have one each")
+    return None, None
 
 
 def _first_that_fits(converts: list[Convert], value: Any) -> Any:

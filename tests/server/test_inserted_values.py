@@ -173,3 +173,27 @@ def test_all_digits_of_a_long_decimal_go_in_and_into_a_sum(sign: str) -> None:
         wanted = [Decimal(longest), Decimal(f"{sign}123456789012345678901234567890.90")]
         assert [record["value"]["D"] for record in sandbox.consume("s")] == wanted
         assert [record["value"]["D"] for record in sandbox.consume("TOTAL")] == wanted
+
+
+def test_a_struct_for_an_avro_union_sets_one_of_its_types_or_none() -> None:
+    union = {"name": "U", "type": ["null", "int", "string"], "default": None}
+    wanted = {"name": "W", "type": ["int", "string"], "default": 0}
+    with Sandbox() as sandbox:
+        sandbox.create_topic("t")
+        sandbox.register_schema("t", "value", "AVRO", {"type": "record", "name": "r", "fields": [union, wanted]}, 9)
+        sandbox.execute("CREATE STREAM s WITH (kafka_topic='t', value_format='AVRO', value_schema_id=9);")
+        sandbox.execute(
+            "INSERT INTO s (u) VALUES (STRUCT(`int`:=1)); INSERT INTO s (u) VALUES (STRUCT(`string`:='x'));"
+        )
+        sandbox.execute("INSERT INTO s (u) VALUES (STRUCT(`int`:=CAST(NULL AS INT), `string`:=CAST(NULL AS STRING)));")
+        assert [record["value"]["U"] for record in sandbox.consume("t")] == [
+            {"int": 1, "string": None},
+            {"int": None, "string": "x"},
+            None,
+        ]
+        for column, values, message in [
+            ("u", "1, `string`:='x'", "a union of the AVRO schema takes one value, and int, string have one each"),
+            ("w", "CAST(NULL AS INT), `string`:=CAST(NULL AS STRING)", "the AVRO schema allows no null"),
+        ]:
+            with pytest.raises(InvalidStatement, match=message):
+                sandbox.execute(f"INSERT INTO s ({column}) VALUES (STRUCT(`int`:={values}));")
