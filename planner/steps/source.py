@@ -161,7 +161,7 @@ class Source(Step):
         return self.kind == "TABLE" and self.ttl_ms is None
 
     def deleting_failed(self) -> Step:
-        return replace(self, materialized=False)
+        return self if self.ttl_ms is not None else replace(self, materialized=False)
 
     @property
     def asks_stream_time(self) -> bool:
