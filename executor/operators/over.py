@@ -26,7 +26,6 @@ from ...sql.types import BIGINT, DATE, DOUBLE, TIME, TIMESTAMP, Decimal
 from ..batch import ChangeBatch
 from ..building import Building, ChainNode, Operator, builds
 from ..state.store import StateStore
-from .arrival_numbers import ARRIVAL, ArrivalNumbers
 from .columns import (
     Bools,
     Ints,
@@ -42,6 +41,7 @@ from .columns import (
     with_values,
 )
 from .expiry import TaskTime
+from .ranks.arrival_numbers import ARRIVAL, ArrivalNumbers
 from .ranks.partition_columns import PartitionColumns
 from .statement import BatchStatement
 

@@ -21,7 +21,6 @@ from ..batch import ChangeBatch
 from ..building import Building, ChainNode, Emit, Operator, builds
 from ..state.key_index import Numbered
 from ..state.store import StateStore
-from .arrival_numbers import ARRIVAL, ArrivalNumbers
 from .columns import (
     Ints,
     batch_schema,
@@ -33,6 +32,7 @@ from .columns import (
     with_values,
 )
 from .ranked_rows import Ranked, rank_rows
+from .ranks.arrival_numbers import ARRIVAL, ArrivalNumbers
 from .ranks.partition_columns import PartitionColumns
 from .ranks.sort_columns import SortColumns
 from .ranks.top_changes import TopChangesOperator

@@ -1,6 +1,21 @@
 """The base of the physical plan's steps: the methods that others call on a step, with defaults that fit most steps.
 
 Steps form a tree, sources at the leaves. A step answers for itself, so code that walks a plan needs no list of steps.
+
+Most defaults are those of a step without state. A step whose operator has stores answers in addition:
+
+| method                      | what goes wrong with the default                                                    |
+| --------------------------- | ----------------------------------------------------------------------------------- |
+| `stateful`                  | the query has no changelog: a restart loses the state                               |
+| `state_identity`            | CREATE OR REPLACE is refused if any field of the step differs                       |
+| `kept_keys`, `kept_values`  | … or if keys of its inputs differ; it is accepted whatever stored values come from  |
+| `asks_stream_time`          | its operator gets no stream time; needed if rows or windows expire                  |
+| `task_count`, `rekeys`      | if it gives its rows new keys, equal keys are in different tasks                    |
+| `final`                     | it counts as emitting each change                                                   |
+| `stall`                     | EXPLAIN STALL only says that no row passed                                          |
+
+Its nodes of the logical plan have to say which columns they read (`columns_read`) and whether they need the old rows of
+a table (`wants_old_rows`). The stores' names begin with the step's id (`store_id`).
 """
 
 from __future__ import annotations

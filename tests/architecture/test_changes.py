@@ -32,9 +32,9 @@ def row(kind: str) -> str:
 
 
 def places(kind: str) -> list[re.Pattern[str]]:
-    """The files that the row lets one touch, with any name in the place of <name>."""
+    """The product's files that the row lets one touch, with any name in the place of <name>."""
     written: list[str] = re.findall(r"`((?:\w+/)+(?:<\w+>\.py)?)`", row(kind))
-    return [re.compile(place.partition("<")[0] + r"\w+\.py") for place in written]
+    return [re.compile(place.partition("<")[0] + r"\w+\.py") for place in written if place.split("/")[0] in PRODUCT]
 
 
 def touched(name: str) -> set[str]:

@@ -17,7 +17,7 @@ from millstream.errors import MillstreamError
 
 LINES_MAX = 600
 FILES_MAX = 30
-LONG_TABLES = ("sql/functions/",)  # read by looking up, so they may be long; grammars are no Python files
+LONG_TABLES = ("sql/functions/", "sql/ast.py")  # read by looking up, so they may be long; grammars are no Python files
 PRINTERS = (
     "millstream/cli.py",
     "millstream/commands/command_line.py",

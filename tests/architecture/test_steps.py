@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 from repository import REPOSITORY
+from spark_stages import QUERIES, plan_of
 
 from millstream.executor import building, pipeline
+from millstream.executor.partitioning import RekeyPartitioner
 from millstream.planner import steps
 from millstream.planner.logical import LogicalPlan
 from millstream.planner.steps.sink import Sink
@@ -65,3 +69,13 @@ def test_every_step_has_an_operator() -> None:
     assert steps_of(Step) - runnable == {Sink.__name__, "JoinStep"}, (
         "a sink is written by the runtime; JoinStep is a base"
     )
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_step_has_state_where_its_operator_has_stores(query: str) -> None:
+    """A store that only remembers the time of a source does not count: it is read again with the source."""
+    plan = plan_of(query, "OUT")
+    with contextlib.closing(duckdb.connect()) as connection:
+        stores = pipeline.Pipeline(plan, connection, partitioner=RekeyPartitioner()).stores
+    with_stores = {name.partition(".")[0] for name in stores if not name.endswith(".stream_time")}
+    assert with_stores == {step.id for step in plan.steps() if step.stateful}

@@ -21,7 +21,6 @@ from ...building import Emit, Operator
 from ...state.key_hash import key_hashes
 from ...state.key_index import KeyIndex, slots_of
 from ...state.store import StateStore
-from ..arrival_numbers import ARRIVAL, ArrivalNumbers
 from ..columns import (
     batch_schema,
     conform,
@@ -34,6 +33,7 @@ from ..columns import (
     with_values,
 )
 from ..statement import BatchStatement
+from .arrival_numbers import ARRIVAL, ArrivalNumbers
 from .ordered_rows import OrderedRows, RankChanges
 from .partition_columns import PartitionColumns
 from .sort_bytes import SortBytes, sort_bytes

@@ -6,9 +6,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...sql.types import BIGINT, INTEGER
-from ..state.store import StateStore
-from .columns import group, ints, take
+from ....sql.types import BIGINT, INTEGER
+from ...state.store import StateStore
+from ..columns import group, ints, take
 
 ARRIVAL = "_n"
 
