@@ -35,6 +35,7 @@ from .commands.graph_commands import graph
 from .commands.group_commands import DEFAULT_KAFKA, KafkaOption, group_app
 from .commands.log_commands import log_app
 from .commands.migrate_commands import migrate_app
+from .commands.standard_streams import exit_code_of
 from .commands.top_command import top
 from .commands.topic_commands import topic_app
 
@@ -88,18 +89,16 @@ class WrongUsage(ServerError):
 def command() -> None:
     """The process of a command: the console script, and `python -m millstream`."""
     end_without_dismantling()
-    main()
+    code = exit_code_of(main)
+    if isinstance(code, int):
+        _exit_codes.append(code)
+    sys.exit(code)
 
 
 def main() -> None:
     """One command. Raises SystemExit."""
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
-    try:
-        app(prog_name="millstream")
-    except SystemExit as ended:
-        if isinstance(ended.code, int):
-            _exit_codes.append(ended.code)
-        raise
+    app(prog_name="millstream")
 
 
 _exit_codes: list[int] = []

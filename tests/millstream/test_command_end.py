@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from running_server import ENVIRONMENT
 
 PROGRAM = """
 import atexit, sys
@@ -73,3 +75,32 @@ def test_a_command_whose_output_is_closed_ends_quietly() -> None:
     command = f"{shlex.quote(sys.executable)} -m millstream --version >&-"
     ended = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=100, check=False)
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("arguments", ["--version", "sql -c 'SHOW FUNCTIONS;'"])
+def test_output_that_cannot_be_written_is_one_sentence(arguments: str) -> None:
+    ended = in_a_shell(f"{arguments} >/dev/full")
+    assert (ended.returncode, ended.stderr) == (1, "error: the output cannot be written: no space left on device\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell closes the stream")
+@pytest.mark.parametrize("arguments", ["sql <&-", "sql -c 'SHOW VARIABLES;' >&- 2>&-"])
+def test_the_shell_does_without_a_standard_stream(arguments: str) -> None:
+    ended = in_a_shell(arguments)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_output_of_another_encoding_has_escapes_for_the_letters_that_it_lacks() -> None:
+    ended = in_a_shell("sql -d 'v=é日' -c 'SHOW VARIABLES;'", PYTHONIOENCODING="latin-1")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.endswith(" v        | \xe9\\u65e5\n")
+
+
+def in_a_shell(arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`millstream` with arguments and redirections as a shell reads them."""
+    command = f"{shlex.quote(sys.executable)} -m millstream {arguments}"
+    return subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, encoding="latin-1", timeout=100, check=False,
+        env={**ENVIRONMENT, **environment},
+    )  # fmt: skip

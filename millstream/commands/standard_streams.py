@@ -1,0 +1,76 @@
+"""The standard streams of a command: open, and able to write every letter. Output that fails is an error of one
+sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable
+from typing import Final, TextIO
+
+_CANNOT_WRITE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+FAILED: Final = 1
+
+
+def exit_code_of(run: Callable[[], None]) -> str | int | None:
+    """Runs a command to its end, and writes what it printed; returns the argument of its SystemExit.
+
+    A reader that closes the pipe, as `| head` does, is no error.
+    """
+    _open_closed_streams()
+    _escape_unknown_letters()
+    try:
+        return _ended(run)
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE:
+            raise
+        _write_no_more()
+        what = error.filename or "the output"
+        print(f"error: {what} cannot be written: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        return FAILED
+
+
+def _ended(run: Callable[[], None]) -> str | int | None:
+    code: str | int | None = None
+    try:
+        run()
+    except SystemExit as ended:
+        code = ended.code
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _write_no_more()
+    return code
+
+
+def _open_closed_streams() -> None:
+    """Python has None for a stream that was closed before the process began. Files and connections that are opened
+    later must not get its number."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            setattr(sys, name, _null_device(number, mode))
+
+
+def _null_device(number: int, mode: str) -> TextIO:
+    opened = os.open(os.devnull, os.O_RDONLY if mode == "r" else os.O_WRONLY)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+    return open(number, mode, encoding="utf-8", closefd=False)
+
+
+def _escape_unknown_letters() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _write_no_more() -> None:
+    """What is still to be written to standard output is lost, so that Python does not try it again at the end."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
