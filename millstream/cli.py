@@ -260,7 +260,7 @@ def sql(
     with one_sentence_errors():
         if data is not None and server_url == os.environ.get(VARIABLE):
             server_url = None  # the flag overrides the environment
-        open_client = shell_command.client_opener(url or server_url, data, user, password)
+        open_client = shell_command.client_opener(server_url if url is None else url, data, user, password)
         variables = dict(map(shell_command.variable, define or ()))
         properties = shell_command.properties_of(config_file)
         code = shell_command.open_shell(

@@ -22,6 +22,7 @@ from .commands import Command, Verb, help_text
 from .settings import BadSetting, output_format
 from .terminal import has_keys
 from .text.entity_text import entity_table
+from .text.tables import printable
 from .typed_history import typed_entries
 from .watch import watch_statement
 
@@ -79,7 +80,8 @@ def _server(runner: Runner, url: str | None) -> None:
 def _history(runner: Runner, count: str | None) -> None:
     if count is not None and not count.isdecimal():
         raise BadSetting(f'"{count}" is no number of entries')
-    runner.printer.lines(line for entry in typed_entries(int(count) if count else None) for line in entry.splitlines())
+    entries = typed_entries(int(count) if count else None)
+    runner.printer.lines(printable(line) for entry in entries for line in entry.split("\n"))
 
 
 # ------------------------------------------------------------------ commands about the output

@@ -66,6 +66,7 @@ class Runner:
 
     def run(self, text: str) -> None:
         """Runs the statements and commands in the text. Raises the first `MillstreamError`, or `LeaveShell`."""
+        _refuse_other_bytes(text)
         for part, following in _with_next(parts(text)):
             command = command_of(part.text)
             if command is not None:
@@ -164,6 +165,15 @@ class Runner:
         self.printer.remark("Query ended." if count is None else f"Query ended after {_counted(count)}.")
         if not self.interactive:
             raise KeyboardInterrupt
+
+
+def _refuse_other_bytes(text: str) -> None:
+    """Python represents bytes that are not UTF-8 as halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        place = f"line {text.count(chr(10), 0, error.start) + 1}"
+        raise ScriptUnreadable(f"the input is not UTF-8 text in {place}") from None
 
 
 def _with_next(found: Iterator[StatementText]) -> Iterator[tuple[StatementText, StatementText | None]]:

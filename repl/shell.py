@@ -96,7 +96,7 @@ def _run(runner: Runner, options: ShellOptions, interact: Callable[[Runner], Non
     if sys.stdin.isatty() and sys.stdout.isatty():
         interact(runner)
     else:
-        runner.run(sys.stdin.read())
+        runner.run(sys.stdin.buffer.read().decode("utf-8", "surrogateescape"))
     return 0
 
 

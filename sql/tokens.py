@@ -133,8 +133,8 @@ def error_of(token: Token) -> SqlSyntaxError:
     value, span = str(token), token_span(token)
     if value.startswith("${"):
         name = value[2:-1]
-        hint = f"Give it a value with DEFINE {name} = '…';"
-        return SqlSyntaxError(f'variable "{name}" has no value', span=span, hint=hint)
+        hint = "Variables are replaced where the property ksql.variable.substitution.enable is true."
+        return SqlSyntaxError(f'variable "{name}" is not replaced', span=span, hint=hint)
     if value[0] in _OPENED and (len(value) > 1 or value[0] not in "/$"):
         return _unterminated(value, span)
     return _strange_character(value, span)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Final
 
 from lark import Token
 
@@ -11,6 +12,7 @@ from millstream.errors import Span, SqlSyntaxError, did_you_mean
 
 from .tokens import TOKEN, tokenize
 
+VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VARIABLE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _CONSTANTS = frozenset({"TRUE", "FALSE", "NULL"})
 _NAMES = frozenset({"NAME", "QUOTED_NAME"})
@@ -77,7 +79,7 @@ def _substitute(text: str, span: Span, quote: str, by_name: Mapping[str, str]) -
     value = by_name.get(name.upper())
     if value is None:
         as_text = f" In a text that is to hold it as it is, write $${{{name}}}." if quote else ""
-        hint = did_you_mean(name, by_name) or f"Give it a value with DEFINE {name} = '…';{as_text}"
+        hint = did_you_mean(name, by_name) or f"DEFINE {name} = '…'; gives it one.{as_text}"
         raise SqlSyntaxError(f'variable "{name}" has no value', span=span, text=text, hint=hint)
     if quote:
         return value.replace(quote, quote * 2)

@@ -47,6 +47,8 @@ def client_opener(
     url: str | None, data: Path | None, user: str | None, password: str | None
 ) -> Callable[[], DataClient]:
     """A function that opens the client for these flags. Raises `typer.BadParameter` if they exclude each other."""
+    if url is not None and not url.strip():
+        raise typer.BadParameter("the URL of the server is empty; leave it out for an engine in this process")
     if url is None:
         if user is not None:
             raise typer.BadParameter("--user is for a server, and there is no URL")
@@ -67,9 +69,12 @@ def client_opener(
 
 def variable(text: str) -> tuple[str, str]:
     """The name and the value of --define."""
+    from ..sql.variables import VARIABLE_NAME
+
     name, separator, value = text.partition("=")
-    if not separator or not name.strip():
-        raise typer.BadParameter(f'"{text}" is not a variable: write --define NAME=VALUE')
+    if not separator or not VARIABLE_NAME.fullmatch(name.strip()):
+        rule = "NAME has letters, digits and underscores, and does not start with a digit"
+        raise typer.BadParameter(f'"{text}" is not a variable: write --define NAME=VALUE; {rule}')
     return name.strip(), value
 
 

@@ -13,6 +13,7 @@ _COLUMN_MIN: Final = 8  # columns are not cut below this, unless the screen is v
 _COLUMN_MIN_NARROW: Final = 3
 _MORE: Final = "| …"  # replaces columns that do not fit
 _AMBIGUOUS: Final = re.compile(r"'*(?:null|<gone>)'*", re.IGNORECASE)
+_JOINERS: Final = "\u200c\u200d"
 _DIM, _BOLD, _RESET = "\033[2m", "\033[1m", "\033[0m"
 _NUMBERS: Final = ("INTEGER", "BIGINT", "DOUBLE", "DECIMAL")
 _TYPICAL: Final = {"BOOLEAN": 7, "INTEGER": 10, "BIGINT": 14, "DOUBLE": 14, "DATE": 10, "TIME": 12, "TIMESTAMP": 23}
@@ -189,16 +190,21 @@ def is_numeric_type(sql_type: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """The text without characters that move a terminal's cursor or change its colours, because data is not trusted.
+    """The text without characters that move a terminal's cursor, change its colours or reorder what it shows, because
+    data is not trusted. Spaces of all kinds and the joiners of letters and emoji stay.
 
-    >>> printable("a\\x1b[31mb\\nc")
-    'a\\\\x1b[31mb\\\\nc'
+    >>> printable("a\\x1b[31mb\\nc"), printable("\\u202eb"), printable("10\\xa0km\\u3000") == "10\\xa0km\\u3000"
+    ('a\\\\x1b[31mb\\\\nc', '\\\\u202eb', True)
     """
     if text.isprintable():
         return text
     return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+        character if _is_harmless(character) else character.encode("unicode_escape").decode() for character in text
     )
+
+
+def _is_harmless(character: str) -> bool:
+    return character.isprintable() or character in _JOINERS or unicodedata.category(character) == "Zs"
 
 
 def text_width(text: str) -> int:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from millstream.errors import InvalidProperty, InvalidStatement, did_you_mean
 
 from ...sql.ast import DefineVariable, SetProperty, UndefineVariable, UnsetProperty
+from ...sql.variables import VARIABLE_NAME
 from ..config.denied_properties import refuse_denied
 from ..config.properties import settable_property
 from ..engine.entities import Entity
 from ..engine.request import Request
-
-_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def set_property(statement: SetProperty, request: Request) -> list[Entity]:
@@ -38,7 +35,7 @@ def unset_property(statement: UnsetProperty, request: Request) -> list[Entity]:
 
 def define_variable(statement: DefineVariable, request: Request) -> list[Entity]:
     """DEFINE name = 'value'."""
-    if not _VARIABLE_NAME.fullmatch(statement.name):
+    if not VARIABLE_NAME.fullmatch(statement.name):
         raise InvalidStatement(
             f"'{statement.name}' is not a name for a variable.",
             span=statement.span,

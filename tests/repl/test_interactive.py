@@ -68,6 +68,11 @@ def test_what_was_typed_is_there_the_next_time_and_for_its_owner_only() -> None:
     assert history_file().stat().st_mode & 0o077 == 0
 
 
+def test_the_history_cannot_command_the_terminal() -> None:
+    out, _ = talk(f"\x1b[200~output; -- \x1b[2J\x9b5n\x1b[201~{ENTER}history;{ENTER}{CTRL_D}")
+    assert "output; -- \\x1b[2J\\x9b5n\n" in out
+
+
 def test_the_keys_are_those_of_emacs_or_of_vi() -> None:
     out, _ = talk(
         f"output; xx{CTRL_A}{CTRL_K}output;{ENTER}\\set keys vi{ENTER}output; xx{ESCAPE}ccoutput;{ENTER}{CTRL_D}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -142,8 +142,27 @@ def test_ctrl_c_ends_a_query_of_a_script_with_all_that_came_and_exit_code_130(ur
     assert err.splitlines()[-1] == "Query ended after 1 row."
 
 
-def test_wrong_usage_has_exit_code_2() -> None:
-    assert millstream("sql", "--format", "xml").returncode == 2
+@pytest.mark.parametrize("arguments", [("--format", "xml"), ("-d", "a b=1"), ("-d", "1=x"), ("",), ("--server", " ")])
+def test_wrong_usage_has_exit_code_2(arguments: Sequence[str]) -> None:
+    ended = millstream("sql", *arguments, "-c", "SHOW VARIABLES;")
+    assert (ended.returncode, ended.stdout) == (2, "")
+
+
+def test_statements_that_are_not_utf_8_are_refused(url: str) -> None:
+    bytes_of_latin_1 = "SHOW VARIABLES;\nSELECT '\udce9' FROM s;"
+    for arguments, typed in ((("-c", bytes_of_latin_1), ""), ((), bytes_of_latin_1)):
+        command = [sys.executable, "-m", "millstream", "sql", url, *arguments]
+        ended = subprocess.run(
+            command, input=typed.encode(errors="surrogateescape"), capture_output=True, env=ENVIRONMENT, check=False
+        )
+        assert (ended.returncode, ended.stdout) == (1, b"")
+        assert ended.stderr == b"error: the input is not UTF-8 text in line 2\n"
+
+
+def test_variables_are_not_replaced_where_the_session_says_so(url: str) -> None:
+    switched_off = "SET 'ksql.variable.substitution.enable'='false'; DEFINE t = 's'; SELECT * FROM ${t};"
+    ended = millstream("sql", url, "-c", switched_off)
+    assert ended.stderr.startswith('error: variable "t" is not replaced\n')
 
 
 def test_standard_input_that_is_no_terminal_is_a_script() -> None:

@@ -109,10 +109,10 @@ error: Failed to prepare statement: Expected number columns and values to match:
     |                             ^^^
 hint: Give each named column one value.""",
     "SELECT ${x} FROM s;": """\
-error: variable "x" has no value
+error: variable "x" is not replaced
   1 | SELECT ${x} FROM s;
     |        ^^^^
-hint: Give it a value with DEFINE x = '…';""",
+hint: Variables are replaced where the property ksql.variable.substitution.enable is true.""",
 }
 
 

@@ -66,7 +66,7 @@ def test_who_means_the_text_itself_is_told_how_to_write_it() -> None:
     text = "SELECT REGEXP_REPLACE(a, '(?<x>b)', '<${x}>') FROM s;"
     with pytest.raises(SqlSyntaxError) as caught:
         substitute_variables(text, {})
-    told = "Give it a value with DEFINE x = '…'; In a text that is to hold it as it is, write $${x}."
+    told = "DEFINE x = '…'; gives it one. In a text that is to hold it as it is, write $${x}."
     assert caught.value.hint == told
     assert substitute_variables(text.replace("${x}", "$${x}"), {}) == text
 
