@@ -13,9 +13,11 @@ from typing import Final
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from ..executor.connect.secret_statements import without_secret_values
-from ..sql.settings.secret_values import without_assigned_secrets
+from ..sql.settings.secret_values import HIDDEN, is_secret_name, without_assigned_secrets
 
-_PASSWORD: Final = re.compile(r"(://[^\s:/@'\"]+):[^\s/@'\"]+@")
+_PASSWORD: Final = re.compile(r"(://[^\s:/@'\"\[]*):(?!\d+(?:[/?#'\"\s]|$))[^\s'\"]+@")
+"""A password before the last @, which may contain characters that should have been escaped; but not a port."""
+_PARAMETER: Final = re.compile(r"([?&;](?P<name>[\w.%-]+)=)(?!\$\{)[^\s&;#'\"]+")
 _ENTRIES_MAX: Final = 10_000
 _BYTES_MAX: Final = 4 * 1024 * 1024  # above this, a new file is written with the latest entries
 
@@ -64,7 +66,12 @@ def without_passwords(text: str) -> str:
     >>> without_passwords("\\\\c http://ada:secret@127.0.0.1:8088")
     '\\\\c http://ada@127.0.0.1:8088'
     """
-    return _PASSWORD.sub(r"\1@", without_assigned_secrets(without_secret_values(text)))
+    shown = _PASSWORD.sub(r"\1@", without_assigned_secrets(without_secret_values(text)))
+    return _PARAMETER.sub(_without_secret_parameter, shown)
+
+
+def _without_secret_parameter(found: re.Match[str]) -> str:
+    return found[1] + HIDDEN if is_secret_name(found["name"]) else found[0]
 
 
 def _keep_small(file: Path) -> None:

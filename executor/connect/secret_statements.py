@@ -1,4 +1,4 @@
-"""Finds the values in the text of CREATE SECRET, even if the statement has a syntax error."""
+"""Finds the values in the text of CREATE SECRET, even if the statement has a syntax error or another first word."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...sql.settings.secret_values import replaced
 
 _BETWEEN: Final = r"(?:\s|--[^\n]*\n|/\*.*?\*/)"
 _CREATE: Final = re.compile(
-    r"\bCREATE~+(?:OR~+REPLACE~+)?SECRET\b(?:~+IF~+NOT~+EXISTS\b)?~*(?:`[^`]*`|\"[^\"]*\"|[\w.@-]+)?".replace(
+    r"\b(?:CREATE|ALTER|SET)~+(?:OR~+REPLACE~+)?SECRET\b(?:~+IF~+NOT~+EXISTS\b)?~*(?:`[^`]*`|\"[^\"]*\"|[\w.@-]+)?".replace(
         "~", _BETWEEN
     ),
     re.IGNORECASE | re.DOTALL,
