@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from millstream.errors import ServerError
 
-from ..server.client import connect
+from ..server.client import HttpClient, log_in
 from ..sql.identifiers import quote_identifier
 from .commands import Command, Verb, help_text
 from .settings import BadSetting, output_format
@@ -71,7 +71,10 @@ def _version(runner: Runner, argument: str | None) -> None:
 
 def _server(runner: Runner, url: str | None) -> None:
     if url is not None:
-        other = connect(url)
+        other = log_in(url)
+        if isinstance(runner.client, HttpClient):  # the session goes on, at another server
+            other.properties.update(runner.client.properties)
+            other.variables.update(runner.client.variables)
         runner.client.close()
         runner.client = other
     runner.printer.line(runner.client.address)

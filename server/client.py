@@ -16,6 +16,7 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,9 @@ RowsKind = Literal["PULL", "PUSH", "PRINT"]
 
 DEFAULT_PORT: Final = 8088
 _CONNECT_SECONDS: Final = 10.0
+_LOG_IN: Final = "Give a name and a password, as in http://NAME:PASSWORD@HOST:PORT, or a token in MILLSTREAM_TOKEN."
+_CHECK_PORT: Final = "Check that this is the port of the server's HTTP listener."
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE", "HTTP_REQUEST")
 _JSON: Final = {"content-type": "application/json"}
 _ROWS_TYPE: Final = "application/vnd.millstream.rows.v1"
 
@@ -54,8 +58,10 @@ class RemoteError(ServerError):
 
     code = "REMOTE"
 
-    def __init__(self, message: str, error_code: int, entities: Sequence[dict[str, Any]] = ()) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, error_code: int, entities: Sequence[dict[str, Any]] = (), *, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
         self.error_code = error_code
         self.entities = list(entities)
 
@@ -191,6 +197,13 @@ def connect(url: str) -> HttpClient:
     return client
 
 
+def log_in(url: str) -> HttpClient:
+    """Like `connect`, and raises `RemoteError` if the server does not accept the user of the URL."""
+    client = connect(url)
+    client.get(f"/is_valid_property/{PULL_FULL_SQL.name}")  # `connect` asks what everybody may ask
+    return client
+
+
 class HttpClient:
     """Implements `DataClient`. Each request has its own connection, so queries may run concurrently.
 
@@ -301,6 +314,19 @@ class HttpClient:
         if isinstance(error, ConnectionRefusedError | socket.gaierror | TimeoutError):
             hint = "Start one with `millstream server --data DIR`, or check the URL."
             return ServerUnreachable(f"no server answers at {self.address}", hint=hint)
+        if isinstance(error, ssl.SSLCertVerificationError):
+            hint = "The variable SSL_CERT_FILE names a file with the certificates to trust."
+            message = f"the certificate of {self.address} is not trusted: {error.verify_message}"
+            return ServerUnreachable(message, hint=hint)
+        if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+            hint = f"Write http:// if the server has no TLS. {_CHECK_PORT}"
+            return ServerUnreachable(f"what answers at {self.address} does not speak TLS", hint=hint)
+        if isinstance(error, http.client.RemoteDisconnected):
+            scheme = "http" if self._url.scheme == "https" else "https"
+            hint = f"If the server runs, write {scheme}://, or check that this is the port of its HTTP listener."
+            return ServerUnreachable(f"{self.address} closed the connection without an answer", hint=hint)
+        if isinstance(error, http.client.BadStatusLine):
+            return ServerUnreachable(f"what answers at {self.address} does not speak HTTP", hint=_CHECK_PORT)
         return ServerUnreachable(f"the connection to {self.address} broke: {error}")
 
     def _remember(self, text: str) -> None:
@@ -485,9 +511,12 @@ def _identity(url: urllib.parse.SplitResult, token: str | None) -> dict[str, str
 
 def _refusal(body: bytes, status: int) -> MillstreamError:
     try:
-        return _error(json.loads(body))
+        error = _error(json.loads(body))
     except (ValueError, LookupError, TypeError):
         return ServerUnreachable(f"the server answered with HTTP status {status}")
+    if status == http.HTTPStatus.UNAUTHORIZED and "\nhint: " in error.message:  # the server's is about headers
+        return RemoteError(error.message.partition("\nhint: ")[0], error.error_code, hint=_LOG_IN)
+    return error
 
 
 def _error(body: Mapping[str, Any]) -> RemoteError:

@@ -60,9 +60,9 @@ def client_opener(
     whole = url if user is None else with_identity(url, user, password or "")
 
     def remote() -> DataClient:
-        from millstream.server.client import connect
+        from millstream.server.client import log_in
 
-        return connect(whole)
+        return log_in(whole)
 
     return remote
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
+from certificates import make_certificates
+from cheap_hashes import cheap_hash
 from running_server import service_in
 from waiting import inside, once
 
-from millstream.server.client import HttpClient, RemoteError, Rows, ServerUnreachable, connect
+from millstream.server.client import HttpClient, RemoteError, Rows, ServerUnreachable, connect, log_in
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +75,33 @@ def test_urls_that_lead_nowhere_are_explained() -> None:
         with pytest.raises(ServerUnreachable) as refused:
             connect(url)
         assert refused.value.hint
+
+
+def test_another_listener_than_that_of_http_is_said_so(tmp_path: Path) -> None:
+    certificates = tmp_path / "certificates"
+    certificates.mkdir()
+    make_certificates(certificates)
+    tls = {"certificate": certificates / "server.pem", "key": certificates / "server.key"}
+    with service_in(tmp_path / "plain", pg="127.0.0.1:0") as plain, service_in(tmp_path / "tls", tls=tls) as secure:
+        for url, message, hint in (
+            (f"http://{plain.kafka_address}", "closed the connection without an answer", "port of its HTTP listener"),
+            (f"http://{plain.pg_address}", "does not speak HTTP", "port of the server's HTTP listener"),
+            (f"https://{plain.http_address}", "does not speak TLS", "Write http://"),
+            (f"http://{secure.http_address}", "closed the connection without an answer", "write https://"),
+            (f"https://{secure.http_address}", "is not trusted: unable to get local issuer", "SSL_CERT_FILE"),
+        ):
+            with pytest.raises(ServerUnreachable, match=message) as refused:
+                connect(url)
+            assert hint in (refused.value.hint or "")
+
+
+def test_a_user_whom_the_server_does_not_know_is_refused_at_once(tmp_path: Path) -> None:
+    access = {"users": {"ana": {"password": cheap_hash("x"), "roles": ["reader"]}}}
+    access["roles"] = {"reader": {"read": ["a"]}}
+    with service_in(tmp_path, access=access) as service:
+        assert log_in(f"http://ana:x@{service.http_address}").properties
+        with pytest.raises(RemoteError, match="the name, the password or the token is wrong"):
+            log_in(f"http://ana:y@{service.http_address}")
+        with pytest.raises(RemoteError, match="this server requires authentication") as refused:
+            log_in(f"http://{service.http_address}")
+        assert "MILLSTREAM_TOKEN" in (refused.value.hint or "")
