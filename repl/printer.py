@@ -4,8 +4,9 @@ formats the rows."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
 
@@ -29,7 +30,14 @@ Pager = Callable[[Iterator[str], Callable[[str], None]], None]
 
 _RED, _BOLD, _DIM, _RESET = "\033[31m", "\033[1m", "\033[2m", "\033[0m"
 _ESCAPES: Final = re.compile(r"\033\[[0-9;]*m")
+_FILE_FAILS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _FOR_PROGRAMS: Final = ("json", "jsonl", "csv", "arrow")
+
+
+class ResultsUnwritable(ServerError):
+    """The file of `\\o` cannot be written any more, for example because its disk is full."""
+
+    code = "RESULTS_UNWRITABLE"
 
 
 class NotForScreens(ServerError):
@@ -161,6 +169,20 @@ class Printer:
     def note(self, text: str) -> None:
         """Writes to the spool what is already on the screen."""
         self._to_spool(text)
+
+    @contextlib.contextmanager
+    def refuses_full_disks(self) -> Generator[None]:
+        """Results go to the screen again, and the error is raised as `ResultsUnwritable`, if their file fails."""
+        try:
+            yield
+        except OSError as error:
+            if self.redirected is None or error.errno not in _FILE_FAILS:
+                raise
+            message = f"{self.redirected.name} cannot be written: {(error.strerror or str(error)).lower()}"
+            with contextlib.suppress(OSError):
+                self.redirected.close()
+            self.redirected = None
+            raise ResultsUnwritable(message, hint="Results go to the screen again.") from None
 
     def _entity_as_data(self, entity: Mapping[str, Any]) -> None:
         table = entity_table(entity)

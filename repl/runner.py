@@ -68,13 +68,8 @@ class Runner:
         """Runs the statements and commands in the text. Raises the first `MillstreamError`, or `LeaveShell`."""
         _refuse_other_bytes(text)
         for part, following in _with_next(parts(text)):
-            command = command_of(part.text)
-            if command is not None:
-                act(self, command)
-            elif not part.ended and _takes_statement(following):
-                self.last = part.text
-            else:
-                self.statement(part.text)
+            with self.printer.refuses_full_disks():
+                self._run_part(part, following)
 
     def attempt(self, text: str) -> bool:
         """Like `run`, but prints errors. False if there was one."""
@@ -122,6 +117,15 @@ class Runner:
             self.run(text)
         finally:
             self._scripts -= 1
+
+    def _run_part(self, part: StatementText, following: StatementText | None) -> None:
+        command = command_of(part.text)
+        if command is not None:
+            act(self, command)
+        elif not part.ended and _takes_statement(following):
+            self.last = part.text
+        else:
+            self.statement(part.text)
 
     def leave(self) -> NoReturn:
         raise LeaveShell

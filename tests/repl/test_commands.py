@@ -12,7 +12,7 @@ import pytest
 from millstream.errors import MillstreamError
 from millstream.repl.actions import CommandFailed
 from millstream.repl.commands import SHORT, Command, UnknownCommand, command_of, help_text
-from millstream.repl.printer import Printer
+from millstream.repl.printer import Printer, ResultsUnwritable
 from millstream.repl.runner import Runner
 from millstream.repl.settings import BadSetting
 from millstream.repl.splitting import is_finished, parts
@@ -143,6 +143,15 @@ def test_results_go_to_a_file_and_what_is_said_to_another(shell: Shell, tmp_path
         shell.run(f"\\o {tmp_path}/missing/file")
     with pytest.raises(CommandFailed, match="a pipe"):
         shell.run("\\o |cat")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("text", ["SHOW VARIABLES;", "output csv; SELECT n FROM clicks;"])
+def test_a_full_disk_ends_the_redirection_and_not_the_session(shell: Shell, text: str) -> None:
+    with pytest.raises(ResultsUnwritable, match="/dev/full cannot be written: no space left on device"):
+        shell.run(f"\\o /dev/full\nDEFINE v = 'x';\n{text}")
+    assert shell.run("output table; SHOW VARIABLES;")[-1] == " v        | x"
+    shell.run("UNDEFINE v;")
 
 
 def test_the_editor_gets_the_last_statement_and_what_it_wrote_is_the_next_draft(
