@@ -17,11 +17,12 @@ from ..planner.formats import FORMATS
 from ..sql.expected import all_keywords, expected_keywords
 from ..sql.functions.catalog import FUNCTIONS
 from ..sql.identifiers import RESERVED, normalise_identifier, quote_identifier
-from ..sql.tokens import tokenize
+from ..sql.tokens import TOKEN, tokenize
 from ..sql.windows import WINDOW_TYPES
 from .commands import SHORT, WORDS
 from .names import LiveNames, Names
 from .settings import ENTRIES
+from .settings import FORMATS as OUTPUT_FORMATS
 from .splitting import parts
 from .text.tables import printable
 
@@ -84,10 +85,16 @@ def highlighted_words() -> frozenset[str]:
 def candidates_for(before: str, whole: str, names: Names) -> list[Candidate]:
     """The candidates that fit, the likeliest kind first. In: `before`: the text up to the word being typed; `whole`:
     the text including what follows the cursor."""
+    if before.endswith("${"):
+        return [Candidate(name, "variable") for name in names.variables]
+    if _is_in_text(before):
+        return []
     statement = _unfinished(before)
     if statement.lstrip().startswith("\\"):
         return _for_backslash(statement.split(), names)
     tokens = tokenize(statement)
+    if [_upper(token) for token in tokens] == ["OUTPUT"]:
+        return [Candidate(name, "value") for name in OUTPUT_FORMATS]
     if not tokens:
         commands = [*(Candidate(word, "command") for word in WORDS), *_short_commands()]
         return [*_keywords(statement), *commands]
@@ -105,13 +112,23 @@ def candidates_for(before: str, whole: str, names: Names) -> list[Candidate]:
 
 
 def matching(word: str, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-    """The candidates that begin with the word, each text once; case and quotes are ignored."""
+    """The candidates that begin with the word, each text once; case and quotes are ignored, except that a word that
+    begins with a single quote is no name."""
     seen: set[str] = set()
     start = word.upper().lstrip("`'\"")
-    for candidate in candidates:
+    for candidate in map(_as_text, candidates) if word.startswith("'") else candidates:
+        if word.startswith("'") and not candidate.text.startswith("'"):
+            continue
         if candidate.text.upper().lstrip("`'\"").startswith(start) and candidate.text not in seen:
             seen.add(candidate.text)
             yield candidate
+
+
+def _as_text(candidate: Candidate) -> Candidate:
+    """A topic can be written as a name or as a text."""
+    if candidate.what != "topic":
+        return candidate
+    return Candidate("'" + candidate.text.strip("`") + "'", candidate.what, candidate.about)
 
 
 # ------------------------------------------------------------------ places that take one kind of candidate
@@ -287,6 +304,12 @@ def _unfinished(text: str) -> str:
     if last is None or (last.ended and not last.is_backslash) or (last.is_backslash and text.rstrip(" ")[-1:] == "\n"):
         return ""
     return last.text + text[len(text.rstrip()) :]
+
+
+def _is_in_text(before: str) -> bool:
+    """Whether the text ends inside of a string, a quoted name or a comment."""
+    *_, last = [None, *TOKEN.finditer(before)]
+    return last is not None and (last.lastgroup == "UNTERMINATED" or last.group().startswith("--"))
 
 
 def _upper(token: Token) -> str:

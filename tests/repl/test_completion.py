@@ -62,6 +62,10 @@ def found(before: str, after: str = "") -> list[str]:
         ("DESCRIBE FUNCTION ", "u", "UCASE"),
         ("SELECT 1; DROP ", "ta", "TABLE"),
         ("\\set keys ", "v", "vi"),
+        ("output ", "j", "jsonl"),
+        ("SHOW STREAMS; OUTPUT ", "V", "vertical"),
+        ("SELECT ${", "wa", "wanted"),
+        ("PRINT ", "'us", "'users'"),
         ("\\d ", "us", "USERS"),
     ],
 )
@@ -85,6 +89,21 @@ def test_only_what_the_grammar_takes_is_offered() -> None:
     assert found("SELECT * FROM users EMIT ") == ["CHANGES", "FINAL"]
     assert found("DROP TABLE ")[0:1] == ["COUNTS"]
     assert "COUNTS" not in found("DROP STREAM ")
+
+
+@pytest.mark.parametrize(
+    ("before", "word"),
+    [
+        ("SELECT ", "'na"),
+        ("SELECT * FROM users WHERE name = ", "'na"),
+        ("SELECT 'a ", "na"),
+        ("SELECT 1 -- a ", "na"),
+        ("SELECT /* a ", "na"),
+        ("SELECT ${", "na"),
+    ],
+)
+def test_nothing_is_offered_inside_of_a_text_or_a_comment(before: str, word: str) -> None:
+    assert not list(matching(word, candidates_for(before, f"{before}{word}", NAMES)))
 
 
 def test_functions_come_with_their_signatures() -> None:
