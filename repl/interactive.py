@@ -79,6 +79,7 @@ def _session(runner: Runner, names: LiveNames, input: Input | None, output: Outp
         auto_suggest=AutoSuggestFromHistory(),
         key_bindings=_bindings(),
         enable_open_in_editor=True,
+        enable_suspend=True,
         tempfile_suffix=".sql",
         input=input,
         output=output,

@@ -24,7 +24,7 @@ from .printer import Printer
 from .terminal import height
 from .text.keyed_rows import KeyedRows
 from .text.tables import cut_to, text_width
-from .viewer import BAR_STYLE, REFRESH_SECONDS, Page, Viewer, end_soon
+from .viewer import BAR_STYLE, REFRESH_SECONDS, Page, Viewer, bind_suspend, end_soon
 
 _LINES_WAITING_MAX: Final = 2_000  # when this many lines wait, the query waits for the screen
 _LINES_WRITTEN_AT_ONCE: Final = 500
@@ -170,6 +170,7 @@ class _Scroll:
 
 def _ending_keys() -> KeyBindings:
     keys = KeyBindings()
+    bind_suspend(keys)
 
     @keys.add("c-c")
     @keys.add("c-d")

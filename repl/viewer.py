@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.application.current import get_app
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output import Output
+from prompt_toolkit.utils import suspend_to_background_supported
 
 from .text.tables import cut_to, text_width
 
@@ -99,6 +101,8 @@ class Viewer:
             if not event.app.is_done:
                 event.app.exit()
 
+        bind_suspend(keys)
+
         @keys.add("space")
         def _(event: KeyPressEvent) -> None:
             del event
@@ -126,6 +130,14 @@ def window(lines: Sequence[str], place: ViewerPlace, head: Sequence[str] = ()) -
     room = max(1, place.rows - len(head))
     top = max(0, min(place.top, len(lines) - room))
     return Page(head, lines[top : top + room], len(lines), top)
+
+
+def bind_suspend(keys: KeyBindings) -> None:
+    """Ctrl-Z stops the process, as it does where the terminal itself reads the keys."""
+
+    @keys.add("c-z", filter=Condition(suspend_to_background_supported))
+    def _(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
 
 
 def end_soon(app: Application[None]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pseudo_terminal import CTRL_C, CTRL_D, CTRL_R, ENTER, PAGE_DOWN, TAB, PseudoTerminal, shell_command
+from pseudo_terminal import CTRL_C, CTRL_D, CTRL_R, CTRL_Z, ENTER, PAGE_DOWN, TAB, PseudoTerminal, shell_command
 from running_server import ServerProcess
 
 from millstream.server.client import HttpClient, connect
@@ -134,6 +135,29 @@ def test_a_push_query_on_a_stream_scrolls_above_a_bar(server: ServerProcess, hom
         assert not terminal.alternate
         terminal.type(CTRL_C)
         assert terminal.wait_for_last(PROMPT)[-3:] == ["          8", "Query ended after 8 rows.", PROMPT]
+
+
+def test_ctrl_z_stops_the_shell_until_fg(server: ServerProcess, home: Path) -> None:
+    job = [*shell_command(server.url)]
+    with PseudoTerminal(["bash", "--norc", "-i"], home=home, columns=200, environment={"PS1": "$ "}) as terminal:
+        terminal.wait_for_last("$")
+        terminal.type(f"{shlex.join(job)}{ENTER}")
+        terminal.wait_for_last(PROMPT)
+        terminal.type(f"SHOW{CTRL_Z}")
+        terminal.wait_for_last("$")
+        terminal.type(f"fg{ENTER}")
+        terminal.wait_for_last(f"{PROMPT} SHOW")
+        terminal.type(CTRL_C)
+        for query, bar in (("clicks", "0 rows · N/s"), ("sizes", "rows · ")):
+            terminal.enter("-- next", PROMPT)
+            terminal.type(f"SELECT * FROM {query} WHERE user = 'nobody' EMIT CHANGES;{ENTER}")
+            terminal.wait_for(bar)
+            terminal.type(CTRL_Z)
+            terminal.wait_for_last("$")
+            terminal.type(f"fg{ENTER}")
+            terminal.wait_for(bar)
+            terminal.type(CTRL_C)
+            terminal.wait_for_last(PROMPT)
 
 
 def test_watch_asks_again_until_ctrl_c(server: ServerProcess, home: Path) -> None:

@@ -23,7 +23,7 @@ import pyte
 from running_server import ENVIRONMENT
 
 ENTER, TAB, ESCAPE = "\r", "\t", "\x1b"
-CTRL_C, CTRL_D, CTRL_L, CTRL_R = "\x03", "\x04", "\x0c", "\x12"
+CTRL_C, CTRL_D, CTRL_L, CTRL_R, CTRL_Z = "\x03", "\x04", "\x0c", "\x12", "\x1a"
 DOWN, PAGE_DOWN = "\x1b[B", "\x1b[6~"
 
 _ALTERNATE_SCREEN = 1049
