@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -30,18 +30,19 @@ class WrongMigrateUsage(ServerError):
 
 
 def migrate_app() -> typer.Typer:
-    return command_group(
-        "Migrations, as with ksql-migrations, and resumable after a failure.",
-        {
-            "new-project": new_project_command,
-            "create": create_command,
-            "initialize-metadata": initialize_command,
-            "apply": apply_command,
-            "info": info_command,
-            "validate": validate_command,
-            "destroy-metadata": destroy_command,
-        },
-    )
+    app = command_group("Migrations, as with ksql-migrations, and resumable after a failure.", _COMMANDS)
+    app.callback()(_before_the_command)
+    return app
+
+
+def _before_the_command(
+    context: typer.Context,
+    config_file: Annotated[
+        Path | None, typer.Option("--config-file", "-c", metavar="FILE", help="The same as after the command.")
+    ] = None,
+) -> None:
+    if config_file is not None:  # where ksql-migrations has it
+        context.default_map = {name: {"config_file": config_file} for name in _COMMANDS}
 
 
 def new_project_command(folder: Path, server: Annotated[str, typer.Argument(metavar="URL")]) -> None:
@@ -96,10 +97,10 @@ def apply_command(
     with _migrator(config_file) as migrator:
         from ..migrations.applying import Selection
 
-        if [next_, every, until is not None, version is not None].count(True) != 1:
-            raise WrongMigrateUsage(
-                "no migrations to apply are given", hint="Give one of --next, --all, --until, --version."
-            )
+        given = [next_, every, until is not None, version is not None].count(True)
+        if given != 1:
+            what = "--next, --all, --until and --version exclude each other" if given else "no migrations are given"
+            raise WrongMigrateUsage(what, hint="Give one of --next, --all, --until, --version.")
         if done and again:
             raise WrongMigrateUsage("--statement-done and --statement-again exclude each other")
         selection = Selection(next_, every, until, version)
@@ -171,3 +172,14 @@ def _variable(text: str) -> tuple[str, str]:
     if not separator or not name.strip():
         raise WrongMigrateUsage(f'"{text}" is not a variable', hint="Write --define NAME=VALUE.")
     return name.strip(), value
+
+
+_COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
+    "new-project": new_project_command,
+    "create": create_command,
+    "initialize-metadata": initialize_command,
+    "apply": apply_command,
+    "info": info_command,
+    "validate": validate_command,
+    "destroy-metadata": destroy_command,
+}

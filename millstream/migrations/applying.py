@@ -14,14 +14,18 @@ from typing import Literal
 from millstream.errors import MillstreamError, StatementError
 from millstream.server.client import Client, DataClient, RemoteError
 from millstream.sql.ast import (
-    AssertSchema,
-    AssertTopic,
+    AssertSource,
     AssertValues,
     DefineVariable,
+    Describe,
+    Explain,
     PrintTopic,
     Query,
     RunScript,
     SetProperty,
+    Show,
+    ShowGraph,
+    ShowLineage,
     Statement,
     UndefineVariable,
     UnsetProperty,
@@ -37,9 +41,12 @@ from .traces import has_run
 Unclear = Literal["ask", "done", "again"]
 
 _NOT_THE_STATEMENT = 50_000  # error codes from here on are the server's own
+_ASSERTION_FAILED = "ASSERTION_FAILED"  # of an engine in this process
 
 _OF_THE_SESSION = SetProperty | UnsetProperty | DefineVariable | UndefineVariable
-_NOT_FOR_FILES = Query | PrintTopic | RunScript | AssertTopic | AssertSchema | AssertValues
+_NOT_FOR_FILES = (
+    Query | PrintTopic | RunScript | AssertValues | AssertSource | Show | ShowLineage | ShowGraph | Describe | Explain
+)
 
 
 class MigrationFailed(BadMigration):
@@ -112,7 +119,9 @@ class Migrator:
         self._check_running(events, resume)
         problems = self.problems(events)
         if problems:
-            raise BadMigration(problems[0], hint="Undo the change, and put it into a new migration.")
+            missing = problems[0].endswith("missing")
+            hint = "Put the file back." if missing else "Undo the change, and put it into a new migration."
+            raise BadMigration(problems[0], hint=hint)
         migrations = self.project.migrations()
         pending = [migration for migration in migrations if migration.version > events.current()]
         for missed in (each for each in migrations if each.version < events.current() and not events.of(each.version)):
@@ -194,8 +203,8 @@ class Migrator:
         self.ledger.progress(event, step.number, _digest(steps[: step.number]))
         try:
             client.execute(f"{step.text};")
-        except (StatementError, RemoteError) as error:
-            if isinstance(error, RemoteError) and error.error_code >= _NOT_THE_STATEMENT:
+        except MillstreamError as error:
+            if not _refuses(error):
                 raise  # the outcome is unknown
             message = f"{migration.path.name}, statement {step.number}: {error.message}"
             first, _, _ = message.partition("\n")
@@ -249,6 +258,13 @@ def steps_of(migration: Migration, variables: Mapping[str, str]) -> Iterator[Mig
         elif isinstance(statement, UndefineVariable):
             known.pop(statement.name.upper(), None)
         yield MigrationStep(number, text, meant, statement)
+
+
+def _refuses(error: MillstreamError) -> bool:
+    """Whether the server has refused the statement, and so has not run it."""
+    if isinstance(error, RemoteError):
+        return error.error_code < _NOT_THE_STATEMENT
+    return isinstance(error, StatementError) or error.code == _ASSERTION_FAILED
 
 
 def _digest(steps: Sequence[MigrationStep]) -> str:

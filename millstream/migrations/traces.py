@@ -34,6 +34,12 @@ def has_run(statement: ast.Statement, text: str, client: Client) -> bool | None:
         case ast.ControlQuery(action="TERMINATE", query_id=str(query_id)):
             (queries,) = client.execute("SHOW QUERIES;")
             return query_id.upper() not in {query["id"].upper() for query in queries["queries"]}
+        case ast.CreateConnector() | ast.CreateMirror() | ast.CreateSecret():
+            return statement.name in _named_like(statement, client)
+        case ast.DropConnector() | ast.DropSecret() | ast.ControlMirror(action="DROP"):
+            return statement.name not in _named_like(statement, client)
+        case ast.CreateFromConnector():
+            return statement.name in {source["name"] for source in _described(client)}
         case ast.InsertValues():
             return None
         case _:
@@ -61,6 +67,14 @@ def _is_altered(statement: ast.AlterSource, client: Client) -> bool:
 def _described(client: Client) -> list[dict[str, Any]]:
     streams, tables = client.execute("DESCRIBE STREAMS; DESCRIBE TABLES;")
     return [*streams["sourceDescriptions"], *tables["sourceDescriptions"]]
+
+
+def _named_like(statement: ast.Statement, client: Client) -> set[str]:
+    """The names of the connectors, mirrors or secrets, depending on what the statement is about."""
+    words, members = ("CONNECTORS", "MIRRORS", "SECRETS"), ("connectors", "mirrors", "secrets")
+    kinds = (ast.CreateConnector | ast.DropConnector, ast.CreateMirror | ast.ControlMirror, ast.Statement)
+    word, member = next((w, m) for w, m, kind in zip(words, members, kinds, strict=True) if isinstance(statement, kind))
+    return {line["name"] for line in client.execute(f"SHOW {word};")[0][member]}
 
 
 def _functions(client: Client) -> set[str]:

@@ -256,7 +256,11 @@ def test_a_changed_or_lost_file_of_an_applied_migration_stops_everything(
     assert streams(engine) == {"S1"}
 
 
-@pytest.mark.parametrize("text", ["SELECT * FROM s;", "PRINT t;", "CREATE STREM s;", "DROP STREAM ${nobody};"])
+@pytest.mark.parametrize("text", [
+        "SELECT * FROM s;", "PRINT t;", "CREATE STREM s;", "DROP STREAM ${nobody};", "SHOW STREAMS;", "DESCRIBE s2;",
+        "EXPLAIN SELECT * FROM s2;", "ASSERT VALUES s2 (id) VALUES (1);",
+    ],
+)  # fmt: skip
 def test_what_cannot_run_is_refused_before_anything_runs(
     engine: EmbeddedEngine, project: MigrationProject, text: str
 ) -> None:
@@ -268,6 +272,15 @@ def test_what_cannot_run_is_refused_before_anything_runs(
     assert streams(engine) == set()
 
 
+def test_a_migration_may_wait_for_topics(engine: EmbeddedEngine, project: MigrationProject) -> None:
+    write(project, 1, STREAM.format(1, 1) + "ASSERT TOPIC s1 TIMEOUT 1 SECONDS;\n" + STREAM.format(2, 2))
+    migrator(engine, project).apply(ALL)
+    write(project, 2, "ASSERT NOT EXISTS TOPIC s1 TIMEOUT 1 SECONDS;\n" + STREAM.format(3, 3))
+    with pytest.raises(MigrationFailed, match=r"V000002__step.sql, statement 1: "):
+        migrator(engine, project).apply(ALL)
+    assert streams(engine) == {"S1", "S2"}
+
+
 TRACES = (
     STREAM.format(1, 1),
     "CREATE STREAM copied AS SELECT * FROM base;",
@@ -276,6 +289,8 @@ TRACES = (
     "ALTER STREAM base ADD COLUMN w STRING;",
     "CREATE TYPE point AS STRUCT<x INT, y INT>;",
     "DROP TYPE gone;",
+    "CREATE SECRET made ('password'='hunter2');",
+    "DROP SECRET kept;",
     "DELETE FROM counted WHERE id = 1;",
 )
 BASE = (
@@ -284,11 +299,19 @@ BASE = (
     "CREATE STREAM old (id INT KEY, v INT) WITH (kafka_topic='old', value_format='JSON', partitions=1);\n"
     "CREATE TABLE counted (id INT PRIMARY KEY, v INT) WITH (kafka_topic='c', value_format='JSON', partitions=1);\n"
     "CREATE TYPE gone AS STRUCT<x INT>;\n"
+    "CREATE SECRET kept ('password'='hunter2');\n"
 )
 
 
 @pytest.mark.parametrize(
-    ("statement", "after"), [*((statement, True) for statement in TRACES), (TRACES[0], False), (TRACES[2], False)]
+    ("statement", "after"),
+    [
+        *((statement, True) for statement in TRACES),
+        (TRACES[0], False),
+        (TRACES[2], False),
+        (TRACES[-3], False),
+        (TRACES[-2], False),
+    ],
 )
 def test_a_run_that_died_at_a_statement_goes_on_there(
     engine: EmbeddedEngine, project: MigrationProject, statement: str, after: bool
@@ -361,6 +384,12 @@ def test_the_commands_do_the_same_over_http(tmp_path: Path) -> None:
         assert "unchanged" in run("validate")
         (folder / "migrations" / "V000001__first_step.sql").write_text("")
         assert "was changed after it was applied" in run("validate", code=1)
+        config = str(folder / "ksql-migrations.properties")
+        before = runner.invoke(app, ["migrate", "-c", config, "info"])
+        assert "current version: 1" in before.output
+        assert "exclude each other" in run("apply", "--all", "--next", code=1)
+        (folder / "migrations" / "V000001__first_step.sql").unlink()
+        assert "Put the file back" in run("apply", "--all", code=1).replace("put", "Put")
         assert "metadata dropped" in run("destroy-metadata")
 
 
