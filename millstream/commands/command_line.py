@@ -29,6 +29,12 @@ def one_sentence_errors() -> Generator[None]:
     try:
         yield
     except MillstreamError as error:
-        hint = f"; {error.hint[0].lower()}{error.hint[1:].rstrip('.')}" if error.hint else ""
+        hint = f"; {_continued(error.hint.rstrip('.'))}" if error.hint else ""
         print(f"error: {error.message.rstrip('.')}{hint}", file=sys.stderr)
         raise typer.Exit(1) from None
+
+
+def _continued(hint: str) -> str:
+    """The hint as the second half of a sentence; a keyword or a name at its beginning stays as it is."""
+    word, separator, rest = hint.partition(" ")
+    return f"{word if word[1:] != word[1:].lower() else word.lower()}{separator}{rest}"

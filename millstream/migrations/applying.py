@@ -35,7 +35,7 @@ from millstream.sql.splitting import split_statements
 from millstream.sql.variables import substitute_variables
 
 from .files import BadMigration, Migration, MigrationProject
-from .ledger import Event, Ledger, MigrationEvents, now_text
+from .ledger import NONE, Event, Ledger, MigrationEvents, is_running, now_text
 from .traces import has_run
 
 Unclear = Literal["ask", "done", "again"]
@@ -131,7 +131,10 @@ class Migrator:
             raise BadMigration(f"version {selection.version} is not pending")
         plans = [(migration, list(steps_of(migration, variables or {}))) for migration in chosen]
         for migration, steps in plans:
-            events = self._run(migration, steps, events, variables or {}, dry_run=dry_run, unclear=unclear)
+            if dry_run:
+                self._show(migration, steps, self._first(migration, steps, events, unclear))
+            else:
+                self._claimed(migration, steps, variables or {}, resume=resume, unclear=unclear)
         return chosen
 
     def problems(self, events: MigrationEvents) -> list[str]:
@@ -154,33 +157,51 @@ class Migrator:
     def _check_running(self, events: MigrationEvents, resume: bool) -> None:
         running = [key for key, event in events.by_key.items() if key.isdecimal() and event.state == "RUNNING"]
         if running and not resume:
-            raise BadMigration(
-                f"version {running[0]} is recorded as running",
-                hint="If it is no longer running, add --resume: it continues after the last statement that has run.",
-            )
+            raise is_running(running[0])
+
+    def _show(self, migration: Migration, steps: Sequence[MigrationStep], first: int) -> None:
+        self._report(f"would apply {migration.path.name}{_part(first)}")
+        for step in steps[first - 1 :]:
+            self._report(f"  {step.number}: {step.meant};")
+
+    def _claimed(
+        self,
+        migration: Migration,
+        steps: Sequence[MigrationStep],
+        variables: Mapping[str, str],
+        *,
+        resume: bool,
+        unclear: Unclear,
+    ) -> None:
+        """Runs the migration if no other process does, nor has run it since the events were read."""
+        event = Event(
+            str(migration.version), str(migration.version), migration.name, "RUNNING", migration.checksum, now_text()
+        )
+        claim = self.ledger.claim(event, resume=resume)
+        try:
+            events = self.ledger.read()
+            if events.state_of(migration.version) == "MIGRATED":
+                self._report(f"{migration.path.name} is skipped: another process has applied it")
+            else:
+                first = self._first(migration, steps, events, unclear)
+                current = events.current()
+                self._run(
+                    migration, steps, replace(event, previous=str(current) if current else NONE), variables, first
+                )
+        except BadMigration:  # after another error the outcome is unknown, and the migration is still running
+            self.ledger.release(event, claim)
+            raise
+        self.ledger.release(event, claim)
 
     def _run(
         self,
         migration: Migration,
         steps: Sequence[MigrationStep],
-        events: MigrationEvents,
+        event: Event,
         variables: Mapping[str, str],
-        *,
-        dry_run: bool,
-        unclear: Unclear,
-    ) -> MigrationEvents:
-        first = self._first(migration, steps, events, unclear)
-        part = f", from statement {first} on" if first > 1 else ""
-        self._report(f"{'would apply' if dry_run else 'applying'} {migration.path.name}{part}")
-        if dry_run:
-            for step in steps[first - 1 :]:
-                self._report(f"  {step.number}: {step.meant};")
-            return events
-        current = events.current()
-        event = Event(
-            str(migration.version), str(migration.version), migration.name, "RUNNING", migration.checksum, now_text(),
-            previous=str(current) if current else "<none>",
-        )  # fmt: skip
+        first: int,
+    ) -> None:
+        self._report(f"applying {migration.path.name}{_part(first)}")
         self.ledger.state(event)
         client = self._open_client()
         try:
@@ -195,7 +216,6 @@ class Migrator:
             client.close()
         self.ledger.state(replace(event, state="MIGRATED", completed_on=now_text()))
         self._report(f"applied {migration.path.name}")
-        return self.ledger.read()
 
     def _step(
         self, client: Client, step: MigrationStep, steps: Sequence[MigrationStep], migration: Migration, event: Event
@@ -258,6 +278,10 @@ def steps_of(migration: Migration, variables: Mapping[str, str]) -> Iterator[Mig
         elif isinstance(statement, UndefineVariable):
             known.pop(statement.name.upper(), None)
         yield MigrationStep(number, text, meant, statement)
+
+
+def _part(first: int) -> str:
+    return f", from statement {first} on" if first > 1 else ""
 
 
 def _refuses(error: MillstreamError) -> bool:

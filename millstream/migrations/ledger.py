@@ -2,12 +2,14 @@
 ksql-migrations.
 
 In addition to ksql-migrations' keys (CURRENT, and each version), a key per version records the progress in its file,
-so that a migration can be resumed in the middle. Reads use the stream: an event is readable as soon as it is written.
+so that a migration can be resumed in the middle, and a key which process applies it, so that only one does. Reads use
+the stream: an event is readable as soon as it is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -119,7 +121,7 @@ class Ledger:
             raise BadMigration(
                 "the server has no migration metadata", hint="Run `millstream migrate initialize-metadata` first."
             ) from None
-        return MigrationEvents({event.version_key: event for event in events})
+        return MigrationEvents({event.version_key: event for event in events}, _holders(events))
 
     # -------------------------------------------------------------- writing
 
@@ -131,6 +133,23 @@ class Ledger:
     def state(self, event: Event) -> None:
         """Writes an event of a version, also as the current one."""
         self.write(event, replace(event, version_key=CURRENT))
+
+    def claim(self, event: Event, *, resume: bool) -> str:
+        """Makes this process the only one that applies the event's version; returns what `release` takes. In: `resume`:
+        a process that has claimed it before has ended. Raises `BadMigration` if another process applies it."""
+        holder = self.read().holders.get(event.version)
+        if holder is not None and not resume:
+            raise is_running(event.version)
+        if holder is not None:
+            self.release(event, holder)
+        own = uuid.uuid4().hex
+        self.write(replace(event, version_key=claim_key(event.version), state="CLAIMED", checksum=own))
+        if self.read().holders.get(event.version) != own:
+            raise is_running(event.version)
+        return own
+
+    def release(self, event: Event, claim: str) -> None:
+        self.write(replace(event, version_key=claim_key(event.version), state="RELEASED", checksum=claim))
 
     def progress(self, event: Event, statement: int, digest: str, failed: str = "") -> None:
         """Records that a statement starts or failed. In: `failed`: its error."""
@@ -149,9 +168,10 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class MigrationEvents:
-    """The last event of each key."""
+    """The last event of each key. `holders`: the claim that holds, by version."""
 
     by_key: Mapping[str, Event]
+    holders: Mapping[str, str]
 
     def current(self) -> int:
         """The last completed version; 0 before the first."""
@@ -179,6 +199,30 @@ class MigrationEvents:
 
 def progress_key(version: str) -> str:
     return f"{version}.statement"
+
+
+def claim_key(version: str) -> str:
+    return f"{version}.claim"
+
+
+def is_running(version: str) -> BadMigration:
+    return BadMigration(
+        f"version {version} is recorded as running",
+        hint="If it is no longer running, add --resume: it continues after the last statement that has run.",
+    )
+
+
+def _holders(events: Iterable[Event]) -> dict[str, str]:
+    """The first claim of each version that is not released. All processes read the events in the same order."""
+    found: dict[str, str] = {}
+    for event in events:
+        if event.version_key != claim_key(event.version):
+            continue
+        if event.state == "CLAIMED":
+            found.setdefault(event.version, event.checksum)
+        elif found.get(event.version) == event.checksum:
+            del found[event.version]
+    return found
 
 
 def now_text() -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from emptied import drop_everything
 from running_server import ServerProcess, service_in
@@ -347,6 +348,65 @@ def test_an_insert_of_which_nobody_knows_asks(engine: EmbeddedEngine, project: M
     assert "S2" in streams(engine)
 
 
+class Interrupted:
+    """A client at whose n-th recorded event, before it is written, another process has its turn."""
+
+    def __init__(self, client: DataClient, at: int, turn: Callable[[], object]) -> None:
+        self._client = client
+        self._left = at
+        self._turn = turn
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def insert(self, name: str, rows: pa.Table) -> int:
+        self._left -= 1
+        if self._left == 0:
+            self._turn()
+        return self._client.insert(name, rows)
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+def test_of_two_processes_at_once_one_applies_a_migration(
+    engine: EmbeddedEngine, project: MigrationProject, at: int
+) -> None:
+    write(project, 1, STREAM.format(1, 1))
+    migrator(engine, project)
+    refused: list[str] = []
+
+    def other() -> None:
+        try:
+            Migrator(project, lambda: client_of(engine)).apply(ALL)
+        except BadMigration as error:
+            refused.append(error.message)
+
+    clients = iter([Interrupted(client_of(engine), at, other), client_of(engine)])
+    said: list[str] = []
+    Migrator(project, lambda: next(clients), said.append).apply(ALL)  # type: ignore[arg-type,return-value]
+    assert said[-1:] == [
+        "V000001__step.sql is skipped: another process has applied it" if at == 1 else "applied V000001__step.sql"
+    ]
+    assert refused == ([] if at == 1 else ["version 1 is recorded as running"])
+    assert migrator(engine, project).ledger.read().state_of(1) == "MIGRATED"
+    assert migrator(engine, project).apply(ALL) == []
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_of_two_processes_that_resume_at_once_one_goes_on(
+    engine: EmbeddedEngine, project: MigrationProject, at: int
+) -> None:
+    write(project, 1, STREAM.format(1, 1) + STREAM.format(2, 2))
+    migrator(engine, project)
+    dying = iter([client_of(engine), Dying(client_of(engine), 2, after=False)])
+    with pytest.raises(Killed):
+        Migrator(project, lambda: next(dying)).apply(ALL)  # type: ignore[arg-type,return-value]
+    other = Migrator(project, lambda: client_of(engine))
+    clients = iter([Interrupted(client_of(engine), at, lambda: other.apply(ALL, resume=True)), client_of(engine)])
+    Migrator(project, lambda: next(clients)).apply(ALL, resume=True)  # type: ignore[arg-type,return-value]
+    assert streams(engine) == {"S1", "S2"}
+    assert migrator(engine, project).apply(ALL) == []
+
+
 def test_metadata_can_be_made_once_and_dropped(engine: EmbeddedEngine, project: MigrationProject) -> None:
     runs = Migrator(project, lambda: client_of(engine))
     with pytest.raises(BadMigration, match="no migration metadata"):
@@ -375,7 +435,7 @@ def test_the_commands_do_the_same_over_http(tmp_path: Path) -> None:
         (folder / "migrations" / "V000001__first_step.sql").write_text(STREAM.format("${n}", "x"))
         assert "metadata created" in run("initialize-metadata")
         assert "one of --next" in run("apply", code=1)
-        assert "has no value" in run("apply", "--all", code=1)
+        assert "has no value; DEFINE n = '…'; gives it one" in run("apply", "--all", code=1)
         assert "would apply" in run("apply", "--all", "--define", "n=1", "--dry-run")
         assert "applied V000001__first_step.sql" in run("apply", "--all", "-d", "n=1")
         info = run("info")
@@ -389,7 +449,7 @@ def test_the_commands_do_the_same_over_http(tmp_path: Path) -> None:
         assert "current version: 1" in before.output
         assert "exclude each other" in run("apply", "--all", "--next", code=1)
         (folder / "migrations" / "V000001__first_step.sql").unlink()
-        assert "Put the file back" in run("apply", "--all", code=1).replace("put", "Put")
+        assert "its file is missing; put the file back" in run("apply", "--all", code=1)
         assert "metadata dropped" in run("destroy-metadata")
 
 
