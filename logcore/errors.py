@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -171,6 +172,12 @@ class UnsupportedDataDirectory(LogError):
     code = "UNSUPPORTED_DATA_DIRECTORY"
 
 
+class UnusableDataDirectory(LogError):
+    """The data directory cannot be created, read or written: for example, it is a file or belongs to another user."""
+
+    code = "UNUSABLE_DATA_DIRECTORY"
+
+
 WAYS_OUT: Final[dict[type[LogError], str]] = {
     ReadOnlyTopic: "PROMOTE MIRROR makes the topics of a mirror writable; SHOW MIRRORS lists the mirrors.",
     LogFull: "Free disk space, delete topics that are no longer needed, or raise the quota; then append again.",
@@ -184,3 +191,12 @@ def write_error(error: OSError, what: str) -> LogError:
     if error.errno in FULL:
         return LogFull(f"no room to write {what}: {reason.lower()}", hint=WAYS_OUT[LogFull])
     return LogWriteFailed(f"the disk refused to write {what}: {reason.lower()}", hint=WAYS_OUT[LogWriteFailed])
+
+
+def unusable_directory(error: OSError, path: Path) -> LogError:
+    """The error of a data directory that cannot be opened."""
+    if error.errno in FULL:
+        return write_error(error, f"to the data directory {path}")
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    hint = "Name another folder, or give the user of this process the right to write there."
+    return UnusableDataDirectory(f"the data directory {path} cannot be used: {reason.lower()}", hint=hint)

@@ -11,6 +11,8 @@ from typing import Final
 
 import structlog
 
+from ...logcore.errors import unusable_directory
+
 PRIVATE_UMASK: Final = 0o077
 _FOLDER: Final = 0o700
 _OF_OTHERS: Final = 0o077
@@ -21,12 +23,17 @@ _log = structlog.get_logger("millstream.server")
 
 def make_private(folder: Path) -> None:
     """Creates the folder, or removes the permissions of other users from an existing folder and its contents. A folder
-    that contains other files than ours, or belongs to another user, keeps its permissions, and a warning is logged."""
-    if not folder.exists():
-        folder.mkdir(parents=True)
-        folder.chmod(_FOLDER)
-        return
-    ours = [folder] if {path.name for path in folder.iterdir()} <= _OURS else []
+    that contains other files than ours, or belongs to another user, keeps its permissions, and a warning is logged.
+
+    Raises `UnusableDataDirectory`, `LogFull`."""
+    try:
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            folder.chmod(_FOLDER)
+            return
+        ours = [folder] if {path.name for path in folder.iterdir()} <= _OURS else []
+    except OSError as error:
+        raise unusable_directory(error, folder) from error
     try:
         for each in (*ours, folder / "log", folder / "state"):
             _tighten(each)

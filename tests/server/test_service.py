@@ -108,6 +108,18 @@ def test_a_locked_data_directory_is_one_sentence(tmp_path: Path) -> None:
         assert ended.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["server", "sql"])
+def test_a_data_directory_that_cannot_be_one_is_one_sentence(tmp_path: Path, command: str) -> None:
+    (tmp_path / "file").write_text("")
+    for data, reason in ((tmp_path / "file", "not a directory"), (tmp_path / "file" / "below", "not a directory")):
+        flags = FREE if command == "server" else ("-c", "SHOW STREAMS;")
+        ended = millstream(command, "--data", str(data), *flags)
+        assert (ended.returncode, ended.stdout) == (1, "")
+        first = ended.stderr.splitlines()[0]
+        assert first.startswith(f"error: the data directory {data}")
+        assert f"cannot be used: {reason}" in first
+
+
 def test_a_server_that_ends_reports_no_leaks_of_what_it_had_loaded(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, anew=True) as server:
         server.process.send_signal(signal.SIGTERM)

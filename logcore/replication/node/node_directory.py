@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ...errors import CorruptLog, UnsupportedDataDirectory, write_error
+from ...errors import CorruptLog, UnsupportedDataDirectory, unusable_directory, write_error
 from ...storage.checked_json import read_with_copy, write_with_copy
 from ...storage.directory_lock import locked
 from ...storage.disk import make_folder
@@ -63,7 +63,7 @@ class NodeDirectory:
             self._check_not_of_a_single_node()
             self._lock = locked(path / "lock")
         except OSError as error:
-            raise write_error(error, f"to the data directory {path}") from error
+            raise unusable_directory(error, path) from error
         try:
             self.disk, self.incarnation = self._begin(node, cluster)
         except OSError as error:
