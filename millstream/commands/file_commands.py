@@ -59,11 +59,11 @@ def run_tests(
 ) -> None:
     """Run SQL files with assertions, each test on its own engine. Exit code 1 if a test fails."""
     passed = failed = 0
+    files_run: list[JUnitFile] = []
     with one_sentence_errors():
         from .junit import JUnitFile
         from .sql_tests import MalformedTests, SqlTestResult, report, results_of
 
-        files_run: list[JUnitFile] = []
         for path in _sql_files(files):
             results: list[SqlTestResult] = []
             try:
@@ -72,14 +72,16 @@ def run_tests(
                     results.append(result)
                 files_run.append(JUnitFile(str(path), results))
             except MalformedTests as error:
-                print(f"FAILED  {path}  {error.message}" + (f" {error.hint}" if error.hint else ""), flush=True)
+                print(f"FAILED  {path}  {error.message}" + (f". {error.hint}" if error.hint else ""), flush=True)
                 files_run.append(JUnitFile(str(path), results, error.message))
         passed = sum(result.failure is None for file in files_run for result in file.results)
         failed = sum(len(file.results) + (file.error is not None) for file in files_run) - passed
         if junit is not None:
             _write_junit(junit, files_run)
     print(f"{passed} passed, {failed} failed", file=sys.stderr)
-    if name is not None and not passed + failed:
+    if not files_run:
+        print("there are no .sql files", file=sys.stderr)
+    elif name is not None and not passed + failed:
         print(f"no test has {name!r} in its name", file=sys.stderr)
     raise typer.Exit(0 if passed and not failed else 1)
 
@@ -90,8 +92,10 @@ def _tests_of(path: Path, name: str | None) -> list[SqlTest]:
 
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        raise MalformedTests(f"cannot be read: {error}") from None
+    except OSError as error:
+        raise MalformedTests(f"cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeError:
+        raise MalformedTests("cannot be read: it is not UTF-8 text") from None
     try:
         found = read_tests(text, path.parent)
     except MalformedTests:

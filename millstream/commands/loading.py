@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from millstream.errors import ServerError
+from millstream.sql.identifiers import normalise_identifier, quote_identifier
+from millstream.sql.tokens import tokenize
 
 from ..connection import Connection
 from ..frames import sql_type
@@ -28,6 +31,11 @@ _BY_SUFFIX: Final[dict[str, FileFormat]] = {
     ".ipc": "arrow",
 }
 _ROWS: Final = 50_000  # at a time
+_NOT_OF_TOPICS: Final = re.compile(r"[^a-z0-9._-]")
+_ABOUT_FILES: Final = re.compile(
+    r"^Error creating dataset\. .*?: Could not open \w+ input source '.*?': (?:Invalid: )?"
+)
+"""What Arrow says before what is wrong in a file."""
 
 
 class CannotLoad(ServerError):
@@ -56,6 +64,7 @@ def load(path: Path, target: LoadTarget, connection: Connection, tell: Callable[
     Rows are inserted in batches: after an error the batches before it are in the stream, and the message has their
     number of rows. Raises `CannotLoad`, and the errors of the statements.
     """
+    _check_name(target)
     batches, schema, total = _open(path)
     _check_columns(schema, target, path)
     if not _exists(target, connection):
@@ -87,8 +96,11 @@ def _open(path: Path) -> tuple[Iterator[pa.RecordBatch], pa.Schema, int | None]:
         dataset = pads.dataset(path, format=format)
         scanner = dataset.scanner(batch_size=_ROWS)
         total = dataset.count_rows() if format in ("parquet", "arrow") else None
+        _ = dataset.schema.names
+    except UnicodeDecodeError:
+        raise CannotLoad(f"{path} cannot be read as {format}: the names of its columns are not UTF-8") from None
     except (pa.ArrowException, OSError) as error:
-        raise CannotLoad(f"{path} cannot be read as {format}: {error}") from None
+        raise CannotLoad(f"{path} cannot be read as {format}: {_ABOUT_FILES.sub('', str(error))}") from None
     return _read(scanner, path, format), dataset.schema, total
 
 
@@ -97,7 +109,13 @@ def _read(scanner: Any, path: Path, format: str) -> Iterator[pa.RecordBatch]:
         for batch in scanner.to_batches():
             yield from (batch.slice(start, _ROWS) for start in range(0, batch.num_rows, _ROWS))
     except (pa.ArrowException, OSError) as error:
-        raise CannotLoad(f"{path} cannot be read as {format}: {error}") from None
+        raise CannotLoad(f"{path} cannot be read as {format}: {_ABOUT_FILES.sub('', str(error))}") from None
+
+
+def _check_name(target: LoadTarget) -> None:
+    if [token.type for token in tokenize(target.name)] not in (["NAME"], ["QUOTED_NAME"]):
+        hint = "Names with other signs than letters, digits and underscores are in backticks: --into '`a name`'."
+        raise CannotLoad(f"{target.name} is not a name of a stream or table", hint=hint)
 
 
 def _check_columns(schema: pa.Schema, target: LoadTarget, path: Path) -> None:
@@ -110,17 +128,23 @@ def _check_columns(schema: pa.Schema, target: LoadTarget, path: Path) -> None:
 def _exists(target: LoadTarget, connection: Connection) -> bool:
     listed = connection.execute("SHOW STREAMS; SHOW TABLES;")
     names = {line["name"] for entity in listed for line in (*entity.get("streams", ()), *entity.get("tables", ()))}
-    return target.name.upper() in names
+    return normalise_identifier(target.name) in names
 
 
 def _declaration(schema: pa.Schema, target: LoadTarget) -> str:
     role = " PRIMARY KEY" if target.is_table else " KEY"
     columns = [
-        f"`{field.name.upper()}` {sql_type(field.type, field.name)}{role if field.name == target.key else ''}"
+        quote_identifier(field.name.upper())
+        + f" {sql_type(field.type, field.name)}{role if field.name == target.key else ''}"
         for field in schema
     ]
     kind = "TABLE" if target.is_table else "STREAM"
+    topic = _NOT_OF_TOPICS.sub("_", normalise_identifier(target.name).lower())
     return (
-        f"CREATE {kind} {target.name} ({', '.join(columns)}) WITH (kafka_topic='{target.name.lower()}', "
-        f"key_format='JSON', value_format='{target.value_format}', partitions={target.partitions:d});"
+        f"CREATE {kind} {target.name} ({', '.join(columns)}) WITH (kafka_topic='{topic}', key_format='JSON', "
+        f"value_format={_text(target.value_format)}, partitions={target.partitions:d});"
     )
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

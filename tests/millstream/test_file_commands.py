@@ -64,15 +64,42 @@ def test_every_format_is_loaded_into_a_stream_that_exists(tmp_path: Path, suffix
 def test_what_cannot_be_loaded_is_said_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(CSV)
     (tmp_path / "bad.parquet").write_text(CSV)
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "latin.csv").write_bytes(b"\xe9\n1\n")
     with connect() as ms:
         for name, target, complaint in (
             ("rows.xml", LoadTarget("s"), "unknown extension: expected one of .csv"),
             ("none.csv", LoadTarget("s"), "does not exist"),
             ("bad.parquet", LoadTarget("s"), "cannot be read as parquet"),
             ("rows.csv", LoadTarget("s", key="nr"), "has no key column nr"),
+            ("rows.csv", LoadTarget("a name"), "a name is not a name of a stream or table"),
+            ("rows.csv", LoadTarget("group"), "group is not a name of a stream or table"),
+            ("empty.csv", LoadTarget("s"), r"cannot be read as csv: CSV parse error: Empty CSV file"),
+            ("latin.csv", LoadTarget("s"), "the names of its columns are not UTF-8"),
         ):
             with pytest.raises(CannotLoad, match=complaint):
                 load(tmp_path / name, target, ms, lambda done, total: None)
+
+
+def test_names_are_quoted_where_they_have_to_be(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a`b,group,d e\n1,2,3\n")
+    with connect() as ms:
+        for rows in (1, 2):
+            load(tmp_path / "rows.csv", LoadTarget("`it's small`"), ms, lambda done, total: None)
+            assert len(ms.sql("SELECT `A``B`, `GROUP`, `D E` FROM `it's small`;").fetchall()) == rows
+
+
+def test_sql_files_that_cannot_be_read_are_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "latin.sql").write_bytes(b"--@test: \xe9")
+    (tmp_path / "none").mkdir()
+    for path, said in (
+        ("latin.sql", f"FAILED  {tmp_path}/latin.sql  cannot be read: it is not UTF-8 text\n"),
+        ("no.sql", f"FAILED  {tmp_path}/no.sql  cannot be read: no such file or directory\n"),
+        ("none", ""),
+    ):
+        ended = millstream("test", str(tmp_path / path))
+        assert (ended.returncode, ended.stdout) == (1, said)
+    assert ended.stderr == "0 passed, 0 failed\nthere are no .sql files\n"
 
 
 PASSING = """
