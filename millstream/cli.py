@@ -27,7 +27,7 @@ from .commands.access_commands import access_app
 from .commands.addresses import VARIABLE
 from .commands.backup_commands import backup_app
 from .commands.cluster_commands import cluster_app
-from .commands.command_line import one_sentence_errors
+from .commands.command_line import one_sentence_errors, path_of
 from .commands.config_commands import config_app
 from .commands.demo_command import FIRST_STEPS, demo
 from .commands.doctor_command import doctor
@@ -147,7 +147,10 @@ def root(
 
 @app.command()
 def server(
-    data: Annotated[Path | None, typer.Option(help="Data folder (log and state); created if missing.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(parser=path_of, metavar="DIR", help="Data folder (log and state); created if missing."),
+    ] = None,
     http: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="HTTP listener. Default 127.0.0.1:8088.")
     ] = None,
@@ -226,7 +229,10 @@ def sql(
     ] = None,
     file: Annotated[list[Path] | None, typer.Option("-f", "--file", help="Run the file's statements and exit.")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Data folder of the engine in this process. Default: a temporary one.")
+        Path | None,
+        typer.Option(
+            parser=path_of, metavar="DIR", help="Data folder of the engine in this process. Default: a temporary one."
+        ),
     ] = None,
     output: Annotated[
         OutputChoice, typer.Option("--format", "--output", case_sensitive=False, help="Output format.")

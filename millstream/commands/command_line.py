@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -21,6 +22,13 @@ def command_group(about: str, commands: Mapping[str, Callable[..., None]] = _NON
     for name, command in commands.items():
         app.command(name)(command)
     return app
+
+
+def path_of(text: str) -> Path:
+    """The path in a flag. An empty one, as of a variable that is not set, would be the current folder."""
+    if not text.strip():
+        raise typer.BadParameter("the path is empty")
+    return Path(text)
 
 
 @contextlib.contextmanager

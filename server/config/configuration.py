@@ -201,6 +201,15 @@ class Configuration(BaseSettings):
             return value
         return value if value is None or isinstance(value, ListenAddress) else ListenAddress.parse(str(value))
 
+    @field_validator("data", mode="before")
+    @classmethod
+    def _path(cls, value: object) -> object:
+        if value == "":  # it would mean the current folder
+            raise ValueError("the path is empty")
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("the path has a NUL character")
+        return value
+
     @field_validator("properties", mode="before")
     @classmethod
     def _texts(cls, value: object) -> object:
@@ -349,7 +358,7 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InvalidConfiguration(f"the configuration file {file} cannot be read: {reason}") from None

@@ -312,7 +312,7 @@ def _plain(dotted: str) -> str:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise InvalidConfiguration(f"the configuration file {file} cannot be read: {reason.lower()}") from None

@@ -74,7 +74,7 @@ class TlsSettings(BaseModel):
             if self.client_ca is not None:
                 context.load_verify_locations(self.client_ca)
         except OSError as error:  # ssl.SSLError is one
-            raise _unusable(error) from None
+            raise _unusable(error, self.certificate, self.key, self.client_ca) from None
         context.verify_mode = _VERIFY[self.verified]
         return context
 
@@ -90,7 +90,7 @@ class TlsSettings(BaseModel):
                 if file is not None:
                     context.load_verify_locations(file)
         except OSError as error:
-            raise _unusable(error) from None
+            raise _unusable(error, self.certificate, self.key, self.client_ca) from None
         return context
 
     def apply(self, config: Config) -> None:
@@ -103,7 +103,7 @@ class TlsSettings(BaseModel):
         try:
             config.create_ssl_context()
         except OSError as error:  # ssl.SSLError is one
-            raise _unusable(error) from None
+            raise _unusable(error, self.certificate, self.key, self.client_ca) from None
 
 
 class ClusterTlsSettings(BaseModel):
@@ -139,11 +139,19 @@ class ClusterTlsSettings(BaseModel):
             # Never None: OpenSSL would ask for a password at the terminal.
             context.load_cert_chain(self.certificate, self.key, lambda: password)
         except OSError as error:  # ssl.SSLError is one
-            raise _unusable(error) from None
+            raise _unusable(error, self.certificate, self.key, self.ca) from None
         return context
 
 
-def _unusable(error: OSError) -> CannotUseTls:
+def _unusable(error: OSError, *files: Path | None) -> CannotUseTls:
+    """OpenSSL does not say which file it cannot read."""
+    for file in files:
+        try:
+            if file is not None:
+                file.open("rb").close()
+        except OSError as unreadable:
+            reason = (unreadable.strerror or str(unreadable)).lower()
+            return CannotUseTls(f"the certificate or the key cannot be used: {file}: {reason}")
     return CannotUseTls(
         f"the certificate or the key cannot be used: {error.strerror or error}",
         hint="The files need PEM text: the certificate chain, and its key.",

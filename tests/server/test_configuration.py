@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from millstream.server.config.configuration import InvalidConfiguration, ListenAddress, load_configuration
+from millstream.server.config.configuration_check import check_file
 
 FILE = """
 data = "from-file"
@@ -66,6 +67,8 @@ def test_the_defaults_listen_on_this_machine_only() -> None:
         ('data = "d"\nexecutor = "flink"', 'the setting "executor" cannot be used'),
         ('data = "d"\n[properties]\nauto.offset.rest = "x"', "'auto.offset.rest'"),
         ('http = "127.0.0.1:1"', "no data folder is given"),
+        ('data = ""', 'the setting "data" cannot be used: the path is empty'),
+        ('data = "d\\u0000"', 'the setting "data" cannot be used: the path has a NUL character'),
     ],
 )  # fmt: skip
 def test_a_bad_file_is_explained(tmp_path: Path, content: str, message: str) -> None:
@@ -74,6 +77,13 @@ def test_a_bad_file_is_explained(tmp_path: Path, content: str, message: str) -> 
     with pytest.raises(InvalidConfiguration) as refused:
         load_configuration(file, {})
     assert message in refused.value.message
+
+
+def test_a_file_may_begin_with_a_byte_order_mark_and_have_lines_as_on_windows(tmp_path: Path) -> None:
+    file = tmp_path / "millstream.toml"
+    file.write_bytes(b'\xef\xbb\xbfdata = "d"\r\nhttp = "127.0.0.1:3"\r\n')
+    assert load_configuration(file, {}).http == ListenAddress("127.0.0.1", 3)
+    assert check_file(file, {}) == []
 
 
 def test_a_file_that_is_not_there_is_explained(tmp_path: Path) -> None:

@@ -357,8 +357,9 @@ def test_a_certificate_that_does_not_work_is_one_sentence(certificates: Path, tm
         {"certificate": certificates / "server.pem", "key": certificates / "locked.key", "key_password": "wrong"},
     )
     for tls in bad:
-        with pytest.raises(CannotUseTls, match="cannot be used"), service_in(tmp_path, tls=tls):
+        with pytest.raises(CannotUseTls, match="cannot be used") as refused, service_in(tmp_path, tls=tls):
             raise AssertionError("it started")
+        assert ("none.pem: no such file or directory" in refused.value.message) == (tls is bad[0])
     file = tmp_path / "jks.toml"
     file.write_text('ssl.keystore.location = "a.jks"\nssl.keystore.type = "JKS"\n')
     ended = millstream("server", "--data", str(tmp_path), "--config", str(file), env=ENVIRONMENT)

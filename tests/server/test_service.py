@@ -144,6 +144,13 @@ def test_an_unreadable_configuration_is_one_sentence(tmp_path: Path) -> None:
         assert words in only_line(ended.stderr)
 
 
+@pytest.mark.parametrize("command", ["server", "sql"])
+def test_an_empty_data_directory_is_wrong_usage_and_not_the_current_folder(command: str) -> None:
+    ended = millstream(command, "--data", "")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "the path is empty" in ended.stderr
+
+
 def test_no_data_directory_is_one_sentence() -> None:
     ended = millstream("server")
     assert ended.returncode == 1
