@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 from millstream.errors import MillstreamError, ServerError
 
 from ..server.client import DataClient, Rows, ServerUnreachable, gives_rows
+from ..sql.tokens import tokenize
 from .actions import act
 from .bounds import bounded_rows, bounded_tables
 from .commands import TAKES_STATEMENT, Command, command_of
@@ -198,7 +199,7 @@ def _takes_statement(part: StatementText | None) -> bool:
 
 
 def _is_print(text: str) -> bool:
-    return text.lstrip()[:5].upper() == "PRINT"
+    return [token.type for token in tokenize(text, limit=1)] == ["PRINT"]
 
 
 def _counted(count: int) -> str:

@@ -40,6 +40,8 @@ RowsKind = Literal["PULL", "PUSH", "PRINT"]
 
 DEFAULT_PORT: Final = 8088
 _CONNECT_SECONDS: Final = 10.0
+PRINT_HEAD: Final = 2
+"""PRINT begins with so many lines about the formats of the topic."""
 _LOG_IN: Final = "Give a name and a password, as in http://NAME:PASSWORD@HOST:PORT, or a token in MILLSTREAM_TOKEN."
 _CHECK_PORT: Final = "Check that this is the port of the server's HTTP listener."
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE", "HTTP_REQUEST")
@@ -111,7 +113,7 @@ class Rows:
         self._rows = rows
         self._close = close
         self._final_message = final_message
-        self.count = 0  # rows taken so far
+        self.count = 0  # rows taken so far; records, if this is PRINT
 
     @property
     def final_message(self) -> str | None:
@@ -119,8 +121,8 @@ class Rows:
 
     def __iter__(self) -> Iterator[Row]:
         try:
-            for row in self._rows:
-                self.count += 1
+            for index, row in enumerate(self._rows):
+                self.count += self.kind != "PRINT" or index >= PRINT_HEAD
                 yield row
         finally:
             self.close()

@@ -115,6 +115,8 @@ SELECT * FROM flags;
         flags = ("--config-file", str(file), "--query-row-limit", "2", "--query-timeout", "60000", "--format", "csv")
         ended = millstream("sql", *where, *flags, "-c", statements)
         assert (ended.stdout, ended.returncode) == ("N\n1\n2\nN\n1\n2\n3\n", 0), ended.stderr
+    printed = millstream("sql", url, "--query-row-limit", "1", "-c", "-- first\nPRINT flags FROM BEGINNING;")
+    assert [line.partition(":")[0] for line in printed.stdout.splitlines()] == ["Key format", "Value format", "rowtime"]
     timed = millstream(
         "sql", url, "--query-timeout", "300", "--format", "csv", "-c", "SELECT * FROM flags EMIT CHANGES;"
     )
