@@ -9,7 +9,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
-from typing import Final, TextIO
+from typing import IO, Final
 
 _CANNOT_WRITE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 FAILED: Final = 1
@@ -29,7 +29,7 @@ def exit_code_of(run: Callable[[], None]) -> str | int | None:
             raise
         _write_no_more()
         what = error.filename or "the output"
-        print(f"error: {what} cannot be written: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        sys.stderr.write(f"error: {what} cannot be written: {(error.strerror or str(error)).lower()}\n")
         return FAILED
 
 
@@ -54,7 +54,7 @@ def _open_closed_streams() -> None:
             setattr(sys, name, _null_device(number, mode))
 
 
-def _null_device(number: int, mode: str) -> TextIO:
+def _null_device(number: int, mode: str) -> IO[str]:
     opened = os.open(os.devnull, os.O_RDONLY if mode == "r" else os.O_WRONLY)
     if opened != number:
         os.dup2(opened, number)
