@@ -59,16 +59,19 @@ class Place(Protocol):
         ...
 
 
+_PLACES: Final = "Give a folder, or a URL such as s3://bucket/prefix."
+
+
 def place_at(where: str) -> Place:
-    """The place at a folder or URL. Raises `BackupFailed` if the URL is not valid."""
+    """The place at a folder or URL. Raises `BackupFailed` if the URL is not valid or nothing is given."""
+    if not where.strip():  # it would be the current folder
+        raise BackupFailed("no place for backups is given", hint=_PLACES)
     if "://" not in where:
         return _Folder(Path(where))
     try:
         system, path = fs.FileSystem.from_uri(where)
     except (pa.ArrowException, ValueError, OSError) as error:
-        raise BackupFailed(
-            f"{where} is no place for backups: {error}", hint="Give a folder, or a URL such as s3://bucket/prefix."
-        ) from error
+        raise BackupFailed(f"{where} is no place for backups: {error}", hint=_PLACES) from error
     return _Bucket(system, path.rstrip("/"))
 
 

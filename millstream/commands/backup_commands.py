@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from .addresses import DEFAULT_SERVER, ServerOption
-from .command_line import command_group, one_sentence_errors
+from .command_line import command_group, one_sentence_errors, path_of
 
 if TYPE_CHECKING:
     from millstream.logcore.backup.backups import Backup, CopyProgress
@@ -92,7 +92,10 @@ def prune(
 
 def restore(
     place: PlaceArgument,
-    data: Annotated[Path, typer.Option(help="Data folder of the new server; its log must not exist.")],
+    data: Annotated[
+        Path,
+        typer.Option(parser=path_of, metavar="DIR", help="Data folder of the new server; its log must not exist."),
+    ],
     backup: IdOption = None,
     node: Annotated[int, typer.Option(min=1, help="Node of a cluster: restore all of them from one backup.")] = 1,
 ) -> None:

@@ -242,6 +242,8 @@ def test_there_is_no_backup(store: BackupStore) -> None:
     with pytest.raises(BackupFailed, match="there is no backup"):
         read_backup(store)
     assert list_backups(store) == []
+    with pytest.raises(BackupFailed, match="no place for backups is given"):
+        place_at("")
     with pytest.raises(BackupFailed, match="is no place for backups"):
         place_at("nothing://there")
 
