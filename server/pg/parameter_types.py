@@ -13,13 +13,14 @@ from millstream.errors import StatementError
 
 from ...planner.catalog import Catalog
 from ...planner.schema import PSEUDO
-from ...sql.ast import InsertValues, Node, Statement
+from ...sql.ast import InsertValues, Node, Statement, unwrapped
 from ...sql.parser import parse
 from ...sql.types import BIGINT, STRING, Array, SqlType
 from .pg_dialect import our_text
 from .pg_parameters import sql_type_named
 from .pg_quantified import ITEM, quantified_parameters
 from .pg_statements import PgStatement
+from .texts.typed_literals import is_json
 
 _MARK: Final = "\ue000parameter "
 _MARKED: Final = re.compile(rf"{_MARK}(\d+)")
@@ -65,6 +66,12 @@ def cast_types(statement: PgStatement) -> dict[int, SqlType]:
                 after = statement.tokens[at + 3].text if at + 3 < len(statement.tokens) else ""
                 found[int(parameter.text[1:])] = Array(type_) if after == "[" else type_
     return found
+
+
+def inserts_json(statement: PgStatement, catalog: Catalog) -> bool:
+    """Whether it is an INSERT into a source that has columns whose values are JSON for the client."""
+    is_insert = bool(statement.tokens) and statement.tokens[0].upper == "INSERT"
+    return is_insert and any(map(is_json, _columns(statement, catalog).values()))
 
 
 def _columns(statement: PgStatement, catalog: Catalog) -> dict[str, SqlType]:
@@ -121,7 +128,7 @@ def _inserted(statement: InsertValues, catalog: Catalog) -> dict[int, SqlType]:
     found: dict[int, SqlType] = {}
     for row in statement.rows:
         for name, expression in zip(names, row, strict=False):
-            number = _number(expression)
+            number = _number(unwrapped(expression))
             if number is not None and name in types:
                 found[number] = types[name]
     return found

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...sql.types import SqlType
+from ...sql.types import Array, SqlType
 from . import backend
 from .frontend import (
     BindMessage,
@@ -44,6 +44,7 @@ from .sqlstates import (
     error_fields,
     notice_fields,
 )
+from .texts.typed_literals import is_json, json_literal, typed_literal, typed_null
 
 Send = Callable[[bytes], Awaitable[None]]
 """Returns when the client has accepted enough to send more; raises if it accepts nothing."""
@@ -75,12 +76,36 @@ class Prepared:
         found = {number: sql_type_of(oid) for number, oid in enumerate(self.types, 1)}
         return {number: type_ for number, type_ in found.items() if type_ is not None}
 
+    @property
+    def declared(self) -> dict[int, int]:
+        return {number: oid for number, oid in enumerate(self.types, 1) if oid not in _UNKNOWN}
+
     def oids(self) -> list[int]:
         """The types that the client gets: its own where it declared them."""
-        given = {number: oid for number, oid in enumerate(self.types, 1) if oid not in _UNKNOWN}
-        found = self.inferred or []
-        known = dict(enumerate(found, 1))
+        given, known = self.declared, self._known()
         return [given.get(n) or parameter_oid(known.get(n)) for n in range(1, self.parameter_count + 1)]
+
+    def literals(self, message: BindMessage) -> dict[int, str]:
+        """The values as SQL. Raises `WrongParameter`."""
+        formats, oids = message.parameter_formats, self.oids()
+        found: dict[int, str] = {}
+        for number, value in enumerate(message.values, 1):
+            format = 0 if not formats else formats[0] if len(formats) == 1 else formats[number - 1]
+            found[number] = self._literal(number, value, format, oids[number - 1])
+        return found
+
+    def _literal(self, number: int, value: bytes | None, format: int, oid: int) -> str:
+        type_ = self._known().get(number) or sql_type_of(oid)
+        if value is None and type_ is not None and self.statement.kind is PgKind.ROWS and not isinstance(type_, Array):
+            return typed_null(type_)  # a comparison with NULL itself is refused
+        if type_ is not None and is_json(type_):
+            return json_literal(value, format, oid, type_)
+        written = parameter_literal(value, format, oid)
+        is_empty = written == "ARRAY[]" and self.statement.kind is not PgKind.ROWS
+        return typed_literal([], type_) if is_empty and type_ is not None else written
+
+    def _known(self) -> dict[int, SqlType | None]:
+        return dict(enumerate(self.inferred or [], 1))
 
 
 @dataclass(slots=True)
@@ -223,16 +248,10 @@ class PgConversation:
     async def _literals(self, prepared: Prepared, message: BindMessage) -> dict[int, str]:
         if not message.values:
             return {}
-        formats = message.parameter_formats
-        given = {number: oid for number, oid in enumerate(prepared.types, 1) if oid not in _UNKNOWN}
-        if len(given) < len(message.values) and prepared.inferred is None:
+        declares_all = len(prepared.declared) >= len(message.values)
+        if prepared.inferred is None and (not declares_all or self._session.inserts_json(prepared.statement)):
             prepared.inferred = await self._session.parameters(prepared.statement, prepared.told())
-        oids = prepared.oids()
-        found: dict[int, str] = {}
-        for number, value in enumerate(message.values, 1):
-            format = 0 if not formats else formats[0] if len(formats) == 1 else formats[number - 1]
-            found[number] = parameter_literal(value, format, oids[number - 1])
-        return found
+        return prepared.literals(message)
 
     async def _describe_statement(self, prepared: Prepared) -> None:
         described = await self._session.describe(prepared.statement, prepared.told())

@@ -58,6 +58,7 @@ _FUNCTIONS: Final = {
     "UPPER": "UCASE", "LOWER": "LCASE", "ARRAY_AGG": "COLLECT_LIST", "POW": "POWER", "RAND": "RANDOM",
     "STDDEV": "STDDEV_SAMPLE", "CEILING": "CEIL",
 }  # fmt: skip
+_TIMES: Final = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ")
 _ARITHMETIC: Final = ("+", "-", "*", "/", "%", "||")
 _NOT_CALLED: Final = RESERVED | {"ANY", "SOME", "INTERVAL", "OVER", "FILTER", "USING", "OFFSET"}
 
@@ -176,6 +177,8 @@ class _Rewriting:
             return self._type(at + 1, at)
         elif (found := quantified(self._tokens, at, self._closing)) is not None:
             return self._quantified(found)
+        elif (value := self._typed_text(at)) is not None:
+            return self._time(at, value)
         elif token.kind in ("word", "name"):
             return self._name(at)
         return at + 1
@@ -204,6 +207,9 @@ class _Rewriting:
             return True
         after = self._tokens[at + 2].named if at + 2 < len(self._tokens) else None
         return name in self._databases and after in _SCHEMAS and self._sign(at + 3) == "."
+
+    def _named(self, at: int) -> str | None:
+        return self._tokens[at].named if 0 <= at < len(self._tokens) else None
 
     def _sign(self, at: int) -> str:
         inside = 0 <= at < len(self._tokens) and self._tokens[at].kind == "sign"
@@ -299,6 +305,9 @@ class _Rewriting:
         begin = self._operand(at - 1)
         if begin is None:
             return at + 1
+        if self._is_json_text(at):
+            self._leave_out((at, at + 1))
+            return at + 2
         end = self._type(at + 1, at)
         self._before[begin] += 1
         self._written[at] = f" AS {self._written[at + 1] or ''})" if end > at + 1 else ")"
@@ -306,6 +315,27 @@ class _Rewriting:
             self._written[at + 1] = ""
         self._begins[end - 1] = begin
         return end
+
+    def _typed_text(self, at: int) -> int | None:
+        """The text of `timestamp '2020-01-01 10:00:00'`, whose type begins here."""
+        if self._tokens[at].upper not in _TIMES or self._sign(at - 1) == "::":
+            return None
+        _, end = self._type_name(at)
+        inside = end < len(self._tokens) and self._tokens[end].kind in ("string", "parameter")
+        return end if inside else None
+
+    def _time(self, at: int, value: int) -> int:
+        """Makes `CAST('…' AS TIMESTAMP)` of it."""
+        self._look(value)
+        self._type(at, at - 1)
+        type_, self._written[at] = self._written[at], ""
+        token, written = self._tokens[value], self._written[value]
+        self._written[value] = f"CAST({token.text if written is None else written} AS {type_})"
+        return value + 1
+
+    def _is_json_text(self, at: int) -> bool:
+        """Whether this `::` makes JSON of a text: it is one, and what it becomes depends on its column."""
+        return self._tokens[at - 1].kind in ("string", "parameter") and self._named(at + 1) in ("json", "jsonb")
 
     def _operand(self, at: int) -> int | None:
         """The first token of the operand that ends at this token."""

@@ -15,6 +15,7 @@ from millstream.errors import StatementError
 from ...sql.printing import literal
 from ...sql.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, Decimal, SqlType
 from .pg_types import BY_OID, ELEMENT_OF_ARRAY, OID_TYPE, numeric_of, oid_of
+from .texts.time_texts import date_of, time_of, timestamp_of
 
 _EPOCH: Final = datetime.datetime(2000, 1, 1)
 _DECIMAL_DIGITS: Final = 38
@@ -61,8 +62,11 @@ def parameter_literal(content: bytes | None, format: int, oid: int) -> str:
         return literal(decoded_value(content, format, oid))
     except NO_VALUE as error:
         known = BY_OID.get(oid) or ELEMENT_OF_ARRAY.get(oid)
-        name = f"type {oid}" if known is None else known.words
-        raise WrongParameter(f"a parameter is no {name}: {error}", hint="Declare its type: $1::bigint.") from None
+        raise no_value(f"type {oid}" if known is None else known.words, error) from None
+
+
+def no_value(type_: str, error: Exception) -> WrongParameter:
+    return WrongParameter(f"a parameter is no {type_}: {error}", hint="Declare its type: $1::bigint.")
 
 
 def sample_literal(type_: SqlType | None) -> str:
@@ -114,11 +118,11 @@ def value_from_text(text: str, name: str) -> Any:
                 raise ValueError("it does not begin with \\x")
             return bytes.fromhex(text[2:])
         case "date":
-            return datetime.date.fromisoformat(text)
+            return date_of(text)
         case "time":
-            return datetime.time.fromisoformat(text)
+            return time_of(text)
         case "timestamp" | "timestamptz":
-            return datetime.datetime.fromisoformat(text.strip())
+            return timestamp_of(text)
         case name if name in _SQL_TYPES:
             return text
         case _:

@@ -223,6 +223,42 @@ class ComingRows:
             self._closed = True
 
 
+class CursorRows:
+    """A part of a cursor's rows: the number that FETCH asks for, or the rows that arrive within its timeout."""
+
+    def __init__(self, rows: RowSource, count: int | None, timeout_s: float | None) -> None:
+        self._rows = rows
+        self._left = count
+        self._timeout_s = timeout_s
+        self._until: float | None = None
+
+    async def take(self, most: int) -> RowPiece | None:
+        wanted = most if self._left is None else min(most, self._left)
+        if wanted <= 0:
+            return None
+        piece = await self._in_time(wanted)
+        if piece is not None and self._left is not None:
+            self._left -= piece.count
+        return piece
+
+    def close(self) -> None:
+        """Ends the cursor. This only happens if its client cancels a FETCH that waits."""
+        self._rows.close()
+
+    async def _in_time(self, wanted: int) -> RowPiece | None:
+        if self._timeout_s is None:
+            return await self._rows.take(wanted)
+        loop = asyncio.get_running_loop()
+        if self._until is None:
+            self._until = loop.time() + self._timeout_s
+        try:
+            async with asyncio.timeout_at(max(self._until, loop.time() + 0.001)):
+                return await self._rows.take(wanted)
+        except TimeoutError:
+            self._left = 0
+            return None
+
+
 def cells(piece: RowPiece, columns: Sequence[PgColumn], formats: Sequence[int]) -> list[list[bytes | None]]:
     """The values as bytes, by column."""
     found: list[list[bytes | None]] = []

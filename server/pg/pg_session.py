@@ -29,18 +29,17 @@ from ..http.context import OpenQueries, StatementWorkers, Workers
 from ..http.lookups import LookedUp
 from ..security.rights import Rights
 from .backend import TransactionStatus
-from .parameter_types import cast_types, parameter_types
+from .parameter_types import cast_types, inserts_json, parameter_types
 from .pg_copy import CopyFormat, CopyInAsked, copy_asked
 from .pg_copy_in import BATCH_ROWS as BATCH_ROWS_IN
 from .pg_copy_in import CopyIn, copy_into
 from .pg_dialect import RewrittenText, our_text, shown_name
 from .pg_entities import command_tag, entity_rows, notices
 from .pg_parameters import sample_literal
-from .pg_rows import BATCH_ROWS, ComingRows, FixedRows, ListedRows, PgColumn, RowPiece, RowSource, fixed
+from .pg_rows import BATCH_ROWS, ComingRows, CursorRows, FixedRows, ListedRows, PgColumn, RowPiece, RowSource, fixed
 from .pg_savepoints import Savepoints, savepoint_named
 from .pg_settings import PgSettings
 from .pg_statements import (
-    FetchAsked,
     PgKind,
     PgStatement,
     asks_catalogs,
@@ -60,6 +59,8 @@ from .sqlstates import (
     PgRefused,
 )
 from .system_catalogs import SystemCatalogs
+from .texts.typed_literals import is_json
+from .texts.untyped_texts import untyped_texts
 
 T = TypeVar("T")
 _CURSORS_MAX: Final = 100
@@ -194,8 +195,14 @@ class PgSession:
         """The types of its parameters, as far as they are declared or can be inferred."""
         found = dict(types)
         if statement.parameter_count and statement.kind in (PgKind.ROWS, PgKind.OURS):
-            found = {**await self._types(statement), **found}
+            inferred = await self._types(statement)
+            json = {number: type_ for number, type_ in inferred.items() if is_json(type_)}
+            found = {**inferred, **found, **{n: type_ for n, type_ in json.items() if found.get(n) in (None, STRING)}}
         return [found.get(number) for number in range(1, statement.parameter_count + 1)]
+
+    def inserts_json(self, statement: PgStatement) -> bool:
+        """Whether its texts may be JSON for a MAP or a STRUCT."""
+        return statement.kind is PgKind.OURS and inserts_json(statement, self._visible())
 
     async def take(self, rows: RowSource, most: int) -> RowPiece | None:
         """The next rows. Raises the error that ended them."""
@@ -276,7 +283,7 @@ class PgSession:
     async def _query(self, statement: PgStatement, literals: Mapping[int, str]) -> PgAnswer:
         if asks_catalogs(statement.tokens, self._visible()):
             return await self._ask_catalogs(statement, literals)
-        ours = self._ours(statement, literals)
+        ours = await self._ours(statement, literals)
         with self._placed(ours):
             return await self._run_query(ours.text)
 
@@ -343,7 +350,7 @@ class PgSession:
         if asks_catalogs(statement.tokens, self._visible()):
             answer = await self._ask_catalogs(statement, samples)
             return answer.columns or []
-        ours = self._ours(statement, samples)
+        ours = await self._ours(statement, samples)
         with self._placed(ours):
             found = await self._context.workers.run(lambda: self._context.engine.columns_of(ours.text, self.session))
         columns = [PgColumn(shown_name(column.name), column.type) for column in found.schema]
@@ -370,7 +377,7 @@ class PgSession:
     # Statements of ksqlDB's dialect
 
     async def _execute(self, statement: PgStatement, literals: Mapping[int, str]) -> PgAnswer:
-        ours = self._ours(statement, literals)
+        ours = await self._ours(statement, literals)
         with self._placed(ours):
             entities = await self._run_ours(ours.text + ";")
         first, second, third = words(statement.tokens, 3)
@@ -488,7 +495,7 @@ class PgSession:
         asked = fetch_asked(statement.tokens)
         cursor = self._cursor(asked.cursor)
         assert cursor.answer.rows is not None
-        rows = CursorRows(cursor.answer.rows, asked)
+        rows = CursorRows(cursor.answer.rows, asked.count, asked.timeout_s)
         if statement.kind is PgKind.FETCH:
             return PgAnswer("FETCH", cursor.answer.columns, rows, counts=True, sent=cursor.answer.sent)
         count = 0
@@ -536,7 +543,11 @@ class PgSession:
     def _visible(self):
         return self.session.rights.visible(self._context.engine.catalog)
 
-    def _ours(self, statement: PgStatement, literals: Mapping[int, str]) -> RewrittenText:
+    async def _ours(self, statement: PgStatement, literals: Mapping[int, str]) -> RewrittenText:
+        untyped = untyped_texts(statement)
+        if untyped is not None:
+            literals = {**literals, **untyped.literals(await self._types(untyped.statement))}
+            statement = untyped.statement
         return our_text(statement.text, statement.tokens, self._visible(), literals, [self.database])
 
     @contextlib.contextmanager
@@ -549,42 +560,6 @@ class PgSession:
     def _check_cancelled(self) -> None:
         if self._cancelled is not None:
             raise PgRefused(CANCELED, self._cancelled)
-
-
-class CursorRows:
-    """A part of a cursor's rows: the number that FETCH asks for, or the rows that arrive within its timeout."""
-
-    def __init__(self, rows: RowSource, asked: FetchAsked) -> None:
-        self._rows = rows
-        self._left = asked.count
-        self._timeout_s = asked.timeout_s
-        self._until: float | None = None
-
-    async def take(self, most: int) -> RowPiece | None:
-        wanted = most if self._left is None else min(most, self._left)
-        if wanted <= 0:
-            return None
-        piece = await self._in_time(wanted)
-        if piece is not None and self._left is not None:
-            self._left -= piece.count
-        return piece
-
-    def close(self) -> None:
-        """Ends the cursor. This only happens if its client cancels a FETCH that waits."""
-        self._rows.close()
-
-    async def _in_time(self, wanted: int) -> RowPiece | None:
-        if self._timeout_s is None:
-            return await self._rows.take(wanted)
-        loop = asyncio.get_running_loop()
-        if self._until is None:
-            self._until = loop.time() + self._timeout_s
-        try:
-            async with asyncio.timeout_at(max(self._until, loop.time() + 0.001)):
-                return await self._rows.take(wanted)
-        except TimeoutError:
-            self._left = 0
-            return None
 
 
 def _row_count(statement: PgStatement) -> int | None:

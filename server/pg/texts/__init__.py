@@ -1,0 +1,1 @@
+"""Texts of PostgreSQL's clients as values of other types, as PostgreSQL reads them."""

@@ -1,0 +1,78 @@
+"""Texts in quotes that are values of another type. PostgreSQL gives such a text the type of what it stands beside:
+`n = '5'`, `ts > '2020-01-01 10:00:00+02'`, `INSERT INTO t (tags) VALUES ('{a,b}')`.
+
+They are treated as parameters that the client has not declared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ....sql.printing import literal
+from ....sql.types import STRING, SqlType
+from ..pg_parameters import NO_VALUE
+from ..pg_statements import PgKind, PgStatement
+from ..pg_tokens import PgToken
+from .typed_literals import is_empty_array, text_literal
+
+_PERHAPS: Final = re.compile(
+    r"\s*(?:[-+]?\.?\d.*|\\x.*|[{\[].*|t|true|f|false|y|yes|n|no|on|off|[-+]?infinity|nan)\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_AS_OURS: Final = re.compile(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)?|\d\d:\d\d:\d\d(?:\.\d{1,3})?")
+_NO_VALUES: Final = ("INTERVAL", "ESCAPE", "TIMEOUT")  # words before a text that is a part of the syntax
+_STATEMENTS: Final = ("SELECT", "WITH", "INSERT", "DELETE", "(")
+
+
+@dataclass(frozen=True, slots=True)
+class UntypedTexts:
+    """`statement`: with parameters in place of the texts, whose numbers follow those of its own; `texts`: by their
+    numbers."""
+
+    statement: PgStatement
+    texts: Mapping[int, PgToken]
+
+    def literals(self, types: Mapping[int, SqlType]) -> dict[int, str]:
+        written = {number: _written(token, types.get(number)) for number, token in self.texts.items()}
+        if self.statement.kind is PgKind.ROWS:  # there it is the array of ANY, which is not evaluated
+            written = {number: "ARRAY[]" if is_empty_array(text) else text for number, text in written.items()}
+        return written
+
+
+def untyped_texts(statement: PgStatement) -> UntypedTexts | None:
+    """None if no text of the statement looks like a value of another type."""
+    if statement.kind not in (PgKind.ROWS, PgKind.OURS) or not statement.tokens:
+        return None
+    if (statement.tokens[0].upper or statement.tokens[0].text) not in _STATEMENTS:
+        return None
+    tokens = list(statement.tokens)
+    texts: dict[int, PgToken] = {}
+    for number, at in enumerate(_places(statement), statement.parameter_count + 1):
+        texts[number] = tokens[at]
+        tokens[at] = PgToken("parameter", f"${number}", tokens[at].start, tokens[at].end)
+    return UntypedTexts(replace(statement, tokens=tokens), texts) if texts else None
+
+
+def _places(statement: PgStatement) -> Iterator[int]:
+    before = ""
+    for at, token in enumerate(statement.tokens):
+        if token.kind == "string" and before not in _NO_VALUES and _is_perhaps_a_value(token.value):
+            yield at
+        before = token.upper
+
+
+def _is_perhaps_a_value(text: str) -> bool:
+    return _PERHAPS.fullmatch(text) is not None and _AS_OURS.fullmatch(text) is None
+
+
+def _written(token: PgToken, type_: SqlType | None) -> str:
+    """What is no value of the type remains a text: the statement's error names it, as that of a CAST would."""
+    text = literal(token.value)
+    if type_ is None or type_ == STRING:
+        return text
+    try:
+        return text_literal(token.value, type_)
+    except NO_VALUE:
+        return text
