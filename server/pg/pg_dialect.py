@@ -35,6 +35,7 @@ from .pg_grouping import GroupedQuery, grouped_query
 from .pg_parameters import WrongParameter
 from .pg_quantified import ITEM, Quantified, listed_items, quantified
 from .pg_tokens import PgToken, partners
+from .texts.intervals import UNITS, interval_ms
 
 SCHEMA: Final = "public"
 _SCHEMAS: Final = (SCHEMA, "pg_catalog")
@@ -57,6 +58,10 @@ _FUNCTIONS: Final = {
     "LENGTH": "LEN", "CHAR_LENGTH": "LEN", "CHARACTER_LENGTH": "LEN", "STRPOS": "INSTR", "SUBSTR": "SUBSTRING",
     "UPPER": "UCASE", "LOWER": "LCASE", "ARRAY_AGG": "COLLECT_LIST", "POW": "POWER", "RAND": "RANDOM",
     "STDDEV": "STDDEV_SAMPLE", "CEILING": "CEIL",
+}  # fmt: skip
+_NOW: Final = {
+    "CURRENT_TIMESTAMP": "NOW()", "LOCALTIMESTAMP": "NOW()", "CURRENT_DATE": "CAST(NOW() AS DATE)",
+    "CURRENT_TIME": "CAST(NOW() AS TIME)", "LOCALTIME": "CAST(NOW() AS TIME)",
 }  # fmt: skip
 _TIMES: Final = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ")
 _ARITHMETIC: Final = ("+", "-", "*", "/", "%", "||")
@@ -179,6 +184,8 @@ class _Rewriting:
             return self._quantified(found)
         elif (value := self._typed_text(at)) is not None:
             return self._time(at, value)
+        elif (found := self._interval(at)) is not None:
+            return found
         elif token.kind in ("word", "name"):
             return self._name(at)
         return at + 1
@@ -188,7 +195,12 @@ class _Rewriting:
             self._written[at] = self._written[at + 1] = ""
             return at + 2
         token = self._tokens[at]
+        if token.upper in _NOW and self._sign(at + 1) not in ("(", ".") and not self._names.is_column(token):
+            self._written[at] = _NOW[token.upper]
+            return at + 1
         if token.kind == "word" and self._sign(at + 1) == "(" and self._sign(at - 1) != ".":
+            if token.upper in ("DATE_PART", "TO_TIMESTAMP") and token.upper not in FUNCTIONS:
+                return self._call(at)
             found = _FUNCTIONS.get(token.upper)
             if found is not None and token.upper not in FUNCTIONS:
                 self._written[at] = found
@@ -332,6 +344,43 @@ class _Rewriting:
         token, written = self._tokens[value], self._written[value]
         self._written[value] = f"CAST({token.text if written is None else written} AS {type_})"
         return value + 1
+
+    def _interval(self, at: int) -> int | None:
+        """Writes `interval '90 min'`, `'90 min'::interval` or `CAST('90 min' AS interval)` with our unit, if one begins
+        here."""
+        said = [token.upper or token.text for token in self._tokens[at : at + 6]]
+        text = self._tokens[at + 1 : at + 2]
+        if said[:1] == ["INTERVAL"] and text and text[0].kind == "string":
+            if said[2:3] and said[2].removesuffix("S") in UNITS:
+                return None
+            return self._length(at, at + 1, at + 2)
+        if self._tokens[at].kind == "string" and said[1:3] == ["::", "INTERVAL"]:
+            return self._length(at, at, at + 3)
+        if said[:2] == ["CAST", "("] and said[3:6] == ["AS", "INTERVAL", ")"] and self._tokens[at + 2].kind == "string":
+            return self._length(at, at + 2, at + 6)
+        return None
+
+    def _length(self, first: int, text: int, end: int) -> int:
+        """The sign goes to the operator before it, because ours is above 0."""
+        length = interval_ms(self._tokens[text].value)
+        self._leave_out(range(first, end))
+        if length:
+            self._written[first] = f"INTERVAL '{abs(length)}' MILLISECOND"
+        if length <= 0 and self._sign(first - 1) in ("+", "-"):
+            flipped = "-" if self._sign(first - 1) == "+" else "+"
+            self._written[first - 1] = flipped if length else ""
+        return end
+
+    def _call(self, at: int) -> int:
+        """`date_part('year', x)` and `to_timestamp(seconds)`."""
+        closing = self._closing.get(at + 1, at + 1)
+        commas = [place for place in range(at + 2, closing) if self._sign(place) == ","]
+        if self._tokens[at].upper == "TO_TIMESTAMP" and not commas:
+            self._written[at], self._written[closing] = "FROM_UNIXTIME(CAST(", ") * 1000.0 AS BIGINT))"
+        elif self._tokens[at].upper == "DATE_PART" and self._tokens[at + 2].kind == "string" and commas[:1] == [at + 3]:
+            self._written[at : at + 4] = ["EXTRACT", "(", self._tokens[at + 2].value.upper(), " FROM"]
+            return at + 4
+        return at + 1
 
     def _is_json_text(self, at: int) -> bool:
         """Whether this `::` makes JSON of a text: it is one, and what it becomes depends on its column."""

@@ -33,6 +33,14 @@ class GroupedQuery:
     is_plain: bool
 
 
+def selected_items(tokens: Sequence[PgToken]) -> list[tuple[int, int]]:
+    """First and end of each item of the outermost SELECT, with its alias; none if it has no FROM."""
+    outer = _outer(tokens)
+    select = next((at for at in outer if tokens[at].upper == "SELECT"), None)
+    source = next((at for at in outer if tokens[at].upper == "FROM"), None)
+    return [] if select is None or source is None else _parts(tokens, outer, select + 1, source)
+
+
 def grouped_query(tokens: Sequence[PgToken]) -> GroupedQuery | None:
     """None if there is no GROUP BY, or if it contains more than names and expressions (ROLLUP)."""
     if not tokens or tokens[0].upper != "SELECT":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
@@ -33,8 +33,9 @@ from .parameter_types import cast_types, inserts_json, parameter_types
 from .pg_copy import CopyFormat, CopyInAsked, copy_asked
 from .pg_copy_in import BATCH_ROWS as BATCH_ROWS_IN
 from .pg_copy_in import CopyIn, copy_into
-from .pg_dialect import RewrittenText, our_text, shown_name
+from .pg_dialect import RewrittenText, our_text
 from .pg_entities import command_tag, entity_rows, notices
+from .pg_names import shown_columns
 from .pg_parameters import sample_literal
 from .pg_rows import BATCH_ROWS, ComingRows, CursorRows, FixedRows, ListedRows, PgColumn, RowPiece, RowSource, fixed
 from .pg_savepoints import Savepoints, savepoint_named
@@ -43,18 +44,22 @@ from .pg_statements import (
     PgKind,
     PgStatement,
     asks_catalogs,
+    changes_something,
     declared_cursor,
     fetch_asked,
+    refused_clause,
     setting_of,
     shown_setting,
+    transaction_modes,
 )
-from .pg_tokens import words
+from .pg_tokens import PgToken, words
 from .sqlstates import (
     CANCELED,
     DUPLICATE_CURSOR,
     IN_FAILED_TRANSACTION,
     NO_TRANSACTION,
     NOT_SUPPORTED,
+    READ_ONLY,
     UNDEFINED_CURSOR,
     PgRefused,
 )
@@ -161,6 +166,7 @@ class PgSession:
             raise PgRefused(
                 IN_FAILED_TRANSACTION, "current transaction is aborted, commands ignored until end of transaction block"
             )
+        self._check_read_only(statement)
         match statement.kind:
             case PgKind.ROWS:
                 return await self._query(statement, literals or {})
@@ -285,12 +291,12 @@ class PgSession:
             return await self._ask_catalogs(statement, literals)
         ours = await self._ours(statement, literals)
         with self._placed(ours):
-            return await self._run_query(ours.text)
+            return await self._run_query(ours.text, statement.tokens)
 
-    async def _run_query(self, text: str) -> PgAnswer:
+    async def _run_query(self, text: str, tokens: Sequence[PgToken]) -> PgAnswer:
         lookup = self._context.engine.lookup(text, self.session)
         if lookup is not None and await self._context.looked_up.is_current(lookup):
-            return self._looked_up(lookup)
+            return self._looked_up(lookup, tokens)
         client = self._client
 
         def run() -> tuple[QueryResult, list[Any]]:
@@ -301,7 +307,7 @@ class PgSession:
 
         with self._context.pulls.admitted():
             result, batches = await self._context.workers.run(run)
-        columns = [PgColumn(shown_name(column.name), column.type) for column in result.schema]
+        columns = shown_columns(list(result.schema), tokens)
         if result.kind == "PUSH":
             return self._push(result, columns)
         count = sum(map(len, batches))
@@ -309,10 +315,10 @@ class PgSession:
         shown = self._registered(rows, result.query_id, count)
         return PgAnswer("SELECT", columns, shown, counts=True, sent=self._context.pulls.sent)
 
-    def _looked_up(self, lookup: Lookup) -> PgAnswer:
+    def _looked_up(self, lookup: Lookup, tokens: Sequence[PgToken]) -> PgAnswer:
         with self._context.pulls.admitted():
             values = lookup.values()
-        columns = [PgColumn(shown_name(column.name), column.type) for column in lookup.schema]
+        columns = shown_columns(list(lookup.schema), tokens)
         rows = ListedRows([] if values is None else [values], len(columns))
         return PgAnswer("SELECT", columns, rows, counts=True, sent=self._context.pulls.sent)
 
@@ -353,7 +359,7 @@ class PgSession:
         ours = await self._ours(statement, samples)
         with self._placed(ours):
             found = await self._context.workers.run(lambda: self._context.engine.columns_of(ours.text, self.session))
-        columns = [PgColumn(shown_name(column.name), column.type) for column in found.schema]
+        columns = shown_columns(list(found.schema), statement.tokens)
         return [*columns, PgColumn(TOMBSTONE, BOOLEAN)] if found.keyed else columns
 
     async def _types(self, statement: PgStatement) -> dict[int, SqlType]:
@@ -377,6 +383,8 @@ class PgSession:
     # Statements of ksqlDB's dialect
 
     async def _execute(self, statement: PgStatement, literals: Mapping[int, str]) -> PgAnswer:
+        if (refused := refused_clause(statement)) is not None:
+            raise refused
         ours = await self._ours(statement, literals)
         with self._placed(ours):
             entities = await self._run_ours(ours.text + ";")
@@ -398,19 +406,25 @@ class PgSession:
             case PgKind.BEGIN:
                 warned = ["there is already a transaction in progress"] if self.status == "T" else []
                 self.status = "T"
+                self.settings.set_modes(transaction_modes(statement.tokens))
                 return PgAnswer(statement.tokens[0].upper + " TRANSACTION" * (statement.tokens[0].upper == "START"),
                                 notices=warned)  # fmt: skip
             case PgKind.COMMIT | PgKind.ROLLBACK:
                 rolls_back = statement.kind is PgKind.ROLLBACK or self.status == "E"
                 self.status = "I"
+                self.settings.end_transaction()
                 self._savepoints.clear()
                 self._end_cursors([name for name, cursor in self._cursors.items() if not cursor.hold])
                 return PgAnswer("ROLLBACK" if rolls_back else "COMMIT")
             case PgKind.SAVEPOINT | PgKind.RELEASE | PgKind.ROLLBACK_TO:
                 return self._savepoint(statement)
             case PgKind.SET:
+                statuses = self.settings.set_modes(transaction_modes(statement.tokens))
                 setting = setting_of(statement.tokens)
-                return PgAnswer("SET", statuses={} if setting is None else await self._set(*setting))
+                statuses |= {} if setting is None else await self._set(*setting)
+                if self.status == "I":
+                    self.settings.end_transaction()
+                return PgAnswer("SET", statuses=statuses)
             case PgKind.RESET:
                 name = shown_setting(statement.tokens)
                 return PgAnswer("RESET", statuses=await self._reset(name))
@@ -556,6 +570,11 @@ class PgSession:
             yield
         except StatementError as error:
             raise PlacedError(error, ours.place) from error
+
+    def _check_read_only(self, statement: PgStatement) -> None:
+        if self.settings.is_read_only and changes_something(statement):
+            first = statement.tokens[0].upper
+            raise PgRefused(READ_ONLY, f"cannot execute {first} in a read-only transaction")
 
     def _check_cancelled(self) -> None:
         if self._cancelled is not None:

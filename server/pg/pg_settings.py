@@ -45,6 +45,8 @@ _FIXED: Final = {
 }  # fmt: skip
 _ALIASES: Final = {"time zone": "TimeZone", "transaction isolation level": "transaction_isolation", "names":
                    "client_encoding", "session authorization": "session_authorization"}  # fmt: skip
+_OF_TRANSACTIONS: Final = ("transaction_read_only", "transaction_isolation")
+_TRUE: Final = ("on", "true", "yes", "1")
 _CHARACTERS_MAX: Final = 10_000
 _SETTINGS_MAX: Final = 1000
 
@@ -81,6 +83,19 @@ class PgSettings:
             raise PgRefused(INVALID_VALUE, "a setting is too long, or there are too many")
         self._values[known] = value
         return {known: value} if known in REPORTED else {}
+
+    def set_modes(self, modes: Mapping[str, str]) -> dict[str, str]:
+        """In: settings of a transaction, or its defaults. Returns the settings to report."""
+        self._values |= modes
+        return {name: value for name, value in modes.items() if name in REPORTED}
+
+    def end_transaction(self) -> None:
+        """The next one has the defaults."""
+        self._values |= {name: self._values[f"default_{name}"] for name in _OF_TRANSACTIONS}
+
+    @property
+    def is_read_only(self) -> bool:
+        return self._values["transaction_read_only"].lower() in _TRUE
 
     def reset(self, name: str | None) -> dict[str, str]:
         """In: `name`: None resets all."""

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from millstream.errors import Span, Unsupported
+
 from ...planner.catalog import Catalog
 from ...sql.identifiers import RESERVED
 from .pg_dialect import SCHEMA
@@ -232,6 +234,60 @@ def _setting_name(tokens: Sequence[PgToken]) -> tuple[str, int]:
 def _values(tokens: Sequence[PgToken]) -> str:
     parts = [token.value if token.kind == "string" else token.text for token in tokens]
     return "".join(", " if part == "," else part for part in parts)
+
+
+# Transactions
+
+_LEVELS: Final = ("SERIALIZABLE", "REPEATABLE READ", "READ COMMITTED", "READ UNCOMMITTED")
+_CHANGES_NOTHING: Final = ("SET", "UNSET", "DEFINE", "UNDEFINE", "ASSERT", "PRINT")
+
+
+def transaction_modes(tokens: Sequence[PgToken]) -> dict[str, str]:
+    """The settings of BEGIN, START TRANSACTION, SET TRANSACTION and SET SESSION CHARACTERISTICS."""
+    said = [token.upper for token in tokens]
+    if said[:1] == ["SET"] and said[1:2] != ["TRANSACTION"] and said[1:3] != ["SESSION", "CHARACTERISTICS"]:
+        return {}
+    default = "default_" if "CHARACTERISTICS" in said else ""
+    text = " ".join(said)
+    found: dict[str, str] = {}
+    if "READ ONLY" in text or "READ WRITE" in text:
+        found[f"{default}transaction_read_only"] = "on" if "READ ONLY" in text else "off"
+    level = next((level for level in _LEVELS if f"ISOLATION LEVEL {level}" in text), None)
+    return found if level is None else {**found, f"{default}transaction_isolation": level.lower()}
+
+
+def changes_something(statement: PgStatement) -> bool:
+    """Whether a read-only transaction refuses it."""
+    first = statement.tokens[0].upper if statement.tokens else ""
+    if statement.kind is PgKind.COPY:
+        return "FROM" in [token.upper for token in _outside(statement.tokens)]
+    return statement.kind is PgKind.OURS and first not in _CHANGES_NOTHING
+
+
+def refused_clause(statement: PgStatement) -> Unsupported | None:
+    """The error about a clause that only PostgreSQL has."""
+    if words(statement.tokens, 1)[0] not in ("INSERT", "DELETE"):
+        return None
+    outside = _outside(statement.tokens)
+    for token, after in zip(outside, [*outside[1:], None], strict=True):
+        clause = {"RETURNING": "RETURNING", "ON": "ON CONFLICT"}.get(token.upper)
+        if clause == "RETURNING" or (clause and after is not None and after.upper == "CONFLICT"):
+            hint = "Leave it out: the keys are those that the statement gives, and a later row replaces an earlier one."
+            span = Span(token.start, token.end)
+            return Unsupported(f"{clause} is not supported", span=span, hint=hint, text=statement.text)
+    return None
+
+
+def _outside(tokens: Sequence[PgToken]) -> list[PgToken]:
+    """Those that are not in parentheses."""
+    depth, found = 0, list[PgToken]()
+    for token in tokens:
+        sign = token.text if token.kind == "sign" else ""
+        depth -= sign == ")"
+        if depth == 0:
+            found.append(token)
+        depth += sign == "("
+    return found
 
 
 # Cursors

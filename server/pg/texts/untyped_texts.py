@@ -14,7 +14,7 @@ from ....sql.printing import literal
 from ....sql.types import STRING, SqlType
 from ..pg_parameters import NO_VALUE
 from ..pg_statements import PgKind, PgStatement
-from ..pg_tokens import PgToken
+from ..pg_tokens import PgToken, words
 from .typed_literals import is_empty_array, text_literal
 
 _PERHAPS: Final = re.compile(
@@ -58,7 +58,8 @@ def untyped_texts(statement: PgStatement) -> UntypedTexts | None:
 def _places(statement: PgStatement) -> Iterator[int]:
     before = ""
     for at, token in enumerate(statement.tokens):
-        if token.kind == "string" and before not in _NO_VALUES and _is_perhaps_a_value(token.value):
+        is_part = before in _NO_VALUES or (words(statement.tokens[at + 1 :], 2)[1] == "INTERVAL")
+        if token.kind == "string" and not is_part and _is_perhaps_a_value(token.value):
             yield at
         before = token.upper
 

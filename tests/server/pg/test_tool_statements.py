@@ -83,7 +83,7 @@ ROWS: Final[Mapping[str, tuple[str, list[tuple[Any, ...]]]]] = {
     "dbeaver: tables by mask": ("relname relkind", [("totals", "r")]),
     "dbeaver: columns by mask": ("attname", [("userName",)]),
     "dbeaver: rows": ("user_id n", [("ada", 3), ("nil", None)]),
-    "dbeaver: number of rows": ("ksql_col_0", [(2,)]),
+    "dbeaver: number of rows": ("count", [(2,)]),
     "metabase: time zone": ("timezone", [("UTC",)]),
     "metabase: columns": (
         "name database-type database-position table-schema table-name pk? database-required database-is-auto-increment",
