@@ -12,8 +12,8 @@ import pytest
 from bench.maven import Unavailable, jars
 from millstream.server.service import Service
 
-PGJDBC = "org.postgresql:postgresql:42.7.8"
-JAVA = ("java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+PGJDBC = "org.postgresql:postgresql:42.7.14"
+JAVA = ("java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=America/New_York")
 TOTALS = (
     "[user_id|text|12|2147483647|0|NO, userName|text|12|2147483647|0|YES, n|int8|-5|19|0|YES, i|int4|4|10|0|YES, "
     "f|float8|8|17|17|YES, ok|bool|-7|1|0|YES, amount|numeric|2|10|2|YES, b|bytea|-2|2147483647|0|YES, "
@@ -31,8 +31,12 @@ WANTED = {
     "java.sql.Timestamp": "[ada]", "arrays": '[a, b "c", null][1, 2]', "described": "user_id|int8|int8",
     "batch": "[1, 1, 1]", "in parts": "[ada, bo, cy]", "push": "[ada, bo, cy]", "alive": "true",
     "copied out": "3 ada,1;bo,2;cy,3;", "copied in": "2",
+    "written": '[2020-03-01|10:11:12|2020-03-01 15:11:12|{"x":1}|{"A":1,"B":"y"}|{}]', "found by dates": "[[jdbc]]",
+    "null": "1", "rewritten batch": "50", "isolation": "8",
 }  # fmt: skip
-REFUSED = {"cancel": "57014", "no program": "42501", "transaction": "42703"}
+REFUSED = {
+    "cancel": "57014", "no program": "42501", "transaction": "42703", "generated keys": "0A000", "read only": "25006",
+}  # fmt: skip
 
 
 @pytest.mark.soak

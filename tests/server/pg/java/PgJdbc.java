@@ -151,6 +151,71 @@ public class PgJdbc {
             say("no program", () -> {
                 try (Statement s = c.createStatement()) { return s.execute("COPY clicks TO PROGRAM 'true'"); }
             });
+            say("written", () -> {
+                try (PreparedStatement s = c.prepareStatement("INSERT INTO totals (user_id, d, t, ts, m, s, tags) VALUES (?, ?, ?, ?, ?, ?::json, ?)")) {
+                    org.postgresql.util.PGobject map = new org.postgresql.util.PGobject();
+                    map.setType("json");
+                    map.setValue("{\"x\": 1}");
+                    for (int turn = 0; turn < 7; turn++) {
+                        s.setString(1, "jdbc");
+                        s.setDate(2, java.sql.Date.valueOf("2020-03-01"));
+                        s.setTime(3, Time.valueOf("10:11:12"));
+                        s.setTimestamp(4, Timestamp.valueOf("2020-03-01 10:11:12"), Calendar.getInstance(TimeZone.getTimeZone("UTC")));
+                        s.setObject(5, map);
+                        s.setString(6, "{\"a\": 1, \"b\": \"y\"}");
+                        s.setArray(7, c.createArrayOf("text", new String[] {}));
+                        s.executeUpdate();
+                    }
+                    try (Statement q = c.createStatement()) {
+                        return rows(q.executeQuery("SELECT d, t, ts, m, s, tags FROM totals WHERE user_id = 'jdbc'"));
+                    }
+                }
+            });
+            say("found by dates", () -> {
+                Set<String> seen = new LinkedHashSet<>();
+                for (String mode : List.of("extended", "simple")) {
+                    try (Connection d = DriverManager.getConnection(url + "&preferQueryMode=" + mode);
+                            PreparedStatement s = d.prepareStatement("SELECT user_id FROM totals WHERE d = ? AND t = ? AND ts = ? AND user_id = ?")) {
+                        for (int turn = 0; turn < 7; turn++) {
+                            s.setDate(1, java.sql.Date.valueOf("2020-03-01"));
+                            s.setTime(2, Time.valueOf("10:11:12"));
+                            s.setTimestamp(3, Timestamp.valueOf("2020-03-01 10:11:12"));  // in New York
+                            s.setString(4, "jdbc");
+                            seen.add(rows(s.executeQuery()));
+                        }
+                    }
+                }
+                return seen;
+            });
+            say("null", () -> {
+                try (PreparedStatement s = c.prepareStatement("SELECT count(*) FROM totals WHERE user_id = 'ada' AND (? IS NULL OR n = ?)")) {
+                    s.setNull(1, Types.BIGINT);
+                    s.setNull(2, Types.BIGINT);
+                    ResultSet r = s.executeQuery();
+                    r.next();
+                    return r.getLong("count");
+                }
+            });
+            say("rewritten batch", () -> {
+                try (Connection d = DriverManager.getConnection(url + "&reWriteBatchedInserts=true");
+                        PreparedStatement s = d.prepareStatement("INSERT INTO secret (id, v) VALUES (?, ?)")) {
+                    for (int row = 300; row < 350; row++) { s.setInt(1, row); s.setNull(2, Types.INTEGER); s.addBatch(); }
+                    return s.executeBatch().length;
+                }
+            });
+            say("generated keys", () -> {
+                try (Statement s = c.createStatement()) { return s.executeUpdate("INSERT INTO secret (id, v) VALUES (400, 1)", Statement.RETURN_GENERATED_KEYS); }
+            });
+            say("read only", () -> {
+                c.setReadOnly(true);
+                c.setAutoCommit(false);
+                try (Statement s = c.createStatement()) { return s.executeUpdate("INSERT INTO secret (id, v) VALUES (401, 1)"); }
+                finally { c.rollback(); c.setAutoCommit(true); c.setReadOnly(false); }
+            });
+            say("isolation", () -> {
+                c.setTransactionIsolation(Connection.TRANSACTION_SERIALIZABLE);
+                return c.getTransactionIsolation();
+            });
             say("transaction", () -> {
                 c.setAutoCommit(false);
                 try (Statement s = c.createStatement()) { s.execute("SELECT 1"); s.execute("SELECT nope FROM clicks"); return "taken"; }
