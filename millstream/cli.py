@@ -201,9 +201,10 @@ def server(
         flags |= {"cluster_secret_file": cluster_secret_file, "session_ms": session_ms, "paused": paused}
         configuration = load_configuration(config, flags)
         with importing(forever=True):  # a wrong configuration is refused before
+            from millstream.server.insight.log_levels import LOG_LEVELS
             from millstream.server.service import Service, has_left_threads
 
-        _log_to_stderr(configuration.log_level, configuration.log_format)
+        LOG_LEVELS.configure(configuration.log_level, configuration.log_format)
         with Service(configuration, _end_at_once) as service:
             gc.freeze()  # these objects live as long as the process
             for line in service.announcements():
@@ -371,22 +372,7 @@ def _stop_on_signals() -> SimpleQueue[int]:
     return asked
 
 
-def _log_to_stderr(level: str, format: str = "text") -> None:
-    import logging
+def _log_to_stderr(level: str) -> None:
+    from millstream.server.insight.log_levels import LOG_LEVELS
 
-    import structlog
-
-    for_people = structlog.dev.ConsoleRenderer(
-        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-    )
-    for_programs = (structlog.processors.format_exc_info, structlog.processors.JSONRenderer())
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *(for_programs if format == "json" else (for_people,)),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
-    )
+    LOG_LEVELS.configure(level, "text")

@@ -41,6 +41,7 @@ from ..http.statements import json_response
 from ..security.statement_secrets import without_secrets
 from .connector_offsets import alter_offsets, reset_offsets, shown_offsets
 from .encoded_route import EncodedRoute
+from .logger_routes import all_loggers, change_logger, one_logger
 
 _CONFLICT: Final = 40900
 _SETTINGS_MAX: Final = 1000
@@ -81,6 +82,9 @@ class ConnectRoutes:
             ("/connectors/{name}/tasks", "GET", self.tasks),
             ("/connectors/{name}/tasks/{task}/status", "GET", self.task_status),
             ("/connectors/{name}/tasks/{task}/restart", "POST", self.restart_task),
+            ("/admin/loggers", "GET", all_loggers),
+            ("/admin/loggers/{name}", "GET", one_logger),
+            ("/admin/loggers/{name}", "PUT", lambda request: change_logger(request, self._context)),
             ("/connector-plugins", "GET", self.plugins),
             ("/connector-plugins/{name}/config", "GET", self.plugin_config),
             ("/connector-plugins/{name}/config/validate", "PUT", self.validate),

@@ -23,7 +23,7 @@ from ...logcore.client import LogClient, TopicPartition
 from ...planner.catalog import PersistentQuery
 from ...planner.physical import PhysicalPlan
 
-log = structlog.get_logger()
+log = structlog.get_logger("millstream.server")
 
 LOOK_S: Final = 0.5
 

@@ -41,7 +41,7 @@ from ...sql.settings.property_table import (
 )
 from .backfills import Backfills, records_left
 
-log = structlog.get_logger()
+log = structlog.get_logger("millstream.server")
 
 _KINDS: Final[tuple[ExecutorKind, ...]] = ("duckdb", "spark")
 JAVA_MAJOR_MIN: Final = 17  # what PySpark 4.3 needs

@@ -60,6 +60,7 @@ def _object(required: list[str], **properties: Any) -> dict[str, Any]:
 SCHEMAS: Final[dict[str, dict[str, Any]]] = {
     "Object": {"type": "object"},
     "Objects": {"type": "array", "items": {"type": "object"}},
+    "Strings": {"type": "array", "items": {"type": "string"}},
     "Text": _TEXT,
     "Binary": {"type": "string", "format": "binary"},
     "Boolean": {"type": "boolean"},

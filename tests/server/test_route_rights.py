@@ -79,6 +79,8 @@ ROWS: dict[str, Row] = {
     **{f"/connectors/{{name}}/{what}": Row() for what in (
         "status", "topics", "topics/reset", "offsets", "tasks", "tasks/{task}/status", "tasks/{task}/restart",
         "pause", "resume", "restart", "stop")},
+    "/admin/loggers": Row(),
+    "/admin/loggers/{name}": Row({"level": "nothing"}),
     "/connector-plugins": Row(),
     "/connector-plugins/{name}/config": Row(),
     "/connector-plugins/{name}/config/validate": Row({}),

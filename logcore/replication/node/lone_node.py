@@ -46,7 +46,7 @@ from .node_runtime import ASK_S, Awaiting, NoAnswer, NodeStopped, Running, time_
 if TYPE_CHECKING:
     from ..machine_messages import Answer, Request
 
-_log: Final = structlog.get_logger(__name__)
+_log: Final = structlog.get_logger("millstream.logcore")
 _TICK_S: Final = 0.05
 _TICK_S_MAX: Final = 0.5  # without requests: waking up costs more than the tick's work
 _FIRST_TICKS: Final = 20  # at most, until it serves, which takes a handful

@@ -27,7 +27,7 @@ from ..machine import NodeId
 from .node_codec import FRAME_BYTES_MAX, Frame, FrameTooLarge, InvalidFrame, decode_frame, encode_frame
 from .spoken_versions import Unspoken
 
-_log: Final = structlog.get_logger(__name__)
+_log: Final = structlog.get_logger("millstream.logcore")
 _CHALLENGE_BYTES: Final = 32
 _HELLO_BYTES_MAX: Final = 1024
 _HELLO_S: Final = 5.0

@@ -44,7 +44,7 @@ from .node_messages import NODE, AskMachine, MachineAnswered, NodeMessage
 if TYPE_CHECKING:
     from ..machine_messages import Answer, Change, Request
 
-_log: Final = structlog.get_logger(__name__)
+_log: Final = structlog.get_logger("millstream.logcore")
 _TICK_S: Final = 0.05
 _SLEPT_NS: Final = 200_000_000  # after this time without a tick, arriving messages must not be handled at the old time
 _GRACE_S: Final = 1.0  # for `NoAnswer` to arrive
