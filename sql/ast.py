@@ -391,8 +391,11 @@ class CreateConnector(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropConnector(Statement):
+    """`properties`: with leftovers='keep', what a connector that was dropped before has left in the other system."""
+
     name: str
     if_exists: bool = False
+    properties: Properties = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,13 @@ class StatementRules(FunctionRules):
         )
 
     def drop_connector(self, children: list[Any]) -> ast.DropConnector:
-        return ast.DropConnector(name=children[3].name, if_exists=children[2] is not None, **_place(children))
+        _, _, if_exists, name, properties = children
+        return ast.DropConnector(
+            name=name.name,
+            if_exists=if_exists is not None,
+            properties=_properties(properties, upper=True),
+            **_place(children),
+        )
 
     def alter_connector(self, children: list[Any]) -> ast.AlterConnector:
         return ast.AlterConnector(name=children[2].name, properties=_properties(children[3]), **_place(children))

@@ -110,6 +110,14 @@ class Connectors:
         """What could not be removed from other systems so far: a clause for each dropped connector."""
         return {each.connector: each.waits_for for each in self._removals() if each.is_late}
 
+    def give_up(self, name: str) -> list[str]:
+        """Forgets what a dropped connector of this name has left and could not be removed, and says what it is."""
+        late = [each for each in self._removals() if each.is_late and each.connector == name]
+        for each in late:
+            each.end()
+            self._forgotten(each.left)
+        return [each.what for each in late]
+
     def settled(self, names: Sequence[str], within_s: float = _SETTLES_S) -> dict[str, str]:
         """Waits until the previous tasks have ended. Out: by connector, what it still waits for after `within_s`."""
         deadline, left = time.monotonic() + within_s, dict[str, str]()

@@ -21,6 +21,7 @@ from millstream.errors import MillstreamError
 
 from ...logcore.client import LogClient
 from ...planner.connector_info import ConnectorInfo
+from ...sql.identifiers import quote_identifier
 from .connector import TaskInfo
 from .connector_plugins import find_plugin
 from .connector_secrets import Secrets
@@ -101,18 +102,18 @@ class Removal(Departure):
         self.left = left
         self.place = kept_at(left.info, left.task, secrets) if left.began else None
         what = "what the dropped connector has left in the other system"
-        self._what = what if self.place is None else secrets.scrub(self.place)
-        self._not_yet = f"{self._what} is not removed yet"
+        self.what = what if self.place is None else secrets.scrub(self.place)
+        self._not_yet = f"{self.what} is not removed yet"
         self.waits_for = after[-1].waits_for if after else self._not_yet
         threading.Thread(target=self._run, name=f"{TASK_THREADS}{self.connector}-removal", daemon=True).start()
 
     @property
     def is_late(self) -> bool:
-        """Whether an attempt has failed and it is still not removed."""
-        return self._said is not None and not self.is_over
+        """Whether an attempt has failed and it is still not removed, nor given up."""
+        return self._said is not None and not self.is_over and not self._ended.is_set()
 
     def end(self) -> None:
-        """Stops trying because the engine ends. The next engine continues."""
+        """Stops trying: the engine ends, and the next one continues, or it is given up."""
         self._ended.set()
         self._tenure.end()
 
@@ -145,10 +146,11 @@ class Removal(Departure):
     def _note(self, reason: str) -> None:
         """Logs the reason, and repeats it every hour: DROP CONNECTOR has succeeded even if the other system is down."""
         before, now = self._said, time.monotonic()
-        self.waits_for = f"{self._not_yet}: {reason}. It is tried again until it is gone"
+        gives_up = f"DROP CONNECTOR {quote_identifier(self.connector)} WITH (leftovers='keep') gives it up"
+        self.waits_for = f"{self._not_yet}: {reason}. It is tried again until it is gone; {gives_up}"
         if before is None or before[0] != reason or now - before[1] > _SAID_AGAIN_S:
             self._said = (reason, now)
             _log.warning(
                 "a dropped connector left something behind",
-                connector=self.connector, left=self._what, error=reason, again=self.place is not None,
+                connector=self.connector, left=self.what, error=reason, again=self.place is not None,
             )  # fmt: skip

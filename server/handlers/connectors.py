@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from millstream.errors import InvalidStatement, Span, StatementError, did_you_mean
+from millstream.errors import InvalidProperty, InvalidStatement, Span, StatementError, did_you_mean
 
 from ...executor.connect.connector_errors import InvalidConnector
 from ...executor.connect.connector_plugins import (
@@ -57,6 +57,7 @@ from .create import command_id
 from .insight import cause_lines
 
 PLUGIN_VERSION = "1.0"
+_LEFTOVERS = "LEFTOVERS"
 DONE = {"PAUSE": "paused", "RESUME": "resumed", "RESTART": "restarted", "STOP": "stopped"}
 
 
@@ -135,7 +136,10 @@ def _altered(statement: AlterConnector, request: Request) -> list[Entity]:
 
 
 def drop_connector(statement: DropConnector, request: Request) -> list[Entity]:
-    """DROP CONNECTOR [IF EXISTS] name. Topics stay."""
+    """DROP CONNECTOR [IF EXISTS] name. Topics stay. With leftovers='keep' it gives up what a connector that was dropped
+    before has left in a system that is gone."""
+    if statement.properties:
+        return _given_up(statement, request)
     return settled(lambda: _dropped(statement, request), request, lambda: [statement.name])
 
 
@@ -145,6 +149,23 @@ def _dropped(statement: DropConnector, request: Request) -> list[Entity]:
     known = found_connector(statement.name, request, statement.span)
     request.store.submit(RemoveConnector(name=known.name, connector=known, statement=statement.text))
     return [ConnectorDropped(statement_text=statement.text, connector_name=known.name)]
+
+
+def _given_up(statement: DropConnector, request: Request) -> list[Entity]:
+    """Raises `InvalidProperty`, `InvalidStatement`, `UnknownConnector`."""
+    name = statement.name
+    if dict(statement.properties) != {_LEFTOVERS: "keep"}:
+        hint = f"Write DROP CONNECTOR {name} WITH (leftovers='keep')."
+        raise InvalidProperty("DROP CONNECTOR has the property leftovers='keep' only", span=statement.span, hint=hint)
+    if name in request.catalog.connectors:
+        hint = f"DROP CONNECTOR {name} removes it, and what it has left in the other system."
+        raise InvalidStatement(f"Connector {name} is still there", span=statement.span, hint=hint)
+    given_up = request.connectors.give_up(name)
+    if not given_up and not statement.if_exists:
+        hint = "SHOW CONNECTORS warns of what is not removed yet."
+        raise UnknownConnector(f"No connector {name} has left something behind", span=statement.span, hint=hint)
+    warnings = [f"{what} stays, and is not tried any more." for what in given_up]
+    return [ConnectorDropped(statement_text=statement.text, connector_name=name, warnings=warnings)]
 
 
 def control_connector(statement: ControlConnector, request: Request) -> list[Entity]:

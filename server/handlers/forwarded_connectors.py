@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
-from millstream.errors import InvalidStatement, MillstreamError, Span
+from millstream.errors import InvalidProperty, InvalidStatement, MillstreamError, Span
 
 from ...executor.connect.connector_plugins import COMMON, PluginKind
 from ...executor.connect.connector_secrets import refers, secret_parts, secrets_of, shown_value
@@ -141,6 +141,8 @@ def _patched(name: str, config: Mapping[str, str], cluster: ConnectClient) -> An
 
 def _drop(statement: DropConnector, request: Request, cluster: ConnectClient) -> list[Entity]:
     del request
+    if statement.properties:
+        raise InvalidProperty("DROP CONNECTOR has no properties for a Kafka Connect cluster", span=statement.span)
     try:
         cluster.send("DELETE", "connectors", statement.name)
     except ConnectRefused as error:

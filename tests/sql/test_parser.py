@@ -80,6 +80,7 @@ STATEMENTS: dict[str, ast.Statement] = {
     "RESUME CONNECTOR `c`": ast.ControlConnector(action="RESUME", name="c"),
     "RESTART CONNECTOR c": ast.ControlConnector(action="RESTART", name="C"),
     "DROP CONNECTOR IF EXISTS c": ast.DropConnector(name="C", if_exists=True),
+    "DROP CONNECTOR c WITH (leftovers='keep')": ast.DropConnector(name="C", properties={"LEFTOVERS": "keep"}),
     "ALTER STREAM s ADD COLUMN a INT, ADD b DECIMAL(4, 2)": ast.AlterSource(
         kind="STREAM",
         name="S",

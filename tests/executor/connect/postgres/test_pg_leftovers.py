@@ -14,6 +14,7 @@ from pg_runners import catch_up, runner, settings
 from postgres_server import PostgresServer
 from waiting import eventually, without_error
 
+from millstream.errors import InvalidProperty, InvalidStatement
 from millstream.executor.connect.connector import TaskInfo
 from millstream.executor.connect.connector_settings import read_settings
 from millstream.executor.connect.postgres import pg_source
@@ -26,6 +27,7 @@ from millstream.server.catalog.commands import RemoveConnector
 from millstream.server.connect.connector_offsets import reset_offsets
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
 from millstream.server.engine.session import Session
+from millstream.server.handlers.connectors import UnknownConnector
 
 DUCKDB = {"millstream.executor": "duckdb"}
 
@@ -39,6 +41,10 @@ def table(sql: Any) -> Any:
 
 def run(engine: EmbeddedEngine, text: str) -> list[dict[str, Any]]:
     return [entity.as_json() for entity in engine.execute(text, Session())]
+
+
+def warned(engine: EmbeddedEngine) -> str:
+    return " ".join(warning["message"] for warning in run(engine, "SHOW CONNECTORS;")[0]["warnings"])
 
 
 def create(engine: EmbeddedEngine, config: dict[str, str], name: str = "pg") -> None:
@@ -234,3 +240,28 @@ def test_a_connector_that_never_began_leaves_nothing_when_it_is_altered(
         (altered,) = run(engine, "ALTER CONNECTOR pg WITH ('slot.name'='ours');")
         assert altered["warnings"] == []
         streams(engine, server, "ours")
+
+
+def test_a_slot_whose_server_is_gone_for_good_is_given_up(server: PostgresServer, table: Any, tmp_path: Path) -> None:
+    gives_up = "DROP CONNECTOR pg WITH (leftovers='keep');"
+    with open_engine(tmp_path, DUCKDB, sync="never") as engine:
+        create(engine, settings(server, table))
+        streams(engine, server)
+        with pytest.raises(InvalidStatement, match="is still there"):
+            run(engine, gives_up)
+        with away(server):
+            run(engine, "DROP CONNECTOR pg;")
+            eventually(lambda: "DROP CONNECTOR PG WITH (leftovers='keep') gives it up" in warned(engine))
+            with pytest.raises(InvalidProperty, match="keep"):
+                run(engine, "DROP CONNECTOR pg WITH (leftovers='remove');")
+            (dropped,) = run(engine, gives_up)
+            (warning,) = dropped["warnings"]
+            assert "the replication slot millstream_pg of PostgreSQL" in warning["message"]
+            assert "stays" in warning["message"]
+            assert run(engine, "SHOW CONNECTORS;")[0]["warnings"] == []
+            assert read_leftovers(engine.log) == {}
+            with pytest.raises(UnknownConnector):
+                run(engine, gives_up)
+    with open_engine(tmp_path, DUCKDB, sync="never") as engine:
+        assert run(engine, "SHOW CONNECTORS;")[0]["warnings"] == []
+        assert slots(server) == ["millstream_pg"]
