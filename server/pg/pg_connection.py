@@ -143,7 +143,7 @@ class PgConnection:
             await asyncio.sleep(REFUSED_PAUSE_S)
             await self._last_words(error)
             return None
-        except PgProtocolViolation:
+        except (PgProtocolViolation, ConnectionError):
             raise
         except Exception as error:
             await self._last_words(error)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from certificates import make_certificates
 from cheap_hashes import cheap_hash
 from running_server import service_in
@@ -165,3 +166,14 @@ def test_what_is_sent_here_counts_for_the_bytes_of_an_hour(tmp_path: Path) -> No
                 assert len(connection.execute("FETCH 2 FROM c").fetchall()) == 2
             with pytest.raises(psycopg.Error, match="bandwidth limit of this hour"):
                 connection.execute(asked)
+
+
+def test_a_client_that_leaves_to_ask_for_its_password_is_no_error(service: Service) -> None:
+    """psql connects first without a password, and leaves when it is asked for one."""
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(2):
+            with pytest.raises(psycopg.OperationalError, match="no password supplied"):
+                connect(service, "ana", "")
+        with connect(service, "ana", "pencil") as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert [line for line in lines if line["log_level"] in ("warning", "error")] == []
