@@ -23,8 +23,7 @@ How expressions are written as sqlglot nodes:
 | CAST(e AS t) | `Cast(this=e, to=DataType(UNKNOWN))`, the `SqlType` under `meta["to"]` |
 | CASE | `Case(this=operand or None, ifs=[If(this, true)], default)` |
 | a + b, -, *, /, %, unary -, a || b | `Add`, `Sub`, `Mul`, `Div`, `Mod`, `Neg`, `DPipe`; parentheses are `Paren` |
-| =, <>, <, <=, >, >= | `EQ`, `NEQ`, `LT`, `LTE`, `GT`, `GTE` |
-| AND, OR, NOT | `And`, `Or`, `Not` |
+| =, <>, <, <=, >, >=, AND, OR, NOT | `EQ`, `NEQ`, `LT`, `LTE`, `GT`, `GTE`, `And`, `Or`, `Not` |
 | BETWEEN, IN (…) | `Between(this, low, high)`, `In(this, expressions)`; NOT … is `Not(…)` around |
 | LIKE … ESCAPE | `Like`, `Escape(this=Like, expression=Literal)` |
 | IS NULL, IS NOT NULL | `Is(this, Null())`, `Not(Is(…))` |
@@ -391,11 +390,9 @@ class CreateConnector(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropConnector(Statement):
-    """`properties`: with leftovers='keep', what a connector that was dropped before has left in the other system."""
-
     name: str
     if_exists: bool = False
-    properties: Properties = field(default_factory=dict)
+    properties: Properties = field(default_factory=dict)  # leftovers='keep', of a connector that was dropped before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

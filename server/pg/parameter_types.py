@@ -4,7 +4,7 @@ compared with or inserted into, a cast, LIMIT."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from sqlglot import exp
@@ -18,8 +18,9 @@ from ...sql.parser import parse
 from ...sql.types import BIGINT, STRING, Array, SqlType
 from .pg_dialect import our_text
 from .pg_parameters import sql_type_named
-from .pg_quantified import ITEM, quantified_parameters
+from .pg_quantified import quantified_parameters
 from .pg_statements import PgStatement
+from .texts.expression_types import ExpressionTypes
 from .texts.typed_literals import is_json
 
 _MARK: Final = "\ue000parameter "
@@ -44,10 +45,10 @@ def parameter_types(statement: PgStatement, catalog: Catalog, databases: Iterabl
         (parsed,) = parse(our_text(statement.text, statement.tokens, catalog, marks, databases).text)
     except (StatementError, ValueError):
         return found
-    columns = _columns(statement, catalog)
+    types = ExpressionTypes(_columns(statement, catalog))
     for literal in _expressions(parsed, exp.Literal):
         number = _number(literal)
-        type_ = None if number is None else _type_beside(literal, columns)
+        type_ = None if number is None else _type_beside(literal, types)
         if number is not None and type_ is not None:
             found[number] = Array(type_) if number in arrays else type_
     if isinstance(parsed, InsertValues):
@@ -82,7 +83,7 @@ def _columns(statement: PgStatement, catalog: Catalog) -> dict[str, SqlType]:
     return pseudo | {column.name: column.type for source in sources for column in source.schema}
 
 
-def _type_beside(literal: exp.Literal, columns: Mapping[str, SqlType]) -> SqlType | None:
+def _type_beside(literal: exp.Literal, types: ExpressionTypes) -> SqlType | None:
     node: Any = literal
     parent: Any = literal.parent
     while isinstance(parent, exp.Paren | exp.Neg):
@@ -93,30 +94,13 @@ def _type_beside(literal: exp.Literal, columns: Mapping[str, SqlType]) -> SqlTyp
         case exp.Like():
             return STRING
         case exp.Anonymous(this="ARRAY_CONTAINS", expressions=[array, value]) if value is node:
-            searched = _type_of(array, columns)
+            searched = types.of(array)
             return searched.element if isinstance(searched, Array) else None
         case exp.Binary() | exp.Between() | exp.In():
             others = [child for child in parent.iter_expressions() if child is not node]
-            return next((type_ for other in others if (type_ := _type_of(other, columns)) is not None), None)
+            return next((type_ for other in others if (type_ := types.of(other)) is not None), None)
         case _:
             return None
-
-
-def _type_of(node: Any, columns: Mapping[str, SqlType]) -> SqlType | None:
-    if isinstance(node, exp.Column):
-        return _type_of_item(node, columns) if node.name == ITEM else columns.get(node.name)
-    if isinstance(node, exp.Cast):
-        return node.meta.get("to")
-    if isinstance(node, exp.Paren):
-        return _type_of(node.this, columns)
-    return None
-
-
-def _type_of_item(item: exp.Column, columns: Mapping[str, SqlType]) -> SqlType | None:
-    """Of an element of the array that `= ANY(array)` searches."""
-    search = item.find_ancestor(exp.Anonymous)
-    searched = None if search is None else _type_of(search.expressions[0], columns)
-    return searched.element if isinstance(searched, Array) else None
 
 
 def _inserted(statement: InsertValues, catalog: Catalog) -> dict[int, SqlType]:

@@ -31,11 +31,13 @@ from ...planner.schema import PSEUDO
 from ...sql.functions.catalog import FUNCTIONS
 from ...sql.identifiers import RESERVED, quote_identifier
 from ...sql.nesting import DEPTH_MAX
+from ...sql.printing import literal
 from .pg_grouping import GroupedQuery, grouped_query
 from .pg_parameters import WrongParameter
 from .pg_quantified import ITEM, Quantified, listed_items, quantified
 from .pg_tokens import PgToken, partners
 from .texts.intervals import UNITS, interval_ms
+from .texts.time_texts import date_of, timestamp_of
 
 SCHEMA: Final = "public"
 _SCHEMAS: Final = (SCHEMA, "pg_catalog")
@@ -63,6 +65,9 @@ _NOW: Final = {
     "CURRENT_TIMESTAMP": "NOW()", "LOCALTIMESTAMP": "NOW()", "CURRENT_DATE": "CAST(NOW() AS DATE)",
     "CURRENT_TIME": "CAST(NOW() AS TIME)", "LOCALTIME": "CAST(NOW() AS TIME)",
 }  # fmt: skip
+_TIME_FORMATS: Final = (
+    "YYYY-MM-DD", "YYYY-MM-DD HH24:MI", "YYYY-MM-DD HH24:MI:SS", "YYYY-MM-DD HH24:MI:SS.US", "YYYY-MM-DD HH24:MI:SS.MS",
+)  # fmt: skip
 _TIMES: Final = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ")
 _ARITHMETIC: Final = ("+", "-", "*", "/", "%", "||")
 _NOT_CALLED: Final = RESERVED | {"ANY", "SOME", "INTERVAL", "OVER", "FILTER", "USING", "OFFSET"}
@@ -199,7 +204,7 @@ class _Rewriting:
             self._written[at] = _NOW[token.upper]
             return at + 1
         if token.kind == "word" and self._sign(at + 1) == "(" and self._sign(at - 1) != ".":
-            if token.upper in ("DATE_PART", "TO_TIMESTAMP") and token.upper not in FUNCTIONS:
+            if token.upper in ("DATE_PART", "TO_TIMESTAMP", "TO_DATE") and token.upper not in FUNCTIONS:
                 return self._call(at)
             found = _FUNCTIONS.get(token.upper)
             if found is not None and token.upper not in FUNCTIONS:
@@ -372,14 +377,31 @@ class _Rewriting:
         return end
 
     def _call(self, at: int) -> int:
-        """`date_part('year', x)` and `to_timestamp(seconds)`."""
+        """`date_part('year', x)`, `to_timestamp(seconds)`, and `to_timestamp` and `to_date` of a text in quotes."""
         closing = self._closing.get(at + 1, at + 1)
         commas = [place for place in range(at + 2, closing) if self._sign(place) == ","]
+        if [token.kind for token in self._tokens[at + 2 : closing]] == ["string", "sign", "string"]:
+            return self._written_time(at, closing)
         if self._tokens[at].upper == "TO_TIMESTAMP" and not commas:
             self._written[at], self._written[closing] = "FROM_UNIXTIME(CAST(", ") * 1000.0 AS BIGINT))"
-        elif self._tokens[at].upper == "DATE_PART" and self._tokens[at + 2].kind == "string" and commas[:1] == [at + 3]:
+        elif self._tokens[at].upper == "DATE_PART" and self._tokens[at + 2].kind == "string" and commas == [at + 3]:
             self._written[at : at + 4] = ["EXTRACT", "(", self._tokens[at + 2].value.upper(), " FROM"]
             return at + 4
+        return at + 1
+
+    def _written_time(self, at: int, closing: int) -> int:
+        """`to_timestamp('2020-01-01 00:00:00', 'YYYY-MM-DD HH24:MI:SS')`. Other formats stay, and there is no such
+        function."""
+        text, format = self._tokens[at + 2].value, self._tokens[closing - 1].value.upper()
+        if self._tokens[at].upper != "DATE_PART" and format.replace("T", " ").replace('"', "") in _TIME_FORMATS:
+            try:
+                read = date_of if self._tokens[at].upper == "TO_DATE" else timestamp_of
+                written = literal(read(text))
+            except ValueError as error:
+                raise WrongParameter(f"'{text[:100]}' is no time: {error}") from None
+            self._leave_out(range(at, closing + 1))
+            self._written[at] = written
+            return closing + 1
         return at + 1
 
     def _is_json_text(self, at: int) -> bool:

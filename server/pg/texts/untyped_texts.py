@@ -23,6 +23,7 @@ _PERHAPS: Final = re.compile(
 )
 _AS_OURS: Final = re.compile(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)?|\d\d:\d\d:\d\d(?:\.\d{1,3})?")
 _NO_VALUES: Final = ("INTERVAL", "ESCAPE", "TIMEOUT")  # words before a text that is a part of the syntax
+_PARSED: Final = ("TO_TIMESTAMP", "TO_DATE")
 _STATEMENTS: Final = ("SELECT", "WITH", "INSERT", "DELETE", "(")
 
 
@@ -58,7 +59,8 @@ def untyped_texts(statement: PgStatement) -> UntypedTexts | None:
 def _places(statement: PgStatement) -> Iterator[int]:
     before = ""
     for at, token in enumerate(statement.tokens):
-        is_part = before in _NO_VALUES or (words(statement.tokens[at + 1 :], 2)[1] == "INTERVAL")
+        is_part = before in _NO_VALUES or "INTERVAL" in words(statement.tokens[at + 1 : at + 3], 2)[1:]
+        is_part = is_part or words(statement.tokens[max(0, at - 2) : at], 1)[0] in _PARSED
         if token.kind == "string" and not is_part and _is_perhaps_a_value(token.value):
             yield at
         before = token.upper

@@ -52,6 +52,11 @@ CONDITIONS = [
     "f = '1.5' AND amount = '12.50' AND ok = 't' AND ok = 'true'",
     "b = '\\x0102' AND b = '\\x0102'::bytea",
     "id = ANY('{1,2}') AND n <> ALL('{1,2}')",
+    "date_trunc('hour', ts) = '2020-03-01 10:00:00' AND extract(year from ts) = '2020' AND length(name) = '1'",
+    "n + 1 = '6' AND n * 1.5 > '7.4' AND abs(n) = '5' AND greatest(n, n) = '5' AND CASE WHEN ok THEN n END = '5'",
+    "ts - interval '1 day' < '2020-03-01 00:00:00+00' AND coalesce(ts, ts) = '2020-03-01 10:11:12'",
+    "ts >= TO_TIMESTAMP('2020-03-01 00:00:00.000000', 'YYYY-MM-DD HH24:MI:SS.US')",
+    "d = TO_DATE('2020-03-01', 'YYYY-MM-DD') AND to_timestamp(1583057472) = ts",
     "name = '5' AND name LIKE '5%' AND name || '1' = '51' AND coalesce(name, '7') = '5'",
 ]
 
@@ -60,6 +65,17 @@ CONDITIONS = [
 def test_a_text_is_of_the_type_of_what_it_stands_beside(dsn: str, condition: str) -> None:
     with psycopg.connect(dsn) as connection:
         assert connection.execute(f"SELECT id FROM untyped WHERE id < 5 AND {condition}").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "condition", ["length(name) = %s", "extract(year from ts) - 2019 = %s", "n - 4 = %s", "date_part('day', d) = %s"]
+)
+def test_an_untyped_parameter_is_of_the_type_of_an_expression(dsn: str, condition: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        asked = f"SELECT id FROM untyped WHERE id = 1 AND {condition}"
+        assert connection.execute(asked, ["1"]).fetchall() == [(1,)]
+        counted = "SELECT ok, count(*) FROM untyped WHERE id = 1 GROUP BY ok HAVING count(*) = %s AND sum(n) > %s"
+        assert connection.execute(counted, ["1", "4"]).fetchall() == [(True, 1)]
 
 
 def test_an_error_is_placed_where_it_is_behind_such_texts(dsn: str) -> None:
