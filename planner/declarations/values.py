@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal as PythonDecimal
@@ -43,6 +44,8 @@ from ..schema import PSEUDO, WINDOW_BOUNDS, Column
 from ..source_info import SourceInfo
 from ..specs import SqlExpression
 
+_TIMES = (DATE, TIME, TIMESTAMP)
+_WHOLE = re.compile(r"\d+", re.ASCII)
 _SHAPES: Mapping[SqlType, str] = {
     BOOLEAN: "true, false, yes or no, or their first letters",
     BYTES: "base64",
@@ -98,14 +101,15 @@ def _planned_row(
         )
     columns: dict[Column, SqlExpression] = {}
     rowtime: SqlExpression | None = None
-    for name, node in zip(names, values, strict=True):
+    for name, written in zip(names, values, strict=True):
+        column = source.schema.find(name)
+        node = written if column is None else _without_cast(written, column.type)
         value = compile_expression(node, scope)
         if name == "ROWTIME":
             rowtime = _computed(_fit(value, Column("ROWTIME", BIGINT), node), name, node)
             continue
         if name in PSEUDO:
             raise InvalidStatement(f"Inserting into column `{name}` is not allowed.", span=statement.span)
-        column = source.schema.find(name)
         if column is None:
             raise InvalidStatement(
                 f"Column name `{name}` does not exist.",
@@ -181,6 +185,25 @@ def _case_hint(name: str, context: PlanningContext) -> str | None:
     return None
 
 
+def _without_cast(node: exp.Expression, type_: SqlType) -> exp.Expression:
+    """The text in a CAST to the column's type, as drivers write values. What is written without a CAST is cast in the
+    same way, but is not computed in order to see whether it fails."""
+    text = _cast_text(node, type_)
+    if text is None:
+        return node
+    is_number = type_ in (INTEGER, BIGINT) and _WHOLE.fullmatch(text.name) is not None
+    if _misfit_of(text, type_) is not None or not (is_number or type_ in _TIMES):
+        return node
+    return exp.Literal.number(text.name) if is_number else text
+
+
+def _cast_text(node: exp.Expression, type_: SqlType) -> exp.Literal | None:
+    """The text whose CAST to the type this is."""
+    cast = unwrapped(node)
+    inner = unwrapped(cast.this) if isinstance(cast, exp.Cast) and cast.meta.get("to") == type_ else None
+    return inner if isinstance(inner, exp.Literal) and inner.is_string else None
+
+
 def _fit(value: Typed, column: Column, node: exp.Expression) -> Typed:
     """The constant as the column's type: a literal must be a value of that type, and other numbers may only widen."""
     _check_written(node, column.type, lambda hint: _misfit(value, column, node, hint))
@@ -196,13 +219,19 @@ def _fit(value: Typed, column: Column, node: exp.Expression) -> Typed:
 
 def _computed(value: Typed, name: str, node: exp.Expression) -> SqlExpression:
     """The constant as SQL. Raises `InvalidStatement` if computing it fails, as `1 / 0` does: it would be NULL."""
-    if not value.total and _written(node) is None and fails_always(value.tree):
+    if not value.total and _written(node) is None and (_is_no_time(node) or fails_always(value.tree)):
         raise InvalidStatement(
             f"Failed to evaluate the value of column `{name}`: {print_expression(node)}",
             span=span_of(node),
             hint="Write NULL where none is meant.",
         )
     return to_sql(value, str)
+
+
+def _is_no_time(node: exp.Expression) -> bool:
+    """Whether it is a CAST of a text to a DATE, TIME or TIMESTAMP that the text is none of: it would be NULL."""
+    texts = ((type_, _cast_text(node, type_)) for type_ in _TIMES)
+    return any(text is not None and not reads_as(text.name, type_) for type_, text in texts)
 
 
 def _misfit(value: Typed, column: Column, node: exp.Expression, hint: str | None = None) -> TypeMismatch:
