@@ -8,15 +8,16 @@ import decimal
 import struct
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from millstream.errors import StatementError
 
 from ...sql.printing import literal
 from ...sql.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, Decimal, SqlType
 from .pg_types import BY_OID, ELEMENT_OF_ARRAY, OID_TYPE, numeric_of, oid_of
-from .texts.time_texts import date_of, time_of, timestamp_of
+from .texts.time_texts import date_of, shortened, time_of, timestamp_of
 
+T = TypeVar("T")
 _EPOCH: Final = datetime.datetime(2000, 1, 1)
 _DECIMAL_DIGITS: Final = 38
 _ITEMS_MAX: Final = 100_000
@@ -62,11 +63,12 @@ def parameter_literal(content: bytes | None, format: int, oid: int) -> str:
         return literal(decoded_value(content, format, oid))
     except NO_VALUE as error:
         known = BY_OID.get(oid) or ELEMENT_OF_ARRAY.get(oid)
-        raise no_value(f"type {oid}" if known is None else known.words, error) from None
+        brackets = "[]" if oid in ELEMENT_OF_ARRAY else ""
+        raise no_value(f"type {oid}" if known is None else known.words + brackets, error) from None
 
 
 def no_value(type_: str, error: Exception) -> WrongParameter:
-    return WrongParameter(f"a parameter is no {type_}: {error}", hint="Declare its type: $1::bigint.")
+    return WrongParameter(f"a parameter is no {type_}: {error}")
 
 
 def sample_literal(type_: SqlType | None) -> str:
@@ -108,11 +110,11 @@ def value_from_text(text: str, name: str) -> Any:
         case "bool":
             return _bool(text)
         case "int2" | "int4" | "int8" | "oid":
-            return _integer(int(text), name)
+            return _integer(_number_of(text, int, "whole number"), name)
         case "float4" | "float8":
-            return float(text)
+            return _number_of(text, float, "number")
         case "numeric":
-            return _finite(decimal.Decimal(text))
+            return _finite(_number_of(text, decimal.Decimal, "number"))
         case "bytea":
             if not text.startswith("\\x"):
                 raise ValueError("it does not begin with \\x")
@@ -127,6 +129,13 @@ def value_from_text(text: str, name: str) -> Any:
             return text
         case _:
             raise ValueError(f"there is no {name} here")
+
+
+def _number_of(text: str, read: Callable[[str], T], what: str) -> T:
+    try:
+        return read(text)
+    except (ValueError, decimal.InvalidOperation):
+        raise ValueError(f"{shortened(text)} is no {what}") from None
 
 
 _RANGES: Final = {"int2": 15, "int4": 31, "int8": 63, "oid": 32}

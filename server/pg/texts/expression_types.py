@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sqlglot import exp
@@ -62,10 +62,8 @@ class ExpressionTypes:
         both = [self.of(node.this), self.of(node.expression)]
         if TIMESTAMP in both:
             return TIMESTAMP
-        ranks: tuple[Callable[[SqlType], bool], ...] = (
-            DOUBLE.__eq__, lambda type_: isinstance(type_, Decimal), BIGINT.__eq__, INTEGER.__eq__,
-        )  # fmt: skip
-        return next((type_ for rank in ranks for type_ in both if type_ is not None and rank(type_)), None)
+        known = sorted((type_ for type_ in both if type_ is not None), key=_rank)
+        return known[-1] if known and _rank(known[-1]) else None
 
     def _of_call(self, name: str, arguments: Sequence[Any]) -> SqlType | None:
         function = FUNCTIONS.get(name)
@@ -85,6 +83,13 @@ class ExpressionTypes:
 
     def _first(self, nodes: Sequence[Any]) -> SqlType | None:
         return next((type_ for node in nodes if (type_ := self.of(node)) is not None), None)
+
+
+def _rank(type_: SqlType) -> int:
+    """Which of two numbers' types their sum has: that of the higher rank. 0: it is no number."""
+    if isinstance(type_, Decimal):
+        return 3
+    return {INTEGER: 1, BIGINT: 2, DOUBLE: 4}.get(type_, 0)
 
 
 def _of_number(text: str) -> SqlType:

@@ -10,6 +10,7 @@ from typing import Final
 _DATE: Final = r"(?P<date>\d{4,}-\d{1,2}-\d{1,2})"
 _CLOCK: Final = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.(?P<fraction>\d{1,9}))?)?"
 _ZONE: Final = r"(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2}(?::?\d{2})?)?)"
+_SHOWN_MAX: Final = 50
 _TEXT: Final = re.compile(rf"\s*(?:{_DATE})?(?:(?:(?<=\d)T|\s*\b){_CLOCK})?\s*{_ZONE}?\s*", re.IGNORECASE | re.ASCII)
 
 
@@ -51,7 +52,7 @@ def timestamp_of(text: str) -> datetime.datetime:
 def _matched(text: str) -> re.Match[str]:
     found = _TEXT.fullmatch(text)
     if found is None or (found["date"] is None and found["hour"] is None):
-        raise ValueError("it is written in another form")
+        raise ValueError(f"{shortened(text)} is written in another form than 2020-12-31 23:59:59.999+00")
     return found
 
 
@@ -76,3 +77,8 @@ def _offset(zone: str) -> datetime.timedelta:
         hours, rest = digits, ""
     offset = datetime.timedelta(hours=int(hours or 0), minutes=int(rest[:2] or 0), seconds=int(rest[2:] or 0))
     return -offset if zone[0] == "-" else offset
+
+
+def shortened(text: str) -> str:
+    """For messages."""
+    return f'"{text}"' if len(text) <= _SHOWN_MAX else f'"{text[:_SHOWN_MAX]}…"'

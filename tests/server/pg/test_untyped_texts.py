@@ -160,3 +160,23 @@ def test_a_null_parameter_has_the_type_of_its_place(dsn: str, condition: str) ->
         asked = f"SELECT id FROM untyped WHERE id = 1 AND {condition}"
         assert connection.execute(asked, [None, None]).fetchall() == [(1,)]
         assert connection.execute("SELECT id FROM untyped WHERE name = %s", [None]).fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("id", "abc", 'a parameter is no integer: "abc" is no whole number'),
+        ("n", "1.5", 'a parameter is no bigint: "1.5" is no whole number'),
+        ("id", "3000000000", "a parameter is no integer: it is out of range"),
+        ("amount", "x" * 200, f'a parameter is no numeric: "{"x" * 50}…" is no number'),
+        ("f", "x", 'a parameter is no double precision: "x" is no number'),
+        ("ok", "maybe", "a parameter is no boolean: it is neither true nor false"),
+        ("ts", "infinity", 'a parameter is no timestamp without time zone: "infinity" is written in another form'),
+        ("nums", "{1,b}", 'a parameter is no integer[]: "b" is no whole number'),
+        ("s", "{", "a parameter is no STRUCT<`A` INTEGER, `B` STRING>"),
+    ],
+)
+def test_what_is_wrong_with_a_parameter_is_said(dsn: str, column: str, value: str, message: str) -> None:
+    with psycopg.connect(dsn) as connection, pytest.raises(psycopg.errors.InvalidTextRepresentation) as error:
+        connection.execute(f"INSERT INTO untyped (id, {column}) VALUES (300, %s)".replace("id, id", "n, id"), [value])
+    assert error.value.diag.message_primary.startswith(message)
