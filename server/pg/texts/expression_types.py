@@ -15,6 +15,7 @@ from ..pg_quantified import ITEM
 
 _COUNTS: Final = ("COUNT", "COUNT_DISTINCT")
 _MEANS: Final = ("AVG", "STDDEV_SAMPLE", "STDDEV_SAMP", "CORRELATION")
+_RANKS: Final[Mapping[SqlType, int]] = {INTEGER: 1, BIGINT: 2, DOUBLE: 4}
 _ARITHMETIC: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 
 
@@ -89,7 +90,7 @@ def _rank(type_: SqlType) -> int:
     """Which of two numbers' types their sum has: that of the higher rank. 0: it is no number."""
     if isinstance(type_, Decimal):
         return 3
-    return {INTEGER: 1, BIGINT: 2, DOUBLE: 4}.get(type_, 0)
+    return _RANKS.get(type_, 0)
 
 
 def _of_number(text: str) -> SqlType:

@@ -44,9 +44,7 @@ class UntypedTexts:
 
 def untyped_texts(statement: PgStatement) -> UntypedTexts | None:
     """None if no text of the statement looks like a value of another type."""
-    if statement.kind not in (PgKind.ROWS, PgKind.OURS) or not statement.tokens:
-        return None
-    if (statement.tokens[0].upper or statement.tokens[0].text) not in _STATEMENTS:
+    if not _has_values(statement):
         return None
     tokens = list(statement.tokens)
     texts: dict[int, PgToken] = {}
@@ -54,6 +52,17 @@ def untyped_texts(statement: PgStatement) -> UntypedTexts | None:
         texts[number] = tokens[at]
         tokens[at] = PgToken("parameter", f"${number}", tokens[at].start, tokens[at].end)
     return UntypedTexts(replace(statement, tokens=tokens), texts) if texts else None
+
+
+def _has_values(statement: PgStatement) -> bool:
+    """Whether it is a query, contains one, or changes rows."""
+    if statement.kind not in (PgKind.ROWS, PgKind.OURS, PgKind.OUR_ROWS) or not statement.tokens:
+        return False
+    first, second = words(statement.tokens, 2)
+    is_create = first == "CREATE" and second != "FUNCTION"
+    if is_create or first == "EXPLAIN":
+        return any(token.upper == "SELECT" for token in statement.tokens)
+    return (first or statement.tokens[0].text) in _STATEMENTS
 
 
 def _places(statement: PgStatement) -> Iterator[int]:

@@ -78,6 +78,14 @@ def test_an_untyped_parameter_is_of_the_type_of_an_expression(dsn: str, conditio
         assert connection.execute(counted, ["1", "4"]).fetchall() == [(True, 1)]
 
 
+def test_statements_around_a_query_are_read_as_it_is(dsn: str) -> None:
+    query = "SELECT id, ts FROM untyped WHERE ts > '2020-03-01 00:00:00' AND n = '5' EMIT CHANGES"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        assert connection.execute(f"EXPLAIN {query}").fetchall()
+        created = f"CREATE TABLE later WITH (kafka_topic='later', partitions='1') AS {query}"
+        assert connection.execute(created).statusmessage == "CREATE TABLE"
+
+
 def test_an_error_is_placed_where_it_is_behind_such_texts(dsn: str) -> None:
     asked = "SELECT id FROM untyped WHERE ts = '2020-03-01 10:11:12' AND nope = 1"
     with psycopg.connect(dsn) as connection, pytest.raises(psycopg.errors.UndefinedColumn) as error:
