@@ -19,7 +19,7 @@ from ..record_error import RecordError, left_out
 
 ENTRIES_MAX = 100  # per batch, so that a client that repeats its query does not fill the log
 
-_log = structlog.get_logger("millstream.executor")
+_log = structlog.get_logger("millstream.queries")
 
 
 class LeftOut:

@@ -71,7 +71,7 @@ from .query_log import changelog_topic, offset_group
 from .query_settings import QuerySettings
 from .recovery import RecoveredQuery, TakeOver, recover
 
-log = structlog.get_logger("millstream.executor")
+log = structlog.get_logger("millstream.queries")
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 ALONE_BATCH_BYTES = 2 * MAX_BATCH_BYTES  # with half the calls per row: a sixth less CPU, a third less time with the GIL

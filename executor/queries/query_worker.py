@@ -23,7 +23,7 @@ from .query import QueryRuntime
 from .turns import AT_ONCE, NEVER, WHEN_WOKEN, Due, Turns
 from .worker_states import OVER, UNDER_WAY, WorkerEvent, WorkerState, WorkerStates
 
-log = structlog.get_logger("millstream.executor")
+log = structlog.get_logger("millstream.queries")
 
 QUIET_S = 0.2  # time without input after which the state is brought to rest
 LOOK_S = 2.0  # how long a caller of `figures` waits for access to the state

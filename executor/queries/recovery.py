@@ -32,7 +32,7 @@ from .query_log import STATE_CONFIG, changelog_topic, start_positions, take_id
 from .query_settings import QuerySettings
 from .store_filling import StoreFilling
 
-log = structlog.get_logger("millstream.executor")
+log = structlog.get_logger("millstream.queries")
 
 
 TakeOver = Callable[[], TransactionalProducer]

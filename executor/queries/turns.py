@@ -36,7 +36,7 @@ from ...logcore.client import LogClient, TopicPartition
 from ..sources.source_reader import PARTITIONS_S
 from ..work_pool import WorkPool
 
-log = structlog.get_logger("millstream.executor")
+log = structlog.get_logger("millstream.queries")
 
 LOOK_EVERY_S = 0.2
 """Interval of checks for what is not announced: a deleted topic, a partition without a replica on this cluster node."""

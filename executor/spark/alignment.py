@@ -55,7 +55,7 @@ from .spark_figures import BucketFigures
 from .stage_one import StageOne
 from .stages import Stages, split
 
-log = structlog.get_logger("millstream.executor")
+log = structlog.get_logger("millstream.queries")
 
 T = TypeVar("T")
 

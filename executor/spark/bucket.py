@@ -48,7 +48,7 @@ from .spark_figures import BucketFigures, StateLooks
 from .stage_one import failed_record
 from .stages import Stages
 
-log = structlog.get_logger("millstream.executor")
+log = structlog.get_logger("millstream.queries")
 
 
 def bucket_id(query_id: str, bucket: int) -> str:

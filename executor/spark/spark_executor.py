@@ -33,7 +33,7 @@ from .spark_settings import SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-log = structlog.get_logger("millstream.executor")
+log = structlog.get_logger("millstream.queries")
 
 OpenSession = Callable[[SparkSettings], "SparkSession"]
 EndSession = Callable[[], None]

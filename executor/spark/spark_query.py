@@ -48,7 +48,7 @@ from .spec import RunSpec
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-log = structlog.get_logger("millstream.executor")
+log = structlog.get_logger("millstream.queries")
 
 FAILURES_MAX = 6  # consecutive failures that the query itself may have caused
 BACKOFF_S = 0.5  # after the first failure; doubles with each

@@ -44,7 +44,7 @@ from ...sql.functions.udf import failures_of
 from .connection import MEMORY, EngineSettings, lock, open_connection, spill_directory
 from .memory_shares import MemoryShares, set_room
 
-log = structlog.get_logger("millstream.executor")
+log = structlog.get_logger("millstream.queries")
 
 TENANTS_MAX: Final = 100
 """Databases in one instance: a fatal error affects at most this many queries."""

@@ -16,7 +16,7 @@ from typing import Final
 import duckdb
 import structlog
 
-log = structlog.get_logger("millstream.executor")
+log = structlog.get_logger("millstream.queries")
 
 _NOTE_BYTES: Final = 210  # measured with DuckDB 2.0
 _BYTES_MIN: Final = 1024 * 1024

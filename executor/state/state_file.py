@@ -24,7 +24,7 @@ from .databases import Database, OpenDatabase, alone
 from .laid_aside import LaidAside
 from .state_table import TableSettlement
 
-log = structlog.get_logger("millstream.executor")
+log = structlog.get_logger("millstream.queries")
 
 _APPLIED = "_millstream_applied"
 _FORMAT = 3  # of the stores' tables: each row has its own number; sessions number values in order of arrival

@@ -16,8 +16,8 @@ from millstream.errors import ServerError
 
 ROOT: Final = "root"
 LOGGERS: Final = (
-    "millstream", "millstream.cluster", "millstream.connect", "millstream.executor", "millstream.http",
-    "millstream.logcore", "millstream.mcp", "millstream.pg", "millstream.server",
+    "millstream", "millstream.cluster", "millstream.connect", "millstream.http",
+    "millstream.logcore", "millstream.mcp", "millstream.pg", "millstream.queries", "millstream.server",
 )  # fmt: skip
 """The names that the modules give to their loggers, and their common beginning."""
 LEVELS: Final = {"TRACE": 10, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50, "OFF": 100}

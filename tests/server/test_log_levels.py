@@ -13,8 +13,8 @@ import pytest
 from running_server import ServerProcess
 
 LEVELS = {
-    "millstream", "millstream.cluster", "millstream.connect", "millstream.executor", "millstream.http",
-    "millstream.logcore", "millstream.mcp", "millstream.pg", "millstream.server",
+    "millstream", "millstream.cluster", "millstream.connect", "millstream.http",
+    "millstream.logcore", "millstream.mcp", "millstream.pg", "millstream.queries", "millstream.server",
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from .home_connection import HomeConnection, HomeLost, HomeUnreachable
 from .known_homes import KnownHomes
 from .open_buckets import BucketShare, OpenBuckets
 
-log = structlog.get_logger("millstream.executor")
+log = structlog.get_logger("millstream.queries")
 
 ACCEPT_AGAIN_S = 1.0
 UNREACHABLE_S = 600.0
