@@ -4,7 +4,7 @@ compared with or inserted into, a cast, LIMIT."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from sqlglot import exp
@@ -13,7 +13,7 @@ from millstream.errors import StatementError
 
 from ...planner.catalog import Catalog
 from ...planner.schema import PSEUDO
-from ...sql.ast import InsertValues, Node, Statement, unwrapped
+from ...sql.ast import InsertValues, Node, SelectColumn, Statement, unwrapped
 from ...sql.parser import parse
 from ...sql.types import BIGINT, STRING, Array, SqlType
 from .pg_dialect import our_text
@@ -45,7 +45,7 @@ def parameter_types(statement: PgStatement, catalog: Catalog, databases: Iterabl
         (parsed,) = parse(our_text(statement.text, statement.tokens, catalog, marks, databases).text)
     except (StatementError, ValueError):
         return found
-    types = ExpressionTypes(_columns(statement, catalog))
+    types = _types_of_names(parsed, _columns(statement, catalog))
     for literal in _expressions(parsed, exp.Literal):
         number = _number(literal)
         type_ = None if number is None else _type_beside(literal, types)
@@ -67,6 +67,17 @@ def cast_types(statement: PgStatement) -> dict[int, SqlType]:
                 after = statement.tokens[at + 3].text if at + 3 < len(statement.tokens) else ""
                 found[int(parameter.text[1:])] = Array(type_) if after == "[" else type_
     return found
+
+
+def _types_of_names(parsed: Statement, columns: Mapping[str, SqlType]) -> ExpressionTypes:
+    """With the names that queries inside give to their items, from the inside out: each may use those of others."""
+    known = dict(columns)
+    items = [item for item in _expressions(parsed, SelectColumn) if item.alias is not None and item.alias not in known]
+    for item in reversed(items):
+        type_ = ExpressionTypes(known).of(item.expression)
+        if type_ is not None:
+            known[item.alias] = type_
+    return ExpressionTypes(known)
 
 
 def inserts_json(statement: PgStatement, catalog: Catalog) -> bool:
@@ -126,6 +137,8 @@ def _number(node: Any) -> int | None:
 def _expressions(value: Any, kind: type[Any]) -> Iterator[Any]:
     """All expressions of a kind in a statement, including its subqueries."""
     match value:
+        case _ if isinstance(value, kind):
+            yield value
         case exp.Expression():
             yield from value.find_all(kind)
             for inside in value.find_all(exp.Subquery):

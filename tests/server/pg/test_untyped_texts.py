@@ -86,6 +86,14 @@ def test_statements_around_a_query_are_read_as_it_is(dsn: str) -> None:
         assert connection.execute(created).statusmessage == "CREATE TABLE"
 
 
+def test_the_names_that_a_query_inside_gives_have_types(dsn: str) -> None:
+    inside = "SELECT id, ts AS moment, n + 1 AS more FROM untyped WHERE id < 5"
+    with psycopg.connect(dsn) as connection:
+        for query in (f"SELECT id FROM ({inside}) q", f"WITH q AS ({inside}) SELECT id FROM q"):
+            asked = f"{query} WHERE moment = '2020-03-01 10:11:12' AND more = '6'"
+            assert connection.execute(asked).fetchall() == [(1,)]
+
+
 def test_an_error_is_placed_where_it_is_behind_such_texts(dsn: str) -> None:
     asked = "SELECT id FROM untyped WHERE ts = '2020-03-01 10:11:12' AND nope = 1"
     with psycopg.connect(dsn) as connection, pytest.raises(psycopg.errors.UndefinedColumn) as error:
