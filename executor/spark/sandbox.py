@@ -28,15 +28,18 @@ from .. import processing_log
 from ..errors import QueryFailed, UnknownQuery
 from ..executor import QueryStatus
 from ..figures import QueryFigures
+from ..queries.query import QueryRuntime
 from ..queries.query_log import start_positions
 from ..queries.query_settings import QuerySettings
 from ..queries.script_rounds import ScriptRounds
 from ..queries.start_offsets import StartSettings
 from ..queries.stepwise import StepwiseFeed
+from ..queries.store_filling import StoreFilling
 from ..sources.arrivals import Ends, stops
 from ..sources.journal import JournaledLog
 from ..state.temporary_folders import TemporaryFolder
 from ..tasks import in_one_task
+from . import alignment
 from .spark_executor import OpenSession, SparkExecutor
 from .spark_jobs import MakeJobs, SparkJobs
 from .spark_query import SparkQuery
@@ -90,9 +93,16 @@ class SparkSandboxExecutor:
     def start(self, query: PersistentQuery) -> None:
         if query.id not in self._queries:
             plan = in_one_task(query.plan)
+            self._fill_new_stores(plan)
             spark = self._executor.query(replace(query, plan=plan, paused=False))
             self._queries[query.id] = _Query(plan, spark, query.paused)
             self._catch_up(self._queries[query.id])
+
+    def _fill_new_stores(self, plan: PhysicalPlan) -> None:
+        """On DuckDB, as a server does it (`RoutingExecutor`)."""
+        if StoreFilling.of(self._client, plan) is not None:
+            take_over = partial(alignment.take_from_spark, plan, self._client, self._properties)
+            QueryRuntime(plan, self._client, None, self._properties, take_over=take_over).close()
 
     def stop(self, query_id: str) -> None:
         self._queries.pop(query_id, None)

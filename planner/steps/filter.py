@@ -47,9 +47,8 @@ class LogicalFilter(Unary):
 
 @dataclass(frozen=True, slots=True)
 class Filter(Step):
-    """Keeps the rows for which `predicate` is true. Streams: other rows are dropped. Tables: a +1 row that fails
-    becomes a deletion (-1) with `retract_failed` (if rows were let through that `input` does not retract), else it is
-    dropped."""
+    """Keeps the rows for which `predicate` is true. With `retract_failed` it lets all -1 rows of a table through: an
+    earlier filter may have let through the rows that they end."""
 
     input: Step
     predicate: SqlExpression

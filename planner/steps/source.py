@@ -141,7 +141,7 @@ class Source(Step):
             return self
         known = set(map(before.schema.physical_name, before.schema.value))  # columns added since are NULL in its rows
         lacking = (self.kept_columns - before.kept_columns) & known
-        renewed = self.filled_by and before.materialized and lacking
+        renewed = self.filled_by and (lacking or not before.materialized)
         return replace(self, renewal=number if renewed else before.store_number)
 
     @property
@@ -159,9 +159,6 @@ class Source(Step):
         """A stream may have been read from any offset on; which rows of a table expire depends on all that were read
         before them."""
         return self.kind == "TABLE" and self.ttl_ms is None
-
-    def deleting_failed(self) -> Step:
-        return self if self.ttl_ms is not None else replace(self, materialized=False)
 
     @property
     def asks_stream_time(self) -> bool:

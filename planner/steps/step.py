@@ -191,8 +191,7 @@ class Step:
         return ()
 
     def deleting_failed(self) -> Step:
-        """The step, changed so that each row that fails one of `last_conditions` deletes its key. A table that is only
-        copied keeps no rows for that, and passes on each of its deletions."""
+        """The step, changed so that a row that fails one of `last_conditions` deletes the row that its key had."""
         return self
 
     def without_repeats(self, unwanted: bool = False) -> Step:

@@ -1,8 +1,8 @@
 """What a replaced query's filter does with rows that the one before it has let through: it deletes them.
 
-A table's filter gives a deletion only for a row that it let through itself. After CREATE OR REPLACE the topic has rows
-that another filter let through, or that passed while there was none. So from then on each row that fails deletes its
-key: at most a key is deleted that was not there.
+A table's filter emits a deletion only for a row that it let through itself. After CREATE OR REPLACE the topic has rows
+that another filter let through, or that passed while there was none. So from then on each row that fails deletes what
+its key had before: at most, a key is deleted whose earlier row the query had not let through either.
 """
 
 from __future__ import annotations

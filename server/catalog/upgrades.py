@@ -76,10 +76,11 @@ def with_kept_state(
             )
             raise _not_replaceable(old, reason, span, rebuild)
         raise _not_replaceable(old, "its grouping, aggregates, windows or joins would change", span)
+    had_state = {step.id for step in before}
     for step in renewed:
         sources = [source for below in step.filled_by for source in sources_below(below)]
         cut = sorted({source.topic for source in sources if not whole(source.topic)})
-        if cut:
+        if cut and step.id in had_state:
             reason = (
                 f"it would need columns of a table's rows that it does not have, and topic {', '.join(cut)} no "
                 "longer has all records to read them from"
@@ -149,8 +150,8 @@ def _kept_columns(plan: PhysicalPlan) -> dict[str, frozenset[str]]:
 
 
 def _state_fits(before: list[Step], after: list[Step]) -> bool:
-    """A table that is only copied needs state only for a filter, and no longer for one that replaces another one
-    (`replaced_filters.py`), so the state appears and disappears with the filter."""
+    """A table that is only copied needs state only for a filter, so the state appears and disappears with the filter.
+    When it appears, it is filled from the table's topic: with the rows that the topic still has."""
     if len(before) == len(after) and all(map(_goes_on, after, before)):
         return True
     if not all(isinstance(step, Source) for step in (*before, *after)):

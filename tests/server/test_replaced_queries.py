@@ -306,8 +306,8 @@ def test_conditions_on_results_come_and_go() -> None:
         sandbox.execute(_rows("a", {3: (4, 8), 2: (0, 7), 1: (2, 9)}))
         sandbox.drain()
         last = {topic: {each["key"]: each["value"] for each in sandbox.consume(topic)} for topic in ("G", "J")}
-        assert last["G"] == {7: None, 8: {"C": 4}, 9: None}  # what fails is deleted, even if it was not there
-        assert last["J"] == {1: {"X": 2, "N": "two"}, 2: None, 3: {"X": 1, "N": "one"}}
+        assert last["G"] == {7: None, 8: {"C": 4}}
+        assert last["J"] == {1: {"X": 2, "N": "two"}, 2: None, 3: None}
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ WORD = re.compile(r"\w+")
 def kept_where(step: StatelessStep) -> str:
     """The condition of the rows that a step keeps. In: a step that leaves out rows."""
     if isinstance(step, Filter):
+        if step.retract_failed:
+            return f"_weight < CAST(0 AS TINYINT) OR (({step.predicate.sql}) AND NOT _null)"
         # A stream's row without a value fails every condition; a table's deletion is passed on.
         return f"({step.predicate.sql}) AND NOT (_null AND _weight > CAST(0 AS TINYINT))"
     return " OR ".join(f"{key} IS NOT NULL" for key in key_names(step.schema))
@@ -45,9 +47,8 @@ def column_sources(steps: Sequence[StatelessStep], schema: pa.Schema) -> dict[st
     names: dict[str, str | None] = {name: name for name in schema.names}
     for step in steps:
         if isinstance(step, Filter):
-            if step.retract_failed:
-                names |= {name: None for name in names if name in ("_weight", "_null") or name[0] == "v"}
-        elif isinstance(step, Explode):
+            continue
+        if isinstance(step, Explode):
             values = value_names(step.schema)
             names |= dict.fromkeys(values[len(values) - len(step.arrays) :])
         else:
@@ -73,7 +74,7 @@ def _chosen_columns(step: Project | Rekey) -> dict[str, SqlExpression]:
 
 
 def leaves_out(step: StatelessStep) -> bool:
-    return (isinstance(step, Filter) and not step.retract_failed) or (isinstance(step, Rekey) and step.drop_null_key)
+    return isinstance(step, Filter) or (isinstance(step, Rekey) and step.drop_null_key)
 
 
 def chain_statement(
@@ -122,7 +123,7 @@ def rendered(
     the output columns that are needed; None: all."""
     match step:
         case Filter():
-            return _filter(step, source, names), list(names), schema
+            return f"SELECT * FROM ({source}) WHERE {kept_where(step)}", list(names), schema
         case Project():
             keys = key_names(schema) if step.key is None else key_names(step.schema)
             columns = {name: name for name in names if name.startswith("_")}
@@ -150,19 +151,6 @@ def rendered(
             if step.drop_null_key:
                 sql = f"SELECT * FROM ({sql}) WHERE {kept_where(step)}"
             return sql, list(columns), step.schema
-
-
-def _filter(step: Filter, source: str, names: Sequence[str]) -> str:
-    if not step.retract_failed:
-        return f"SELECT * FROM ({source}) WHERE {kept_where(step)}"
-    # A table's row that fails the condition deletes the row that was passed on before. So does a deletion: it has no
-    # values that could pass.
-    columns = {name: name for name in names}
-    columns["_weight"] = "(CASE WHEN _passes THEN _weight ELSE -1 END)::TINYINT"
-    columns["_null"] = "NOT _passes"
-    columns |= {name: f"CASE WHEN _passes THEN {name} END" for name in names if name[0] == "v"}
-    judged = f"SELECT *, coalesce(_weight > 0 AND ({step.predicate.sql}), false) AS _passes FROM ({source})"
-    return _select(columns, judged)
 
 
 def _value_columns(names: Sequence[str], expressions: Sequence[SqlExpression]) -> dict[str, str]:
