@@ -26,6 +26,7 @@ from .share_sessions import ShareSessions
 from .wire.frames import CLIENT_ID
 
 _LOGINS_MAX: Final = 2  # at the same time, because checking a password is expensive
+_NAMES_UNKNOWN: Final = "it is not known yet which groups and transactional ids are Millstream's own"
 _READY_S: Final = 10.0
 _LOOK_S: Final = 0.02
 
@@ -79,8 +80,16 @@ class Desk(ABC):
         """For the salts of users that do not exist."""
 
     def refuses(self, peer: Peer, name: str, right: Literal["group", "transaction"] = "group") -> bool:
-        """Whether the client may not use this group or transactional id: it has no right, or the name is reserved."""
-        return not peer.trusted and (self.settings.is_reserved(name) or not peer.may(right, name))
+        """Whether the client may not use this group or transactional id: it has no right, or the name is reserved.
+        Raises `HangUp` if that is not known any more: queries' names may have to be read since `wait_for_names`,
+        because the topic with the first of them was just created."""
+        if peer.trusted:
+            return False
+        if self.settings.is_reserved(name):
+            if not self.settings.knows_names():
+                raise HangUp(_NAMES_UNKNOWN)
+            return True
+        return not peer.may(right, name)
 
     def row_view(self, peer: Peer, topic: str) -> RowView | None:
         """How to show this client the topic's columnar batches; None: as they are stored."""
@@ -137,7 +146,7 @@ class KafkaService(Desk):
         deadline_s = self._loop.time() + _READY_S
         while not peer.trusted and not self.settings.knows_names():
             if self._loop.time() >= deadline_s:
-                raise HangUp("it is not known yet which groups and transactional ids are Millstream's own")
+                raise HangUp(_NAMES_UNKNOWN)
             await asyncio.sleep(_LOOK_S)
 
     def lets_in(self, peer: Peer) -> bool:

@@ -16,8 +16,9 @@ from millstream.sql.windows import WINDOW_TYPES
 PRODUCT = ("sql", "planner", "logcore", "executor", "server", "repl", "millstream")
 ROOMS = ("sql/windows/", "executor/windows/")
 OTHER_MEANINGS = {
-    "SESSION": {  # the level at which a property is set
+    "SESSION": {  # the level at which a property is set, and a word of PostgreSQL's SET
         "server/handlers/show.py", "server/config/properties.py", "sql/settings/property.py",
+        "server/pg/pg_statements.py",
     },
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
@@ -190,6 +191,19 @@ def test_who_names_a_group_waits_until_it_is_known_whose_it_is(engine: Engine) -
             RemoteLog(trusted_address(engine.log.served, server.address)) as ours,
         ):
             ours.commit_offsets("ours", {Place("s", 0): 0})
+            stranger.commit_offsets("mine", {Place("s", 0): 0})
+            assert known.is_set()
+
+
+def test_a_group_is_not_refused_if_the_first_query_is_created_while_its_request_is_under_way(engine: Engine) -> None:
+    """After the wait, the names are unknown again until the topic with them is read."""
+    assert isinstance(engine.log, Log)
+    engine.log.create_topic("s", 1)
+    asked, known = itertools.count(), threading.Event()
+    with LogServer(engine.log, port=0) as server:
+        server.is_reserved = lambda name: not known.is_set()
+        server.knows_names = lambda: next(asked) == 0 or known_once_asked(known)
+        with RemoteLog(server.address) as stranger:
             stranger.commit_offsets("mine", {Place("s", 0): 0})
             assert known.is_set()
 
