@@ -1,9 +1,10 @@
 """Fills the new stores of a query that was replaced: with the rows of a table, from the table's topic.
 
-CREATE OR REPLACE may make a query keep further columns of a table's rows: a join of a stream with the table reads one
-more column, or a filter does. The rows in the store lack it, so the new plan has a new store, with a number in its
-name. Before the query continues, a pipeline of its own reads the table's topic from its first record to the committed
-position, and its state changes are written to the changelog, from where the query recovers them like any other state.
+CREATE OR REPLACE may make a query keep further columns of a table's rows: a join with the table reads one more column,
+or a filter does. The rows in the store lack it, so the new plan has a new store, with a number in its name. The same
+goes for a table that was only copied and whose rows are stored from now on, for a filter. Before the query continues,
+a pipeline of its own reads the table's topic from its first record to the committed position, and its state changes are
+written to the changelog, from where the query recovers them like any other state.
 
 Reading the same records again gives the same rows, so a crash in the middle needs no care: filling begins anew. Once
 the stores are full, their highest number is stored, and later starts do nothing.
@@ -56,7 +57,7 @@ class StoreFilling:
         if not _number(plan):
             return None
         filled = max(client.committed_offsets(filling_group(plan.query_id)).values(), default=0)
-        steps = tuple(step for step in plan.steps() if step.store_number > filled)
+        steps = tuple(step for step in plan.steps() if step.store_number > filled and step.filled_by)
         return StoreFilling(plan, steps, client.committed_offsets(offset_group(plan.query_id))) if steps else None
 
     def changes(self, client: LogClient, settings: EngineSettings) -> Iterator[list[StoreChanges]]:

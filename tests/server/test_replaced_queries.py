@@ -173,6 +173,17 @@ def test_a_query_on_spark_fills_its_stores_on_duckdb_and_moves_back(
         assert len(spark.driver.record_counts) > batches
 
 
+def test_a_store_that_is_no_longer_needed_is_not_filled(tmp_path: Path) -> None:
+    with open_engine(tmp_path, SETTINGS, sync="never") as engine:
+        table = DECLARED.format(1, "").split(";")[0]
+        engine.execute(f"{table}; CREATE TABLE few AS SELECT id, a FROM t; PAUSE CTAS_FEW_1;", Session())
+        for condition in ("WHERE a <> 'no'", ""):
+            engine.execute(f"CREATE OR REPLACE TABLE few AS SELECT id, a FROM t {condition};", Session())
+        plan = engine.catalog.queries["CTAS_FEW_1"].plan
+        assert max(step.store_number for step in plan.steps()) == 1
+        assert StoreFilling.of(engine.log, plan) is None
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_filter_of_a_table_reads_further_columns_of_its_rows(tmp_path: Path, restarted: bool) -> None:
     with ExitStack() as engines:
