@@ -7,9 +7,13 @@ because the shell, the server and the tests show the same text.
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
+
+UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Error numbers of an output that takes nothing more, for example because its disk is full."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,12 @@ formats the rows."""
 from __future__ import annotations
 
 import contextlib
-import errno
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
 
-from millstream.errors import MillstreamError, ServerError
+from millstream.errors import UNWRITABLE, MillstreamError, ServerError
 
 from ..server.client import Rows
 from .settings import Settings
@@ -30,7 +29,6 @@ Pager = Callable[[Iterator[str], Callable[[str], None]], None]
 
 _RED, _BOLD, _DIM, _RESET = "\033[31m", "\033[1m", "\033[2m", "\033[0m"
 _ESCAPES: Final = re.compile(r"\033\[[0-9;]*m")
-_FILE_FAILS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _FOR_PROGRAMS: Final = ("json", "jsonl", "csv", "arrow")
 
 
@@ -176,7 +174,7 @@ class Printer:
         try:
             yield
         except OSError as error:
-            if self.redirected is None or error.errno not in _FILE_FAILS:
+            if self.redirected is None or error.errno not in UNWRITABLE:
                 raise
             message = f"{self.redirected.name} cannot be written: {(error.strerror or str(error)).lower()}"
             with contextlib.suppress(OSError):

@@ -59,7 +59,7 @@ from ..sink_writer import Output, SinkWriter
 from ..sources.idle import IdleTime
 from ..sources.shared_reading import SharedReading
 from ..sources.source_reader import PARTITIONS_S, ReadBatch, SourceReader
-from ..state.changelog import changelog_records, offsets_used
+from ..state.changelog import append_changes, changelog_records
 from ..state.databases import OpenDatabase, alone
 from ..state.lost_state import with_ends
 from ..state.state_commits import Settlements
@@ -508,7 +508,7 @@ class QueryRuntime:
         for partition, records in output.records:
             producer.append(self._sink.topic, partition, records)
             fp("query.appended")
-        applied = self._append_changes(run, changelog)
+        applied = append_changes(self._client, producer, changelog_topic(self.plan.query_id), changelog.records)
         if errors:
             producer.append(
                 processing_log.TOPIC, 0, processing_log.records_of(self.plan.query_id, errors, self._now_ms())
@@ -519,19 +519,6 @@ class QueryRuntime:
         self._positions.update(moved)
         self._passed = {}
         self._gave_nothing_since_s = math.inf
-        return applied
-
-    def _append_changes(self, run: RecoveredQuery, changelog: _Changelog) -> dict[int, int]:
-        """The offsets are exact: only this producer can append at the partition's end that was read before the append;
-        if another producer has fenced it, the append is refused."""
-        topic = changelog_topic(self.plan.query_id)
-        applied: dict[int, int] = {}
-        for partition, records in changelog.records:
-            if partition not in applied:
-                applied[partition] = self._client.offsets(topic, partition).log_end_offset
-            run.producer.append(topic, partition, records)
-            applied[partition] += offsets_used(records)
-            fp("query.appended")
         return applied
 
     def _isolate(self, batch: ReadBatch, error: Exception) -> None:

@@ -30,7 +30,7 @@ from ...planner.steps.step import Step, store_id
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
 from ..sources.source_reader import ReadBatch, SourceReader
-from ..state.changelog import changelog_records, offsets_used, replay
+from ..state.changelog import append_changes, changelog_records, replay
 from ..state.connection import MEMORY, EngineSettings, lock
 from ..state.databases import alone
 from ..state.lost_state import with_ends
@@ -93,11 +93,8 @@ class StoreFilling:
 
     def _changes_of(self, step: Step, client: LogClient, settings: EngineSettings) -> Iterator[list[StoreChanges]]:
         sources = [source for below in step.filled_by for source in sources_below(below)]
-        ends = {
-            at: offset
-            for at, offset in self.positions.items()
-            if offset > FORGOTTEN and at.topic in {source.topic for source in sources}
-        }
+        topics = {source.topic for source in sources}
+        ends = {at: offset for at, offset in self.positions.items() if offset > FORGOTTEN and at.topic in topics}
         begins = {at: min(end, client.offsets(*at).log_start_offset) for at, end in ends.items()}
         plan = replace(self.plan, root=step)
         database = alone(MEMORY, settings)
@@ -142,12 +139,7 @@ class _ChangelogWriter:
 
     def _write(self, records: Sequence[tuple[int, ColumnarRecords | RowRecords]]) -> None:
         self._producer.begin()
-        ends: dict[int, int] = {}
-        for partition, each in records:
-            if partition not in ends:
-                ends[partition] = self._client.offsets(self._topic, partition).log_end_offset
-            self._producer.append(self._topic, partition, each)
-            ends[partition] += offsets_used(each)
+        ends = append_changes(self._client, self._producer, self._topic, records)
         self._producer.send_offsets(offset_group(self._query_id), with_ends({}, self._query_id, ends))
         self._producer.commit()
 

@@ -9,7 +9,8 @@ from types import MappingProxyType
 import numpy as np
 import pyarrow as pa
 
-from ...logcore.client import ColumnarRecords, FetchedRows, LogClient, RowRecords
+from ...logcore.client import ColumnarRecords, FetchedRows, LogClient, RowRecords, TransactionalProducer
+from ...logcore.failpoints import fp
 from ...logcore.records.column_keys import expiry_metadata, key_metadata
 from ..errors import ForeignState
 from ..partitioning import split_by_partition
@@ -57,6 +58,24 @@ def _runs(changes: Sequence[StoreChanges]) -> Iterator[tuple[dict[bytes, bytes],
 def offsets_used(records: ColumnarRecords | RowRecords) -> int:
     """How many offsets these records take in their partition."""
     return records.batch.num_rows if isinstance(records, ColumnarRecords) else records.table.num_rows
+
+
+def append_changes(
+    client: LogClient,
+    producer: TransactionalProducer,
+    topic: str,
+    records: Sequence[tuple[int, ColumnarRecords | RowRecords]],
+) -> dict[int, int]:
+    """Appends records to their partitions. Out: by partition, the offset after them. It is exact: only this producer
+    can append at the partition's end that was read before; if another one has fenced it, the append is refused."""
+    ends: dict[int, int] = {}
+    for partition, each in records:
+        if partition not in ends:
+            ends[partition] = client.offsets(topic, partition).log_end_offset
+        producer.append(topic, partition, each)
+        ends[partition] += offsets_used(each)
+        fp("query.appended")
+    return ends
 
 
 def replay(

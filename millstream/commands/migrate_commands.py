@@ -138,7 +138,7 @@ def validate_command(config_file: ConfigOption = _DEFAULT_CONFIG) -> None:
     with _migrator(config_file) as migrator:
         problems = migrator.problems(migrator.ledger.read())
         for problem in problems:
-            typer.echo(problem)
+            typer.echo(problem.message)
         if problems:
             raise typer.Exit(1)
         typer.echo("all applied migrations are unchanged")

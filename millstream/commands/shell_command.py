@@ -69,7 +69,7 @@ def client_opener(
 
 def variable(text: str) -> tuple[str, str]:
     """The name and the value of --define."""
-    from ..sql.variables import VARIABLE_NAME
+    from millstream.sql.variables import VARIABLE_NAME
 
     name, separator, value = text.partition("=")
     if not separator or not VARIABLE_NAME.fullmatch(name.strip()):

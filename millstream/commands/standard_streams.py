@@ -4,14 +4,14 @@ sentence."""
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import os
 import sys
 from collections.abc import Callable
 from typing import IO, Final
 
-_CANNOT_WRITE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+from millstream.errors import UNWRITABLE
+
 FAILED: Final = 1
 
 
@@ -25,7 +25,7 @@ def exit_code_of(run: Callable[[], None]) -> str | int | None:
     try:
         return _ended(run)
     except OSError as error:
-        if error.errno not in _CANNOT_WRITE:
+        if error.errno not in UNWRITABLE:
             raise
         _write_no_more()
         what = error.filename or "the output"

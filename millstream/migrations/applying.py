@@ -119,9 +119,7 @@ class Migrator:
         self._check_running(events, resume)
         problems = self.problems(events)
         if problems:
-            missing = problems[0].endswith("missing")
-            hint = "Put the file back." if missing else "Undo the change, and put it into a new migration."
-            raise BadMigration(problems[0], hint=hint)
+            raise problems[0]
         migrations = self.project.migrations()
         pending = [migration for migration in migrations if migration.version > events.current()]
         for missed in (each for each in migrations if each.version < events.current() and not events.of(each.version)):
@@ -137,21 +135,23 @@ class Migrator:
                 self._claimed(migration, steps, variables or {}, resume=resume, unclear=unclear)
         return chosen
 
-    def problems(self, events: MigrationEvents) -> list[str]:
-        """Problems of applied migrations: their files are missing or have changed."""
+    def problems(self, events: MigrationEvents) -> list[BadMigration]:
+        """What is wrong with applied migrations: their files are missing or have changed."""
         files = {migration.version: migration for migration in self.project.migrations()}
-        found: list[str] = []
+        found: list[BadMigration] = []
         for key, event in sorted(events.by_key.items()):
             if not key.isdecimal() or event.state != "MIGRATED":
                 continue
             file = files.get(int(key))
             if file is None:
-                found.append(f"version {key} ({event.name}) was applied, but its file is missing")
+                gone = f"version {key} ({event.name}) was applied, but its file is missing"
+                found.append(BadMigration(gone, hint="Put the file back."))
             elif file.checksum != event.checksum:
-                found.append(
+                changed = (
                     f"{file.path.name} was changed after it was applied: its checksum is {file.checksum}, and was "
                     f"{event.checksum}"
                 )
+                found.append(BadMigration(changed, hint="Undo the change, and put it into a new migration."))
         return found
 
     def _check_running(self, events: MigrationEvents, resume: bool) -> None:

@@ -70,11 +70,15 @@ def _described(client: Client) -> list[dict[str, Any]]:
 
 
 def _named_like(statement: ast.Statement, client: Client) -> set[str]:
-    """The names of the connectors, mirrors or secrets, depending on what the statement is about."""
-    words, members = ("CONNECTORS", "MIRRORS", "SECRETS"), ("connectors", "mirrors", "secrets")
-    kinds = (ast.CreateConnector | ast.DropConnector, ast.CreateMirror | ast.ControlMirror, ast.Statement)
-    word, member = next((w, m) for w, m, kind in zip(words, members, kinds, strict=True) if isinstance(statement, kind))
-    return {line["name"] for line in client.execute(f"SHOW {word};")[0][member]}
+    """The names of all connectors, mirrors or secrets, depending on what the statement is about."""
+    match statement:
+        case ast.CreateConnector() | ast.DropConnector():
+            kind = "connectors"
+        case ast.CreateMirror() | ast.ControlMirror():
+            kind = "mirrors"
+        case _:
+            kind = "secrets"
+    return {line["name"] for line in client.execute(f"SHOW {kind.upper()};")[0][kind]}
 
 
 def _functions(client: Client) -> set[str]:

@@ -7,8 +7,7 @@ from typing import Literal
 
 from ..insight.lineage_rows import LineageRows
 from ..lowering import Lowering, positions
-from ..schema import Column, Schema
-from .join import JoinStep, LogicalJoin, Side, fillable, pairs
+from .join import JoinOfTables, LogicalJoin, Side, pairs
 from .step import Step, Text
 
 
@@ -36,11 +35,11 @@ class LogicalForeignKeyJoin(LogicalJoin):
         left, right = self.left.lower(lowering), self.right.lower(lowering)
         left_key = positions(self.left.schema, self.left_key)
         schemas = self.schema, self.left.schema, self.right.schema
-        return ForeignKeyJoin(lowering.id("join"), left, right, self.join, left_key, *schemas, emit_old=self.emit_old)
+        return ForeignKeyJoin(lowering.id("join"), left, right, *schemas, self.join, left_key, emit_old=self.emit_old)
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignKeyJoin(JoinStep):
+class ForeignKeyJoin(JoinOfTables):
     """Each row of the left table with the right table's row that its foreign key refers to.
 
     In: the left table's changes with their old rows, under the foreign key and in the right table's tasks; `left_key`:
@@ -49,36 +48,12 @@ class ForeignKeyJoin(JoinStep):
     that is replaced.
     """
 
-    left: Step
-    right: Step
     kind: Literal["INNER", "LEFT"]
     left_key: tuple[int, ...]
-    schema: Schema
-    left_schema: Schema
-    right_schema: Schema
-    emit_old: bool = False
-
-    @property
-    def state_identity(self) -> Step | None:
-        """What it emits of its state may change: a WHERE needs old rows."""
-        return replace(self.without_inputs(), emit_old=False, renewal=0)
-
-    @property
-    def kept_columns(self) -> tuple[Column, ...]:
-        return (*self.left_schema.value, *self.right_schema.value)
 
     def without_kept_columns(self) -> Step | None:
-        left, right = Schema(self.left_schema.key), Schema(self.right_schema.key)
-        bare = replace(self, schema=left, left_schema=left, right_schema=right, emit_old=False, renewal=0, left_key=())
-        return bare.without_inputs()
-
-    @property
-    def filled_by(self) -> tuple[Step, ...]:
-        return fillable(self.left, self.right)
-
-    @property
-    def repeatable(self) -> bool:
-        return True
+        """The positions of the key depend on the columns."""
+        return JoinOfTables.without_kept_columns(replace(self, left_key=()))
 
     def describe(self, text: Text = str) -> str:
         old = ", with old rows" if self.emit_old else ""

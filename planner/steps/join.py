@@ -139,6 +139,41 @@ class JoinStep(Step):
             )
 
 
+@dataclass(frozen=True, slots=True)
+class JoinOfTables(JoinStep):
+    """Base of the joins of two tables: their result depends on the present rows of both only. With `emit_old`, changes
+    include the result that they replace."""
+
+    left: Step
+    right: Step
+    schema: Schema
+    left_schema: Schema
+    right_schema: Schema
+    emit_old: bool = field(default=False, kw_only=True)
+
+    @property
+    def state_identity(self) -> Step | None:
+        """What it emits of its state may change: a WHERE needs old rows."""
+        return replace(self.without_inputs(), emit_old=False, renewal=0)
+
+    @property
+    def kept_columns(self) -> tuple[Column, ...]:
+        return (*self.left_schema.value, *self.right_schema.value)
+
+    def without_kept_columns(self) -> Step | None:
+        left, right = Schema(self.left_schema.key), Schema(self.right_schema.key)
+        bare = replace(self, schema=left, left_schema=left, right_schema=right, emit_old=False, renewal=0)
+        return bare.without_inputs()
+
+    @property
+    def filled_by(self) -> tuple[Step, ...]:
+        return fillable(self.left, self.right)
+
+    @property
+    def repeatable(self) -> bool:
+        return True
+
+
 _SIDES = ("left", "right")
 
 

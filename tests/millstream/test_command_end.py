@@ -70,7 +70,6 @@ raise RuntimeError("of the program")
     )
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a shell closes the stream")
 def test_a_command_whose_output_is_closed_ends_quietly() -> None:
     command = f"{shlex.quote(sys.executable)} -m millstream --version >&-"
     ended = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=100, check=False)
@@ -84,7 +83,6 @@ def test_output_that_cannot_be_written_is_one_sentence(arguments: str) -> None:
     assert (ended.returncode, ended.stderr) == (1, "error: the output cannot be written: no space left on device\n")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a shell closes the stream")
 @pytest.mark.parametrize("arguments", ["sql <&-", "sql -c 'SHOW VARIABLES;' >&- 2>&-"])
 def test_the_shell_does_without_a_standard_stream(arguments: str) -> None:
     ended = in_a_shell(arguments)

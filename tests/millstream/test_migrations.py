@@ -249,11 +249,15 @@ def test_a_changed_or_lost_file_of_an_applied_migration_stops_everything(
     write(project, 2, STREAM.format(2, 2))
     path.write_text(STREAM.format(1, 1) + " ")
     (problem,) = runs.problems(runs.ledger.read())
-    assert "V000001__step.sql was changed after it was applied" in problem
+    assert "V000001__step.sql was changed after it was applied" in problem.message
     with pytest.raises(BadMigration, match="was changed after it was applied"):
         runs.apply(ALL)
     path.unlink()
-    assert runs.problems(runs.ledger.read()) == ["version 1 (step) was applied, but its file is missing"]
+    (problem,) = runs.problems(runs.ledger.read())
+    assert (problem.message, problem.hint) == (
+        "version 1 (step) was applied, but its file is missing",
+        "Put the file back.",
+    )
     assert streams(engine) == {"S1"}
 
 

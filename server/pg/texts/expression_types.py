@@ -7,14 +7,15 @@ from typing import Any, Final
 
 from sqlglot import exp
 
+from millstream.errors import TypeMismatch
+
+from ....sql.functions.aggregation.aggregate_fold import AggregateFunction
 from ....sql.functions.catalog import FUNCTIONS
 from ....sql.functions.function import Function
 from ....sql.functions.signature import has_variables
 from ....sql.types import BIGINT, DOUBLE, INTEGER, STRING, TIMESTAMP, Array, Decimal, Map, SqlType, Struct
 from ..pg_quantified import ITEM
 
-_COUNTS: Final = ("COUNT", "COUNT_DISTINCT")
-_MEANS: Final = ("AVG", "STDDEV_SAMPLE", "STDDEV_SAMP", "CORRELATION")
 _RANKS: Final[Mapping[SqlType, int]] = {INTEGER: 1, BIGINT: 2, DOUBLE: 4}
 _ARITHMETIC: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 
@@ -68,12 +69,10 @@ class ExpressionTypes:
 
     def _of_call(self, name: str, arguments: Sequence[Any]) -> SqlType | None:
         function = FUNCTIONS.get(name)
-        if name in _COUNTS:
-            return BIGINT
-        if name in _MEANS:
-            return DOUBLE
+        if isinstance(function, AggregateFunction):
+            return self._of_aggregate(function, arguments)
         if not isinstance(function, Function):
-            return None if function is None else self._first(arguments[:1])  # an aggregate
+            return None
         returned = {variant.signature.returns for variant in function.variants}
         if len(returned) == 1 and not any(map(has_variables, returned)):
             return returned.pop()
@@ -81,6 +80,14 @@ class ExpressionTypes:
         if first in returned or any(has_variables(type_) for type_ in returned):
             return first
         return None
+
+    def _of_aggregate(self, function: AggregateFunction, arguments: Sequence[Any]) -> SqlType | None:
+        """An argument of unknown type counts as a text: COUNT takes any, and the others have no result for it."""
+        types = [STRING if isinstance(each, exp.Star) else self.of(each) or STRING for each in arguments]
+        try:
+            return function.resolve(types[: function.arguments]).return_type
+        except TypeMismatch:
+            return None
 
     def _first(self, nodes: Sequence[Any]) -> SqlType | None:
         return next((type_ for node in nodes if (type_ := self.of(node)) is not None), None)

@@ -36,7 +36,7 @@ def joined(kind: Any, *, emit_old: bool = False) -> PhysicalPlan:
     )
     mine = replace(rekey(copied, expression("v0", STRING), values), drop_null_key=kind == "INNER")
     result = schema([STRING], [*values, STRING])
-    return plan(ForeignKeyJoin("join", mine, RIGHT, kind, (2,), result, mine.schema, RIGHT.schema, emit_old))
+    return plan(ForeignKeyJoin("join", mine, RIGHT, result, mine.schema, RIGHT.schema, kind, (2,), emit_old=emit_old))
 
 
 def feed(pipeline: Pipeline, rows: Sequence[Row], ends: Sequence[int] = ()) -> list[Change]:

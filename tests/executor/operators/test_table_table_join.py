@@ -24,7 +24,7 @@ Change = tuple[str, int, int | None, int | None, int]  # key, weight, left and r
 
 def joined(kind: Any, *, emit_old: bool = False) -> PhysicalPlan:
     result = schema([STRING], [BIGINT, BIGINT])
-    return plan(TableTableJoin("join", LEFT, RIGHT, kind, result, LEFT.schema, RIGHT.schema, emit_old))
+    return plan(TableTableJoin("join", LEFT, RIGHT, result, LEFT.schema, RIGHT.schema, kind, emit_old=emit_old))
 
 
 def feed(pipeline: Pipeline, rows: Sequence[Row], ends: Sequence[int] = ()) -> list[Change]:
