@@ -36,7 +36,8 @@ class QueryStatus:
     """A query at one moment. `lag` counts the records that are readable and not yet read, per source partition.
 
     `error`: why the query stopped; if it is RUNNING, the failure after which it is retrying. `executor`: which executor
-    runs it or will run it. `backfill_left`: records left to read on Spark; None without a backfill.
+    runs it or will run it. `backfill_left`: records left to read on Spark; None without a backfill. `recovery_left`:
+    records left to read before it continues, of its changelog or, if it was replaced, of a table's topic; else None.
     """
 
     query_id: str
@@ -47,6 +48,7 @@ class QueryStatus:
     error: str | None = None
     executor: ExecutorKind | None = None
     backfill_left: int | None = None
+    recovery_left: int | None = None
 
     @property
     def shown_state(self) -> QueryState:

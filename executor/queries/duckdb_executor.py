@@ -24,6 +24,7 @@ from .known_topics import KnownTopics
 from .query import QueryRuntime
 from .query_log import changelog_topic, forget_query, safe_name, settle_start
 from .query_worker import QueryWorker
+from .recovery_watch import RecoveryWatch
 from .turns import Turns
 
 # A server without queries does not need this module.
@@ -58,7 +59,7 @@ class DuckDBExecutor:
             settle_start(self._client, query.plan, self._properties)
             topics = KnownTopics(self._client, query.plan)
             worker = QueryWorker(
-                query.id, lambda: self._open(query), self._turns, paused=query.paused, before_retry=topics.accept
+                query.id, partial(self._open, query), self._turns, paused=query.paused, before_retry=topics.accept
             )
             self._workers[query.id] = worker
         worker.start()
@@ -100,7 +101,7 @@ class DuckDBExecutor:
             worker.stop()
         self._turns.close()
 
-    def _open(self, query: PersistentQuery) -> QueryRuntime:
+    def _open(self, query: PersistentQuery, watch: RecoveryWatch) -> QueryRuntime:
         plan, client = query.plan, self._client
         take_over = partial(alignment.take_from_spark, plan, client, self._properties)
         return QueryRuntime(
@@ -111,6 +112,7 @@ class DuckDBExecutor:
             take_over=take_over,
             open_database=self._databases.open,
             shared=self._reading,
+            watch=watch,
         )
 
     def _directory(self, query_id: str) -> Path | None:

@@ -70,6 +70,7 @@ from .known_topics import KnownTopics
 from .query_log import changelog_topic, offset_group
 from .query_settings import QuerySettings
 from .recovery import RecoveredQuery, TakeOver, recover
+from .recovery_watch import RecoveryWatch
 
 log = structlog.get_logger("millstream.queries")
 
@@ -120,7 +121,8 @@ class QueryRuntime:
     In: `state_directory`: the query's own directory; None keeps its state in memory. `properties`: the session's
     settings over the server's; the plan's own properties override both. `take_over`: acquires the transactional id of a
     query that may have run on another executor. `open_database`: opens the database for the state, unless the query
-    needs its own. `shared`: reading shared with other queries.
+    needs its own. `shared`: reading shared with other queries. `watch`: of its recoveries, which it may end
+    early with `RecoveryInterrupted`.
     """
 
     def __init__(
@@ -134,6 +136,7 @@ class QueryRuntime:
         take_over: TakeOver | None = None,
         open_database: OpenDatabase = alone,
         shared: SharedReading | None = None,
+        watch: RecoveryWatch | None = None,
     ) -> None:
         assert isinstance(plan.root, Sink)
         self.plan = plan
@@ -147,6 +150,7 @@ class QueryRuntime:
         self._take_over = take_over
         self._open_database = open_database
         self._shared = shared
+        self._watch = watch or RecoveryWatch()
         self._idle = IdleTime(self._settings.idle_ms, clock)
         self._sink = plan.root
         self._writer = SinkWriter(plan.root)
@@ -312,15 +316,17 @@ class QueryRuntime:
     def _recover(self) -> None:
         self._topics.check()
         self._sink_id = self._client.topic_id(self._sink.topic)
-        recovered = recover(
-            self.plan,
-            self._client,
-            self._state_directory,
-            self._settings,
-            self._meters,
-            self._take_over,
-            self._open_database,
-        )
+        with self._watch.recovering():
+            recovered = recover(
+                self.plan,
+                self._client,
+                self._state_directory,
+                self._settings,
+                self._watch,
+                self._meters,
+                self._take_over,
+                self._open_database,
+            )
         try:
             self._reader = self._reader_from(recovered.positions)
         except BaseException as error:  # nothing else would close it, and an open state file cannot be opened again

@@ -20,6 +20,7 @@ from ..figures import QueryFigures
 from ..state.lost_state import LOST, what_to_do
 from ..state.spilled_rows import SpillFailed
 from .query import QueryRuntime
+from .recovery_watch import RecoveryInterrupted, RecoveryWatch
 from .turns import AT_ONCE, NEVER, WHEN_WOKEN, Due, Turns
 from .worker_states import OVER, UNDER_WAY, WorkerEvent, WorkerState, WorkerStates
 
@@ -43,14 +44,14 @@ _ENDED = (WorkerState.FAILED, WorkerState.STOPPED)
 class QueryWorker:
     """Runs a query in the turns that it gets. `worker_states.py` describes its states.
 
-    In: `open_runtime` may raise; it is retried like a failed batch. `before_retry`: called first when RESUME follows an
-    error.
+    In: `open_runtime` may raise; it is retried like a failed batch. It gets the watch of the query's recoveries, which
+    end early when the query is paused or stopped. `before_retry`: called first when RESUME follows an error.
     """
 
     def __init__(
         self,
         query_id: str,
-        open_runtime: Callable[[], QueryRuntime],
+        open_runtime: Callable[[RecoveryWatch], QueryRuntime],
         turns: Turns,
         *,
         paused: bool = False,
@@ -69,6 +70,7 @@ class QueryWorker:
         self._changed = threading.Condition()  # guards the state and the access to the runtime
         self._states = WorkerStates(self._changed, paused=paused)
         self._access = _Access(self._changed)
+        self._watch = RecoveryWatch(lambda: self._states.state is WorkerState.WORKING)
 
     def start(self) -> None:
         with self._changed:
@@ -116,7 +118,8 @@ class QueryWorker:
         if runtime is not None:
             with contextlib.suppress(LogError):  # a topic was deleted or the log is closed; `error` reports it
                 lag = runtime.lag()
-        return QueryStatus(self.query_id, state, metrics, positions, lag, error, "duckdb")
+        left = self._watch.left
+        return QueryStatus(self.query_id, state, metrics, positions, lag, error, "duckdb", recovery_left=left)
 
     def figures(self) -> QueryFigures | None:
         """The query's measurements, including its state unless the query stays busy. None before it has started."""
@@ -161,6 +164,8 @@ class QueryWorker:
         """Processes a batch; handles its failure."""
         try:
             due = self._step()
+        except RecoveryInterrupted:  # the next turn does what the caller wants
+            return AT_ONCE
         except (ProducerFenced, LogClosed, *LOST) as error:
             self._give_up(error)
             return AT_ONCE
@@ -181,7 +186,7 @@ class QueryWorker:
 
     def _step(self) -> Due:
         if self._runtime is None:
-            self._runtime = self._open_runtime()
+            self._runtime = self._open_runtime(self._watch)
         with self._access.owner(lets_guests_first_s=LOOK_S):
             if not self._has_come_to_rest(self._runtime) and self._runtime.step():
                 self._quiet_since_s = math.inf

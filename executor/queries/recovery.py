@@ -30,6 +30,7 @@ from ..state.state_file import StateFile, open_state
 from ..tasks import changelog_partition_count, is_stateful
 from .query_log import STATE_CONFIG, changelog_topic, start_positions, take_id
 from .query_settings import QuerySettings
+from .recovery_watch import RecoveryWatch
 from .store_filling import StoreFilling
 
 log = structlog.get_logger("millstream.queries")
@@ -55,6 +56,7 @@ def recover(
     client: LogClient,
     state_directory: Path | None,
     settings: QuerySettings,
+    watch: RecoveryWatch,
     meters: Meters | None = None,
     take_over: TakeOver | None = None,
     open_database: OpenDatabase = alone,
@@ -62,7 +64,7 @@ def recover(
     """Brings the query to the state after its last committed batch. Fences the previous runtime.
 
     In: `state_directory`: the query's own; None keeps its state in memory. `open_database`: opens the database for its
-    state, unless the query needs its own.
+    state, unless the query needs its own. `watch`: may end it early, with `RecoveryInterrupted`.
     """
     producer = take_id(client, plan, plan.query_id) if take_over is None else take_over()
     fp("query.fenced")
@@ -74,7 +76,7 @@ def recover(
     check_ends(plan.query_id, noted, ends)
     filling = StoreFilling.of(client, plan) if stateful else None
     if filling is not None:
-        filling.write(client, producer, settings.engine)
+        filling.write(client, producer, settings.engine, watch)
         noted, ends = committed_ends(client, plan.query_id), _changelog_ends(plan, client)
     state = open_state(
         state_directory if stateful else None,
@@ -96,7 +98,7 @@ def recover(
             names_expired=not client.capabilities.columnar,
         )
         state.lock()
-        replay_changelog(plan, client, state, pipeline, ends, noted)
+        replay_changelog(plan, client, state, pipeline, ends, noted, watch)
         commits = StateCommits(state, pipeline)
         return RecoveredQuery(producer, state, pipeline, commits, start_positions(client, plan, settings.start))
     except BaseException as error:
@@ -121,15 +123,16 @@ def replay_changelog(
     pipeline: Pipeline,
     ends: Mapping[int, int],
     noted: Mapping[int, int],
+    watch: RecoveryWatch,
 ) -> None:
     """Brings the stores to the end of the changelog. Each fetched batch is one transaction, so it can be interrupted.
 
-    In: `noted`: the ends that belong to the query's position. Raises `StateLost`.
+    In: `noted`: the ends that belong to the query's position. Raises `StateLost` and `RecoveryInterrupted`.
     """
     with whole_state(plan.query_id):
         for partition in ends:
             check_not_ahead(plan.query_id, noted, partition, state.applied.get(partition, 0))
-        _replay(plan, client, state, pipeline, ends, noted)
+        _replay(plan, client, state, pipeline, ends, noted, watch)
 
 
 def _replay(
@@ -139,6 +142,7 @@ def _replay(
     pipeline: Pipeline,
     ends: Mapping[int, int],
     noted: Mapping[int, int],
+    watch: RecoveryWatch,
 ) -> None:
     topic = changelog_topic(plan.query_id)
     replayed = 0
@@ -147,6 +151,7 @@ def _replay(
             if change.store not in pipeline.stores:
                 continue  # of a replaced plan, or of another subplan on Spark, which records its own ends
             check_not_ahead(plan.query_id, noted, partition, offset)
+            watch.at(sum(end - state.applied.get(each, 0) for each, end in ends.items()))
             state.connection.execute("BEGIN")
             try:
                 pipeline.restore(change.store, change.rows)

@@ -43,6 +43,7 @@ from ..tasks import in_one_task, needs_time_order, spread
 from ..updates import settle
 from .query_log import forget_query, offset_group, start_positions
 from .query_settings import QuerySettings
+from .recovery_watch import RecoveryWatch
 from .script_rounds import ScriptRounds
 from .store_filling import StoreFilling
 
@@ -202,7 +203,7 @@ class StepwisePlan:
         log = cast(LogClient, self._log)
         filling = StoreFilling.of(log, self.plan)
         if filling is not None:
-            for change in itertools.chain.from_iterable(filling.changes(log, self._settings.engine)):
+            for change in itertools.chain.from_iterable(filling.changes(log, self._settings.engine, RecoveryWatch())):
                 pipeline.restore(change.store, change.rows)
             filling.note(log)
 

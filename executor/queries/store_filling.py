@@ -37,6 +37,7 @@ from ..state.lost_state import with_ends
 from ..state.store import StoreChanges
 from ..tasks import in_tasks
 from .query_log import FORGOTTEN, changelog_topic, filling_group, offset_group
+from .recovery_watch import RecoveryWatch
 
 log = structlog.get_logger()
 
@@ -60,21 +61,25 @@ class StoreFilling:
         steps = tuple(step for step in plan.steps() if step.store_number > filled and step.filled_by)
         return StoreFilling(plan, steps, client.committed_offsets(offset_group(plan.query_id))) if steps else None
 
-    def changes(self, client: LogClient, settings: EngineSettings) -> Iterator[list[StoreChanges]]:
-        """The rows of the stores, batch by batch."""
+    def changes(
+        self, client: LogClient, settings: EngineSettings, watch: RecoveryWatch
+    ) -> Iterator[list[StoreChanges]]:
+        """The rows of the stores, batch by batch. Raises `LogError` and `RecoveryInterrupted`."""
         for step in self.steps:
-            yield from self._changes_of(step, client, settings)
+            yield from self._changes_of(step, client, settings, watch)
 
-    def write(self, client: LogClient, producer: TransactionalProducer, settings: EngineSettings) -> None:
+    def write(
+        self, client: LogClient, producer: TransactionalProducer, settings: EngineSettings, watch: RecoveryWatch
+    ) -> None:
         """Writes the rows to the changelog, a transaction for each batch, and deletes those of the stores that the new
-        ones replace. Raises `LogError`."""
+        ones replace. Raises `LogError` and `RecoveryInterrupted`."""
         changelog = _ChangelogWriter(client, producer, self.plan.query_id)
         rows = 0
-        for changes in self.changes(client, settings):
+        for changes in self.changes(client, settings, watch):
             changelog.append(changes)
             rows += sum(change.rows.num_rows for change in changes)
             fp("query.filling")
-        changelog.delete(self._is_replaced)
+        changelog.delete(self._is_replaced, watch)
         self.note(client)
         log.info("stores filled", query_id=self.plan.query_id, stores=[*map(store_id, self.steps)], rows=rows)
 
@@ -91,7 +96,9 @@ class StoreFilling:
         at = TopicPartition(self.plan.sources()[0].topic, 0)
         client.commit_offsets(filling_group(self.plan.query_id), {at: _number(self.plan)})
 
-    def _changes_of(self, step: Step, client: LogClient, settings: EngineSettings) -> Iterator[list[StoreChanges]]:
+    def _changes_of(
+        self, step: Step, client: LogClient, settings: EngineSettings, watch: RecoveryWatch
+    ) -> Iterator[list[StoreChanges]]:
         sources = [source for below in step.filled_by for source in sources_below(below)]
         topics = {source.topic for source in sources}
         ends = {at: offset for at, offset in self.positions.items() if offset > FORGOTTEN and at.topic in topics}
@@ -104,6 +111,7 @@ class StoreFilling:
             lock(database.connection)
             reader = SourceReader(client, sources, begins)
             while (batch := _next_batch(reader, ends)) is not None:
+                watch.at(sum(max(0, end - reader.positions[at]) for at, end in ends.items()) + batch.record_count)
                 database.connection.execute("BEGIN")
                 pipeline.process(in_tasks(plan, batch.inputs))
                 pipeline.take_failures()  # the query has reported them when it read these records
@@ -126,7 +134,7 @@ class _ChangelogWriter:
     def append(self, changes: Sequence[StoreChanges]) -> None:
         self._write(changelog_records(changes, self._partition_count, columnar=self._columnar))
 
-    def delete(self, is_unwanted: Callable[[str], bool]) -> None:
+    def delete(self, is_unwanted: Callable[[str], bool], watch: RecoveryWatch) -> None:
         """Deletes all rows of some stores, so that compaction removes them. In row form, only replaying finds out which
         store a record belongs to: there they stay."""
         for partition in range(self._partition_count if self._columnar else 0):
@@ -134,6 +142,7 @@ class _ChangelogWriter:
             for change, offset in replay(self._client, self._topic, partition, 0):
                 if offset > end:
                     break  # deletions that were just written
+                watch.at(end - offset)
                 if is_unwanted(change.store) and change.expired_column is None:
                     self._write([(partition, _deleted(change.rows))])
 

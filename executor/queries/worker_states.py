@@ -2,7 +2,7 @@
 
 | state    | shown   | its turns                                | callers who wait, and for what                       |
 | -------- | ------- | ---------------------------------------- | ---------------------------------------------------- |
-| WORKING  | RUNNING | opens, does a batch, or waits for input  |                                                      |
+| WORKING  | RUNNING | recovers, does a batch, or waits         |                                                      |
 | RETRYING | RUNNING | waits after a failure, which is shown    |                                                      |
 | PAUSING  | PAUSED  | ends its batch, brings its state to rest | `pause`, until the state is at rest or has failed    |
 | PAUSED   | PAUSED  | has none until a caller moves it         |                                                      |

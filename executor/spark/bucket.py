@@ -31,6 +31,7 @@ from ..queries.query import DATA_ERRORS, SIZE_ERRORS
 from ..queries.query_log import changelog_topic, marker_topic, take_id
 from ..queries.query_settings import QuerySettings
 from ..queries.recovery import replay_changelog
+from ..queries.recovery_watch import RecoveryWatch
 from ..record_error import RecordError, left_out, located
 from ..sink_writer import SinkWriter
 from ..state.changelog import changelog_records, offsets_used
@@ -190,7 +191,7 @@ class BucketRuntime:
             self._pipeline = self._new_pipeline(self._state)
             self._state.lock()
         assert self._pipeline is not None
-        replay_changelog(self._stages.plan, self._client, self._state, self._pipeline, ends, noted)
+        replay_changelog(self._stages.plan, self._client, self._state, self._pipeline, ends, noted, RecoveryWatch())
 
     def _new_pipeline(self, state: StateFile) -> Pipeline:
         return Pipeline(

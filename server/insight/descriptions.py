@@ -142,8 +142,9 @@ def _sources_above(source: SourceInfo, catalog: Catalog) -> list[str]:
 
 def _metrics(status: QueryStatus) -> dict[str, int]:
     names = ("rows_in", "rows_used", "rows_dropped", "rows_failed", "rows_out", "batches", "restarts")
-    left = {} if status.backfill_left is None else {"backfill_left": status.backfill_left}
-    return {**{name: getattr(status.metrics, name) for name in names}, **left}
+    left = {"backfill_left": status.backfill_left, "recovery_left": status.recovery_left}
+    known = {name: count for name, count in left.items() if count is not None}
+    return {**{name: getattr(status.metrics, name) for name in names}, **known}
 
 
 def _statistics(writers: tuple[PersistentQuery, ...], executor: Executor) -> str:

@@ -96,6 +96,10 @@ def state_causes(seen: Situation) -> Iterator[Cause]:
         yield Cause("BACKFILL", f"The query reads its history on Spark: {status.backfill_left} records are left.",
                     "It moves to its own executor when it has read what its sources held when it was created.",
                     blocks=False, figures={"left": status.backfill_left})  # fmt: skip
+    if status.recovery_left is not None:
+        left = f"{counted(status.recovery_left, 'record')} {'is' if status.recovery_left == 1 else 'are'} left to read"
+        yield Cause("RECOVERY", f"The query restores its state: {left}.", "It continues when it has read them.",
+                    figures={"left": status.recovery_left})  # fmt: skip
     for source in seen.query.plan.sources():
         if source.topic not in seen.topics:
             yield Cause("SOURCE_TOPIC_GONE", f'The topic "{source.topic}" of {source.name} no longer exists.',

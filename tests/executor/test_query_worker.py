@@ -18,6 +18,7 @@ from millstream.executor.figures import QueryFigures
 from millstream.executor.queries import query_worker, worker_states
 from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.queries.query_worker import QueryWorker
+from millstream.executor.queries.recovery_watch import RecoveryWatch
 from millstream.executor.queries.turns import Turns
 from millstream.executor.queries.worker_states import BY_CALLERS, TRANSITIONS, WorkerEvent, WorkerState, WorkerStates
 from millstream.executor.work_pool import WorkPool
@@ -43,7 +44,7 @@ class Runtime:
         self.has_more = self.has_news = True
         self.rest_due_s = 0.0
 
-    def open(self) -> QueryRuntime:
+    def open(self, _: RecoveryWatch) -> QueryRuntime:
         self.calls.append("open")
         return cast(QueryRuntime, self)
 
@@ -305,7 +306,7 @@ def test_a_query_that_is_stopped_before_it_starts_never_does(worker: QueryWorker
 def test_pause_while_it_opens_waits_until_it_has(turns: Turns) -> None:
     opening, go_on = threading.Event(), threading.Event()
 
-    def opened() -> QueryRuntime:
+    def opened(_: RecoveryWatch) -> QueryRuntime:
         opening.set()
         assert go_on.wait(PATIENCE_S)
         raise BUG
@@ -319,6 +320,35 @@ def test_pause_while_it_opens_waits_until_it_has(turns: Turns) -> None:
     ended(pausing)
     assert (worker.status().state, worker.status().error) == ("PAUSED", str(BUG))
     worker.stop()
+
+
+class LongRecovery:
+    """A recovery that goes on until it is interrupted, each time that the query is opened."""
+
+    def __init__(self) -> None:
+        self.opened: queue.Queue[str] = queue.Queue()
+
+    def open(self, watch: RecoveryWatch) -> QueryRuntime:
+        with watch.recovering():
+            watch.at(7)
+            self.opened.put("opened")
+            while True:
+                watch.at(7)
+                time.sleep(0.001)
+
+
+def test_pause_and_stop_end_a_recovery(turns: Turns) -> None:
+    recovery = LongRecovery()
+    worker = QueryWorker("Q", recovery.open, turns)
+    worker.start()
+    recovery.opened.get(timeout=PATIENCE_S)
+    assert (worker.status().state, worker.status().recovery_left) == ("RUNNING", 7)
+    ended(under_way(worker.pause))
+    assert (worker.status().state, worker.status().error, worker.status().recovery_left) == ("PAUSED", None, None)
+    worker.resume()
+    recovery.opened.get(timeout=PATIENCE_S)
+    ended(under_way(worker.stop))
+    assert (worker.status().state, worker.status().error) == ("STOPPED", None)
 
 
 # ------------------------------------------------------------------ after failures

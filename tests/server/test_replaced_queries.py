@@ -13,6 +13,7 @@ from spark_in_process import SparkInProcess
 from waiting import eventually
 
 from millstream.errors import InvalidStatement
+from millstream.executor.queries import store_filling
 from millstream.executor.queries.query_log import changelog_topic, filling_group
 from millstream.executor.queries.store_filling import StoreFilling
 from millstream.executor.state.changelog import replay
@@ -118,6 +119,33 @@ def test_a_crash_while_stores_are_filled_begins_filling_again(tmp_path: Path) ->
         assert engine.log.committed_offsets(filling_group(JOINED))
         engine.execute("DROP STREAM joined;", Session())
         eventually(lambda: not engine.log.committed_offsets(filling_group(JOINED)))
+
+
+@pytest.mark.parametrize("read_bytes", [200, 1 << 24], ids=["between two batches", "after the last one"])
+def test_pause_ends_filling_and_resume_begins_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int
+) -> None:
+    monkeypatch.setattr(store_filling, "_READ_BYTES", read_bytes)
+    with open_engine(tmp_path, SETTINGS, sync="never") as engine:
+        engine.execute(DECLARED.format(2, "INNER"), Session())
+        rows = _fill_table(engine, Random(1))
+        _read_all(engine, JOINED)
+        arm("query.filling:1:sleep(500)")
+        try:
+            engine.execute(REPLACED.format("INNER"), Session())
+            eventually(lambda: hits("query.filling") > 0)
+            engine.execute(f"PAUSE {JOINED};", Session())
+            assert hits("query.filling") == 1
+        finally:
+            arm("")
+        plan = engine.catalog.queries[JOINED].plan
+        assert StoreFilling.of(engine.log, plan) is not None
+        engine.execute(f"RESUME {JOINED};", Session())
+        for id in rows:
+            engine.execute(f"INSERT INTO s VALUES ({id}, 0);", Session())
+        found = _await(engine, "JOINED", len(rows))
+        assert {(row["A"], row["B"], row["M"]) for _, row in found if row is not None} == {*rows.values()}
+        assert StoreFilling.of(engine.log, plan) is None
 
 
 def test_each_replacement_that_keeps_other_columns_has_a_store_of_its_own(tmp_path: Path) -> None:

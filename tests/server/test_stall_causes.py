@@ -128,6 +128,14 @@ def test_a_step_that_gives_nothing_is_named_as_the_user_wrote_it(queries: dict[s
     assert fused["NOTHING_PASSES"].message == "1 row went into EXPLODE A, and none came out."
 
 
+@pytest.mark.parametrize(("left", "told"), [(12, "12 records are"), (1, "1 record is")])
+def test_a_recovery_blocks_and_says_how_much_is_left(queries: dict[str, PersistentQuery], left: int, told: str) -> None:
+    query = queries["GROUPED"]
+    cause = codes(situation(query, QueryStatus(query.id, "RUNNING", recovery_left=left)))["RECOVERY"]
+    assert cause.blocks and cause.figures == {"left": left}
+    assert cause.message == f"The query restores its state: {told} left to read."
+
+
 def test_without_figures_of_operators_the_rest_is_told_all_the_same(queries: dict[str, PersistentQuery]) -> None:
     """As where Spark runs the query."""
     query = queries["PLAIN"]
