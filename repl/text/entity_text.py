@@ -58,6 +58,27 @@ def _joined(field: str) -> Callable[[Entity], str]:
     return lambda item: ", ".join(map(str, item[field]))
 
 
+def _queries(entity: Entity) -> tuple[Sequence[str], list[Sequence[Any]]]:
+    """Has a column for details only if a query has any: an error, or how much is left before it reads new records."""
+    detail = (
+        {"Detail": lambda query: query.get("detail") or ""}
+        if any(query.get("detail") for query in entity["queries"])
+        else {}
+    )
+    table = _columns(
+        "queries",
+        Query_ID="id",
+        Type="queryType",
+        State="state",
+        **detail,
+        Executor="executor",
+        Sink=_joined("sinks"),
+        Topic=_joined("sinkKafkaTopics"),
+        Statement="queryString",
+    )
+    return table(entity)
+
+
 _SOURCES: dict[str, str | Callable[[Entity], Any]] = {
     "Name": "name", "Topic": "topic", "Key_format": "keyFormat", "Value_format": "valueFormat", "Windowed": "isWindowed"
 }  # fmt: skip
@@ -72,16 +93,7 @@ _TABLES: dict[str, TableOf] = {
     "tables": _columns("tables", **_SOURCES),
     "kafka_topics": _columns("topics", **_TOPICS),
     "kafka_topics_extended": _columns("topics", **_TOPICS, Consumers="consumerCount", Groups="consumerGroupCount"),
-    "queries": _columns(
-        "queries",
-        Query_ID="id",
-        Type="queryType",
-        State="state",
-        Executor="executor",
-        Sink=_joined("sinks"),
-        Topic=_joined("sinkKafkaTopics"),
-        Statement="queryString",
-    ),
+    "queries": _queries,
     "connector_list": _columns("connectors", Connector="name", Type="type", Class="className", State="state"),
     "connector_plugins_list": _columns(
         "connectorPlugins", Class="className", Type="type", Version="version", Meaning="description"

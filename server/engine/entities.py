@@ -179,6 +179,7 @@ class QueryLine:
     query_type: str
     state: str
     executor: str | None  # not in ksqlDB: the executor that runs it, or will run it
+    detail: str | None  # not in ksqlDB: its error, what it waits for, or what it does before it reads new records
 
 
 @dataclass(frozen=True, slots=True)

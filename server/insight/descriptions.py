@@ -8,6 +8,7 @@ from ...executor.executor import Executor, QueryStatus
 from ...logcore.client import Topic
 from ...planner.catalog import Catalog, PersistentQuery
 from ...planner.insight.explain import explain
+from ...planner.insight.stall import counted
 from ...planner.physical import PhysicalPlan
 from ...planner.schema import Column, Schema
 from ...planner.source_info import SourceInfo
@@ -71,7 +72,19 @@ def query_line(query: PersistentQuery, catalog: Catalog, executor: Executor) -> 
         query_type="PERSISTENT",
         state=status.shown_state,
         executor=status.executor,
+        detail=_detail(status),
     )
+
+
+def _detail(status: QueryStatus) -> str | None:
+    """What the state does not say."""
+    if status.trouble is not None:
+        return status.trouble
+    if status.recovery_left is not None:
+        return f"restores its state: {counted(status.recovery_left, 'record')} left"
+    if status.backfill_left is not None:
+        return f"reads its history on Spark: {counted(status.backfill_left, 'record')} left"
+    return None
 
 
 def describe_sources(sources: Iterable[SourceInfo], request: Request, *, extended: bool) -> list[SourceDescription]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.repl.text.entity_text import entity_lines
 from millstream.repl.text.tables import cut_to, render_table, text_width
 
 
@@ -26,3 +27,25 @@ def test_values_look_as_in_json() -> None:
         " true",
         ' [1, {"a": null}]',
     ]
+
+
+QUERY = {
+    "id": "CTAS_T_1",
+    "queryType": "PERSISTENT",
+    "state": "RUNNING",
+    "executor": "duckdb",
+    "sinks": ["T"],
+    "sinkKafkaTopics": ["T"],
+    "queryString": "CREATE TABLE t AS …;",
+}
+
+
+def test_queries_have_a_column_for_details_if_one_has_any() -> None:
+    there = {**QUERY, "detail": "restores its state: 12 records left"}
+    without, _, *_ = entity_lines({"@type": "queries", "queries": [QUERY, {**QUERY, "detail": None}]}, None)
+    assert [title.strip() for title in without.split("|")] == [
+        *("Query ID", "Type", "State", "Executor", "Sink", "Topic", "Statement")
+    ]
+    titles, _, first, second = entity_lines({"@type": "queries", "queries": [there, QUERY]}, None)
+    at = [title.strip() for title in titles.split("|")].index("Detail")
+    assert [line.split("|")[at].strip() for line in (first, second)] == ["restores its state: 12 records left", ""]

@@ -186,6 +186,8 @@ def test_everybody_is_told_how_much_is_left(slow: EmbeddedEngine, spark: SparkIn
     assert shown(slow)["C"] == THERE
     explained = run(slow, f"EXPLAIN {name};")["queryDescription"]
     assert (explained["executor"], explained["metrics"]["backfill_left"]) == ("spark", 40)
+    lines = {line["sinks"][0]: line for line in run(slow, "SHOW QUERIES;")["queries"]}
+    assert lines["C"]["detail"] == "reads its history on Spark: 40 records left"
     causes = {cause["code"]: cause for cause in run(slow, f"EXPLAIN STALL {name};")["causes"]}
     assert causes["BACKFILL"]["message"] == "The query reads its history on Spark: 40 records are left."
     assert spark.driver is not None

@@ -136,8 +136,9 @@ export function searchField(label, search) {
   return input;
 }
 
-/** A query's state. @param {string} state */
-export const stateBadge = (state) => h("span", { class: `state ${visible(state).toLowerCase()}` }, visible(state || "unknown"));
+/** A query's state; `detail`, such as its error, is shown when the mouse rests on it. @param {string} state @param {string | null} [detail] */
+export const stateBadge = (state, detail = null) =>
+  h("span", { class: `state ${visible(state).toLowerCase()}`, title: detail && visible(detail) }, visible(state || "unknown"));
 
 /** @param {string} kind @param {string} name @param {any} [text] */
 export const link = (kind, name, text) =>

@@ -17,7 +17,7 @@ export async function show(view) {
   const spark = new Spark(["read", "written"]);
   const troubles = grid("Queries in trouble", [
     { name: "Query", width: "minmax(180px, 0.7fr)", value: (row) => row.id, draw: (row) => link("queries", row.id) },
-    { name: "State", width: "130px", value: (row) => row.state, draw: (row) => stateBadge(row.state) },
+    { name: "State", width: "130px", value: (row) => row.state, draw: (row) => stateBadge(row.state, row.detail) },
     { name: "Why", width: "minmax(300px, 3fr)", value: (row) => row.why, draw: (row) => h("span", { title: row.hint }, pieces(row.why)) },
   ], { empty: "Nothing is wrong: each query runs, and none is held back.", onopen: (row) => (location.hash = `#/queries/${encodeURIComponent(row.id)}`) });
   const first = h("div", {});

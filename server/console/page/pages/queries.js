@@ -17,7 +17,7 @@ export const show = (view, id) => (id ? showOne(view, id) : showAll(view));
 async function showAll(view) {
   const list = grid("Queries", [
     { name: "Query", width: "minmax(180px, 1.2fr)", value: (row) => row.id, draw: (row) => link("queries", row.id) },
-    { name: "State", width: "130px", value: (row) => row.state, draw: (row) => stateBadge(row.state) },
+    { name: "State", width: "130px", value: (row) => row.state, draw: (row) => stateBadge(row.state, row.detail) },
     { name: "Read", number: true, width: "100px", value: (row) => row.inRate, draw: (row) => rate(row.inRate) },
     { name: "Written", number: true, width: "100px", value: (row) => row.outRate, draw: (row) => rate(row.outRate) },
     { name: "Unread", number: true, width: "110px", value: (row) => row.lag, draw: (row) => compact(row.lag ?? 0) },

@@ -92,7 +92,7 @@ async function showOne(view, name) {
 
 /** @param {any[]} queries @param {string} none */
 const queryList = (queries, none) => queries.length === 0 ? h("p", { class: "soft" }, none)
-  : h("ul", { class: "plain" }, queries.map((query) => h("li", {}, link("queries", query.id), " ", stateBadge(query.state), " ", cell(query.queryString.replaceAll(/\s+/g, " "), { max: 300 }))));
+  : h("ul", { class: "plain" }, queries.map((query) => h("li", {}, link("queries", query.id), " ", stateBadge(query.state, query.detail), " ", cell(query.queryString.replaceAll(/\s+/g, " "), { max: 300 }))));
 
 /** A type as SQL. @param {any} schema @returns {string} */
 export function typeText(schema) {
