@@ -4,21 +4,15 @@ once."""
 from __future__ import annotations
 
 import random
-import re
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from external_server import ExternalServer, copy_and_count, external_server
 from external_topics import consumed, create_topic, produce
-from running_server import ENVIRONMENT
 from waiting import eventually
-from warm_command import WarmPopen
 
 from bench.apache_kafka import ApacheKafka
 from millstream.server.client import connect
@@ -26,61 +20,6 @@ from millstream.server.client import connect
 pytestmark = pytest.mark.timeout(240)
 
 _KEYS, _ROWS = 5, 60  # per key and round
-
-
-class Server:
-    """`millstream server` on the brokers, in a process that can be killed. State: the process."""
-
-    def __init__(self, folder: Path, kafka: ApacheKafka, service_id: str) -> None:
-        folder.mkdir()
-        self._file = folder / "millstream.toml"
-        self._file.write_text(
-            f'data = "{folder / "data"}"\nhttp = "127.0.0.1:0"\nkafka = "external"\nexecutor = "duckdb"\n'
-            f'[external]\nbootstrap.servers = "{kafka.address}"\n'
-            f'[properties]\nksql.service.id = "{service_id}"\nauto.offset.reset = "earliest"\n'
-            'ksql.streams.cache.max.bytes.buffering = "0"\n'
-        )
-        self.output = folder / "output.txt"
-        self.start()
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "millstream", "server", "--config", str(self._file)]
-        with self.output.open("a") as output:
-            self.process = WarmPopen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=output, text=True)
-        assert self.process.stdout is not None
-        said = [self.process.stdout.readline() for _ in range(3)]
-        found = re.search(r"http://[0-9.:]+", said[0])
-        assert found, self.output.read_text()
-        self.url = found[0]
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def execute(self, statements: str) -> None:
-        client = connect(self.url)
-        try:
-            client.execute(statements)
-        finally:
-            client.close()
-
-
-@contextmanager
-def running(folder: Path, kafka: ApacheKafka, service_id: str) -> Generator[Server]:
-    server = Server(folder, kafka, service_id)
-    try:
-        yield server
-    finally:
-        server.kill()
-
-
-def declare(server: Server, service_id: str) -> None:
-    server.execute(
-        f"CREATE STREAM events (u STRING KEY, n INT) WITH (kafka_topic='events-{service_id}', value_format='JSON');"
-        f"CREATE STREAM copied WITH (kafka_topic='copied-{service_id}') AS SELECT u, n + 1 AS n FROM events;"
-        f"CREATE TABLE counted WITH (kafka_topic='counted-{service_id}', cleanup_policy='delete') AS"
-        " SELECT u, COUNT(*) AS n, SUM(n) AS total FROM events GROUP BY u;"
-    )
 
 
 def add_events(kafka: ApacheKafka, service_id: str, round_: int) -> None:
@@ -106,8 +45,8 @@ def test_the_server_is_killed_and_each_result_is_there_once(
 ) -> None:
     chance = random.Random(7)
     create_topic(kafka.address, f"events-{service_id}", 2)
-    with running(tmp_path / "server", kafka, service_id) as server:
-        declare(server, service_id)
+    with external_server(tmp_path / "server", kafka.address, service_id) as server:
+        copy_and_count(server, service_id)
         for round_ in range(2):
             add_events(kafka, service_id, round_)
             time.sleep(chance.uniform(0.05, 0.6))
@@ -120,8 +59,8 @@ def test_the_broker_is_killed_and_each_result_is_there_once(
     kafka: ApacheKafka, service_id: str, tmp_path: Path
 ) -> None:
     create_topic(kafka.address, f"events-{service_id}", 2)
-    with running(tmp_path / "server", kafka, service_id) as server:
-        declare(server, service_id)
+    with external_server(tmp_path / "server", kafka.address, service_id) as server:
+        copy_and_count(server, service_id)
         add_events(kafka, service_id, 0)
         time.sleep(0.3)
         kafka.kill()
@@ -139,7 +78,7 @@ def test_the_broker_is_killed_under_statements_and_each_answer_is_true(
     """Statements follow each other at once, so the outcome of one is in doubt each time."""
     chance = random.Random(11)
     done: list[str] = []
-    with running(tmp_path / "server", kafka, service_id) as server:
+    with external_server(tmp_path / "server", kafka.address, service_id) as server:
         for kill in range(kills):
             statements = _Statements(server, f"t{kill}")
             time.sleep(chance.uniform(0.3, 1.0))
@@ -155,7 +94,7 @@ def test_the_broker_is_killed_under_statements_and_each_answer_is_true(
         assert types_of(server) == sorted([*done, "LAST_ONE"])
 
 
-def types_of(server: Server) -> list[str]:
+def types_of(server: ExternalServer) -> list[str]:
     client = connect(server.url)
     try:
         [types] = client.execute("SHOW TYPES;")
@@ -167,7 +106,7 @@ def types_of(server: Server) -> list[str]:
 class _Statements:
     """One after the other, on a thread, until one fails or some came after the outage. State: those that went well."""
 
-    def __init__(self, server: Server, name: str) -> None:
+    def __init__(self, server: ExternalServer, name: str) -> None:
         self._server, self._name = server, name
         self._done: list[str] = []
         self._enough = threading.Event()
@@ -199,10 +138,10 @@ def test_a_second_server_with_the_service_id_ends_the_first(
     kafka: ApacheKafka, service_id: str, tmp_path: Path
 ) -> None:
     create_topic(kafka.address, f"events-{service_id}", 2)
-    with running(tmp_path / "one", kafka, service_id) as first:
-        declare(first, service_id)
+    with external_server(tmp_path / "one", kafka.address, service_id) as first:
+        copy_and_count(first, service_id)
         first.process.send_signal(signal.SIGSTOP)  # a pause, in which somebody starts another one
-        with running(tmp_path / "two", kafka, service_id) as second:
+        with external_server(tmp_path / "two", kafka.address, service_id) as second:
             add_events(kafka, service_id, 0)
             first.process.send_signal(signal.SIGCONT)
             with pytest.raises(Exception, match=r".*"):
