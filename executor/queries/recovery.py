@@ -146,12 +146,14 @@ def _replay(
 ) -> None:
     topic = changelog_topic(plan.query_id)
     replayed = 0
+    left = sum(end - state.applied.get(partition, 0) for partition, end in ends.items())
     for partition in ends:
         for change, offset in replay(client, topic, partition, state.applied.get(partition, 0), pipeline.stores):
             if change.store not in pipeline.stores:
                 continue  # of a replaced plan, or of another subplan on Spark, which records its own ends
             check_not_ahead(plan.query_id, noted, partition, offset)
-            watch.at(sum(end - state.applied.get(each, 0) for each, end in ends.items()))
+            watch.at(left)
+            left -= offset - state.applied.get(partition, 0)
             state.connection.execute("BEGIN")
             try:
                 pipeline.restore(change.store, change.rows)
