@@ -147,7 +147,7 @@ def read_backup(store: BackupStore, id: str | None = None) -> Backup:
         if id is None:
             ids = store.ids()
             if not ids:
-                raise BackupFailed("there is no backup", hint="Check the place; `millstream backup create` makes one.")
+                raise _none_in(store)
             id = ids[-1]
         content = store.read(id)
     except OSError as error:
@@ -159,10 +159,19 @@ def read_backup(store: BackupStore, id: str | None = None) -> Backup:
     return Backup(id, content["takenMs"], nodes)
 
 
+def _none_in(store: BackupStore) -> BackupFailed:
+    return BackupFailed(
+        f"there is no backup in {store.place_name}", hint="Check the place; `millstream backup create` makes one."
+    )
+
+
 def list_backups(store: BackupStore) -> list[Backup]:
-    """All backups, oldest first. Raises `BackupFailed`."""
+    """All backups, oldest first. Raises `BackupFailed`, also if there is none: the place may be a wrong one."""
     try:
-        return [read_backup(store, id) for id in store.ids()]
+        ids = store.ids()
+        if not ids:
+            raise _none_in(store)
+        return [read_backup(store, id) for id in ids]
     except OSError as error:
         raise told(error, "the backups cannot be listed") from error
 
@@ -183,8 +192,10 @@ def prune_backups(store: BackupStore, keep: int) -> tuple[int, int]:
     """Removes all but the newest `keep` backups (at least 1), and chunks that no backup uses. Returns the number of
     both. Raises `BackupFailed`."""
     try:
+        if store.is_empty():  # asked first: `alone` would make the folder
+            raise _none_in(store)
         with store.alone():
-            backups = list_backups(store)
+            backups = [read_backup(store, id) for id in store.ids()]
             gone, left = backups[: -max(keep, 1)], backups[-max(keep, 1) :]
             for backup in gone:
                 store.remove(backup.id)

@@ -42,6 +42,10 @@ class BackupFailed(LogError):
 class Place(Protocol):
     """Objects by name. All methods raise OSError."""
 
+    def __str__(self) -> str:
+        """Its folder or URL, as it was given."""
+        ...
+
     def put(self, name: str, content: bytes) -> None: ...
 
     def get(self, name: str) -> bytes:
@@ -72,12 +76,15 @@ def place_at(where: str) -> Place:
         system, path = fs.FileSystem.from_uri(where)
     except (pa.ArrowException, ValueError, OSError) as error:
         raise BackupFailed(f"{where} is no place for backups: {error}", hint=_PLACES) from error
-    return _Bucket(system, path.rstrip("/"))
+    return _Bucket(where, system, path.rstrip("/"))
 
 
 class _Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    def __str__(self) -> str:
+        return str(self._path)
 
     def put(self, name: str, content: bytes) -> None:
         path = self._path / name
@@ -109,9 +116,13 @@ class _Folder:
 
 
 class _Bucket:
-    def __init__(self, system: fs.FileSystem, path: str) -> None:
+    def __init__(self, url: str, system: fs.FileSystem, path: str) -> None:
+        self._url = url
         self._system = system
         self._path = path
+
+    def __str__(self) -> str:
+        return self._url
 
     def put(self, name: str, content: bytes) -> None:
         if self._system.type_name == "local":  # a bucket has no folders, and may not allow objects that represent one
@@ -143,6 +154,7 @@ class BackupStore:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._chunks: set[str] | None = None
+        self.place_name = str(place)
         self.alone = place.alone
 
     def has(self, chunk: str) -> bool:
@@ -177,6 +189,10 @@ class BackupStore:
         """The ids of all backups, oldest first. Raises OSError."""
         names = (name.removeprefix(f"{_BACKUPS}/") for name in self._place.names(_BACKUPS))
         return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
+
+    def is_empty(self) -> bool:
+        """Whether nothing was ever written here, not even by a backup that was interrupted. Raises OSError."""
+        return not self.ids() and not self._place.names(_CHUNKS)
 
     def write(self, id: str, content: Any) -> None:
         """Writes a backup whose chunks were stored before. Raises OSError."""

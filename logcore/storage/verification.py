@@ -24,6 +24,7 @@ from .segment_index import load_index
 from .start_mark import marked_start
 
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_BLANK_BYTES: Final = 1 << 20
 
 
 class FileFinding(NamedTuple):
@@ -73,6 +74,14 @@ def dump(path: Path) -> Iterator[DumpedBatch]:
     """The batches of a segment file, in order, up to the first position where no batch begins. Raises OSError."""
     file = LogFile(path, writable=False)
     return _batches_from(path, file, 0, file.size())
+
+
+def damaged_bytes(path: Path, position: int) -> int:
+    """How many bytes of a segment file lie at and after `position`; 0 if all are zeros, which an open log preallocates.
+    In: where the last batch ends. Raises OSError."""
+    file = LogFile(path, writable=False)
+    size = file.size()
+    return 0 if _is_blank(file, position, size) else size - position
 
 
 def records_of(batch: DumpedBatch) -> list[str]:
@@ -178,9 +187,7 @@ class _SegmentReading:
 
     def _is_unwritten(self, file: LogFile, position: int) -> bool:
         """True for the zeros that an open log preallocates at the end of its last segment."""
-        rest = memoryview(bytearray(self._segment.size - position))
-        file.read_into(rest, position)
-        return self._last and not any(rest)
+        return self._last and _is_blank(file, position, self._segment.size)
 
     def _check_index(self) -> Iterator[FileFinding]:
         path, segment = self._segment.index_path, self._segment
@@ -191,6 +198,16 @@ class _SegmentReading:
             yield FileFinding(path, "the checksum does not fit, or it is of another segment")
         elif index.covered == segment.size and index.end_offset != self.end_offset:
             yield FileFinding(path, f"says that the segment ends at offset {index.end_offset}, not {self.end_offset}")
+
+
+def _is_blank(file: LogFile, position: int, end: int) -> bool:
+    while position < end:
+        rest = bytearray(min(_BLANK_BYTES, end - position))
+        file.read_into(memoryview(rest), position)
+        if any(rest):
+            return False
+        position += len(rest)
+    return True
 
 
 def _batches_from(path: Path, file: LogFile, position: int, size: int) -> Iterator[DumpedBatch]:

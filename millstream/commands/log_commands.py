@@ -13,6 +13,7 @@ from .command_line import command_group, one_sentence_errors
 
 DataArgument = Annotated[Path, typer.Argument(help="The data folder of a server, or the folder with node.json.")]
 
+_NAMES = "Segment files are called 00000000000000000000.log and so on."
 _STATE = ("-changelog", "-markers")
 
 
@@ -20,6 +21,12 @@ class NoSuchFiles(ServerError):
     """A folder or file does not exist, or cannot be read or written."""
 
     code = "NO_SUCH_FILES"
+
+
+class NotRecordBatches(ServerError):
+    """A file, or the end of one, has no record batches."""
+
+    code = "NOT_RECORD_BATCHES"
 
 
 class HoldsState(ServerError):
@@ -62,17 +69,12 @@ def log_app() -> typer.Typer:
     ) -> None:
         """Print the record batches of a segment file, a line each."""
         with one_sentence_errors():
-            from millstream.logcore.storage.verification import dump, records_of
-
             try:
-                for path in _segment_files(file):
-                    typer.echo(str(path))
-                    for batch in dump(path):
-                        typer.echo(f"  {batch}")
-                        for record in records_of(batch) if records and batch.whole else ():
-                            typer.echo(f"    {record}")
+                problems = [problem for path in _segment_files(file) if (problem := _dump(path, records)) is not None]
             except (OSError, ValueError) as error:
                 raise NoSuchFiles(f"{file} cannot be read: {error}") from error
+            if problems:
+                raise problems[0]
 
     @app.command("accept-loss")
     def accept_loss_of(
@@ -117,8 +119,31 @@ def _log_folder(data: Path) -> Path:
     raise NoSuchFiles(f"{data} is not the data folder of a log", hint="Name the folder that has node.json in it.")
 
 
+def _dump(path: Path, records: bool) -> NotRecordBatches | None:
+    """Prints the batches of a file. Returns the error if there is something else behind them, or nothing but that."""
+    from millstream.logcore.storage.verification import damaged_bytes, dump, records_of
+
+    end = 0
+    for batch in dump(path):
+        if end == 0:
+            typer.echo(str(path))
+        typer.echo(f"  {batch}")
+        for record in records_of(batch) if records and batch.whole else ():
+            typer.echo(f"    {record}")
+        end = batch.position + batch.header.size
+    damaged = damaged_bytes(path, end)
+    if end == 0 and damaged:
+        return NotRecordBatches(f"{path} is not a segment file: it does not begin with a record batch", hint=_NAMES)
+    if end == 0:
+        typer.echo(str(path))
+    return None if not damaged else NotRecordBatches(
+        f"{path} has {damaged} bytes from position {end} on that are not a record batch",
+        hint="`millstream log verify` finds what is wrong in a data folder.",
+    )  # fmt: skip
+
+
 def _segment_files(path: Path) -> list[Path]:
     files = sorted(path.glob("*.log")) if path.is_dir() else [path]
     if not files or not files[0].exists():
-        raise NoSuchFiles(f"{path} has no segment files", hint="They are called 00000000000000000000.log and so on.")
+        raise NoSuchFiles(f"{path} has no segment files", hint=_NAMES)
     return files

@@ -238,10 +238,12 @@ def test_nothing_is_written_over(log: Log, snapshots: Snapshots, store: BackupSt
     restored(store, there).close()
 
 
-def test_there_is_no_backup(store: BackupStore) -> None:
-    with pytest.raises(BackupFailed, match="there is no backup"):
-        read_backup(store)
-    assert list_backups(store) == []
+def test_there_is_no_backup(store: BackupStore, tmp_path: Path) -> None:
+    before = list(tmp_path.iterdir())
+    for ask in (read_backup, list_backups, lambda store: prune_backups(store, keep=1)):
+        with pytest.raises(BackupFailed, match=f"there is no backup in {store.place_name}"):
+            ask(store)
+    assert list(tmp_path.iterdir()) == before
     with pytest.raises(BackupFailed, match="no place for backups is given"):
         place_at("")
     with pytest.raises(BackupFailed, match="is no place for backups"):
@@ -283,7 +285,8 @@ def test_a_backup_that_was_cut_off_is_not_there_and_the_next_one_uses_its_chunks
     with pytest.raises(KeyboardInterrupt):
         back_up(store, snapshots, cut)
     snapshots.close()
-    assert list_backups(store) == []
+    with pytest.raises(BackupFailed, match="there is no backup"):
+        list_backups(store)
     assert back_up(store, snapshots) == 0
 
 

@@ -88,3 +88,31 @@ def test_a_dump_shows_batches_and_records(closed: Path) -> None:
         "abort",
     ]
     assert run("dump", partition_folder(closed, "s")).output.count("offsets ") == 20
+
+
+def test_a_dump_of_what_is_no_segment_is_an_error(closed: Path, tmp_path: Path) -> None:
+    letter = tmp_path / "letter.txt"
+    letter.write_text("Dear Ada, " * 100)
+    done = run("dump", letter)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"error: {letter} is not a segment file: it does not begin with a record batch;"
+        " segment files are called 00000000000000000000.log and so on\n"
+    )
+
+
+def test_a_dump_says_where_the_batches_end_before_the_file_does(closed: Path) -> None:
+    segment = segment_files(closed, "s")[0]
+    whole = segment.read_bytes()
+    segment.write_bytes(whole + b"x" * 100)
+    done = run("dump", segment)
+    assert done.exit_code == 1
+    assert done.stderr == (
+        f"error: {segment} has 100 bytes from position {len(whole)} on that are not a record batch;"
+        " `millstream log verify` finds what is wrong in a data folder\n"
+    )
+    for unwritten in (b"", bytes(5000)):
+        segment.write_bytes(whole + unwritten)
+        assert run("dump", segment).exit_code == 0
+        (empty := closed.parent / "empty.log").write_bytes(unwritten)
+        assert run("dump", empty).exit_code == 0
