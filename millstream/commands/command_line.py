@@ -1,4 +1,4 @@
-"""Shared by commands: sub-commands, as in `millstream topics list`, and errors on one line."""
+"""Shared by commands: sub-commands, as in `millstream topics list`, and errors in plain words, on one line."""
 
 from __future__ import annotations
 
@@ -7,13 +7,34 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from millstream.errors import MillstreamError
 
 _NONE: Final[Mapping[str, Callable[..., None]]] = MappingProxyType({})
+
+
+class PlainGroup(TyperGroup):
+    """Commands whose wrong flags and arguments are explained in our words: typer repeats those of pydantic."""
+
+    def invoke(self, ctx: typer.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if error.__cause__ is not None:
+                error.message = _plain(error.__cause__, error.message)
+            raise
+
+
+def _plain(cause: BaseException, message: str) -> str:
+    from pydantic import ValidationError
+
+    from millstream.server.config.validation_reasons import reason_of
+
+    return reason_of(cause.errors()[0]) if isinstance(cause, ValidationError) else message
 
 
 def command_group(about: str, commands: Mapping[str, Callable[..., None]] = _NONE) -> typer.Typer:

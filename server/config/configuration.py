@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,8 +32,11 @@ from ..security.access import AccessSettings
 from ..security.tls import ClusterTlsSettings, TlsSettings, with_ksqldb_names
 from .properties import checked_properties
 from .server_settings import ServerSettings
+from .validation_reasons import reason_of
 
 EXTERNAL: Final = "external"
+_PREFIX: Final = "MILLSTREAM_"
+_FIELD: Final = re.compile(r'for field "(\w+)"')
 
 
 class InvalidConfiguration(ServerError):
@@ -74,7 +78,7 @@ class Configuration(BaseSettings):
     """Read once at start. `properties` are the engine's, under their canonical names."""
 
     model_config = SettingsConfigDict(
-        env_prefix="MILLSTREAM_",
+        env_prefix=_PREFIX,
         env_nested_delimiter="__",
         env_ignore_empty=True,
         extra="forbid",
@@ -334,10 +338,10 @@ def load_configuration(file: Path | None, flags: Mapping[str, Any]) -> Configura
         return Configuration(from_file=from_file, **given)  # pyright: ignore[reportCallIssue]
     except ValidationError as error:
         raise _explained(error, file) from None
-    except (SettingsError, InvalidProperty) as error:
-        raise InvalidConfiguration(
-            f"the configuration cannot be used: {error}", hint=getattr(error, "hint", None)
-        ) from None
+    except SettingsError as error:
+        raise _no_json(error) from None
+    except InvalidProperty as error:
+        raise InvalidConfiguration(f"the configuration cannot be used: {error}", hint=error.hint) from None
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -383,19 +387,25 @@ def translated(table: dict[str, Any], file: Path) -> dict[str, Any]:
     return found
 
 
+def _no_json(error: SettingsError) -> InvalidConfiguration:
+    """A variable of the environment is for a table, and its text is not JSON; pydantic-settings names the field."""
+    named = _FIELD.search(str(error))
+    variable = "a variable of the environment" if named is None else f"{_PREFIX}{named[1].upper()}"
+    hint = f'Write an object, as {{"name": "value"}}, or a variable for each member, as {variable}__NAME.'
+    return InvalidConfiguration(f"the configuration cannot be used: {variable} is not a JSON object", hint=hint)
+
+
 def _explained(error: ValidationError, file: Path | None) -> InvalidConfiguration:
     first = error.errors()[0]
     name = ".".join(map(str, first["loc"]))
     if not name:
-        return InvalidConfiguration(f"the configuration cannot be used: {_reason(first['msg'])}")
+        return InvalidConfiguration(f"the configuration cannot be used: {reason_of(first)}")
     if name == "data" and first["type"] == "missing":
         return InvalidConfiguration("no data folder is given", hint="Add --data DIR, or set MILLSTREAM_DATA.")
     if first["type"] == "extra_forbidden":
         where = "" if file is None else f" in {file}"
         hint = did_you_mean(name, Configuration.model_fields) or "Properties of the engine belong under [properties]."
         return InvalidConfiguration(f'"{name}" is not a setting of the server{where}', hint=hint)
-    return InvalidConfiguration(f'the setting "{name}" cannot be used: {_reason(first["msg"])}')
-
-
-def _reason(message: str) -> str:
-    return message.removeprefix("Value error, ")
+    reason = reason_of(first)
+    subject = "it " if reason.startswith("must ") else ""
+    return InvalidConfiguration(f'the setting "{name}" cannot be used: {subject}{reason}')

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
 
 from millstream.errors import InvalidProperty, did_you_mean
 
@@ -20,6 +21,7 @@ from ...sql.settings.property_table import PROPERTIES
 from .configuration import Configuration, InvalidConfiguration, flat, load_configuration, translated
 from .configuration_reference import is_secret, properties, settings
 from .properties import find_property
+from .validation_reasons import reason_of
 
 Level = Literal["error", "warning", "note"]
 MASK: Final = "********"
@@ -31,11 +33,6 @@ _ENTRY = re.compile(rf"(\s*)({_DOTTED})\s*=")
 _POSITION = re.compile(r"\(at line (\d+), column (\d+)\)")
 _OTHER_VARIABLES: Final = ("MILLSTREAM_CONFIG", "MILLSTREAM_KAFKA", "MILLSTREAM_SHARED")
 _JAVA_HINT: Final = 'Convert a file of ksqlDB to TOML: NAME = "VALUE", with the properties below [properties].'
-_WANTED: Final = {
-    "path_type": "must be a path, in quotes",
-    "dict_type": "must be a table",
-    "model_type": "must be a table",
-}
 _KSQLDB_KEYS: Final = ("listeners", "ssl")
 
 
@@ -176,10 +173,10 @@ def _misplaced(name: str, rest: dict[str, Any], places: _Places) -> Iterator[Con
             yield ConfigurationFinding("error", full, f'"{full}" is not a setting of the server', hint, line, column)
 
 
-def _of_validation(error: Any, places: _Places) -> ConfigurationFinding:
+def _of_validation(error: ErrorDetails, places: _Places) -> ConfigurationFinding:
     name = ".".join(map(str, error["loc"]))
     line, column = places.of(name)
-    message = _WANTED.get(error["type"], str(error["msg"]).removeprefix("Value error, "))
+    message = reason_of(error)
     if error["type"] == "extra_forbidden":
         parent, _, last = name.rpartition(".")
         beside = [_last(setting.name) for setting in settings() if _matches(setting.name.rpartition(".")[0], parent)]

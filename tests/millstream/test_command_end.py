@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 from running_server import ENVIRONMENT
+from typer.testing import CliRunner
+
+from millstream.cli import app
 
 PROGRAM = """
 import atexit, sys
@@ -102,3 +105,22 @@ def in_a_shell(arguments: str, **environment: str) -> subprocess.CompletedProces
         ["sh", "-c", command], capture_output=True, text=True, encoding="latin-1", timeout=100, check=False,
         env={**ENVIRONMENT, **environment},
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("sql --format nosuch", "'--format' / '--output': 'nosuch' is not one of 'table', "),
+        ("server --executor nosuch", "'--executor': 'nosuch' is not one of 'auto', 'spark', 'duckdb'."),
+        ("graph --format nosuch", "'--format': 'nosuch' is not one of 'text', 'dot', 'svg'."),
+        ("consume t --limit abc", "'--limit': must be a whole number"),
+        ("consume t --limit 0", "'--limit': must be at least 1"),
+        ("top --interval soon", "'--interval': must be a number"),
+        ("backup prune there --keep 1.5", "'--keep': must be a whole number"),
+        ("sql --query-timeout 9999999999", "'--query-timeout': must be at most 2147483647"),
+    ],
+)
+def test_a_flag_that_cannot_be_used_is_explained_in_plain_words(arguments: str, message: str) -> None:
+    ended = CliRunner().invoke(app, shlex.split(arguments))
+    assert ended.exit_code == 2
+    assert f"Error: Invalid value for {message}" in ended.output

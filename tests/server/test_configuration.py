@@ -67,6 +67,7 @@ def test_the_defaults_listen_on_this_machine_only() -> None:
         ('data = "d"\nexecutor = "flink"', 'the setting "executor" cannot be used'),
         ('data = "d"\n[properties]\nauto.offset.rest = "x"', "'auto.offset.rest'"),
         ('http = "127.0.0.1:1"', "no data folder is given"),
+        ('data = "d"\nsession_ms = "soon"', 'the setting "session_ms" cannot be used: it must be a whole number'),
         ('data = ""', 'the setting "data" cannot be used: the path is empty'),
         ('data = "d\\u0000"', 'the setting "data" cannot be used: the path has a NUL character'),
     ],
@@ -89,3 +90,11 @@ def test_a_file_may_begin_with_a_byte_order_mark_and_have_lines_as_on_windows(tm
 def test_a_file_that_is_not_there_is_explained(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfiguration, match="cannot be read: no such file"):
         load_configuration(tmp_path / "none.toml", {})
+
+
+def test_a_variable_that_is_no_table_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLSTREAM_EXTERNAL", "{")
+    with pytest.raises(InvalidConfiguration) as refused:
+        load_configuration(None, {"data": Path("d")})
+    assert refused.value.message == "the configuration cannot be used: MILLSTREAM_EXTERNAL is not a JSON object"
+    assert "MILLSTREAM_EXTERNAL__NAME" in str(refused.value.hint)
