@@ -27,7 +27,7 @@ from .commands.access_commands import access_app
 from .commands.addresses import VARIABLE
 from .commands.backup_commands import backup_app
 from .commands.cluster_commands import cluster_app
-from .commands.command_line import PlainGroup, one_sentence_errors, path_of
+from .commands.command_line import RootGroup, one_sentence_errors, path_of
 from .commands.config_commands import config_app
 from .commands.demo_command import FIRST_STEPS, demo
 from .commands.doctor_command import doctor
@@ -48,7 +48,7 @@ _OBJECTS_PER_COLLECTION = 20_000
 _STOPS_S = 20.0
 
 app = typer.Typer(
-    cls=PlainGroup, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    cls=RootGroup, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="SQL over streams: ksqlDB's dialect on DuckDB and PySpark, with a Kafka-compatible log inside.",
     epilog="First steps: `millstream demo` shows a server at work. `millstream sql` opens a shell with an engine of its"
     " own. `millstream server --data ./data` runs a server, and `millstream sql http://127.0.0.1:8088` a shell on it.",
@@ -304,7 +304,7 @@ def consume(
     kafka: KafkaOption = DEFAULT_KAFKA,
 ) -> None:
     """Print a topic's records as they arrive, a JSON object each, until Ctrl-C."""
-    with _remote_log(kafka) as log, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+    with _remote_log(kafka) as log, contextlib.suppress(KeyboardInterrupt):
         from millstream.repl.records import consume_as_member, consume_lines
 
         if group is None:

@@ -14,15 +14,23 @@ from typer.core import TyperGroup
 
 from millstream.errors import MillstreamError
 
+from .standard_streams import ending_when_nobody_reads
+
 _NONE: Final[Mapping[str, Callable[..., None]]] = MappingProxyType({})
 
 
-class PlainGroup(TyperGroup):
-    """Commands whose wrong flags and arguments are explained in our words: typer repeats those of pydantic."""
+class RootGroup(TyperGroup):
+    """All commands. Wrong flags and arguments are explained in our words, where typer repeats those of pydantic; and
+    output that nobody reads is no failure, as it is for typer."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        with ending_when_nobody_reads():  # --help and --version print here
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: typer.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with ending_when_nobody_reads():
+                return super().invoke(ctx)
         except typer.BadParameter as error:
             if error.__cause__ is not None:
                 error.message = _plain(error.__cause__, error.message)

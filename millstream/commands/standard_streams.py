@@ -6,13 +6,40 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import IO, Final
+
+import typer
 
 from millstream.errors import UNWRITABLE
 
 FAILED: Final = 1
+
+
+@contextlib.contextmanager
+def ending_when_nobody_reads() -> Generator[None]:
+    """Ends a command with success, and without a word, when the reader of its output closes the pipe, as `| head` does.
+    All commands run in it."""
+    try:
+        yield
+    except BrokenPipeError:
+        if _is_read(sys.stdout) and _is_read(sys.stderr):
+            raise  # it is about another pipe
+        _write_no_more()
+        raise typer.Exit from None
+
+
+def _is_read(stream: IO[str]) -> bool:
+    """Whether the other end of its pipe or connection is open."""
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError):
+        return True
+    poll = select.poll()
+    poll.register(number, 0)
+    return not poll.poll(0)
 
 
 def exit_code_of(run: Callable[[], None]) -> str | int | None:

@@ -32,7 +32,7 @@ def top(
 
     Queries that have stopped come first, then those with the largest lag.
     """
-    with one_sentence_errors(), contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+    with one_sentence_errors(), contextlib.suppress(KeyboardInterrupt):
         if count is not None:
             for lines in _readings(server, interval, count):
                 typer.echo("\n".join(lines))

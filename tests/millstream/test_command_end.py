@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -124,3 +125,23 @@ def test_a_flag_that_cannot_be_used_is_explained_in_plain_words(arguments: str, 
     ended = CliRunner().invoke(app, shlex.split(arguments))
     assert ended.exit_code == 2
     assert f"Error: Invalid value for {message}" in ended.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--version",
+        "sql --help",
+        "config reference",
+        "config show --all --data there",
+        "sql -c 'SHOW FUNCTIONS;'",
+        "sql -c 'SHOW FUNCTIONS; SELECT nosuch;' --format json",
+    ],
+)
+def test_a_command_whose_reader_has_left_ends_quietly(arguments: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "millstream", *shlex.split(arguments)]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=100, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, "")
