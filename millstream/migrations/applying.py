@@ -179,25 +179,37 @@ class Migrator:
         )
         claim = self.ledger.claim(event, resume=resume)
         try:
-            events = self.ledger.read()
-            if events.state_of(migration.version) == "MIGRATED":
-                self._report(f"{migration.path.name} is skipped: another process has applied it")
-            else:
-                first = self._first(migration, steps, events, unclear)
-                current = events.current()
-                self._run(
-                    migration, steps, replace(event, previous=str(current) if current else NONE), variables, first
-                )
+            with self.ledger.beating(event, claim, self._open_client):
+                self._apply(migration, steps, event, claim, variables, unclear)
         except BadMigration:  # after another error the outcome is unknown, and the migration is still running
             self.ledger.release(event, claim)
             raise
         self.ledger.release(event, claim)
+
+    def _apply(
+        self,
+        migration: Migration,
+        steps: Sequence[MigrationStep],
+        event: Event,
+        claim: str,
+        variables: Mapping[str, str],
+        unclear: Unclear,
+    ) -> None:
+        events = self.ledger.read()
+        if events.state_of(migration.version) == "MIGRATED":
+            self._report(f"{migration.path.name} is skipped: another process has applied it")
+            return
+        first = self._first(migration, steps, events, unclear)
+        current = events.current()
+        began = replace(event, previous=str(current) if current else NONE)
+        self._run(migration, steps, began, claim, variables, first)
 
     def _run(
         self,
         migration: Migration,
         steps: Sequence[MigrationStep],
         event: Event,
+        claim: str,
         variables: Mapping[str, str],
         first: int,
     ) -> None:
@@ -211,11 +223,20 @@ class Migrator:
                 if step.is_local:
                     client.execute(f"{step.text};")
                 elif step.number >= first:
+                    self._check_claim(migration, event, claim)
                     self._step(client, step, steps, migration, event)
         finally:
             client.close()
+        self._check_claim(migration, event, claim)
         self.ledger.state(replace(event, state="MIGRATED", completed_on=now_text()))
         self._report(f"applied {migration.path.name}")
+
+    def _check_claim(self, migration: Migration, event: Event, claim: str) -> None:
+        if not self.ledger.holds(event, claim):
+            raise BadMigration(
+                f"{migration.path.name} is now applied by another process, which took over with --resume",
+                hint="This one was not heard of for a while. `millstream migrate info` shows how far the other is.",
+            )
 
     def _step(
         self, client: Client, step: MigrationStep, steps: Sequence[MigrationStep], migration: Migration, event: Event

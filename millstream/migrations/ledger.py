@@ -2,21 +2,25 @@
 ksql-migrations.
 
 In addition to ksql-migrations' keys (CURRENT, and each version), a key per version records the progress in its file,
-so that a migration can be resumed in the middle, and a key which process applies it, so that only one does. Reads use
-the stream: an event is readable as soon as it is written.
+so that a migration can be resumed in the middle, and a key which process applies it, so that only one does. That
+process writes an event every few seconds, by which others know that it is alive. Reads use the stream: an event is
+readable as soon as it is written.
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from millstream.errors import StatementError
+from millstream.errors import MillstreamError, StatementError
 from millstream.server.client import DataClient, RemoteError
 from millstream.sql.identifiers import quote_identifier
 
@@ -28,6 +32,10 @@ NONE: Final = "<none>"
 _COLUMNS: Final = (
     "VERSION_KEY", "VERSION", "NAME", "STATE", "CHECKSUM", "STARTED_ON", "COMPLETED_ON", "PREVIOUS", "ERROR_REASON",
 )  # fmt: skip
+BEAT_S = 2.0
+SILENT_MS = 8_000
+"""A process that has written nothing for so long no longer applies its migration."""
+_LOOK_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +63,21 @@ class MigrationProgress:
     digest: str
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`written_ms`: when its process wrote its last event for it; `now_ms`: when it was read, by the same clock."""
+
+    id: str
+    written_ms: int
+    now_ms: int
+
+
 class Ledger:
     """The metadata of one project. In: `client`: used for nothing else, because its session must have no settings."""
 
     def __init__(self, client: DataClient, project: MigrationProject) -> None:
         names = project.properties
+        self._project = project
         self._client = client
         self._stream = names["ksql.migrations.stream.name"].upper()
         self._table = names["ksql.migrations.table.name"].upper()
@@ -111,17 +129,18 @@ class Ledger:
 
     def read(self) -> MigrationEvents:
         """Raises `BadMigration` if there is no metadata."""
-        names = ", ".join(_COLUMNS)
+        names = ", ".join((*_COLUMNS, "ROWTIME", "UNIX_TIMESTAMP()"))
         try:
             with self._client.query(f"SELECT {names} FROM {quote_identifier(self._stream)};") as rows:
-                events = [Event(*(_string(value) for value in row.values)) for row in rows]
+                found = [row.values for row in rows]
         except (StatementError, RemoteError):
             if self.exists():
                 raise
             raise BadMigration(
                 "the server has no migration metadata", hint="Run `millstream migrate initialize-metadata` first."
             ) from None
-        return MigrationEvents({event.version_key: event for event in events}, _holders(events))
+        events = [(Event(*map(_string, values[:-2])), int(values[-2]), int(values[-1])) for values in found]
+        return MigrationEvents({event.version_key: event for event, _, _ in events}, _holders(events))
 
     # -------------------------------------------------------------- writing
 
@@ -141,15 +160,53 @@ class Ledger:
         if holder is not None and not resume:
             raise is_running(event.version)
         if holder is not None:
-            self.release(event, holder)
+            self._check_ended(event.version, holder)
+            self.release(event, holder.id)
         own = uuid.uuid4().hex
-        self.write(replace(event, version_key=claim_key(event.version), state="CLAIMED", checksum=own))
-        if self.read().holders.get(event.version) != own:
+        self._write_claim(event, "CLAIMED", own)
+        if not self.holds(event, own):
             raise is_running(event.version)
         return own
 
+    def _check_ended(self, version: str, holder: Claim) -> None:
+        """Raises `BadMigration` if the process that has this claim writes another event, as one that is alive does."""
+        found: Claim | None = holder
+        while found is not None and found.id == holder.id and found.now_ms - found.written_ms < SILENT_MS:
+            if found.written_ms > holder.written_ms:
+                raise BadMigration(
+                    f"another process is applying version {version}", hint="Wait until it has ended, or end it first."
+                )
+            time.sleep(_LOOK_S)
+            found = self.read().holders.get(version)
+
+    def holds(self, event: Event, claim: str) -> bool:
+        """Whether the claim is still the one that holds. Another process takes over if this one was silent for long."""
+        holder = self.read().holders.get(event.version)
+        return holder is not None and holder.id == claim
+
+    @contextlib.contextmanager
+    def beating(self, event: Event, claim: str, open_client: Callable[[], DataClient]) -> Generator[None]:
+        """While it is entered, other processes read every few seconds that the one with the claim is alive."""
+        ended = threading.Event()
+
+        def beat() -> None:
+            while not ended.wait(BEAT_S):
+                with contextlib.suppress(MillstreamError), contextlib.closing(open_client()) as client:
+                    Ledger(client, self._project)._write_claim(event, "BEATING", claim)
+
+        thread = threading.Thread(target=beat, name="migration beats", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _write_claim(self, event: Event, state: str, claim: str) -> None:
+        self.write(replace(event, version_key=claim_key(event.version), state=state, checksum=claim))
+
     def release(self, event: Event, claim: str) -> None:
-        self.write(replace(event, version_key=claim_key(event.version), state="RELEASED", checksum=claim))
+        self._write_claim(event, "RELEASED", claim)
 
     def progress(self, event: Event, statement: int, digest: str, failed: str = "") -> None:
         """Records that a statement starts or failed. In: `failed`: its error."""
@@ -171,7 +228,7 @@ class MigrationEvents:
     """The last event of each key. `holders`: the claim that holds, by version."""
 
     by_key: Mapping[str, Event]
-    holders: Mapping[str, str]
+    holders: Mapping[str, Claim]
 
     def current(self) -> int:
         """The last completed version; 0 before the first."""
@@ -212,15 +269,20 @@ def is_running(version: str) -> BadMigration:
     )
 
 
-def _holders(events: Iterable[Event]) -> dict[str, str]:
+def _holders(events: Iterable[tuple[Event, int, int]]) -> dict[str, Claim]:
     """The first claim of each version that is not released. All processes read the events in the same order."""
-    found: dict[str, str] = {}
-    for event in events:
+    found: dict[str, Claim] = {}
+    for event, written_ms, now_ms in events:
         if event.version_key != claim_key(event.version):
             continue
-        if event.state == "CLAIMED":
-            found.setdefault(event.version, event.checksum)
-        elif found.get(event.version) == event.checksum:
+        holder = found.get(event.version)
+        if event.state == "CLAIMED" and holder is None:
+            found[event.version] = Claim(event.checksum, written_ms, now_ms)
+        elif holder is None or holder.id != event.checksum:
+            continue
+        elif event.state == "BEATING":
+            found[event.version] = replace(holder, written_ms=written_ms)
+        elif event.state == "RELEASED":
             del found[event.version]
     return found
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from millstream.cli import app
 from millstream.errors import MillstreamError
+from millstream.migrations import ledger
 from millstream.migrations.applying import MigrationFailed, Migrator, Selection
 from millstream.migrations.files import BadMigration, MigrationProject, create_file, load_project, new_project
 from millstream.server.client import DataClient, LocalClient, connect
@@ -42,6 +43,12 @@ def engine(started: EmbeddedEngine) -> Iterator[EmbeddedEngine]:
 def project(tmp_path: Path) -> MigrationProject:
     new_project(tmp_path / "project", "http://127.0.0.1:1")
     return load_project(tmp_path / "project" / "ksql-migrations.properties")
+
+
+@pytest.fixture(autouse=True)
+def silent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has ended in a test is known to have ended."""
+    monkeypatch.setattr(ledger, "SILENT_MS", 0)
 
 
 class Killed(BaseException):
@@ -409,6 +416,63 @@ def test_of_two_processes_that_resume_at_once_one_goes_on(
     Migrator(project, lambda: next(clients)).apply(ALL, resume=True)  # type: ignore[arg-type,return-value]
     assert streams(engine) == {"S1", "S2"}
     assert migrator(engine, project).apply(ALL) == []
+
+
+class Slow:
+    """A client whose n-th statement runs only after another process has had its turn."""
+
+    def __init__(self, client: DataClient, at: int, turn: Callable[[], object]) -> None:
+        self._client = client
+        self._left = at
+        self._turn = turn
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def execute(self, text: str) -> list[dict[str, Any]]:
+        self._left -= 1
+        if self._left == 0:
+            self._turn()
+        return self._client.execute(text)
+
+
+def clients_with(engine: EmbeddedEngine, *given: object) -> Callable[[], DataClient]:
+    """Opens a client for the metadata, then the `given` ones, then further ones, as the beats need one."""
+    clients = iter([client_of(engine), *given])
+    return lambda: next(clients, client_of(engine))  # type: ignore[arg-type,return-value]
+
+
+def test_a_migration_that_is_under_way_is_not_resumed_by_another_process(
+    engine: EmbeddedEngine, project: MigrationProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "SILENT_MS", 60_000)
+    monkeypatch.setattr(ledger, "BEAT_S", 0.1)
+    write(project, 1, STREAM.format(1, 1) + STREAM.format(2, 2))
+    migrator(engine, project)
+
+    def other() -> None:
+        with pytest.raises(BadMigration, match="another process is applying version 1") as refused:
+            Migrator(project, lambda: client_of(engine)).apply(ALL, resume=True)
+        assert refused.value.hint == "Wait until it has ended, or end it first."
+
+    Migrator(project, clients_with(engine, Slow(client_of(engine), 2, other))).apply(ALL)
+    assert streams(engine) == {"S1", "S2"}
+    assert migrator(engine, project).ledger.read().state_of(1) == "MIGRATED"
+
+
+def test_a_process_that_another_has_taken_over_from_runs_no_further_statement(
+    engine: EmbeddedEngine, project: MigrationProject
+) -> None:
+    """It was suspended: no beat was written, and the other one took it for dead."""
+    write(project, 1, STREAM.format(1, 1) + "INSERT INTO s1 VALUES (1, 2);" + "INSERT INTO s1 VALUES (1, 3);")
+    migrator(engine, project)
+    other = Migrator(project, lambda: client_of(engine))
+    slow = Slow(client_of(engine), 2, lambda: other.apply(ALL, resume=True, unclear="done"))
+    with pytest.raises(BadMigration, match="is now applied by another process"):
+        Migrator(project, clients_with(engine, slow)).apply(ALL)
+    (count,) = engine.query("SELECT COUNT(*) FROM s1;", Session({"millstream.pull.full.sql": "true"}))
+    assert count.values == (2,)
+    assert migrator(engine, project).ledger.read().state_of(1) == "MIGRATED"
 
 
 def test_metadata_can_be_made_once_and_dropped(engine: EmbeddedEngine, project: MigrationProject) -> None:
