@@ -26,7 +26,7 @@ from ...planner.schemas.protobuf_schemas import DECIMAL, WRAPPERS, is_map, is_sy
 from ...planner.schemas.registry import InvalidSchema
 from ...planner.specs import FormatSpec, RecordSchema
 from .coding import codes
-from .reading import fold
+from .reading import describe, fold
 from .schema_records import SchemaCoding
 from .wire import HEADER_BYTES, Unreadable, Unwritable, header
 
@@ -103,7 +103,7 @@ class ProtobufCodec:
         """The header, the message indexes and the bytes of a message that is in Protobuf's JSON mapping. Raises
         `Unwritable`."""
         if not isinstance(value, dict):
-            raise Unwritable(f"the PROTOBUF schema wants a message, a value is {type(value).__name__}")
+            raise Unwritable(f"the PROTOBUF schema wants a message, {describe(value)} came")
         message = GetMessageClass(self._message)()
         try:
             json_format.ParseDict(value, message, max_recursion_depth=_JSON_DEPTH_MAX)
@@ -272,7 +272,7 @@ def _filler(message: Descriptor, seen: dict[str, list[Fill]]) -> Fill:
 
     def fill(target: Any, value: Any) -> None:
         if not isinstance(value, dict):
-            raise Unwritable(f"the PROTOBUF schema wants a message, a value is {type(value).__name__}")
+            raise Unwritable(f"the PROTOBUF schema wants a message, {describe(value)} came")
         folded: dict[str, Any] | None = None
         for name, folded_name, put in fields:
             member = value.get(name)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
@@ -391,7 +391,7 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, (int, float, Number)):
         return str(value)
-    raise Unwritable(f"the PROTOBUF schema wants a text, a value is {type(value).__name__}")
+    raise Unwritable(f"the PROTOBUF schema wants a text, {describe(value)} came")
 
 
 def _fill_decimal(target: Any, value: Any) -> None:

@@ -44,17 +44,25 @@ class Mismatch(Exception):
 
 def describe(value: Any) -> str:
     """The found value, for a message: its kind and its beginning."""
-    if isinstance(value, Real):
-        return f"the number {shorten(value)}"
-    if isinstance(value, str):
-        return f'the text "{shorten(value)}"'
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return f"the number {value}"
-    if isinstance(value, dict):
-        return "an object"
-    return "an array"
+    match value:
+        case None:
+            return "null"
+        case Real():
+            return f"the number {shorten(value)}"
+        case str():
+            return f'the text "{shorten(value)}"'
+        case bool():
+            return "true" if value else "false"
+        case int() | float() | Number():
+            return f"the number {shorten(str(value))}"
+        case bytes():
+            return "bytes"
+        case dict():  # may be deep, or huge
+            return "an object"
+        case list():
+            return "an array"
+        case _:
+            return f"the value {shorten(repr(value))}"
 
 
 def shorten(text: str) -> str:

@@ -18,7 +18,7 @@ from ...planner.schema import Column
 from ...sql.types import SqlType
 from .codec import Decoded, Decoder, Encoder, RowError, UnwritableRows, boolean_array, one_array
 from .coding import Coding, RecordPart
-from .reading import Convert, FieldReader, Mismatch, convert_fields
+from .reading import Convert, FieldReader, Mismatch, convert_fields, describe
 from .typed_values import converter, plain_columns
 from .wire import Unreadable, Unwritable
 
@@ -137,7 +137,7 @@ class RecordDecoder:
         if self._bare:
             return [convert(record) for convert in self._converters]
         if not isinstance(record, dict):
-            raise Mismatch(f"a record wanted, {type(record).__name__} came")
+            raise Mismatch(f"a record wanted, {describe(record)} came")
         return convert_fields(self._names, self._converters, self._fields.read(record))  # pyright: ignore[reportUnknownArgumentType]
 
 

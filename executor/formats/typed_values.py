@@ -17,7 +17,7 @@ from ...planner.schema import Column
 from ...sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
 from .json_text import Real
 from .limits import INTEGER_RANGES, UNITS
-from .reading import Convert, FieldReader, Mismatch, array_reader, convert_fields, shorten
+from .reading import Convert, FieldReader, Mismatch, array_reader, convert_fields, describe, shorten
 from .reading import converter as json_converter
 from .writing import double_text, wire_type
 
@@ -61,11 +61,7 @@ def _converter(type_: SqlType, own: Own) -> Convert:
 
 
 def _wrong(type_: SqlType | str, value: Any) -> Mismatch:
-    kind = type(value).__name__
-    if isinstance(value, (list, dict)):  # may be deep, or huge
-        return Mismatch(f"{type_} wanted, {kind} came")
-    shown = repr(value)
-    return Mismatch(f"{type_} wanted, {kind} {shown if len(shown) <= 40 else shown[:40] + '…'} came")
+    return Mismatch(f"{type_} wanted, {describe(value)} came")
 
 
 def _exactly(type_: SqlType, wanted: type) -> Convert:

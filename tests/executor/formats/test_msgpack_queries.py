@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_left_out_and_said_in_the_processing_log() -> Non
             {"V": 2, "A": None},
         ]
         said = "".join(record["value"] for record in sandbox.consume(processing_log.TOPIC))
-        assert "$.A[1]: INTEGER wanted, str 'x' came" in said
+        assert r"$.A[1]: INTEGER wanted, the text \"x\" came" in said
         assert "the 3 bytes are not MessagePack: they end inside a value" in said
         assert "the MessagePack value is nested too deeply" in said
 
