@@ -8,7 +8,6 @@ from __future__ import annotations
 import binascii
 import functools
 import io
-import json
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Context
 from decimal import Decimal as Number
@@ -23,9 +22,12 @@ from ...planner.schema import Column
 from ...planner.schemas import avro_schemas
 from ...planner.schemas.registry import InvalidSchema
 from ...planner.specs import FormatSpec, RecordSchema
+from .avro_binary import BRANCH_VALUE, BinarySchema, SchemaWalk
+from .avro_json import JsonReading, JsonWriting
+from .avro_leaves import number_of, of_type, real, sized, symbol, unwanted, whole
 from .coding import RecordPart, codes
 from .compiled.avro_scan import FlatRecord, flat_record, scan
-from .reading import fold
+from .reading import describe, fold
 from .record_codec import Scanned
 from .schema_records import SchemaCoding, SchemaReader
 from .wire import HEADER_BYTES, SchemaLookup, Unreadable, Unwritable, header, schema_id_of
@@ -49,28 +51,54 @@ class AvroCodec:
         self._header = header(schema.id)
         named: dict[str, Any] = {}
         names: dict[str, Any] = {}
+        binary = BinarySchema()
+        nodes: list[Any] = []
         try:
             for _, text in schema.references:
                 node = avro_schemas.load(text)
+                nodes.append(node)
                 avro_schemas.named_types(node, names)
-                fastavro.parse_schema(_physical(node), named_schemas=named)
+                fastavro.parse_schema(binary.of(node), named_schemas=named)
             node = avro_schemas.load(schema.text)
+            nodes.append(node)
             avro_schemas.named_types(node, names)
-            self._parsed = fastavro.parse_schema(_physical(node), named_schemas=named)
+            self._parsed = fastavro.parse_schema(binary.of(node), named_schemas=named)
         except UnknownType as error:
             raise InvalidSchema(f"the AVRO schema {schema.id} cannot be used: there is no type {error.name}") from None
         except (SchemaParseException, KeyError, TypeError, ValueError) as error:
             raise InvalidSchema(f"the AVRO schema {schema.id} cannot be used: {error}") from None
         _refuse_endless(node, names)
-        self._from_avro = _Reading(names).convert(node)
-        self._to_avro = _Writing(names).convert(node)
+        self._schemas = nodes  # their unions are known by their identity
+        self._from_avro = _Reading(names, binary).convert(node)
+        self._to_avro = _Writing(names, binary).convert(node)
+        self._to_json = JsonReading(names, binary).convert(node)
+        self._from_json = JsonWriting(names, binary).convert(node)
 
     def read(self, data: bytes) -> Any:
         """The plain value after the header. Raises `Unreadable`."""
+        value = self._read(data)
+        return value if self._from_avro is None else self._from_avro(value)
+
+    def write(self, value: Any) -> bytes:
+        """The header and the bytes of a plain value. Fields are found by name, in any case. Raises `Unwritable`."""
+        return self._written(self._to_avro(value))
+
+    def json_of(self, data: bytes) -> Any:
+        """The value after the header, in Avro's JSON encoding: values of unions have the name of their type. Raises
+        `Unreadable`."""
+        return self._to_json(self._read(data))
+
+    def from_json(self, value: Any) -> bytes:
+        """The header and the bytes of a value that is in Avro's JSON encoding. Raises `Unwritable`."""
+        return self._written(self._from_json(value))
+
+    def _read(self, data: bytes) -> Any:
         stream = io.BytesIO(data)
         stream.seek(HEADER_BYTES)
         try:
-            value = fastavro.schemaless_reader(stream, self._parsed)  # pyright: ignore[reportCallIssue, reportUnknownMemberType]
+            value = fastavro.schemaless_reader(  # pyright: ignore[reportUnknownMemberType]
+                stream, self._parsed, None, return_record_name=True, return_record_name_override=True
+            )
         except (
             Exception
         ) as error:  # depending on the bytes, fastavro raises any error: EOFError, IndexError, MemoryError, …
@@ -78,45 +106,15 @@ class AvroCodec:
             raise Unreadable(f"the bytes do not fit their AVRO schema: {said}") from None
         if stream.tell() != len(data):
             raise Unreadable(f"{len(data) - stream.tell()} bytes are left behind the AVRO record")
-        return value if self._from_avro is None else self._from_avro(value)
+        return value
 
-    def write(self, value: Any) -> bytes:
-        """The header and the bytes of a plain value. Fields are found by name, in any case. Raises `Unwritable`."""
+    def _written(self, value: Any) -> bytes:
         stream = io.BytesIO()
         stream.write(self._header)
         try:
-            fastavro.schemaless_writer(stream, self._parsed, self._to_avro(value))  # pyright: ignore[reportUnknownMemberType]
+            fastavro.schemaless_writer(stream, self._parsed, value)  # pyright: ignore[reportUnknownMemberType]
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, ArithmeticError) as error:
             raise Unwritable(f"a value does not fit the AVRO schema: {error}") from None
-        return stream.getvalue()
-
-    def json_of(self, data: bytes) -> Any:
-        """The value after the header, in Avro's JSON encoding: values of unions have the name of their type. Raises
-        `Unreadable`."""
-        stream = io.BytesIO(data)
-        stream.seek(HEADER_BYTES)
-        text = io.StringIO()
-        try:
-            value = fastavro.schemaless_reader(stream, self._parsed)  # pyright: ignore[reportCallIssue, reportUnknownMemberType]
-            fastavro.json_writer(text, self._parsed, [value])
-        except Exception as error:  # as in `read`
-            said = str(error).split(" from <")[0] or type(error).__name__
-            raise Unreadable(f"the bytes do not fit their AVRO schema: {said}") from None
-        return json.loads(text.getvalue(), parse_constant=str)
-
-    def from_json(self, value: Any) -> bytes:
-        """The header and the bytes of a value that is in Avro's JSON encoding. Raises `Unwritable`."""
-        stream = io.BytesIO()
-        stream.write(self._header)
-        try:
-            [given] = fastavro.json_reader(io.StringIO(json.dumps(value)), self._parsed)
-            fastavro.schemaless_writer(stream, self._parsed, given)  # pyright: ignore[reportUnknownMemberType]
-        except (AttributeError, TypeError, KeyError, IndexError):  # it does not check the types of parts
-            told = 'a value of a union carries the name of its type, as in {"string": "x"}'
-            raise Unwritable(f"a value does not fit the AVRO schema ({told})") from None
-        except Exception as error:
-            said = str(error) or type(error).__name__
-            raise Unwritable(f"a value does not fit the AVRO schema: {said}") from None
         return stream.getvalue()
 
 
@@ -156,39 +154,7 @@ def _takes_no_bytes(node: Any, names: dict[str, Any], above: tuple[str, ...]) ->
             return _takes_no_bytes(inner, names, above)
 
 
-def _physical(node: Any) -> Any:
-    """The schema without logical types: then fastavro returns and takes plain numbers and bytes."""
-    if isinstance(node, list):
-        return [_physical(branch) for branch in cast(list[Any], node)]
-    if not isinstance(node, dict):
-        return node
-    kept = {name: member for name, member in cast(dict[str, Any], node).items() if name != "logicalType"}
-    for member in ("type", "items", "values"):
-        if member in kept:
-            kept[member] = _physical(kept[member])
-    if "fields" in kept:
-        kept["fields"] = [{**field, "type": _physical(field["type"])} for field in kept["fields"]]
-    return kept
-
-
-class _Walk:
-    """Follows names through a schema. It visits each record once, so a record may contain itself."""
-
-    def __init__(self, names: dict[str, Any]) -> None:
-        self._names = names
-        self._open: dict[int, list[Any]] = {}
-
-    def _resolve(self, node: Any) -> Any:
-        while True:
-            if isinstance(node, str) and node in self._names:
-                node = self._names[node]
-            elif isinstance(node, dict) and isinstance(node.get("type"), (dict, list)):  # pyright: ignore[reportUnknownMemberType]
-                node = node["type"]  # pyright: ignore[reportUnknownVariableType]
-            else:
-                return node  # pyright: ignore[reportUnknownVariableType]
-
-
-class _Reading(_Walk):
+class _Reading(SchemaWalk):
     def convert(self, node: Any) -> Convert | None:
         """A function from fastavro's value to a plain one; None if they are the same."""
         node = self._resolve(node)
@@ -213,14 +179,23 @@ class _Reading(_Walk):
         if len(others) == 1:
             inner = self.convert(others[0])
             return inner and (lambda value: None if value is None else inner(value))
-        known = [(avro_schemas.branch_name(branch), _python_types(self._resolve(branch))) for branch in others]
+        if not others:
+            return None
+        keys = self._binary.branches[id(branches)]
+        known = {
+            key: (avro_schemas.branch_name(branch), self.convert(branch))
+            for key, branch in zip(keys, others, strict=True)
+        }
+        nothing = {name: None for name, _ in known.values()}
 
         def convert(value: Any) -> Any:
             """The struct that represents the union: only the field of the branch has a value."""
             if value is None:
                 return None
-            name = next((name for name, types in known if isinstance(value, types)), known[0][0])
-            return {other: value if other == name else None for other, _ in known}
+            key, wrapped = value
+            name, inner = known[key]
+            chosen = wrapped[BRANCH_VALUE]
+            return {**nothing, name: chosen if inner is None else inner(chosen)}
 
         return convert
 
@@ -242,14 +217,6 @@ class _Reading(_Walk):
         return convert
 
 
-def _python_types(node: Any) -> tuple[type, ...]:
-    kind = node if isinstance(node, str) else node["type"]
-    return {
-        "boolean": (bool,), "int": (int,), "long": (int,), "float": (float,), "double": (float,), "string": (str,),
-        "enum": (str,), "bytes": (bytes,), "fixed": (bytes,), "array": (list,),
-    }.get(kind, (dict,))  # fmt: skip
-
-
 def _logical_reader(node: dict[str, Any]) -> Convert | None:
     match node["type"], node.get("logicalType"):
         case (("bytes" | "fixed"), "decimal"):
@@ -259,7 +226,7 @@ def _logical_reader(node: dict[str, Any]) -> Convert | None:
             return None
 
 
-class _Writing(_Walk):
+class _Writing(SchemaWalk):
     def convert(self, node: Any) -> Convert:
         """A function from a plain value to fastavro's value. It raises `Unwritable`."""
         node = self._resolve(node)
@@ -272,10 +239,10 @@ class _Writing(_Walk):
                 return self._record(node)
             case "array":
                 item = self.convert(node["items"])
-                return lambda value: [item(member) for member in _of(list, value, "an array")]
+                return lambda value: [item(member) for member in of_type(list, value, "an array")]
             case "map":
                 member = self.convert(node["values"])
-                return lambda value: {str(key): member(inner) for key, inner in _of(dict, value, "a map").items()}
+                return lambda value: {str(key): member(inner) for key, inner in of_type(dict, value, "a map").items()}
             case kind:
                 return _leaf(kind, node)
 
@@ -284,6 +251,7 @@ class _Writing(_Walk):
         nullable = len(others) < len(branches)
         converts = [self.convert(branch) for branch in others]
         names = [fold(avro_schemas.branch_name(branch)) for branch in others]
+        keys = self._binary.branches.get(id(branches), ())
 
         def convert(value: Any) -> Any:
             chosen, value = _branch_set(names, value) if len(names) > 1 and isinstance(value, dict) else (None, value)
@@ -291,9 +259,13 @@ class _Writing(_Walk):
                 if nullable:
                     return None
                 raise Unwritable("a value is missing where the AVRO schema allows no null")
-            if chosen is not None:
-                return converts[chosen](value)
-            return converts[0](value) if len(converts) == 1 else _first_that_fits(converts, value)
+            if len(converts) == 1:
+                return converts[0](value)
+            if chosen is None:
+                chosen, written = _first_that_fits(converts, value)
+            else:
+                written = converts[chosen](value)
+            return keys[chosen], {BRANCH_VALUE: written}
 
         return convert
 
@@ -308,7 +280,7 @@ class _Writing(_Walk):
         ]
 
         def convert(value: Any) -> dict[str, Any]:
-            given: dict[str, Any] = _of(dict, value, "a record")
+            given: dict[str, Any] = of_type(dict, value, "a record")
             folded: dict[str, Any] | None = None
             result: dict[str, Any] = {}
             for name, folded_name, inner, defaulted, nullable in fields:
@@ -349,20 +321,14 @@ def _branch_set(names: list[str], value: dict[Any, Any]) -> tuple[int | None, An
     return None, None
 
 
-def _first_that_fits(converts: list[Convert], value: Any) -> Any:
+def _first_that_fits(converts: list[Convert], value: Any) -> tuple[int, Any]:
     problem = Unwritable("no branch of a union takes a value")
-    for convert in converts:
+    for number, convert in enumerate(converts):
         try:
-            return convert(value)
+            return number, convert(value)
         except (Unwritable, ValueError, TypeError, ArithmeticError) as error:
             problem = Unwritable(str(error))
     raise problem
-
-
-def _of(wanted: type, value: Any, what: str) -> Any:
-    if isinstance(value, wanted):
-        return value
-    raise Unwritable(f"the AVRO schema wants {what}, a value is {type(value).__name__}")
 
 
 def _leaf(kind: str, node: dict[str, Any]) -> Convert:
@@ -370,25 +336,31 @@ def _leaf(kind: str, node: dict[str, Any]) -> Convert:
         case "null":
             return lambda value: None
         case "boolean":
-            return lambda value: _of(bool, value, "a boolean")
+            return lambda value: of_type(bool, value, "a boolean")
         case "int" | "long":
-            return lambda value: int(_of((int, Number, str), value, "a number"))  # pyright: ignore[reportArgumentType]
+            return lambda value: whole(kind, value)
         case "float" | "double":
-            return lambda value: float(_of((int, float, Number, str), value, "a number"))  # pyright: ignore[reportArgumentType]
+            return lambda value: real(kind, value)
         case "bytes" | "fixed" if node.get("logicalType") == "decimal":
             return _decimal_writer(node)
-        case "bytes" | "fixed":
+        case "bytes":
             return _bytes
+        case "fixed":
+            return lambda value: sized(node, _bytes(value))
+        case "enum":
+            return lambda value: symbol(node, _text(value))
         case _:
-            return lambda value: value if isinstance(value, str) else _text(value)
+            return _text
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float, Number)):
         return str(value)
-    raise Unwritable(f"the AVRO schema wants a text, a value is {type(value).__name__}")
+    raise unwanted("a text", value)
 
 
 def _bytes(value: Any) -> bytes:
@@ -396,9 +368,9 @@ def _bytes(value: Any) -> bytes:
     if isinstance(value, bytes):
         return value
     try:
-        return binascii.a2b_base64(_of(str, value, "bytes"), strict_mode=True)
-    except binascii.Error as error:
-        raise Unwritable(f"a text is not base64: {error}") from None
+        return binascii.a2b_base64(of_type(str, value, "bytes"), strict_mode=True)
+    except binascii.Error:
+        raise Unwritable(f"the AVRO schema wants bytes, {describe(value)} is not base64") from None
 
 
 def _decimal_writer(node: dict[str, Any]) -> Convert:
@@ -406,7 +378,7 @@ def _decimal_writer(node: dict[str, Any]) -> Convert:
     precision = int(node.get("precision", 0))
 
     def convert(value: Any) -> bytes:
-        number = Number(_of((int, float, Number, str), value, "a number")).scaleb(scale, _WIDE)  # pyright: ignore[reportArgumentType]
+        number = number_of(value).scaleb(scale, _WIDE)
         unscaled = int(number)
         if unscaled != number or (precision and abs(unscaled) >= 10**precision):
             raise Unwritable(f"the number {value} does not fit into the AVRO decimal ({precision}, {scale})")

@@ -65,6 +65,7 @@ _WRITTEN: dict[str, Node] = {
     "TIMESTAMP": {"type": "long", "connect.version": 1, "connect.name": "org.apache.kafka.connect.data.Timestamp",
                   "logicalType": "timestamp-millis"},
 }  # fmt: skip
+NAMED = ("record", "error", "enum", "fixed")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -92,7 +93,7 @@ def named_types(node: Node, found: dict[str, Node] | None = None, namespace: str
 
 
 def _name_types(node: dict[str, Any], found: dict[str, Node], namespace: str) -> None:
-    if "name" in node and node.get("type") in ("record", "error", "enum", "fixed"):
+    if "name" in node and node.get("type") in NAMED:
         name, own = str(node["name"]), str(node.get("namespace", namespace))
         if "." in name:
             own, name = name.rsplit(".", 1)
