@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 import structlog
 
@@ -145,6 +145,14 @@ def chosen_executor(plan: PhysicalPlan, server: Mapping[str, str] | None = None)
             if reason is not None:
                 raise Unsupported(f"Spark cannot run this query: {reason}", hint="Use EXECUTOR='duckdb' or 'auto'.")
             return "spark"
+
+
+@runtime_checkable
+class DrainedExecutor(Protocol):
+    """An executor that works only when `drain` is called, as in the Sandbox. It runs all queries itself, backfills
+    included."""
+
+    def drain(self) -> None: ...
 
 
 def backfill_executor() -> ExecutorKind:

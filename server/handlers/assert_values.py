@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from ...executor.answers.materialization import source_step
 from ...executor.sources.source_reader import SourceReader
@@ -15,6 +15,7 @@ from ...planner.source_info import SourceInfo
 from ...planner.steps.source import Source
 from ...sql.ast import AssertValues
 from ..engine.entities import AssertedValues, Entity
+from ..engine.executors import DrainedExecutor
 from ..engine.request import Request
 from .assertions import AssertionFailed
 
@@ -23,13 +24,6 @@ _PATIENCE_S = 1.0
 _MAX_BATCH_BYTES = 1024 * 1024
 
 Record = dict[str, Any]  # by the names inside batches
-
-
-@runtime_checkable
-class _Drains(Protocol):
-    """An executor that works only when `drain` is called, as in the Sandbox."""
-
-    def drain(self) -> None: ...
 
 
 def assert_values(statement: AssertValues, request: Request) -> list[Entity]:
@@ -43,7 +37,7 @@ def assert_values(statement: AssertValues, request: Request) -> list[Entity]:
     planned = plan_asserted_values(statement, request.planning_context())
     arrays = request.constants.evaluate(list(planned.values()))
     wanted: Record = {name: array[0].as_py() for name, array in zip(planned, arrays, strict=True)}
-    if isinstance(request.executor, _Drains):
+    if isinstance(request.executor, DrainedExecutor):
         request.executor.drain()
         deadline = 0.0
     else:

@@ -22,7 +22,7 @@ from ..catalog.replaced_filters import deleting_what_fails
 from ..catalog.upgrades import refuse_other_schema, with_kept_state
 from ..engine.backfills import mark_of
 from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
-from ..engine.executors import backfill_executor, chosen_executor
+from ..engine.executors import DrainedExecutor, backfill_executor, chosen_executor
 from ..engine.request import Request
 
 _QUERY_PREFIX = {"STREAM": "CSAS", "TABLE": "CTAS"}
@@ -153,7 +153,7 @@ def _start(
     text: str, query: PersistentQuery, sink: SourceInfo | None, planned: PlannedQuery, request: Request
 ) -> StartQuery:
     chosen_executor(query.plan, request.server_properties)  # raises, before anything is written, if it is missing
-    if query.backfill is not None:
+    if query.backfill is not None and not isinstance(request.executor, DrainedExecutor):
         backfill_executor()
     _refuse_one_too_many(query, request)
     check_start(request.log, planned.plan, StartSettings.of(planned.plan.properties))

@@ -34,6 +34,7 @@ from millstream.server.catalog.commands import StartQuery
 from millstream.server.engine.backfills import mark_of, records_left
 from millstream.server.engine.embedded import EmbeddedEngine
 from millstream.server.engine.session import Session
+from millstream.testing import Sandbox
 
 BACKFILLED = COUNTS.replace(" AS SELECT", " WITH (BACKFILL='spark') AS SELECT")
 HERE, THERE = ("RUNNING", "duckdb"), ("RUNNING", "spark")
@@ -347,3 +348,13 @@ def test_a_topic_that_was_made_anew_with_fewer_partitions_is_not_waited_for(one:
     (query,) = one.catalog.queries.values()
     marked = replace(query, id="other", backfill={"s": (5, 3)})  # it had two, and has one
     assert records_left(one.log, marked) == 5
+
+
+def test_a_sandbox_runs_a_backfill_as_any_other_query_and_needs_no_spark(spark: SparkInProcess) -> None:
+    spark.is_there = False
+    with Sandbox() as sandbox:
+        sandbox.execute(STREAM.format(1))
+        sandbox.execute("SET 'auto.offset.reset'='earliest';" + BACKFILLED)
+        sandbox.execute("INSERT INTO s VALUES (1, 2, 3);")
+        sandbox.drain()
+        assert len(sandbox.consume("C")) == 1
