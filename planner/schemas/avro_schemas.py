@@ -82,10 +82,13 @@ def load(text: str) -> Node:
 
 
 def named_types(node: Node, found: dict[str, Node] | None = None, namespace: str = "") -> dict[str, Node]:
-    """The records, enums and fixed types in a schema, by full and by short name."""
+    """The records, enums and fixed types in a schema, by full and by short name. Short names of types in the same
+    namespace become full ones in the schema: another namespace may have a type of that name."""
     found = {} if found is None else found
     if isinstance(node, list):
-        for branch in cast(list[Node], node):
+        branches = cast(list[Node], node)
+        for number, branch in enumerate(branches):
+            branches[number] = _with_full_name(branch, found, namespace)
             named_types(branch, found, namespace)
     elif isinstance(node, dict):
         _name_types(cast(dict[str, Any], node), found, namespace)
@@ -103,9 +106,19 @@ def _name_types(node: dict[str, Any], found: dict[str, Node], namespace: str) ->
     for member in ("type", "items", "values"):
         if isinstance(node.get(member), (dict, list)):
             named_types(node[member], found, namespace)
+        elif member in node:
+            node[member] = _with_full_name(node[member], found, namespace)
     if node.get("type") in ("record", "error"):
         for field in node["fields"]:
             named_types(field["type"], found, namespace)
+            field["type"] = _with_full_name(field["type"], found, namespace)
+
+
+def _with_full_name(node: Node, found: Mapping[str, Node], namespace: str) -> Node:
+    if not isinstance(node, str) or not namespace:
+        return node
+    full = f"{namespace}.{node}"
+    return full if full in found else node
 
 
 # ------------------------------------------------------------------ from a schema to types

@@ -13,7 +13,9 @@ import pytest
 
 from millstream.executor.errors import QueryFailed
 from millstream.executor.formats import decode_logical, decoder, encode_logical, encoder
+from millstream.executor.formats.avro import AvroCodec
 from millstream.planner.schema import Column
+from millstream.planner.schemas import avro_schemas
 from millstream.planner.specs import FormatSpec, KeyWindow, RecordSchema
 from millstream.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, TIMESTAMP, Array, Decimal, Field, Map, Struct
 
@@ -224,3 +226,18 @@ def test_an_error_inside_a_map_names_the_key() -> None:
 def test_a_value_without_columns_is_no_tombstone() -> None:
     spec = spec_of("AVRO", ())
     assert encoder(spec, []).encode([], null_rows=pa.array([False, True])).to_pylist() == [b"\0\0\0\0\7", None]
+
+
+def test_a_short_name_means_the_type_in_its_own_namespace() -> None:
+    node = {"type": "record", "name": "a.R", "fields": [
+        {"name": "p", "type": {"type": "record", "name": "b.P", "fields": [{"name": "x", "type": "int"}]}},
+        {"name": "q", "type": {"type": "record", "name": "P", "fields": [{"name": "y", "type": "string"}]}},
+        {"name": "r", "type": "P"},
+        {"name": "l", "type": {"type": "array", "items": ["null", "P"]}},
+    ]}  # fmt: skip
+    value = {"p": {"x": 1}, "q": {"y": "a"}, "r": {"y": "b"}, "l": [{"y": "c"}, None]}
+    schema = RecordSchema(3, "AVRO", json.dumps(node))
+    codec = AvroCodec(schema)
+    assert codec.read(codec.write(value)) == value
+    type_ = avro_schemas.sql_type(schema.text, str.upper)
+    assert str(type_).endswith("`R` STRUCT<`Y` STRING>, `L` ARRAY<STRUCT<`Y` STRING>>>")
