@@ -26,7 +26,7 @@ class SchemaWalk:
     def _full_name(self, branch: Any) -> str:
         """The name of a union's branch in Avro's JSON encoding."""
         node = self._resolve(branch)
-        return node if isinstance(node, str) else self._full_names.get(id(node), node["type"])
+        return node if isinstance(node, str) else str(self._full_names.get(id(node), node["type"]))
 
     def _resolve(self, node: Any) -> Any:
         while True:
