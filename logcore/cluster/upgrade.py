@@ -133,7 +133,15 @@ class _Upgrade:
             raise self._refused(f"has format {meta.get('format')}, which nothing is known of")
         if not (self._path / _CLOSED).exists():
             raise self._refused("was not closed by the version that wrote it, or not properly")
-        described = (stored or {}).get("topics", {})
+        if stored is None and not any(each.is_dir() for each in self._path.iterdir()):
+            stored = {"topics": {}}  # nothing was ever written
+        if stored is None or "topics" not in stored:
+            raise self._refused(
+                "has no list of topics in topics.json, or one of an earlier version",
+                "Open it once with the last version 0.1 of Millstream, stop that with SIGTERM, and start this version"
+                " again.",
+            )
+        described = stored["topics"]
         topics = _topics_of(described)
         for topic in topics:
             for partition, folder in enumerate(topic.folders(self._path)):

@@ -173,6 +173,18 @@ def test_another_format_is_refused_untouched(directory: Path) -> None:
     refused(directory, "has format 2")
 
 
+@pytest.mark.parametrize("described", [None, {"t": {"config": {}, "id": "0" * 32, "partition_count": 1}}])
+def test_a_directory_without_its_list_of_topics_is_refused_untouched(
+    directory: Path, described: dict[str, object] | None
+) -> None:
+    """An early 0.1 wrote the topics without the list around them: the upgrade found none, and removed the file."""
+    for name in ("topics.json", "topics.json.copy"):
+        (directory / name).unlink()
+        if described is not None:
+            write_checked_json(directory / name, described, durable=True)
+    refused(directory, "has no list of topics in topics.json")
+
+
 def test_lost_records_are_refused_until_they_are_given_up(directory: Path) -> None:
     checkpoint = read_checkpoint(directory / "t-0")
     assert checkpoint is not None
