@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from millstream.errors import InvalidStatement
@@ -68,7 +68,7 @@ def project(
                 span=item.span,
             )
     if target == "CLIENT":
-        values = _unique(tuple(Named(item.name, expression) for item, expression in typed))
+        values = _unique(tuple(Named(item.name, expression) for item, expression in _with_keys(typed, key)))
         hidden = hidden_keys([(c.written, c.typed) for c in key.columns], {}) if key.loose else None
         return Projected(LogicalProject(plan, values, hidden), tuple(named.name for named in values))
     keys, values = _split(plan, typed, key, target, target_name, context, query, relation)
@@ -76,6 +76,15 @@ def project(
     if not values and target != "SUBQUERY" and not (query.distinct or relation.beyond):
         raise InvalidStatement("The projection contains no value columns.", span=query.span)
     return Projected(LogicalProject(plan, values, keys), tuple(item.name for item in items))
+
+
+def _with_keys(typed: Sequence[tuple[Item, Typed]], key: Key) -> Iterator[tuple[Item, Typed]]:
+    """The items; those that are a key column are read from the key, which a deletion still has."""
+    names = {expression.column for _, expression in typed}
+    for item, expression in typed:
+        position = _position(expression, key, names)
+        of_key = expression if position is None else key.columns[position].typed
+        yield item, of_key if of_key.type == expression.type else expression
 
 
 def _split(

@@ -98,7 +98,10 @@ class Project(Step):
 
     def result_column(self, index: int) -> str:
         sql = self.values[index].sql
-        return sql if self.key is None and is_key_column(sql) else f"v{index}"
+        if self.key is None:
+            return sql if is_key_column(sql) else f"v{index}"
+        key = [expression.sql for expression in self.key]
+        return f"k{key.index(sql)}" if sql in key else f"v{index}"
 
     @property
     def new_key(self) -> tuple[SqlExpression, ...] | None:

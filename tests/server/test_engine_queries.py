@@ -66,6 +66,29 @@ def test_a_push_query_over_a_table_sends_deletions_as_tombstones(sandbox: Sandbo
     assert list(answer)[1:] == [{"row": {"columns": [1, 10]}}, {"row": {"columns": [1, None], "tombstone": True}}]
 
 
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT b.v, b.id FROM a RIGHT JOIN b ON a.id = b.id",
+        "SELECT a.v, b.id FROM a JOIN b ON a.id = b.id",
+        "SELECT DISTINCT v, v + 1 AS w FROM b",
+        "SELECT DISTINCT b.v, a.v FROM a JOIN b ON a.id = b.id",
+    ],
+)
+def test_a_tombstone_names_the_row_that_is_gone(sandbox: Sandbox, select: str) -> None:
+    for name in "ab":
+        sandbox.execute(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT) "
+            f"WITH (kafka_topic='{name}', value_format='JSON', partitions=1);"
+        )
+        sandbox.produce(name, 1, {"V": 10})
+    sandbox.produce("b", 1, None, timestamp=1)
+    sent, gone = (answer["row"] for answer in sandbox.query(f"{select} EMIT CHANGES;") if "row" in answer)
+    assert gone["tombstone"]
+    key = sent["columns"] if "DISTINCT" in select else [None, 1]
+    assert gone["columns"] == key
+
+
 def test_what_is_no_single_query_is_refused(sandbox: Sandbox) -> None:
     sandbox.execute(STREAM)
     with pytest.raises(InvalidStatement, match="found 2 instead"):
