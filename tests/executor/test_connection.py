@@ -56,6 +56,14 @@ def test_an_expression_that_fails_is_null_also_where_a_part_of_it_occurs_twice(e
     assert found[0] == (None,) and found[1] != (None,)
 
 
+@pytest.mark.parametrize("operator", ["=", "<", "<>"])
+def test_a_text_is_compared_with_a_case_that_no_stored_row_meets(operator: str) -> None:
+    with open_connection() as opened:
+        opened.execute("CREATE TABLE t AS SELECT i AS k, 'a' || i AS text FROM range(3) rows(i)")
+        found = opened.execute(f"SELECT text {operator} CASE WHEN k > 5 THEN 'x' END FROM t").fetchall()
+    assert found == [(None,)] * 3
+
+
 _TEXT_COMPRESSIONS = {"FSST", "DICT_FSST", "DICTIONARY", "ZSTD"}
 
 
