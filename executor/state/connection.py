@@ -23,8 +23,8 @@ from .memory_shares import MemoryShares, shares_of
 from .temporary_folders import TemporaryFolder
 
 MEMORY = ":memory:"
-# DuckDB 2.0 computes a subexpression that occurs twice only once, before the expression, and so outside of its TRY. And it
-# fails to compare a text with what the statistics of a table say is NULL, such as a CASE that no row meets.
+# DuckDB 2.0 computes a subexpression that occurs twice only once, before the expression, and so outside of its TRY.
+# And it fails to compare a text with what the statistics of a table say is NULL, such as a CASE that no row meets.
 _DISABLED_OPTIMIZERS = "common_subexpressions,statistics_propagation"
 # A state file is written far more often than it is read. Compressing its texts took half of the time of a commit with
 # wide rows (460,000 bids: 0.66 s, and 0.30 s without compression; the file then has 73 MB, not 31).
