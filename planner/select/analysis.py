@@ -312,7 +312,8 @@ def _grouped(
         scope=scope,
     )
     state_format = relation.sources[0][1].value_format.name
-    as_batch = relation.beyond or target == "SUBQUERY" or plan.key_window is not None
+    ranked = query.distinct or query.qualify is not None or any(contains_over(item.expression) for item in items)
+    as_batch = relation.beyond or target == "SUBQUERY" or plan.key_window is not None or ranked
     result, resolve = aggregate(
         keyed,
         grouping,

@@ -89,6 +89,17 @@ def test_a_tombstone_names_the_row_that_is_gone(sandbox: Sandbox, select: str) -
     assert gone["columns"] == key
 
 
+def test_a_group_that_has_lost_its_rows_has_no_rank(sandbox: Sandbox) -> None:
+    sandbox.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT) WITH (kafka_topic='t', value_format='JSON', partitions=1);"
+        "CREATE TABLE r AS SELECT v, COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*)) AS place FROM t GROUP BY v;"
+    )
+    for key, value in ((1, {"V": 10}), (2, {"V": 20}), (1, None)):
+        sandbox.produce("t", key, value)
+        sandbox.drain()
+    assert _rows(sandbox, "SELECT v, n, place FROM r;") == [[20, 1, 1]]
+
+
 def test_what_is_no_single_query_is_refused(sandbox: Sandbox) -> None:
     sandbox.execute(STREAM)
     with pytest.raises(InvalidStatement, match="found 2 instead"):
