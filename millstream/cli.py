@@ -181,7 +181,7 @@ def server(
     ] = None,
     config: Annotated[Path | None, typer.Option(envvar="MILLSTREAM_CONFIG", help="Configuration file (TOML).")] = None,
 ) -> None:
-    """Run a server until SIGTERM or Ctrl-C.
+    """Run a server until SIGTERM, Ctrl-C or the end of its terminal.
 
     The configuration file has more settings: see `millstream config reference`. Environment variables such as
     MILLSTREAM_DATA or MILLSTREAM_HTTP override the file, flags override both.
@@ -355,7 +355,8 @@ def _end_at_once(reason: str) -> None:
 
 
 def _stop_on_signals() -> SimpleQueue[int]:
-    """A queue that gets the first SIGTERM or Ctrl-C. The second one ends the process at once."""
+    """A queue that gets the first SIGTERM, Ctrl-C or SIGHUP, which a terminal sends when it is closed, unless it is
+    ignored (`nohup`). The second one ends the process at once."""
     asked, numbers = SimpleQueue[int](), list[int]()
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -369,6 +370,8 @@ def _stop_on_signals() -> SimpleQueue[int]:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, stop)
     return asked
 
 

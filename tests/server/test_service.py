@@ -4,6 +4,7 @@ start."""
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from running_server import ServerProcess, eventually, millstream, service_in
 
+from millstream import cli
 from millstream.logcore import failpoints
 from millstream.server.client import connect
 
@@ -76,6 +78,19 @@ def test_a_server_that_starts_paused_runs_no_query_before_a_resume(tmp_path: Pat
         assert server.stop(signal.SIGTERM) == 0
     with ServerProcess(tmp_path) as server:
         assert [query["state"] for query in connect(server.url).execute("SHOW QUERIES;")[0]["queries"]] == ["RUNNING"]
+
+
+@pytest.mark.parametrize(("before", "asks"), [(signal.SIG_DFL, True), (signal.SIG_IGN, False)], ids=["plain", "nohup"])
+def test_the_end_of_its_terminal_stops_a_server_unless_it_is_ignored(before: signal.Handlers, asks: bool) -> None:
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        signal.signal(signal.SIGHUP, before)
+        asked = cli._stop_on_signals()
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert (not asked.empty()) is asks
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
 
 
 def test_nobody_reaches_the_log_any_more_when_it_closes(tmp_path: Path) -> None:
