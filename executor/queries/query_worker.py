@@ -70,7 +70,8 @@ class QueryWorker:
         self._changed = threading.Condition()  # guards the state and the access to the runtime
         self._states = WorkerStates(self._changed, paused=paused)
         self._access = _Access(self._changed)
-        self._watch = RecoveryWatch(lambda: self._states.state is WorkerState.WORKING)
+        states = self._states  # and no cycle through `self`, which would keep the runtime until the collector runs
+        self._watch = RecoveryWatch(lambda: states.state is WorkerState.WORKING)
 
     def start(self) -> None:
         with self._changed:
