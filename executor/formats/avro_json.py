@@ -25,7 +25,7 @@ class JsonReading(SchemaWalk):
         node = self._resolve(node)
         if isinstance(node, list):
             return self._union(cast(list[Any], node))
-        match node if isinstance(node, str) else node["type"]:
+        match _kind(node):
             case "record" | "error":
                 return self._record(node)
             case "array":
@@ -74,7 +74,7 @@ class JsonWriting(SchemaWalk):
         node = self._resolve(node)
         if isinstance(node, list):
             return self._union(cast(list[Any], node))
-        match node if isinstance(node, str) else node["type"]:
+        match _kind(node):
             case "record" | "error":
                 return self._record(node)
             case "array":
@@ -127,6 +127,11 @@ class JsonWriting(SchemaWalk):
 
         holder[0] = convert
         return convert
+
+
+def _kind(node: Any) -> str:
+    """The name of a type. In: `node`: no union."""
+    return str(node if isinstance(node, str) else node["type"])
 
 
 def _leaf(kind: str, node: Any) -> Convert:

@@ -27,7 +27,7 @@ class RootGroup(TyperGroup):
         with ending_when_nobody_reads():  # --help and --version print here
             return super().make_context(*args, **extra)
 
-    def invoke(self, ctx: typer.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         try:
             with ending_when_nobody_reads():
                 return super().invoke(ctx)
