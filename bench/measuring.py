@@ -112,8 +112,18 @@ def resident_bytes() -> int:
 
 def resident_bytes_of(process: int) -> int:
     """Raises OSError where the system does not tell."""
+    return _bytes_in_status(process, "VmRSS")
+
+
+def private_bytes_of(process: int) -> int:
+    """Without the files that are mapped, such as libraries: how much of these is resident depends on the system's file
+    cache. Raises OSError where the system does not tell."""
+    return _bytes_in_status(process, "RssAnon")
+
+
+def _bytes_in_status(process: int, name: str) -> int:
     for line in (_PROC / str(process) / "status").read_text().splitlines():
-        if line.startswith("VmRSS"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     return 0
 
