@@ -31,8 +31,9 @@ with Service(load_configuration(None, flags), print) as service:
     brokers = {"bootstrap.servers": f"127.0.0.1:{service.kafka_address.port}"}
     admin = AdminClient(brokers)
     admin.create_topics([NewTopic("records", 1)])["records"].result(20)
-    producer = Producer(brokers)
-    producer.produce("records", b"{}")
+    producer = Producer({**brokers, "linger.ms": 100})
+    for _ in range(5_000):  # few records take another way
+        producer.produce("records", b"{}")
     assert producer.flush(20) == 0
     modules = set(sys.modules)
 """
