@@ -24,7 +24,7 @@ WANTED: Final[Mapping[str, float]] = {
     "opening 10,000 partitions": 1.5,
     "millstream.connect() and one stream": 1.2,
     "a Sandbox test": 1.2,
-    "empty server: memory, MB": 1.1,
+    "empty server: private memory, MB": 1.1,
     "Kafka port: produce, a record": 1.11,
     "Kafka port: fetch, a record": 1.11,
     "Kafka port: a request with one record": 1.11,

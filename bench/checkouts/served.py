@@ -57,7 +57,7 @@ def server_costs(python: str, folder: str) -> dict[str, float]:
         fetched = _cpu(served, lambda: _fetch(served.kafka, _RECORDS)) / _RECORDS
         single = _cpu(served, lambda: _one_by_one(served.kafka)) / _SINGLE
         return {
-            "empty server: memory, MB": memory,
+            "empty server: private memory, MB": memory,
             "Kafka port: produce, a record": each,
             "Kafka port: fetch, a record": fetched,
             "Kafka port: a request with one record": single,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import binascii
 import functools
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Context
 from decimal import Decimal as Number
 from typing import Any, cast
@@ -22,7 +22,7 @@ from ...planner.schema import Column
 from ...planner.schemas import avro_schemas
 from ...planner.schemas.registry import InvalidSchema
 from ...planner.specs import FormatSpec, RecordSchema
-from .avro_binary import BRANCH_VALUE, BinarySchema, SchemaWalk
+from .avro_binary import BRANCH_VALUE, BinarySchema, Convert, SchemaWalk, unchanged
 from .avro_json import JsonReading, JsonWriting
 from .avro_leaves import number_of, of_type, real, sized, symbol, unwanted, whole
 from .coding import RecordPart, codes
@@ -31,8 +31,6 @@ from .reading import describe, fold
 from .record_codec import Scanned
 from .schema_records import SchemaCoding, SchemaReader
 from .wire import HEADER_BYTES, SchemaLookup, Unreadable, Unwritable, header, schema_id_of
-
-Convert = Callable[[Any], Any]
 
 _MISSING = object()
 _WIDE = Context(prec=100)
@@ -69,15 +67,14 @@ class AvroCodec:
             raise InvalidSchema(f"the AVRO schema {schema.id} cannot be used: {error}") from None
         _refuse_endless(node, names)
         self._schemas = nodes  # their unions are known by their identity
-        self._from_avro = _Reading(names, binary).convert(node)
-        self._to_avro = _Writing(names, binary).convert(node)
-        self._to_json = JsonReading(names, binary).convert(node)
-        self._from_json = JsonWriting(names, binary).convert(node)
+        self._from_avro = _Reading(names, binary).convert(node) or unchanged
+        self._to_avro = _Writing(names, binary).convert(node) or unchanged
+        self._to_json = JsonReading(names, binary).convert(node) or unchanged
+        self._from_json = JsonWriting(names, binary).convert(node) or unchanged
 
     def read(self, data: bytes) -> Any:
         """The plain value after the header. Raises `Unreadable`."""
-        value = self._read(data)
-        return value if self._from_avro is None else self._from_avro(value)
+        return self._from_avro(self._read(data))
 
     def write(self, value: Any) -> bytes:
         """The header and the bytes of a plain value. Fields are found by name, in any case. Raises `Unwritable`."""
@@ -155,24 +152,19 @@ def _takes_no_bytes(node: Any, names: dict[str, Any], above: tuple[str, ...]) ->
 
 
 class _Reading(SchemaWalk):
-    def convert(self, node: Any) -> Convert | None:
-        """A function from fastavro's value to a plain one; None if they are the same."""
-        node = self._resolve(node)
-        if isinstance(node, list):
-            return self._union(cast(list[Any], node))
-        if isinstance(node, str):
+    """From fastavro's values to plain ones."""
+
+    def _array(self, item: Convert | None) -> Convert | None:
+        return item and (lambda value: [item(member) for member in value])
+
+    def _map(self, member: Convert | None) -> Convert | None:
+        return member and (lambda value: {key: member(inner) for key, inner in value.items()})
+
+    def _leaf(self, kind: str, node: Any) -> Convert | None:
+        if kind not in ("bytes", "fixed") or isinstance(node, str) or node.get("logicalType") != "decimal":
             return None
-        match node["type"]:
-            case "record" | "error":
-                return self._record(node)
-            case "array":
-                item = self.convert(node["items"])
-                return item and (lambda value: [item(member) for member in value])
-            case "map":
-                member = self.convert(node["values"])
-                return member and (lambda value: {key: member(inner) for key, inner in value.items()})
-            case _:
-                return _logical_reader(node)
+        scale = int(node.get("scale", 0))
+        return lambda value: Number(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _WIDE)
 
     def _union(self, branches: list[Any]) -> Convert | None:
         others = [branch for branch in branches if branch != "null"]
@@ -200,10 +192,6 @@ class _Reading(SchemaWalk):
         return convert
 
     def _record(self, node: dict[str, Any]) -> Convert | None:
-        if id(node) in self._open:  # the record contains itself: its function is looked up when it is called
-            holder = self._open[id(node)]
-            return lambda value: value if holder[0] is None else holder[0](value)
-        holder = self._open[id(node)] = [None]
         inside = {f["name"]: inner for f in node["fields"] if (inner := self.convert(f["type"])) is not None}
         if not inside:
             return None
@@ -213,43 +201,27 @@ class _Reading(SchemaWalk):
                 value[name] = change(value[name])
             return value
 
-        holder[0] = convert
         return convert
 
 
-def _logical_reader(node: dict[str, Any]) -> Convert | None:
-    match node["type"], node.get("logicalType"):
-        case (("bytes" | "fixed"), "decimal"):
-            scale = int(node.get("scale", 0))
-            return lambda value: Number(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _WIDE)
-        case _:
-            return None
-
-
 class _Writing(SchemaWalk):
-    def convert(self, node: Any) -> Convert:
-        """A function from a plain value to fastavro's value. It raises `Unwritable`."""
-        node = self._resolve(node)
-        if isinstance(node, list):
-            return self._union(cast(list[Any], node))
-        if isinstance(node, str):
-            return _leaf(node, {})
-        match node["type"]:
-            case "record" | "error":
-                return self._record(node)
-            case "array":
-                item = self.convert(node["items"])
-                return lambda value: [item(member) for member in of_type(list, value, "an array")]
-            case "map":
-                member = self.convert(node["values"])
-                return lambda value: {str(key): member(inner) for key, inner in of_type(dict, value, "a map").items()}
-            case kind:
-                return _leaf(kind, node)
+    """From plain values to fastavro's. The functions raise `Unwritable`."""
+
+    def _array(self, item: Convert | None) -> Convert:
+        each = item or unchanged
+        return lambda value: [each(member) for member in of_type(list, value, "an array")]
+
+    def _map(self, member: Convert | None) -> Convert:
+        each = member or unchanged
+        return lambda value: {str(key): each(inner) for key, inner in of_type(dict, value, "a map").items()}
+
+    def _leaf(self, kind: str, node: Any) -> Convert:
+        return _leaf(kind, {} if isinstance(node, str) else node)
 
     def _union(self, branches: list[Any]) -> Convert:
         others = [branch for branch in branches if branch != "null"]
         nullable = len(others) < len(branches)
-        converts = [self.convert(branch) for branch in others]
+        converts = [self.convert(branch) or unchanged for branch in others]
         names = [fold(avro_schemas.branch_name(branch)) for branch in others]
         keys = self._binary.branches.get(id(branches), ())
 
@@ -270,12 +242,14 @@ class _Writing(SchemaWalk):
         return convert
 
     def _record(self, node: dict[str, Any]) -> Convert:
-        if id(node) in self._open:
-            holder = self._open[id(node)]
-            return lambda value: holder[0](value)
-        holder = self._open[id(node)] = [None]
         fields = [
-            (f["name"], fold(f["name"]), self.convert(f["type"]), "default" in f, self._nullable(f["type"]))
+            (
+                f["name"],
+                fold(f["name"]),
+                self.convert(f["type"]) or unchanged,
+                "default" in f,
+                self._nullable(f["type"]),
+            )
             for f in node["fields"]
         ]
 
@@ -298,7 +272,6 @@ class _Writing(SchemaWalk):
                 result[name] = inner(member)
             return result
 
-        holder[0] = convert
         return convert
 
     def _nullable(self, node: Any) -> bool:

@@ -7,6 +7,8 @@ branch: then a value comes with the name of its branch, and is written with it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from ...planner.schemas import avro_schemas
@@ -14,14 +16,56 @@ from ...planner.schemas import avro_schemas
 BRANCH_VALUE: Final = "v"
 
 
-class SchemaWalk:
-    """Follows names through a schema. It visits each record once, so a record may contain itself."""
+Convert = Callable[[Any], Any]
+
+
+class SchemaWalk(ABC):
+    """Makes the function that converts the values of a schema: each kind of type has a method. It visits each record
+    once, so a record may contain itself."""
 
     def __init__(self, names: dict[str, Any], binary: BinarySchema) -> None:
         self._names = names
         self._binary = binary
         self._open: dict[int, list[Any]] = {}
         self._full_names = {id(node): name for name, node in sorted(names.items(), key=lambda each: len(each[0]))}
+
+    def convert(self, node: Any) -> Convert | None:
+        """None if the values stay as they are."""
+        node = self._resolve(node)
+        if isinstance(node, list):
+            return self._union(cast(list[Any], node))
+        match _kind(node):
+            case "record" | "error":
+                return self._known_record(node)
+            case "array":
+                return self._array(self.convert(node["items"]))
+            case "map":
+                return self._map(self.convert(node["values"]))
+            case kind:
+                return self._leaf(kind, node)
+
+    def _known_record(self, node: dict[str, Any]) -> Convert | None:
+        if id(node) in self._open:  # it contains itself: its function is looked up when it is called
+            holder = self._open[id(node)]
+            return lambda value: value if holder[0] is None else holder[0](value)
+        holder = self._open[id(node)] = [None]
+        holder[0] = self._record(node)
+        return holder[0]
+
+    @abstractmethod
+    def _union(self, branches: list[Any]) -> Convert | None: ...
+
+    @abstractmethod
+    def _record(self, node: dict[str, Any]) -> Convert | None: ...
+
+    @abstractmethod
+    def _array(self, item: Convert | None) -> Convert | None: ...
+
+    @abstractmethod
+    def _map(self, member: Convert | None) -> Convert | None: ...
+
+    @abstractmethod
+    def _leaf(self, kind: str, node: Any) -> Convert | None: ...
 
     def _full_name(self, branch: Any) -> str:
         """The name of a union's branch in Avro's JSON encoding."""
@@ -36,6 +80,15 @@ class SchemaWalk:
                 node = node["type"]  # pyright: ignore[reportUnknownVariableType]
             else:
                 return node  # pyright: ignore[reportUnknownVariableType]
+
+
+def _kind(node: Any) -> str:
+    """The name of a type. In: `node`: no union."""
+    return str(node if isinstance(node, str) else node["type"])
+
+
+def unchanged(value: Any) -> Any:
+    return value
 
 
 class BinarySchema:

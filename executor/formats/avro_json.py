@@ -4,15 +4,12 @@ object with the name of its type, as in `{"string": "x"}`."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, cast
 
-from .avro_binary import BRANCH_VALUE, SchemaWalk
+from .avro_binary import BRANCH_VALUE, Convert, SchemaWalk, unchanged
 from .avro_leaves import of_type, real, sized, symbol, unwanted, whole
 from .reading import describe
 from .wire import Unwritable
-
-Convert = Callable[[Any], Any]
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _NOT_FINITE_TEXTS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -21,28 +18,24 @@ _NOT_FINITE_TEXTS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 class JsonReading(SchemaWalk):
     """From fastavro's values to JSON."""
 
-    def convert(self, node: Any) -> Convert:
-        node = self._resolve(node)
-        if isinstance(node, list):
-            return self._union(cast(list[Any], node))
-        match _kind(node):
-            case "record" | "error":
-                return self._record(node)
-            case "array":
-                item = self.convert(node["items"])
-                return lambda value: [item(member) for member in value]
-            case "map":
-                member = self.convert(node["values"])
-                return lambda value: {key: member(inner) for key, inner in value.items()}
+    def _array(self, item: Convert | None) -> Convert | None:
+        return item and (lambda value: [item(member) for member in value])
+
+    def _map(self, member: Convert | None) -> Convert | None:
+        return member and (lambda value: {key: member(inner) for key, inner in value.items()})
+
+    def _leaf(self, kind: str, node: Any) -> Convert | None:
+        match kind:
             case "bytes" | "fixed":
                 return lambda value: value.decode("latin-1")
             case "float" | "double":
                 return lambda value: value if math.isfinite(value) else _NOT_FINITE_TEXTS[str(value)]
             case _:
-                return lambda value: value
+                return None
 
     def _union(self, branches: list[Any]) -> Convert:
-        named = [(self._full_name(branch), self.convert(branch)) for branch in branches if branch != "null"]
+        others = [branch for branch in branches if branch != "null"]
+        named = [(self._full_name(branch), self.convert(branch) or unchanged) for branch in others]
         keys = self._binary.branches.get(id(branches))
         if keys is None:
             return lambda value: None if value is None else {named[0][0]: named[0][1](value)}
@@ -58,37 +51,28 @@ class JsonReading(SchemaWalk):
         return convert
 
     def _record(self, node: dict[str, Any]) -> Convert:
-        if id(node) in self._open:  # it contains itself
-            holder = self._open[id(node)]
-            return lambda value: holder[0](value)
-        holder = self._open[id(node)] = [None]
-        fields = [(field["name"], self.convert(field["type"])) for field in node["fields"]]
-        holder[0] = lambda value: {name: inner(value[name]) for name, inner in fields}
-        return holder[0]
+        fields = [(field["name"], self.convert(field["type"]) or unchanged) for field in node["fields"]]
+        return lambda value: {name: inner(value[name]) for name, inner in fields}
 
 
 class JsonWriting(SchemaWalk):
     """From JSON to fastavro's values. The functions raise `Unwritable`."""
 
-    def convert(self, node: Any) -> Convert:
-        node = self._resolve(node)
-        if isinstance(node, list):
-            return self._union(cast(list[Any], node))
-        match _kind(node):
-            case "record" | "error":
-                return self._record(node)
-            case "array":
-                item = self.convert(node["items"])
-                return lambda value: [item(member) for member in of_type(list, value, "an array")]
-            case "map":
-                member = self.convert(node["values"])
-                return lambda value: {key: member(inner) for key, inner in of_type(dict, value, "an object").items()}
-            case kind:
-                return _leaf(kind, node)
+    def _array(self, item: Convert | None) -> Convert:
+        each = item or unchanged
+        return lambda value: [each(member) for member in of_type(list, value, "an array")]
+
+    def _map(self, member: Convert | None) -> Convert:
+        each = member or unchanged
+        return lambda value: {key: each(inner) for key, inner in of_type(dict, value, "an object").items()}
+
+    def _leaf(self, kind: str, node: Any) -> Convert:
+        return _leaf(kind, node)
 
     def _union(self, branches: list[Any]) -> Convert:
         others = [branch for branch in branches if branch != "null"]
-        named = {self._full_name(branch): (number, self.convert(branch)) for number, branch in enumerate(others)}
+        converts = [self.convert(branch) or unchanged for branch in others]
+        named = {self._full_name(branch): (number, converts[number]) for number, branch in enumerate(others)}
         nullable, keys = len(others) < len(branches), self._binary.branches.get(id(branches))
 
         def convert(value: Any) -> Any:
@@ -106,11 +90,7 @@ class JsonWriting(SchemaWalk):
         return convert
 
     def _record(self, node: dict[str, Any]) -> Convert:
-        if id(node) in self._open:
-            holder = self._open[id(node)]
-            return lambda value: holder[0](value)
-        holder = self._open[id(node)] = [None]
-        fields = [(field["name"], self.convert(field["type"]), "default" in field) for field in node["fields"]]
+        fields = [(f["name"], self.convert(f["type"]) or unchanged, "default" in f) for f in node["fields"]]
 
         def convert(value: Any) -> dict[str, Any]:
             given: dict[str, Any] = of_type(dict, value, "an object")
@@ -125,13 +105,7 @@ class JsonWriting(SchemaWalk):
                     raise Unwritable(f"the field {name} has no value, and the AVRO schema has no default for it")
             return found
 
-        holder[0] = convert
         return convert
-
-
-def _kind(node: Any) -> str:
-    """The name of a type. In: `node`: no union."""
-    return str(node if isinstance(node, str) else node["type"])
 
 
 def _leaf(kind: str, node: Any) -> Convert:

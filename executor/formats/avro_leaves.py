@@ -29,9 +29,12 @@ def number_of(value: Any) -> Number:
     if isinstance(value, bool) or not isinstance(value, (int, float, Number, str)):
         raise unwanted("a number", value)
     try:
-        return Number(value)
+        number = Number(value)
     except ArithmeticError:
         raise unwanted("a number", value) from None
+    if number.is_snan():  # no float holds it
+        raise unwanted("a number", value)
+    return number
 
 
 def whole(kind: str, value: Any) -> int:

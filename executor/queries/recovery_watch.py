@@ -1,6 +1,6 @@
 """RecoveryWatch: how far a recovery is, for users who look, and whether it is to end before it is complete.
 
-A recovery reads the changelog, or a table's topic for new stores: with 50 million keys that takes half a minute. PAUSE,
+A recovery reads the changelog, or a table's topic for new stores, a second or more for each two million rows. PAUSE,
 TERMINATE and the server's stop do not wait for it. Ending it early loses nothing: what is in the state file stays, and
 the next recovery continues there; stores that were being filled are filled anew.
 """

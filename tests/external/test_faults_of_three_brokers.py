@@ -184,10 +184,12 @@ class Administrator:
     def await_replicas(self) -> None:
         """Until every replica follows again: the next fault may take away one more broker."""
 
+        from confluent_kafka import KafkaException
+
         def whole() -> bool:
             try:
                 topics = self._admin.list_topics(timeout=5).topics.values()
-            except Exception:
+            except KafkaException:  # no broker answers yet
                 return False
             return all(len(each.isrs) == len(each.replicas) for topic in topics for each in topic.partitions.values())
 

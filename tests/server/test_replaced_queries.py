@@ -100,6 +100,13 @@ def test_a_join_reads_further_columns_of_all_rows_of_its_table(
         assert sorted(after, key=str) == sorted(wanted, key=str)
 
 
+def _assert_all_columns_are_joined(engine: EmbeddedEngine, rows: dict[int, tuple[str, str | None, int]]) -> None:
+    for id in rows:
+        engine.execute(f"INSERT INTO s VALUES ({id}, 0);", Session())
+    found = _await(engine, "JOINED", len(rows))
+    assert {(row["A"], row["B"], row["M"]) for _, row in found if row is not None} == {*rows.values()}
+
+
 def test_a_crash_while_stores_are_filled_begins_filling_again(tmp_path: Path) -> None:
     with open_engine(tmp_path, SETTINGS, sync="never") as engine:
         engine.execute(DECLARED.format(2, "INNER"), Session())
@@ -111,10 +118,7 @@ def test_a_crash_while_stores_are_filled_begins_filling_again(tmp_path: Path) ->
             eventually(lambda: hits("query.filling") > 0)
         finally:
             arm("")
-        for id in rows:
-            engine.execute(f"INSERT INTO s VALUES ({id}, 0);", Session())
-        found = _await(engine, "JOINED", len(rows))
-        assert {(row["A"], row["B"], row["M"]) for _, row in found if row is not None} == {*rows.values()}
+        _assert_all_columns_are_joined(engine, rows)
         assert StoreFilling.of(engine.log, engine.catalog.queries[JOINED].plan) is None
         assert engine.log.committed_offsets(filling_group(JOINED))
         engine.execute("DROP STREAM joined;", Session())
@@ -141,10 +145,7 @@ def test_pause_ends_filling_and_resume_begins_it_again(
         plan = engine.catalog.queries[JOINED].plan
         assert StoreFilling.of(engine.log, plan) is not None
         engine.execute(f"RESUME {JOINED};", Session())
-        for id in rows:
-            engine.execute(f"INSERT INTO s VALUES ({id}, 0);", Session())
-        found = _await(engine, "JOINED", len(rows))
-        assert {(row["A"], row["B"], row["M"]) for _, row in found if row is not None} == {*rows.values()}
+        _assert_all_columns_are_joined(engine, rows)
         assert StoreFilling.of(engine.log, plan) is None
 
 

@@ -95,6 +95,7 @@ def test_the_default_of_a_union_is_of_its_first_branch() -> None:
         ("int", "x", 'wants a number, the text "x" came'),
         ("int", True, "wants a number, true came"),
         ("int", 1.5, "wants a whole number, the number 1.5 came"),
+        ("double", "sNaN", 'wants a number, the text "sNaN" came'),
         ("float", 1e300, "wants a number of type float, the number 1e+300 is out of its range"),
         ("double", "x", 'wants a number, the text "x" came'),
         ("double", [1], "wants a number, an array came"),
