@@ -46,8 +46,13 @@ class DurablePoint:
         self._path = f"{folder}/{POINT}"
         self._files = files
         self._file: LogFile | None = None
-        self._said: tuple[int, int, int] = NOTHING_KNOWN
+        self._said = NOTHING_KNOWN
         self.reserved = False
+
+    @property
+    def noted_end_offset(self) -> int:
+        """Up to where the file says that the log is durable."""
+        return self._said.end_offset
 
     def read(self) -> Extent:
         """The content; `NOTHING_KNOWN` if the file is missing or damaged. Raises OSError."""
@@ -62,8 +67,8 @@ class DurablePoint:
         offsets, checksum = content[: -_CHECKSUM.size], content[-_CHECKSUM.size :]
         if _CHECKSUM.unpack(checksum)[0] != crc32c(offsets):
             return NOTHING_KNOWN
-        found = self._said = Extent(*struct.unpack(f">{len(offsets) // 8}q", offsets))
-        return found
+        self._said = Extent(*struct.unpack(f">{len(offsets) // 8}q", offsets))
+        return self._said
 
     def reserve(self) -> None:
         """Takes the space of the file now, so that a full disk fails here and not at a sync. Raises OSError."""
@@ -80,12 +85,12 @@ class DurablePoint:
         file.overwrite(offsets + _CHECKSUM.pack(crc32c(offsets)))
         if durably:
             file.sync()
-        self._said = end_offset, start_offset, seen_offset
+        self._said = Extent(end_offset, start_offset, seen_offset)
         self.reserved = True
 
     def note_synced(self, end_offset: int, start_offset: int) -> None:
         """Like `note`, with `seen_offset` unchanged. Raises OSError."""
-        self.note(end_offset, start_offset, self._said[2])
+        self.note(end_offset, start_offset, self._said.seen_offset)
 
     def note_seen(self, seen_offset: int) -> None:
         """Readers have seen the log up to here. Raises OSError."""

@@ -138,12 +138,17 @@ class ReplicaCheckpoint:
     def _settle(self, noted: Noted, *, keep: bool) -> None:
         self._sync_folder()
         if not keep:
-            (self._folder / EARLIER).unlink(missing_ok=True)
-            self._mark.remove()
-            self._sync_folder()
+            self._remove_what_it_replaces()
         self.exists, self._again_s = True, None
         self.start_offset, self.segment = noted.log_start_offset, noted.segment
         self._room.checkpoint_written(self._folder)
+
+    def _remove_what_it_replaces(self) -> None:
+        earlier = self._folder / EARLIER
+        if self._mark.offset is not None or earlier.exists():
+            earlier.unlink(missing_ok=True)
+            self._mark.remove()
+            self._sync_folder()
 
     def _mark_start(self, offset: int) -> None:
         self._mark.move(offset, durable=self._durable)

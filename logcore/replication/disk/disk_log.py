@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from millstream.errors import LogError
 
 from ...compaction.cleaning_state import CleaningState
-from ...errors import CorruptLog, LogFull, write_error
+from ...errors import FULL, CorruptLog, LogFull, write_error
 from ...failpoints import fp
 from ...records.batch import EncodedBatch
 from ...storage.damage import DamagedRange
@@ -87,6 +87,18 @@ class DiskLog(KeptPartition):
         self._named = self._noted.exists
         self._unnoted_bytes = 0
         self._syncs_begun = self._synced = 0  # the number of syncs, and the number of the last successful one
+        if self.whole:
+            self._note_recovered()
+
+    def _note_recovered(self) -> None:
+        """Notes that what recovery has found is durable from now on: readers and leaders rely on it, so it would be
+        damage if the next start did not find it. A full disk keeps no log from being opened. Raises OSError."""
+        if self._state.end_offset > self._point.noted_end_offset:
+            try:
+                self._point.note_synced(self._state.end_offset, self._log_start_offset)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
 
     def note_loss(self) -> None:
         """Accepts the log as it is, although more was durable once. A cluster remembers that it was not clean; on a

@@ -258,8 +258,9 @@ class _Recovery:
     def _write_again(self) -> None:
         """Writes again what is not known to be durable: after a failed sync, the page cache shows what the disk never
         got, and counts it as clean, so a new sync would not write it. File sizes and names may not be durable either.
+        An empty log that never was durable has nothing to lose: its first sync makes its names durable, too.
         """
-        if self._is_exact() or not self._durable:
+        if self._is_exact() or self._is_unused() or not self._durable:
             return
         safe = self._safe or _Place(self._kept[0], 0)
         for segment in self._kept:
@@ -271,6 +272,10 @@ class _Recovery:
         sync_folder(self._folder)
         if self._known is None:
             sync_folder(self._folder.parent)
+
+    def _is_unused(self) -> bool:
+        never_durable = self._known is None and not self._checkpoint_lost
+        return never_durable and self._durable_offset == self._state.end_offset == 0
 
     def _is_exact(self) -> bool:
         checkpoint, last = self._checkpoint, self._kept[-1]

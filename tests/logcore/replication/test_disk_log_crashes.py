@@ -37,6 +37,23 @@ def _disarmed() -> object:
     failpoints.arm("")
 
 
+def test_a_log_that_nothing_was_written_to_waits_for_no_disk(
+    memory_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first sync makes its names durable, with the record: file, folder, the folder above, and the checkpoint."""
+    power = Power(memory_folder, monkeypatch)
+    log = open_disk_log(memory_folder / "log")
+    assert power.syncs == 0
+    log.append([placed(0, 1)])
+    log.sync_all()
+    assert power.syncs == 5
+    log.append([placed(1, 1)])
+    log.sync_all()
+    assert power.syncs == 6
+    power.become(power.possible(Random(1)))
+    assert len(entries(open_disk_log(memory_folder / "log"))) == 2
+
+
 @pytest.mark.usefixtures("fast_disk")
 @pytest.mark.parametrize("name", FAILPOINTS)
 def test_a_process_that_dies_anywhere_loses_nothing_that_was_durable(memory_folder: Path, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from random import Random
@@ -11,10 +12,11 @@ import pytest
 from millstream.logcore.errors import CorruptLog
 from millstream.logcore.replication.disk.disk_log import DiskLog
 from millstream.logcore.storage import segment
+from millstream.logcore.storage.durable_point import DurablePoint
 from tests.logcore.soak import count_of
 
 from .disk_log_workload import Workload
-from .replica_logs import entries, open_disk_log
+from .replica_logs import entries, open_disk_log, placed
 
 pytestmark = pytest.mark.usefixtures("fast_disk")
 
@@ -32,6 +34,30 @@ def test_damage_never_gives_wrong_records_and_never_goes_unnoticed(memory_folder
 @pytest.mark.soak
 def test_damage_of_many_kinds_never_gives_wrong_records(memory_folder: Path) -> None:
     damage_often(memory_folder, range(1000, 1000 + count_of("REPLICA_DAMAGES", 10_000)))
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_what_a_start_has_found_is_damage_if_the_next_start_does_not_find_it(
+    memory_folder: Path, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    """Nobody had synced it when the process was killed, but since then it is read. With a full disk the log opens, too,
+    but cannot tell."""
+    log = open_disk_log(memory_folder / "log")
+    first, second = placed(0, 1), placed(1, 1)
+    log.append([first, second])
+    with monkeypatch.context() as patch:
+        if full:
+            patch.setattr(DurablePoint, "note_synced", no_space)
+        found = open_disk_log(memory_folder / "log")
+    assert found.clean and found.end_offset == 2
+    segment_file = memory_folder / "log" / "00000000000000000000.log"
+    segment_file.write_bytes(segment_file.read_bytes()[: first.header.size + 20])
+    left = open_disk_log(memory_folder / "log")
+    assert (left.end_offset, left.clean) == (1, full)
+
+
+def no_space(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def damage_often(folder: Path, seeds: range) -> None:
