@@ -59,12 +59,12 @@ class ConnectorPlugin:
         return settings_of(self.load().settings)
 
     def secret_names(self) -> frozenset[str]:
-        return frozenset(item.name for item in self.settings() if item.secret)
+        return frozenset(name for item in self.settings() if item.secret for name in item.names)
 
     def shows(self, name: str) -> bool:
         """Whether the value of a setting may be shown. A setting that is not declared may contain anything, for example
         a password if its name has a typing error, so it is not shown."""
-        return name.startswith(COMMON) or any(item.name == name and not item.secret for item in self.settings())
+        return name.startswith(COMMON) or any(name in item.names and not item.secret for item in self.settings())
 
 
 def _own(name: str, kind: PluginKind, doc: str, target: str, *java_classes: str) -> ConnectorPlugin:

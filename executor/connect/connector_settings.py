@@ -20,7 +20,8 @@ _TYPE_NAMES: Final = {str: "STRING", int: "INT", float: "DOUBLE", bool: "BOOLEAN
 
 @dataclass(frozen=True, slots=True)
 class ConnectorSetting:
-    """`default`: as text; None if the setting is `required`, or if it has no default and may be missing."""
+    """`default`: as text; None if the setting is `required`, or if it has no default and may be missing. `earlier`: the
+    name that the setting had in earlier versions of the connector in Kafka Connect, which statements still have."""
 
     name: str
     type: str
@@ -29,6 +30,19 @@ class ConnectorSetting:
     default: str | None
     secret: bool
     choices: tuple[str, ...]
+    earlier: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,) if self.earlier is None else (self.name, self.earlier)
+
+    def given(self, config: Mapping[str, str]) -> str | None:
+        """The value in these settings, by whichever of its names. Raises `InvalidConnector` if both are there."""
+        values = [config[name] for name in self.names if name in config]
+        if len(values) > 1:
+            both = " and ".join(self.names)
+            raise InvalidConnector(f"{both} are the same setting: leave one of them out", setting=self.name)
+        return values[0] if values else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +53,11 @@ class SettingProblem:
 
 def setting(
     doc: str, *, default: Any = dataclasses.MISSING, name: str | None = None, secret: bool = False,
-    choices: tuple[str, ...] = (),
+    choices: tuple[str, ...] = (), earlier: str | None = None,
 ) -> Any:  # fmt: skip
     """A field of a connector's settings: the setting of `database_hostname` is `database.hostname`. In: `doc`: a
-    sentence; `secret`: whether to never show the value."""
-    metadata = {_DOC: (doc, name, secret, choices)}
+    sentence; `secret`: whether to never show the value; `earlier`: another name of the setting, which it had once."""
+    metadata = {_DOC: (doc, name, secret, choices, earlier)}
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -56,12 +70,12 @@ def settings_of(kind: type[Any]) -> tuple[ConnectorSetting, ...]:
 
 
 def _described(item: dataclasses.Field[Any], type_: Any) -> ConnectorSetting:
-    doc, name, secret, choices = item.metadata[_DOC]
+    doc, name, secret, choices, earlier = item.metadata[_DOC]
     shown = name or item.name.replace("_", ".")
     required = item.default is dataclasses.MISSING
     default = None if required or item.default is None else _as_text(item.default)
     return ConnectorSetting(
-        shown, _TYPE_NAMES[_bare(type_)], doc, required, default, secret or is_secret_name(shown), choices
+        shown, _TYPE_NAMES[_bare(type_)], doc, required, default, secret or is_secret_name(shown), choices, earlier
     )
 
 
@@ -83,8 +97,8 @@ def problems_of(kind: type[Any], given: Mapping[str, str]) -> list[SettingProble
     types = typing.get_type_hints(kind)
     for item in dataclasses.fields(kind):
         described = _described(item, types[item.name])
-        value = given.get(described.name)
         try:
+            value = described.given(given)
             if value is None and described.required:
                 raise InvalidConnector(f"{described.name} is missing: {described.doc}", setting=described.name)
             if value is not None and not refers(value):
@@ -101,7 +115,7 @@ def read_settings(kind: type[S], given: Mapping[str, str]) -> S:
     values: dict[str, Any] = {}
     for item in dataclasses.fields(kind):  # pyright: ignore[reportArgumentType]
         described = _described(item, types[item.name])
-        value = given.get(described.name)
+        value = described.given(given)
         if value is not None:
             values[item.name] = _value(described, _bare(types[item.name]), value)
         elif described.required:

@@ -36,6 +36,9 @@ class _Options:
             raise self.wrong(name, "is missing")
         return found
 
+    def has(self, *names: str) -> bool:
+        return any(f"{self._prefix}.{name}" in self._config for name in names)
+
     def names(self, name: str) -> tuple[str, ...]:
         return tuple(item.strip() for item in self.text(name).split(",") if item.strip())
 
@@ -152,26 +155,45 @@ def _transform(name: str, config: Mapping[str, str]) -> Transform:
 
 
 def _extract_new_record_state(options: _Options) -> Transform:
-    """Converts Debezium's envelope to a row, and a delete to one tombstone."""
-    handling = options.choice("delete.tombstone.handling.mode", "tombstone", "drop", "rewrite")
+    """Converts Debezium's envelope to a row, and a delete to one tombstone, or to a row that says so."""
+    handling = _delete_handling(options)
+    rewrites = handling.startswith("rewrite")
 
     def apply(record: ConnectRecord) -> ConnectRecord | None:
         value = record.value
-        if value is None:  # the tombstone after a delete, which itself became a tombstone
-            return None
+        if value is None:  # the tombstone after a delete, which otherwise became a tombstone itself
+            return record if handling == "rewrite-with-tombstone" else None
         if not (isinstance(value, dict) and "op" in value and "after" in value):
             return record
         if value["op"] != "d":
             after = value["after"]
             if after is None:
                 return None
-            return replace(record, value={**after, "__deleted": "false"} if handling == "rewrite" else after)
+            return replace(record, value={**after, "__deleted": "false"} if rewrites else after)
         if handling == "drop":
             return None
         before = value.get("before") or {}
-        return replace(record, value={**before, "__deleted": "true"} if handling == "rewrite" else None)
+        return replace(record, value={**before, "__deleted": "true"} if rewrites else None)
 
     return apply
+
+
+def _delete_handling(options: _Options) -> str:
+    """`delete.tombstone.handling.mode`, or what the two options say that Debezium 1 had in its place."""
+    if not options.has("delete.handling.mode", "drop.tombstones"):
+        return options.choice(
+            "delete.tombstone.handling.mode", "tombstone", "drop", "rewrite", "rewrite-with-tombstone"
+        )
+    if options.has("delete.tombstone.handling.mode"):
+        raise options.wrong("delete.tombstone.handling.mode", "replaces delete.handling.mode and drop.tombstones")
+    keeps_tombstones = options.choice("drop.tombstones", "true", "false") == "false"
+    match options.choice("delete.handling.mode", "drop", "rewrite", "none"):
+        case "rewrite":
+            return "rewrite-with-tombstone" if keeps_tombstones else "rewrite"
+        case "drop" if not keeps_tombstones:
+            return "drop"
+        case _:
+            return "tombstone"
 
 
 def _regex_router(options: _Options) -> Transform:

@@ -422,6 +422,11 @@ def _definition(item: ConnectorSetting) -> dict[str, Any]:
     }
 
 
+def _shown(item: ConnectorSetting, config: Mapping[str, str]) -> str | None:
+    given = next((config[name] for name in item.names if name in config), item.default)
+    return None if given is None else shown_value(item.name, given)
+
+
 def _validation(plugin: ConnectorPlugin, config: dict[str, str], problems: list[SettingProblem]) -> dict[str, Any]:
     errors: dict[str, list[str]] = {}
     for problem in problems:
@@ -429,8 +434,7 @@ def _validation(plugin: ConnectorPlugin, config: dict[str, str], problems: list[
     settings, shows = plugin.settings(), shown_names(plugin.name)
     configs: list[dict[str, Any]] = []
     for item in settings:
-        given = config.get(item.name, item.default) if shows(item.name) else None
-        value = None if given is None else shown_value(item.name, given)
+        value = _shown(item, config) if shows(item.name) else None
         configs.append({
             "definition": _definition(item),
             "value": {

@@ -369,7 +369,7 @@ def _kept(plugin: ConnectorPlugin, config: Mapping[str, str], request: Request) 
     vault = request.connectors.known_secrets.vault
     kept: dict[str, str] = {}
     warnings: list[str] = []
-    known = {item.name for item in plugin.settings()}
+    known = {name for item in plugin.settings() for name in item.names}
     for name, value in config.items():
         try:
             kept[name], where = sealed_value(name, value, vault, secret=not plugin.shows(name)), "It was sealed"
@@ -386,7 +386,7 @@ def _kept(plugin: ConnectorPlugin, config: Mapping[str, str], request: Request) 
 
 def _unknown(plugin: ConnectorPlugin, config: Mapping[str, str]) -> list[str]:
     """A sentence for each setting that has no effect."""
-    known = [item.name for item in plugin.settings()]
+    known = [name for item in plugin.settings() for name in item.names]
     unknown = [name for name in config if name not in known and not name.startswith(COMMON)]
     return [f"{name} has no effect. {did_you_mean(name, known) or ''}".strip() for name in unknown]
 
@@ -418,7 +418,7 @@ def named_topics(info: ConnectorInfo, request: Request) -> list[str]:
         for item in info.config.get(setting, "").split(",")
         if item.strip()
     }
-    prefix = info.config.get("topic.prefix")
+    prefix = info.config.get("topic.prefix", info.config.get("database.server.name"))
     return sorted(
         topic
         for topic in request.log.topics()

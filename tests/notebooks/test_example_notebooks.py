@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
 from kernels import run_notebook
+from postgres_server import postgres_server
 from repository import REPOSITORY
 
 pytestmark = pytest.mark.timeout(600)  # a kernel, an engine, compiled loops
@@ -80,6 +82,26 @@ def test_enriching_a_stream(tmp_path: Path) -> None:
     assert all(name in picture for name in ("STATIONS", "TRIPS", "RIDES", "BIKES"))
 
 
+def test_from_a_database_to_a_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with postgres_server() as server:
+        place = server.parameters()
+        address = f"dbname={place['database.dbname']} user={place['database.user']}"
+        monkeypatch.setenv("SHOP_DATABASE", f"host=127.0.0.1 port={server.port} {address}")
+        ran = run_notebook(FOLDER / "from-a-database-to-a-lake.ipynb", tmp_path)
+    bought = [("Ada", "radio", "12.50"), ("Ada", "spring", "12.50"), ("Bo", "radio", "80.00")]
+    assert re.findall(r"'(\w+)', '(\w+)', Decimal\('(.*?)'\)", ran.text("sell")) == bought
+    assert [line.split()[1:4] for line in ran.text("read").splitlines()[1:]] == [
+        ["Ada", "spring", "12.50"],
+        ["Ada", "radio", "12.50"],
+        ["Bo", "radio", "80.00"],
+    ]
+    assert ran.text("earned").splitlines()[1:3] == ["spring    12.50", "radio     92.50"]
+    assert ran.text("more").splitlines()[1:3] == ["spring    52.50", "radio     92.50"]
+    assert ran.text("last") == "('Eve', 'spring', Decimal('40.00'))"
+    assert ast.literal_eval(ran.text("chart-wait")) == {"radio": [92.5], "spring": [12.5, 40.0]}
+    assert ran.text("gone") == "(0,)"
+
+
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_notebooks_are_stored_without_what_a_run_leaves_in_them(name: str) -> None:
     text = (FOLDER / name).read_text(encoding="utf-8")
@@ -93,4 +115,9 @@ def test_notebooks_are_stored_without_what_a_run_leaves_in_them(name: str) -> No
 
 
 def test_every_notebook_is_run_here() -> None:
-    assert NOTEBOOKS == ["enriching-a-stream.ipynb", "first-steps.ipynb", "windows-and-late-data.ipynb"]
+    assert NOTEBOOKS == [
+        "enriching-a-stream.ipynb",
+        "first-steps.ipynb",
+        "from-a-database-to-a-lake.ipynb",
+        "windows-and-late-data.ipynb",
+    ]

@@ -156,6 +156,17 @@ def test_an_error_points_at_the_setting_and_a_typing_error_is_warned_of(engine: 
     assert created["warnings"] == [{"message": 'iteration has no effect. Did you mean "iterations"?'}]
 
 
+def test_a_setting_by_its_earlier_name_has_its_effect_and_is_shown(engine: EmbeddedEngine) -> None:
+    (created,) = run(
+        engine,
+        """CREATE SOURCE CONNECTOR c WITH ('connector.class'='postgres', 'database.hostname'='127.0.0.1',
+            'database.port'='1', 'database.user'='u', 'database.dbname'='d', 'database.server.name'='shop',
+            'table.whitelist'='public.t');""",
+    )
+    assert created["warnings"] == []
+    assert created["info"]["config"]["table.whitelist"] == "public.t"
+
+
 # ------------------------------------------------------------------ secrets
 
 

@@ -19,7 +19,7 @@ _OWN_IDS: Final = 1 << 30
 class MySqlSettings:
     database_hostname: str = setting("Host of the server, or the path of its socket.")
     database_user: str = setting("User, with the rights SELECT, REPLICATION SLAVE and REPLICATION CLIENT.")
-    topic_prefix: str = setting("Topics are called prefix.database.table.")
+    topic_prefix: str = setting("Topics are called prefix.database.table.", earlier="database.server.name")
     database_password: str | None = setting("Password of the user.", default=None, secret=True)
     database_port: int = setting("Port of the server.", default=3306)
     database_server_id: int | None = setting(
@@ -27,12 +27,20 @@ class MySqlSettings:
     )
     database_ssl_mode: str = setting("Whether the connection uses TLS.", default="preferred", choices=_SSL_MODES)
     database_ssl_ca: str | None = setting("File with the certificates that are trusted.", default=None)
-    database_include_list: tuple[str, ...] = setting("Patterns for databases; all without it.", default=())
-    database_exclude_list: tuple[str, ...] = setting("Patterns for databases.", default=())
-    table_include_list: tuple[str, ...] = setting("Patterns for database.table; all tables without it.", default=())
-    table_exclude_list: tuple[str, ...] = setting("Patterns for database.table.", default=())
+    database_include_list: tuple[str, ...] = setting(
+        "Patterns for databases; all without it.", default=(), earlier="database.whitelist"
+    )
+    database_exclude_list: tuple[str, ...] = setting(
+        "Patterns for databases.", default=(), earlier="database.blacklist"
+    )
+    table_include_list: tuple[str, ...] = setting(
+        "Patterns for database.table; all tables without it.", default=(), earlier="table.whitelist"
+    )
+    table_exclude_list: tuple[str, ...] = setting("Patterns for database.table.", default=(), earlier="table.blacklist")
     column_exclude_list: tuple[str, ...] = setting(
-        "Patterns for database.table.column; a column of the key stays in the key.", default=()
+        "Patterns for database.table.column; a column of the key stays in the key.",
+        default=(),
+        earlier="column.blacklist",
     )
     snapshot_mode: str = setting(
         "Whether the existing rows come first.", default="initial", choices=("initial", "never", "no_data")

@@ -16,13 +16,15 @@ class PostgresSettings:
     database_hostname: str = setting("Host of PostgreSQL, or the folder of its socket.")
     database_user: str = setting("User, with the attribute REPLICATION.")
     database_dbname: str = setting("Database.")
-    topic_prefix: str = setting("Topics are called prefix.schema.table.")
+    topic_prefix: str = setting("Topics are called prefix.schema.table.", earlier="database.server.name")
     database_password: str | None = setting("Password of the user.", default=None, secret=True)
     database_port: int = setting("Port of PostgreSQL.", default=5432)
     database_sslmode: str = setting("As libpq's sslmode.", default="prefer", choices=_SSL_MODES)
     database_sslrootcert: str | None = setting("File with the certificates that are trusted.", default=None)
-    table_include_list: tuple[str, ...] = setting("Patterns for schema.table; all tables without it.", default=())
-    table_exclude_list: tuple[str, ...] = setting("Patterns for schema.table.", default=())
+    table_include_list: tuple[str, ...] = setting(
+        "Patterns for schema.table; all tables without it.", default=(), earlier="table.whitelist"
+    )
+    table_exclude_list: tuple[str, ...] = setting("Patterns for schema.table.", default=(), earlier="table.blacklist")
     slot_name: str | None = setting("Replication slot; by default millstream_ and the connector's name.", default=None)
     publication_name: str | None = setting("Publication; by default as the slot.", default=None)
     publication_autocreate_mode: str = setting(

@@ -48,6 +48,44 @@ def test_a_delete_can_be_dropped_or_marked(mode: str, given: Any) -> None:
     assert value(settings, {"before": {"id": 1}, "after": None, "op": "d"}) == given
 
 
+DELETE = {"before": {"id": 1}, "after": None, "op": "d"}
+MARKED = {"id": 1, "__deleted": "true"}
+
+
+@pytest.mark.parametrize(
+    ("options", "after_delete", "keeps_tombstone"),
+    [
+        ({"delete__tombstone__handling__mode": "rewrite-with-tombstone"}, MARKED, True),
+        ({"drop__tombstones": "false"}, None, False),
+        ({"drop__tombstones": "false", "delete__handling__mode": "rewrite"}, MARKED, True),
+        ({"delete__handling__mode": "rewrite"}, MARKED, False),
+        ({"delete__handling__mode": "none"}, None, False),
+    ],
+)
+def test_deletes_by_the_options_of_each_version(
+    options: dict[str, str], after_delete: Any, keeps_tombstone: bool
+) -> None:
+    settings = {"type": "ExtractNewRecordState", **options}
+    found = apply(ConnectRecord("t", 1, DELETE), **settings)
+    assert found is not None and found.value == after_delete
+    assert (apply(ConnectRecord("t", 1, None), **settings) is not None) == keeps_tombstone
+
+
+def test_a_delete_is_dropped_where_its_tombstone_was_to_be_dropped_too() -> None:
+    assert apply(ConnectRecord("t", 1, DELETE), type="ExtractNewRecordState", delete__handling__mode="drop") is None
+
+
+def test_a_row_says_that_it_is_not_deleted_where_deletes_are_rows() -> None:
+    settings = {"type": "ExtractNewRecordState", "drop__tombstones": "false", "delete__handling__mode": "rewrite"}
+    assert value(settings, {"before": None, "after": {"id": 1}, "op": "u"}) == {"id": 1, "__deleted": "false"}
+
+
+def test_options_of_two_versions_at_once_are_refused() -> None:
+    options = {"delete__tombstone__handling__mode": "drop", "drop__tombstones": "true"}
+    with pytest.raises(InvalidConnector, match=r"replaces delete\.handling\.mode"):
+        value({"type": "ExtractNewRecordState", **options})
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
