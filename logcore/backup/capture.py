@@ -4,6 +4,9 @@ A log is the only source of truth, so a backup needs only its files. The files o
 crash at that moment, and recovery can start from them. Segments are linked, not copied: they only grow, so the bytes up
 to the size noted here do not change, even if retention or compaction removes the name. Small files are overwritten or
 replaced, so they are copied.
+
+The size noted is what was written. The file may be longer, because space is allocated ahead and a killed process leaves
+it: a log that is opened later writes there.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Final, NamedTuple
 
 from ..replication.disk.disk_log import DiskLog
 from ..replication.disk.disk_logs import DiskLogs
+from ..replication.disk.disk_recovery import written_size
 
 REPLICAS: Final = "replicas"
 SNAPSHOTS: Final = "snapshots"
@@ -34,9 +38,29 @@ class SnapshotFile(NamedTuple):
     token: str
 
 
-def capture(folder: Path, into: Path, logs: DiskLogs) -> list[SnapshotFile]:
+Sizes = Mapping[str, int]
+"""The sizes of segments, by the name of the file."""
+
+
+def sizes_at_rest(folder: Path, logs: DiskLogs) -> dict[str, Sizes]:
+    """The sizes of the last segments of the logs that are not open, by the name of their folder. They stay right as
+    long as the log is not open, so they can be read before the node is held. Raises OSError."""
+    found: dict[str, Sizes] = {}
+    for each in os.scandir(folder / REPLICAS) if (folder / REPLICAS).exists() else ():
+        if logs.log_in(each.name) is None:
+            found[each.name] = _written(Path(each.path))
+    return found
+
+
+def _written(folder: Path) -> Sizes:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # the topic is deleted meanwhile; no log
+        return written_size(folder)
+    return {}
+
+
+def capture(folder: Path, into: Path, logs: DiskLogs, at_rest: Mapping[str, Sizes]) -> list[SnapshotFile]:
     """Captures all files of the log in `folder` in the empty folder `into`, on the same file system. The node must be
-    held. Raises OSError."""
+    held. In: `at_rest`: from `sizes_at_rest`. Raises OSError."""
     found: list[SnapshotFile] = []
     for path in sorted(folder.iterdir()):
         if path.name in _NEVER or path.name.endswith(_UNFINISHED):
@@ -47,8 +71,13 @@ def capture(folder: Path, into: Path, logs: DiskLogs) -> list[SnapshotFile]:
         for each in sorted(path.iterdir()):
             name = f"{REPLICAS}/{each.name}"
             log = logs.log_in(each.name)
-            if not each.name.endswith(_UNFINISHED):
-                found += _taken(each, into, name) if log is None else _partition(log, each, into, name)
+            if each.name.endswith(_UNFINISHED):
+                continue
+            if log is not None:
+                found += _partition(log, each, into, name)
+            else:
+                sizes = at_rest.get(each.name)
+                found += _taken(each, into, name, _written(each) if sizes is None else sizes)
     return found
 
 
@@ -56,8 +85,8 @@ def _partition(log: DiskLog, folder: Path, into: Path, name: str) -> list[Snapsh
     return log.at_rest(lambda sizes: list(_taken(folder, into, name, sizes)))
 
 
-def _taken(path: Path, into: Path, name: str, sizes: Mapping[str, int] | None = None) -> Iterator[SnapshotFile]:
-    """The file, or all files below the folder. In: `sizes`: those of the segments of an open log; others are whole."""
+def _taken(path: Path, into: Path, name: str, sizes: Sizes | None = None) -> Iterator[SnapshotFile]:
+    """The file, or all files below the folder. In: `sizes`: of segments; other files are whole."""
     if path.is_dir():
         (into / name).mkdir(parents=True, exist_ok=True)
         for each in sorted(path.iterdir()):

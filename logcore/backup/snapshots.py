@@ -20,7 +20,7 @@ from millstream.errors import LogError
 
 from ..cluster.cluster_node import ClusterNode
 from ..errors import write_error
-from .capture import SNAPSHOTS, SnapshotFile, capture
+from .capture import SNAPSHOTS, SnapshotFile, capture, sizes_at_rest
 from .chunks import chunk_count, hash_of, read_chunk
 
 HOLD_S_MAX: Final = 10.0
@@ -91,10 +91,12 @@ class Snapshots:
         captured = threading.Event()
         failures: list[BaseException] = []
         taken.folder.mkdir(mode=0o700, parents=True)
+        folder, logs = self.node.settings.folder, self.node.logs
+        at_rest = sizes_at_rest(folder, logs)
 
         def look() -> None:
             began = time.monotonic()
-            files = capture(self.node.settings.folder, taken.folder, self.node.logs)
+            files = capture(folder, taken.folder, logs, at_rest)
             taken.files.update((each.path, each) for each in files)
             taken.held_ms = round(1000 * (time.monotonic() - began))
             captured.set()

