@@ -14,6 +14,7 @@ from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
 from .pg_backfill import Backfill
 from .pg_connections import ReplicationStream, WalData, lsn_text
 from .pg_tables import primary_key
+from .pg_types import with_base_types
 from .pgoutput import (
     BeginMessage,
     CommitMessage,
@@ -138,7 +139,9 @@ class PostgresChanges:
         match decode_message(data.payload):
             case TableRelation() as relation:
                 self._tables[relation.oid] = TableEnvelope(
-                    relation, primary_key(self._connection, relation), self._envelope
+                    with_base_types(self._connection, relation),
+                    primary_key(self._connection, relation),
+                    self._envelope,
                 )
             case BeginMessage() as begin:
                 self._begin, self._order = begin, 0

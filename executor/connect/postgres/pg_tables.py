@@ -12,6 +12,7 @@ import structlog
 from ..cdc.cdc_records import is_named
 from ..connector_errors import ConnectorFailed
 from .pg_connections import explained, lsn_of, lsn_text, quoted, slot_lost
+from .pg_types import with_base_types
 from .pgoutput import RelationColumn, TableRelation
 
 _log = structlog.get_logger("millstream.connect")
@@ -147,7 +148,7 @@ def captured_table(
     kept = [row for row in rows if names is None or row[2] in names]
     columns = tuple(RelationColumn(row[2], row[3], row[4], row[5]) for row in kept)
     oid, identity = (kept[0][0], kept[0][1]) if kept else (0, "d")
-    relation = TableRelation(oid, schema, table, identity, columns)
+    relation = with_base_types(connection, TableRelation(oid, schema, table, identity, columns))
     return CapturedTable(relation, tuple(column.name for column in columns if column.is_key), row_filter)
 
 

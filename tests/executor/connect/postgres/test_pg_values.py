@@ -70,7 +70,27 @@ CASES: list[tuple[str, str, Any]] = [
     ("MACADDR", "'08:00:2b:01:02:03'", "08:00:2b:01:02:03"),
     ("BIT(1)", "B'1'", True),
     ("BIT(10)", "B'1000000001'", b64(b"\x01\x02")),
+    ("BIT VARYING(12)", "B'101'", b64(b"\x05")),
+    ("CIDR", "'10.1.0.0/16'", "10.1.0.0/16"),
+    ("MACADDR8", "'08:00:2b:01:02:03:04:05'", "08:00:2b:01:02:03:04:05"),
     ("INT4RANGE", "'[1,5)'", "[1,5)"),
+    ("INT8RANGE", "'(1,5]'", "[2,6)"),
+    ("NUMRANGE", "'[1.5,2.5]'", "[1.5,2.5]"),
+    ("DATERANGE", "'[2024-02-28,2024-02-29]'", "[2024-02-28,2024-03-01)"),
+    ("TSRANGE", "'[2024-02-29 12:00:00,)'", '["2024-02-29 12:00:00",)'),
+    ("INT4RANGE", "'empty'", "empty"),
+    ("PG_LSN", "'16/B374D848'", "16/B374D848"),
+    ("NAME", "'a name'", "a name"),
+    ("positive", "7", 7),
+    ("cents", "12.50", 12.5),
+    ("small", "3", 3),
+    ("cents[]", "ARRAY[1.50, 2]::cents[]", [1.5, 2.0]),
+    ("mood[]", "'{sad,NULL}'", ["sad", None]),
+    ("place", "ROW('a, b', 1)::place", '("a, b",1)'),
+    ("span", "'[1.5,2]'", "[1.5,2]"),
+    ("UUID[]", "ARRAY['a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11']::uuid[]", ["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"]),
+    ("BOOLEAN[]", "'{t,f,NULL}'", [True, False, None]),
+    ("DATE[]", "'{2024-02-29}'", [19782]),
     ("TSVECTOR", "'a b'", "'a' 'b'"),
     ("mood", "'happy'", "happy"),
     ("INT[]", "'{1,NULL,3}'", [1, None, 3]),
@@ -94,6 +114,11 @@ def test_each_type_has_its_value_in_the_snapshot_and_in_the_stream(server: Postg
     values = ", ".join(literal for _, literal, _ in CASES)
     with server.connect() as sql, open_log(tmp_path / "log", sync="never") as log:
         sql.execute("CREATE TYPE mood AS ENUM ('sad', 'happy')")
+        sql.execute("CREATE DOMAIN positive AS INT CHECK (VALUE > 0)")
+        sql.execute("CREATE DOMAIN small AS positive CHECK (VALUE < 10)")
+        sql.execute("CREATE DOMAIN cents AS NUMERIC(10, 2)")
+        sql.execute("CREATE TYPE place AS (name TEXT, floor INT)")
+        sql.execute("CREATE TYPE span AS RANGE (SUBTYPE = NUMERIC)")
         sql.execute(
             f"CREATE TABLE all_types (id INT PRIMARY KEY, {columns}, made INT GENERATED ALWAYS AS (id + 1) STORED)"
         )
