@@ -63,7 +63,7 @@ def with_schemas(
     )
     for part, spec, asked in parts:
         columns = target.columns(part)
-        if FORMATS[spec.name].schema_kind and not FORMATS[spec.name].registered and columns:
+        if FORMATS[spec.name].schema_kind and not FORMATS[spec.name].registered:
             text = protobuf_schemas.write_schema(columns, asked.full_name, spec.nullable)
             specs.append(replace(spec, schema=RecordSchema(0, "PROTOBUF", text)))
         elif spec.name in FORMAT_KINDS and columns:
