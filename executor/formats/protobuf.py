@@ -367,7 +367,7 @@ def _scalar_writer(f: FieldDescriptor) -> Callable[[Any], Any]:
     if f.cpp_type in (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT):
         return float
     if f.cpp_type in _INTEGER_TYPES:
-        return lambda value: int(value) if isinstance(value, (Number, str)) else value
+        return _whole
     if f.type == FieldDescriptor.TYPE_BYTES:
         return lambda value: value if isinstance(value, bytes) else binascii.a2b_base64(value, strict_mode=True)
     if f.type == FieldDescriptor.TYPE_STRING:
@@ -376,6 +376,16 @@ def _scalar_writer(f: FieldDescriptor) -> Callable[[Any], Any]:
         numbers = {name: value.number for name, value in f.enum_type.values_by_name.items()}
         return lambda value: _enum_number(numbers, value)
     return lambda value: value
+
+
+def _whole(value: Any) -> Any:
+    """Whole numbers may come as text or as a decimal. Anything else stays for the message to refuse."""
+    if not isinstance(value, (Number, str)):
+        return value
+    try:
+        return int(value)
+    except (ValueError, ArithmeticError):
+        raise Unwritable(f"the PROTOBUF schema wants a whole number, {describe(value)} came") from None
 
 
 def _enum_number(numbers: dict[str, int], value: Any) -> int:
@@ -407,18 +417,18 @@ def _fill_decimal(target: Any, value: Any) -> None:
 
 
 def _fill_date(target: Any, value: Any) -> None:
-    date = datetime.date.fromordinal(value + _EPOCH_DAY)
+    date = datetime.date.fromordinal(_whole(value) + _EPOCH_DAY)
     target.year, target.month, target.day = date.year, date.month, date.day
 
 
 def _fill_time(target: Any, value: Any) -> None:
-    seconds, milliseconds = divmod(value, 1000)
+    seconds, milliseconds = divmod(_whole(value), 1000)
     target.hours, target.minutes, target.seconds = seconds // 3600, seconds // 60 % 60, seconds % 60
     target.nanos = milliseconds * 1_000_000
 
 
 def _fill_timestamp(target: Any, value: Any) -> None:
-    target.seconds, milliseconds = divmod(value, 1000)
+    target.seconds, milliseconds = divmod(_whole(value), 1000)
     target.nanos = milliseconds * 1_000_000
 
 

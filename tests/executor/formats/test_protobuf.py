@@ -11,10 +11,13 @@ from google.protobuf.message_factory import GetMessageClass
 
 from millstream.executor.errors import QueryFailed
 from millstream.executor.formats import decode_logical, decoder, encode_logical, encoder
+from millstream.executor.formats.wire import Unwritable
 from millstream.planner.schema import Column
 from millstream.planner.schemas import protobuf_text
 from millstream.planner.specs import FormatSpec, RecordSchema
-from millstream.sql.types import BIGINT, BOOLEAN, BYTES, DOUBLE, INTEGER, STRING, Array, Field, Map, Struct
+from millstream.sql.types import (
+    BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, Field, Map, SqlType, Struct,
+)  # fmt: skip
 
 from .record_formats import COLUMNS, NULLS, ROW, arrays_of, rows_of, spec_of
 
@@ -82,6 +85,21 @@ def test_null_inside_an_array_or_a_map_is_refused() -> None:
         column = Column("V", type_)
         with pytest.raises(QueryFailed, match="PROTOBUF holds no NULL inside an array or a map"):
             encoded(spec_of("PROTOBUF", (column,)), (column,), {"V": value})
+
+
+@pytest.mark.parametrize("name", ["PROTOBUF", "PROTOBUF_NOSR", "AVRO"])
+def test_days_and_milliseconds_may_come_as_text_as_other_whole_numbers_do(name: str) -> None:
+    columns = (Column("N", INTEGER), Column("D", DATE), Column("T", TIME), Column("M", TIMESTAMP))
+    spec = spec_of(name, columns)
+    data = encode_logical(spec, columns, {"N": "7", "D": "18000", "T": "5000", "M": "-1"})
+    assert decode_logical(spec, columns, data) == {"N": 7, "D": 18000, "T": 5000, "M": -1}
+
+
+@pytest.mark.parametrize("type_", [INTEGER, DATE, TIME, TIMESTAMP])
+def test_a_text_that_is_no_whole_number_is_refused_in_plain_words(type_: SqlType) -> None:
+    columns = (Column("V", type_),)
+    with pytest.raises(Unwritable, match="^the PROTOBUF schema wants a whole number, "):
+        encode_logical(spec_of("PROTOBUF", columns), columns, {"V": "soon"})
 
 
 EVENTS = """syntax = "proto3"; package p;
