@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+KEYED = "_keyed"
 # The columns of every batch, besides k0… and v0…:
 META: dict[str, pa.DataType] = {
     "_seq": pa.int64(),  # orders the input rows of the batch; all output rows of an input row have its _seq
@@ -21,6 +22,7 @@ OPTIONAL_META: dict[str, pa.DataType] = {
     "_st": pa.int64(),  # the task's stream time at this row, ms: largest rowtime of its source, with filtered rows
     "_rowpartition": pa.int32(),  # the record's partition
     "_offset": pa.int64(),
+    KEYED: pa.bool_(),  # of a stream's source with several key columns: whether the record has a key, perhaps of NULLs
     "_headers": pa.list_(pa.struct([("KEY", pa.string()), ("VALUE", pa.binary())])),
 }
 

@@ -86,7 +86,7 @@ class SinkWriter:
         if self._value_encoder is None and self._sink.partition_count == 1:  # keys are not needed as bytes
             records = self._columnar(rows, self._null_rows(rows), [RowsOfPartition(0, range(len(rows)))])
             return Output(records, rows.num_rows, _cause_count(rows, failed), errors)
-        keys, refused = self._keys(rows)
+        keys, refused = self._keys(rows, batch)
         unwritten: list[_Unwritten] = []
         if refused:
             unwritten = _unwritten(rows, "k", refused)
@@ -146,25 +146,31 @@ class SinkWriter:
     def _must_have_keys(self) -> bool:
         return self._sink.kind == "TABLE" and len(self._sink.schema.key) > 0
 
-    def _keys(self, rows: pa.Table) -> tuple[pa.Array, Sequence[RowError]]:
+    def _keys(self, rows: pa.Table, batch: ReadBatch) -> tuple[pa.Array, Sequence[RowError]]:
         starts, ends = self._window(rows)
         return _encoded(
             self._key_encoder,
             [_array(rows, f"k{i}") for i in range(len(self._sink.schema.key))],
-            self._null_keys(rows.num_rows),
+            self._null_keys(rows, batch),
             starts,
             ends,
         )
 
-    def _null_keys(self, count: int) -> pa.BooleanArray | None:
-        """Which keys are null; None if the columns decide: a stream's key is null when all its columns are. A table's
-        key is never null: a key of NULLs is a key like any other."""
-        columns = len(self._sink.schema.key)
+    def _null_keys(self, rows: pa.Table, batch: ReadBatch) -> pa.BooleanArray | None:
+        """Which keys are null; None if the columns decide: a stream's key is null when all its columns are, unless it
+        has several and the record that it comes from has a key. A table's key is never null: a key of NULLs is a key
+        like any other."""
+        columns, count = len(self._sink.schema.key), rows.num_rows
         if columns == 0:
             return pa.array(np.ones(count, np.bool_))
         if self._sink.kind == "TABLE" or (columns > 1 and self._sink.computed_key):
             return pa.array(np.zeros(count, np.bool_))
-        return None
+        if columns == 1:
+            return None
+        empty = np.logical_and.reduce([rows[f"k{i}"].is_null().to_numpy() for i in range(columns)])
+        if empty.any():
+            empty[empty] = ~batch.keyed(rows["_seq"].to_numpy()[empty])
+        return pa.array(empty)
 
     def _null_rows(self, rows: pa.Table) -> pa.BooleanArray:
         null_rows = _array(rows, "_null")

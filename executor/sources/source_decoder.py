@@ -19,6 +19,7 @@ from ...planner.specs import FormatSpec
 from ...planner.steps.source import Source
 from ...sql.functions.java.calendar_days import python_values
 from ...sql.functions.udf import shown
+from ..batch import KEYED
 from ..columnar import ARROW, split_columnar
 from ..formats.codec import Decoder
 from ..formats.registry import decoder
@@ -84,6 +85,11 @@ class DecodedRecords:
         return DecodedRecords(self.table.slice(begin, end - begin), self.times[begin:end], self.ok[begin:end], errors)
 
 
+def has_key_marks(source: Source) -> bool:
+    """Whether its rows have the column `_keyed`: they may have a key whose columns are all NULL."""
+    return source.kind == "STREAM" and len(source.schema.key) > 1
+
+
 class SourceDecoder:
     """Decodes the needed columns (`Source.columns`). Of the other columns, value columns are left out of the table, and
     key columns are NULL. Thread-safe."""
@@ -144,6 +150,8 @@ class SourceDecoder:
         names: dict[str, pa.Array] = {f"k{i}": _as_key(array) for i, array in enumerate(key.columns)}
         names |= self._value_columns(value.columns, rows["headers"] if self._header_columns else None, len(records))
         names["_null"] = value.null_rows
+        if has_key_marks(self._source):
+            names[KEYED] = rows["key"].is_valid()
         if self._source.key_window is not None:
             assert key.window_start is not None and key.window_end is not None
             names["_ws"], names["_we"] = key.window_start, key.window_end
@@ -166,6 +174,8 @@ class SourceDecoder:
         names: dict[str, pa.Array] = {f"k{i}": _as_key(array) for i, array in enumerate(keys)}
         names |= self._value_columns(values, None, len(records))
         names["_null"] = part.null_rows
+        if has_key_marks(self._source):
+            names[KEYED] = pa.array(np.zeros(batch.num_rows, np.bool_))
         if self._source.key_window is not None:
             empty = pa.nulls(batch.num_rows, pa.int64())
             names["_ws"], names["_we"] = part.window_start or empty, part.window_end or empty
@@ -236,6 +246,8 @@ class SourceDecoder:
         names = {f"k{i}": pa.nulls(count, column.type.arrow) for i, column in enumerate(source.schema.key)}
         names |= self._value_columns([pa.nulls(count, column.type.arrow) for column in self._encoded], None, count)
         names["_null"] = pa.nulls(count, pa.bool_()).fill_null(True)
+        if has_key_marks(source):
+            names[KEYED] = pa.array(np.zeros(count, np.bool_))
         if source.key_window is not None:
             names |= {"_ws": pa.nulls(count, pa.int64()), "_we": pa.nulls(count, pa.int64())}
         errors = _errors_of(source.topic, records, [(row, message, False) for row in range(count)])

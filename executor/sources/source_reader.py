@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from ...logcore.client import LogClient, TopicPartition
 from ...planner.steps.source import Source
-from ..batch import ChangeBatch
+from ..batch import KEYED, ChangeBatch
 from ..formats.wire import SchemaLookup
 from ..record_error import RecordError
 from ..work_pool import SLICE_ROWS, work_pool
 from .lane import LanePiece
 from .shared_reading import SharedReading
-from .source_decoder import DecodedRecords
+from .source_decoder import DecodedRecords, has_key_marks
 from .time_order import Times, ranks, ready_counts, tables_first, topics_in_order
 from .topic_feed import TopicFeed
 
@@ -69,6 +69,12 @@ class ReadBatch:
     def place(self, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The places of the records with these `_seq`."""
         return sequence // self.sequence_stride
+
+    def keyed(self, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which of the records with these `_seq` have a key, as far as their sources tell (`_keyed`)."""
+        marked = [rows for rows in (each.rows for each in self.inputs.values()) if KEYED in rows.column_names]
+        having = [rows["_seq"].to_numpy()[rows[KEYED].to_numpy()] for rows in marked]
+        return np.isin(sequence, np.concatenate(having)) if having else np.zeros(len(sequence), np.bool_)
 
     def origin(self, sequence: int) -> tuple[str, int, int]:
         """Topic, partition and offset of the input row with this `_seq`."""
@@ -359,6 +365,7 @@ def empty_rows(source: Source) -> pa.Table:
         fields += [("_ws", pa.int64()), ("_we", pa.int64())]
     fields += [("_seq", pa.int64()), ("_sub", pa.int32()), ("_part", pa.int32()), ("_ts", pa.int64())]
     fields += [("_weight", pa.int8()), ("_null", pa.bool_()), ("_rowpartition", pa.int32()), ("_offset", pa.int64())]
+    fields += [(KEYED, pa.bool_())] if has_key_marks(source) else []
     return pa.schema(fields).empty_table()
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ...logcore.client import LogClient, TopicPartition
 from ...planner.steps.source import Source
-from ..batch import ChangeBatch
+from ..batch import KEYED, ChangeBatch
 from ..figures import Meters, OperatorCounts
 from ..operators.columns import Ints, ints, with_columns
 from ..partitioning import RekeyPartitioner, split_by_partition
@@ -235,6 +235,8 @@ def _with_origin(rows: pa.Table, read: pa.Table, order: Ints, lane: TopicPartiti
         "_rowpartition": pa.array(np.full(rows.num_rows, lane.partition, np.int32)),
         ORDER: pa.array(order[origin]),
     }
+    if KEYED in read.column_names:
+        columns[KEYED] = pa.array(read[KEYED].to_numpy()[origin])
     if batch.headers is not None and rows.num_rows:
         columns[RECORD_HEADERS] = batch.headers.of(rows["_seq"].combine_chunks())
     return with_columns(rows, columns)
