@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from staged_sandbox import StagedSandbox
 
 from millstream.testing import Sandbox
 
@@ -18,11 +19,11 @@ EMPTY: dict[str, Any] = {"A": None, "B": None}
         ("JSON", "duckdb"),
         ("AVRO", "duckdb"),
         ("JSON_SR", "duckdb"),
-        pytest.param("JSON", "spark", marks=pytest.mark.spark),
+        ("JSON", "spark"),
     ],
 )
 def test_a_copy_of_a_stream_keeps_its_keys(format: str, executor: str, query: str) -> None:
-    with Sandbox(executor, properties={"auto.offset.reset": "earliest"}) as sandbox:
+    with StagedSandbox(executor, properties={"auto.offset.reset": "earliest"}) as sandbox:
         sandbox.execute(
             f"CREATE STREAM s (a INT KEY, b STRING KEY, v INT) WITH (kafka_topic='s', format='{format}', partitions=1);"
             f"CREATE STREAM o WITH (partitions=1) AS {query};"
