@@ -78,12 +78,19 @@ def _holds_struct_in_struct(type_: pa.DataType) -> bool:
 
 
 def _unsliced(table: pa.Table, positions: tuple[int, ...]) -> pa.Table:
+    if positions and _has_uneven_chunks(table):
+        table = table.combine_chunks()
     for position in positions:
         chunks = table.column(position).chunks
         if any(map(_is_sliced, chunks)):
             copies = [chunk.take(pa.array(range(len(chunk)))) if _is_sliced(chunk) else chunk for chunk in chunks]
             table = table.set_column(position, table.schema.field(position), pa.chunked_array(copies))
     return table
+
+
+def _has_uneven_chunks(table: pa.Table) -> bool:
+    """Whether a batch of the table's rows needs a part of a chunk: the columns begin their chunks at different rows."""
+    return len({tuple(len(chunk) for chunk in column.chunks if len(chunk)) for column in table.columns}) > 1
 
 
 def _is_sliced(array: pa.Array) -> bool:

@@ -34,6 +34,17 @@ def test_slices_of_nested_values_are_read_as_they_are(kind: str) -> None:
             assert statement.run(input=rows)["v"].to_pylist() == rows["v"].to_pylist()
 
 
+@pytest.mark.parametrize("kind", TYPES)
+def test_nested_values_beside_a_column_of_other_chunks_are_read(kind: str) -> None:
+    type_, value = TYPES[kind]
+    chunked, others = pa.chunked_array([[0], [1, 2], [3]]), pa.chunked_array([[0, 1], [], [2, 3]])
+    table = pa.table({"i": chunked, "v": pa.array([value, None, value, value], type_), "w": others})
+    with duckdb.connect() as connection:
+        statement = BatchStatement(connection, "SELECT * FROM {input} ORDER BY i", {"input": table.schema})
+        for rows in (table, table.slice(1)):
+            assert statement.run(input=rows)["v"].to_pylist() == rows["v"].to_pylist()
+
+
 def test_structs_that_begin_behind_the_start_inside_of_an_array_are_read() -> None:
     items = pa.array([{"p": {"n": text}} for text in "abcd"], OUTER).slice(1)
     table = pa.table({"v": pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), items)})
