@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..logcore.murmur2 import partitions_of
+from ..planner.schema import Column
 from ..planner.specs import FormatSpec, KeyWindow
 from ..planner.steps.repartition import Rekey
 from .columnar import ARROW
@@ -29,9 +30,13 @@ _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 _FEW = 24  # up to so many partitions, searching the rows of each takes less time than sorting
 
 
-def byte_format(key_format: FormatSpec) -> FormatSpec:
-    """The format whose bytes are hashed. Columnar keys have no bytes and are hashed as JSON."""
-    return FormatSpec("JSON", wrap_single=False) if key_format.name == ARROW else key_format
+def key_encoder(key_format: FormatSpec, columns: Sequence[Column], window: KeyWindow | None = None) -> Encoder:
+    """Encodes keys to the bytes that are hashed. Columnar keys have no bytes and are hashed as JSON. Without key
+    columns, keys are null in every format: one with schemas has none for them."""
+    if not columns:
+        return encoder(FormatSpec("NONE"), columns)
+    spec = FormatSpec("JSON", wrap_single=False) if key_format.name == ARROW else key_format
+    return encoder(spec, columns, window)
 
 
 class RekeyPartitioner:
@@ -49,7 +54,7 @@ class RekeyPartitioner:
             return (rows["_part"].to_numpy() % step.partition_count).astype(np.int32)
         known = self._encoders.get(step.id)
         if known is None:
-            known = self._encoders[step.id] = encoder(byte_format(step.key_format), step.schema.key)
+            known = self._encoders[step.id] = key_encoder(step.key_format, step.schema.key)
         columns = [flat(rows, f"k{i}") for i in range(len(step.schema.key))]
         numbered = _distinct(columns)
         if numbered is not None:

@@ -18,7 +18,7 @@ from .batch import ChangeBatch
 from .columnar import ARROW, columnar_batch
 from .formats.codec import Encoder, RowError, encode_writable
 from .formats.registry import encoder
-from .partitioning import Partitions, RowsOfPartition, byte_format, sink_partitions, split_by_partition
+from .partitioning import Partitions, RowsOfPartition, key_encoder, sink_partitions, split_by_partition
 from .record_error import RecordError
 from .row_times import row_times
 from .sources.source_reader import ReadBatch, RecordHeaders
@@ -67,7 +67,7 @@ class SinkWriter:
         self._encoded = tuple(
             (index, column) for index, column in enumerate(sink.schema.value) if column.role == "VALUE"
         )
-        self._key_encoder = encoder(byte_format(sink.key_format), sink.schema.key, sink.key_window)
+        self._key_encoder = key_encoder(sink.key_format, sink.schema.key, sink.key_window)
         self._value_encoder: Encoder | None = None
         if sink.value_format.name != ARROW:
             self._value_encoder = encoder(sink.value_format, tuple(column for _, column in self._encoded))

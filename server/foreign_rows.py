@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..executor.columnar import ARROW, own_columns, split_columnar
 from ..executor.formats import Encoder, encoder
-from ..executor.partitioning import byte_format
+from ..executor.partitioning import key_encoder
 from ..logcore.client import Topic
 from ..planner.catalog import Catalog
 from ..planner.source_info import SourceInfo
@@ -39,24 +39,24 @@ class ForeignRows:
             return _plain(batch, timestamp_ms)
         keys, values = stored_columns(source, "KEY"), stored_columns(source, "VALUE")
         part = split_columnar(batch, (*keys, *values), timestamp_ms)
-        key_encoder, value_encoder = self._encoders_of(source, topic.config.get(_FORMAT, _JSON))
+        keys_of, values_of = self._encoders_of(source, topic.config.get(_FORMAT, _JSON))
         return pa.table(
             {
                 "timestamp": part.timestamps,
-                "key": key_encoder.encode(
+                "key": keys_of.encode(
                     part.columns[: len(keys)],
                     null_rows=None if keys else _all_true(batch.num_rows),
                     window_start=part.window_start,
                     window_end=part.window_end,
                 ),
-                "value": value_encoder.encode(part.columns[len(keys) :], null_rows=part.null_rows),
+                "value": values_of.encode(part.columns[len(keys) :], null_rows=part.null_rows),
             }
         )
 
     def _encoders_of(self, source: SourceInfo, value_format: str) -> tuple[Encoder, Encoder]:
         known = self._encoders.get(source.topic)
         if known is None or known[0] is not source or known[1] != value_format:
-            keys = encoder(byte_format(source.key_format), source.schema.key, source.key_window)
+            keys = key_encoder(source.key_format, source.schema.key, source.key_window)
             values = encoder(FormatSpec(value_format), stored_columns(source, "VALUE"))
             known = (source, value_format, keys, values)
             self._encoders = {**self._of_present_sources(), source.topic: known}

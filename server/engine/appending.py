@@ -14,7 +14,7 @@ from millstream.errors import InvalidStatement, did_you_mean
 from ...executor.columnar import ARROW, columnar_batch
 from ...executor.formats import Encoder, encoder
 from ...executor.formats.codec import UnwritableRows
-from ...executor.partitioning import byte_format, sink_partitions, split_by_partition
+from ...executor.partitioning import key_encoder, sink_partitions, split_by_partition
 from ...logcore.client import ColumnarRecords, LogClient, RowRecords, Topic
 from ...logcore.topic_rules import TRANSACTIONS_TOPIC
 from ...logcore.topic_settings import TIME_AFTER, TIME_BEFORE, settings_of
@@ -166,7 +166,7 @@ def _records(
     keys = [columns[column] for column in source.schema.key]
     values = [columns[column] for column in held]
     no_keys = None if keys else _all(True, count)  # with key columns, a key is NULL if all of them are
-    key_bytes = _encoded(source, encoder(byte_format(source.key_format), source.schema.key), keys, no_keys, "key")
+    key_bytes = _encoded(source, key_encoder(source.key_format, source.schema.key), keys, no_keys, "key")
     if source.kind == "TABLE" and key_bytes.null_count:
         raise InvalidStatement(
             f"Failed to insert values into '{source.name}'. Value for primary key column(s) "
