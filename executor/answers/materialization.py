@@ -95,7 +95,7 @@ class Materialization:
         limits: PullLimits | None = None,
         deadline: Deadline | None = None,
     ) -> pa.Table:
-        """The answer to generated SQL over `source`. Raises `PullLimitExceeded`, and `duckdb.Error` if an expression
+        """The answer to generated SQL over `source`. Raises `PullLimitExceeded`, and `QueryError` if an expression
         fails."""
         with self._held(deadline):
             new = [name for name in udfs if name not in self._registered]

@@ -58,7 +58,8 @@ class PullLimits:
     @contextlib.contextmanager
     def watch(self, connection: duckdb.DuckDBPyConnection, deadline: Deadline | None = None) -> Generator[Deadline]:
         """Interrupts the connection when the time is over or the client has left; this also ends functions in Python.
-        Raises `PullLimitExceeded`, also if there is not enough memory or a value would be too large."""
+        Raises `PullLimitExceeded`, also if there is not enough memory or a value would be too large; `QueryError` if a
+        result cannot be computed."""
         deadline = deadline or self.begin()
         failures = failures_of(connection)
         failures.forget()
@@ -74,6 +75,9 @@ class PullLimits:
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             deadline.check()
             raise _out_of_memory() from error
+        except duckdb.DataError as error:  # a value of the rows does not fit, such as a sum of DECIMALs
+            deadline.check()
+            raise QueryError(f"Exception caught in process: {str(error).splitlines()[0]}") from error
         except (duckdb.Error, pa.ArrowException, OSError, RuntimeError):  # each may report an interrupt
             deadline.check()
             raise

@@ -72,7 +72,7 @@ class PullQuery:
             self._answer = AnswerRelation(self._connection, self._pipeline.output_schema, keyed=planned.table)
 
     def answer(self, tables: TableRows, deadline: Deadline | None = None) -> pa.Table:
-        """The rows of `planned.sql`. Call it only once. Raises `PullLimitExceeded`, `duckdb.Error`."""
+        """The rows of `planned.sql`. Call it only once. Raises `PullLimitExceeded`, `QueryError`."""
         with contextlib.closing(self._database), self._limits.watch(self._connection, deadline) as deadline:
             for source in self._plan.sources():
                 if source.kind == "TABLE":
