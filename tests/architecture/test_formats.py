@@ -28,7 +28,7 @@ CHOSEN = {  # where somebody who named no format gets one
     "planner/declarations/sources.py": {"KAFKA", "NONE"},
     "planner/steps/repartition.py": {"JSON"},
     "executor/columnar.py": {"ARROW"},  # no coding of records: whole batches
-    "executor/partitioning.py": {"JSON"},
+    "executor/partitioning.py": {"JSON", "NONE"},
     "executor/sources/source_decoder.py": {"NONE"},
     "server/foreign_rows.py": {"JSON"},
 }
