@@ -397,11 +397,13 @@ class DropConnector(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConnector(Statement):
-    """ALTER CONNECTOR name WITH (…): sets these settings; other settings stay, or, with `replaces`, are removed."""
+    """ALTER CONNECTOR name WITH (…): sets these settings; other settings stay, or, with `replaces`, are removed. Only
+    the REST API can name settings to be `removed`."""
 
     name: str
     properties: Properties = field(default_factory=dict)
     replaces: bool = False
+    removed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

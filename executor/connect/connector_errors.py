@@ -13,13 +13,17 @@ _FULL: Final = re.compile(
 
 
 class InvalidConnector(StatementError):
-    """A setting that is missing, unknown or wrong. `setting`: its name, if the error is about one setting."""
+    """A setting that is missing, unknown or wrong. `setting`: its name, if the error is about one setting; `problems`:
+    what is wrong with each, where all were checked."""
 
     code = "INVALID_CONNECTOR"
 
-    def __init__(self, message: str, *, setting: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, setting: str | None = None, hint: str | None = None, problems: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message, hint=hint)
         self.setting = setting
+        self.problems = problems
 
 
 class UnknownSourceTable(StatementError):

@@ -165,7 +165,7 @@ def find_plugin(name: str | None, kind: PluginKind | None = None) -> ConnectorPl
         raise InvalidConnector(
             "connector.class is missing", setting="connector.class", hint="SHOW CONNECTOR PLUGINS lists the classes."
         )
-    found = _called(name)
+    found = plugins_called(name)
     if found:
         return next((plugin for plugin in found if plugin.kind == kind), found[0])
     raise InvalidConnector(
@@ -182,12 +182,17 @@ def configured_plugin(config: Mapping[str, str]) -> ConnectorPlugin:
     return find_plugin(config.get("connector.class"), kind)
 
 
-def _called(name: str) -> list[ConnectorPlugin]:
-    return [
-        plugin
-        for plugin in plugins()
-        if name in (plugin.name, *plugin.java_classes, *(java.rpartition(".")[2] for java in plugin.java_classes))
-    ]
+def plugins_called(name: str) -> list[ConnectorPlugin]:
+    """As in Kafka Connect, a Java class may lack its package, and `Connector` behind that."""
+    return [plugin for plugin in plugins() if name == plugin.name or any(map(_names(name), plugin.java_classes))]
+
+
+def _names(name: str) -> Callable[[str], bool]:
+    def named(java: str) -> bool:
+        short = java.rpartition(".")[2]
+        return name in (java, short, short.removesuffix("Connector"))
+
+    return named
 
 
 def shown_config(config: Mapping[str, str]) -> dict[str, str]:
@@ -200,7 +205,7 @@ def shown_names(connector_class: str | None) -> Callable[[str], bool]:
     """Decides by name which settings may be shown. If a source and a sink have the same name, these are the settings
     that one of them shows and neither hides. If the connector cannot be loaded, these are the common settings."""
     try:
-        found = _called(connector_class or "")
+        found = plugins_called(connector_class or "")
         secret = frozenset[str]().union(*(plugin.secret_names() for plugin in found))
     except InvalidConnector:
         found, secret = [], frozenset[str]()

@@ -115,6 +115,7 @@ _CONVERTERS: Final = {
     "double": Converter("double", *_integer(">d")),
     "bytes": Converter("bytes", lambda value: value, lambda data: data),
 }
+CONVERTER_NAMES: Final = tuple(_CONVERTERS)
 _CLASSES: Final = {
     "JsonConverter": "json",
     "StringConverter": "string",

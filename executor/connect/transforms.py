@@ -320,3 +320,4 @@ _TRANSFORMS: Final[Mapping[str, _Make]] = {
     "HoistField": _hoist_field,
     "ExtractField": _extract_field,
 }
+TRANSFORM_NAMES: Final = tuple(_TRANSFORMS)

@@ -3,19 +3,17 @@ statement. Errors have Connect's codes, which are HTTP statuses."""
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ...executor.connect.connector_errors import InvalidConnector, UnknownConnectorTask
-from ...executor.connect.connector_plugins import ConnectorPlugin, configured_plugin, plugins, shown_names
-from ...executor.connect.connector_secrets import shown_value
-from ...executor.connect.connector_settings import ConnectorSetting, SettingProblem
+from ...executor.connect.connector_errors import InvalidConnector
+from ...executor.connect.connector_plugins import ConnectorPlugin, configured_plugin, plugins_called
 from ...executor.connect.connectors import config_problems
 from ...planner.connector_info import ConnectorInfo
 from ...sql.ast import (
@@ -33,21 +31,23 @@ from ...sql.settings.property import says_true
 from ..engine.engine import Engine
 from ..engine.entities import ConnectorCreated, ConnectorDescribed, ConnectorList, Entity
 from ..engine.session import Session
-from ..handlers.connectors import PLUGIN_VERSION, ConnectorExists, UnknownConnector
+from ..handlers.connectors import PLUGIN_VERSION, UnknownConnector
 from ..http.context import HttpContext, rights_of
-from ..http.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, RequestRefused, error_body, error_code_of
-from ..http.requests import read_object
-from ..http.statements import json_response
+from ..http.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, RequestRefused
+from ..http.requests import check_acceptable, read_object
+from ..http.statements import JSON_TYPE, json_response
 from ..security.statement_secrets import without_secrets
+from .connect_refusals import refusal
 from .connector_offsets import alter_offsets, reset_offsets, shown_offsets
 from .encoded_route import EncodedRoute
 from .logger_routes import all_loggers, change_logger, one_logger
+from .plugin_answers import all_settings, definition, plugin_list, refused_settings, validation
 
-_CONFLICT: Final = 40900
 _SETTINGS_MAX: Final = 1000
 _NAME_MAX: Final = 255
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _STATES: Final = ("RUNNING", "PAUSED", "STOPPED")
+_MEMBERS: Final = frozenset({"name", "config", "initial_state"})
 _NEW: Final = '{"name": "…", "config": {"connector.class": "…"}}'
 _CONFIG: Final = '{"connector.class": "…"}'
 _OFFSETS: Final = '{"offsets": [{"partition": {"task": 0}, "offset": null}]}'
@@ -62,6 +62,7 @@ class ConnectRoutes:
 
     def routes(self) -> list[Route]:
         answers: tuple[tuple[str, str, _Answer], ...] = (
+            ("/health", "GET", self.health),
             ("/connectors", "GET", self.names),
             ("/connectors", "POST", self.create),
             ("/connectors/{name}", "GET", self.info),
@@ -96,6 +97,14 @@ class ConnectRoutes:
 
     # Reading
 
+    async def health(self, request: Request) -> Response:
+        """For probes, without authentication, as a worker of Kafka Connect 3.9 or newer answers."""
+        del request
+        if self._context.ready:
+            message = "Worker has completed startup and is ready to handle requests."
+            return json_response({"status": "healthy", "message": message}, 200)
+        return json_response({"status": "starting", "message": "Worker is still starting up, or ends."}, 503)
+
     async def names(self, request: Request) -> Response:
         """`expand=status` or `expand=info`: an object with both, by name, instead of the names."""
         expand = set(request.query_params.getlist("expand"))
@@ -107,7 +116,7 @@ class ConnectRoutes:
         found: dict[str, Any] = {}
         for name in names:
             described = await self._described(request, name)
-            both = {"status": described.status, "info": _info(described)}
+            both = {"status": _status(described), "info": _info(described)}
             found[name] = {part: value for part, value in both.items() if part in expand}
         return json_response(found, 200)
 
@@ -118,24 +127,26 @@ class ConnectRoutes:
         return json_response(_info(await self._described(request))["config"], 200)
 
     async def status(self, request: Request) -> Response:
-        return json_response((await self._described(request)).status, 200)
+        return json_response(_status(await self._described(request)), 200)
 
     async def topics(self, request: Request) -> Response:
         described = await self._described(request)
         return json_response({described.status["name"]: {"topics": described.topics}}, 200)
 
     async def reset_topics(self, request: Request) -> Response:
+        """As a worker with `topic.tracking.allow.reset=false`."""
         self._known(request)
         raise RequestRefused(FORBIDDEN, "Topic tracking reset is disabled.", hint="The settings say which they are.")
 
     async def tasks(self, request: Request) -> Response:
         described = await self._described(request)
-        tasks = [{"id": task, "config": dict(described.config)} for task in _info(described)["tasks"]]
+        info = _info(described)
+        tasks = [{"id": task, "config": info["config"]} for task in info["tasks"]]
         return json_response(tasks, 200)
 
     async def task_status(self, request: Request) -> Response:
         number, described = _task(request), await self._described(request)
-        found = next((task for task in described.status["tasks"] if task["id"] == number), None)
+        found = next((task for task in _status(described)["tasks"] if task["id"] == number), None)
         if found is None:
             raise RequestRefused(NOT_FOUND, f"connector {described.status['name']} has no task {number}")
         return json_response(found, 200)
@@ -183,15 +194,19 @@ class ConnectRoutes:
     # Changes
 
     async def create(self, request: Request) -> Response:
-        """The body is {name, config, initial_state}."""
+        """The body is {name, config, initial_state}. Spaces around the name are left out."""
         rights_of(request.scope).require_administrator()
         body = await read_object(request, self._context.body_bytes_max, _NEW)
+        for member in body.keys() - _MEMBERS:
+            raise RequestRefused(BAD_REQUEST, f'"{member}" is unknown', hint=f"The members are {', '.join(_MEMBERS)}.")
         name, state = body.get("name"), body.get("initial_state")
-        if not isinstance(name, str):
+        if not isinstance(name, str | int | float):
             raise RequestRefused(BAD_REQUEST, 'the body needs a text under "name"')
-        if state is not None and state not in _STATES:
+        name = _text_of(name).strip()
+        state = "RUNNING" if state is None else str(state).upper()
+        if state not in _STATES:
             raise RequestRefused(BAD_REQUEST, f"initial_state must be one of {', '.join(_STATES)}")
-        return await self._create(request, name, _settings(body.get("config"), name), state or "RUNNING")
+        return await self._create(request, name, _settings(body.get("config"), name), state)
 
     async def put_config(self, request: Request) -> Response:
         """Replaces the whole configuration; creates a missing connector."""
@@ -203,14 +218,12 @@ class ConnectRoutes:
         return await self._alter(request, name, config, replaces=True)
 
     async def patch_config(self, request: Request) -> Response:
-        """Changes some settings; the others stay."""
+        """Changes some settings, and takes away those that are null; the others stay."""
         rights_of(request.scope).require_administrator()
         body = await read_object(request, self._context.body_bytes_max, _CONFIG)
-        for name, value in body.items():
-            if value is None:
-                hint = "PUT the whole configuration without it."
-                raise RequestRefused(BAD_REQUEST, f'the setting "{name}" cannot be removed by PATCH', hint=hint)
-        return await self._alter(request, _name(request), _settings(body, _name(request)), replaces=False)
+        removed = tuple(name for name, value in body.items() if value is None)
+        config = _settings(body, _name(request))
+        return await self._alter(request, _name(request), config, replaces=False, removed=removed)
 
     async def delete(self, request: Request) -> Response:
         name = _name(request)
@@ -231,14 +244,14 @@ class ConnectRoutes:
         only_failed = _says_true(request, "onlyFailed")
         if not (only_failed or _says_true(request, "includeTasks")):
             return await self._control(request, "RESTART", 204)
-        status = (await self._described(request)).status
+        status = _status(await self._described(request))
         if not only_failed or status["connector"]["state"] == "FAILED":
             await self._control(request, "RESTART", 202)
         else:
             for task in status["tasks"]:
                 if task["state"] == "FAILED" and _says_true(request, "includeTasks"):
                     await self._control(request, "RESTART", 202, task["id"])
-        return json_response((await self._described(request)).status, 202)
+        return json_response(_status(await self._described(request)), 202)
 
     async def restart_task(self, request: Request) -> Response:
         return await self._control(request, "RESTART", 204, _task(request))
@@ -246,22 +259,23 @@ class ConnectRoutes:
     # Plugins
 
     async def plugins(self, request: Request) -> Response:
-        del request
-        found = [{"class": plugin.name, "type": plugin.kind.lower(), "version": PLUGIN_VERSION} for plugin in plugins()]
-        return json_response(found, 200)
+        only = request.query_params.get("connectorsOnly", "true").lower() != "false"
+        return json_response(await self._context.workers.run(lambda: plugin_list(connectors_only=only)), 200)
 
     async def plugin_config(self, request: Request) -> Response:
         plugin = _plugin(request)
-        settings = await self._context.workers.run(plugin.settings)
-        return json_response([_definition(item) for item in settings], 200)
+        settings = await self._context.workers.run(lambda: all_settings(plugin))
+        return json_response([definition(item) for item in settings], 200)
 
     async def validate(self, request: Request) -> Response:
         """The problems of each setting. It makes no connection, and returns no secret."""
-        config = _settings(await read_object(request, self._context.body_bytes_max, _CONFIG))
+        body = await read_object(request, self._context.body_bytes_max, _CONFIG)
+        config = _settings(body)
         plugin = _plugin(request, config)
         _check_class(config, plugin, _name(request))
         problems = await self._context.workers.run(lambda: config_problems(plugin, config))
-        return json_response(_validation(plugin, config, problems), 200)
+        named = config if body.get("name") is None else {**config, "name": _text_of(body["name"])}
+        return json_response(validation(plugin, named, problems), 200)
 
     async def _create(self, request: Request, name: str, config: dict[str, str], state: Any = "RUNNING") -> Response:
         _check_name(name)
@@ -270,16 +284,32 @@ class ConnectRoutes:
         statement = CreateConnector(
             kind=plugin.kind, name=name, properties=_properties(config), text=text, initial_state=state
         )
-        created = await self._run(request, statement)
-        assert isinstance(created, ConnectorCreated)
-        return json_response(created.info, 201)
+        created = await self._changed(request, statement)
+        response = json_response(created.info, 201)
+        place = f"{request.url.scheme}://{request.url.netloc}/connectors/{quote(name, safe='')}"
+        response.headers["location"] = place
+        return response
 
-    async def _alter(self, request: Request, name: str, config: dict[str, str], *, replaces: bool) -> Response:
+    async def _alter(
+        self, request: Request, name: str, config: dict[str, str], *, replaces: bool, removed: tuple[str, ...] = ()
+    ) -> Response:
         text = _text(f"ALTER CONNECTOR {quote_identifier(name)}", config)
-        statement = AlterConnector(name=name, properties=_properties(config), replaces=replaces, text=text)
-        changed = await self._run(request, statement)
-        assert isinstance(changed, ConnectorCreated)
+        statement = AlterConnector(
+            name=name, properties=_properties(config), replaces=replaces, removed=removed, text=text
+        )
+        changed = await self._changed(request, statement)
         return json_response(changed.info, 200)
+
+    async def _changed(self, request: Request, statement: CreateConnector | AlterConnector) -> ConnectorCreated:
+        """Runs the statement. Raises `RequestRefused`, with the problems of all settings, if one is wrong."""
+        try:
+            changed = await self._run(request, statement)
+        except InvalidConnector as error:
+            if not error.problems:
+                raise
+            raise RequestRefused(BAD_REQUEST, refused_settings(error.problems)) from None
+        assert isinstance(changed, ConnectorCreated)
+        return changed
 
     async def _control(self, request: Request, action: Any, status: int, task: int | None = None) -> Response:
         name = _name(request)
@@ -303,24 +333,13 @@ class ConnectRoutes:
 def _by_method(methods: dict[str, _Answer]) -> _Answer:
     async def answer(request: Request) -> Response:
         try:
+            check_acceptable(request.headers.get("accept", ""), (JSON_TYPE,))
             found = methods.get(request.method) or methods["GET"]  # HEAD
             return await found(request)
         except Exception as error:
-            return _refusal(error)
+            return refusal(error)
 
     return answer
-
-
-def _refusal(error: Exception) -> Response:
-    """Connect's code is the HTTP status; the other members are those of all our errors."""
-    match error:
-        case UnknownConnector() | UnknownConnectorTask():
-            code = NOT_FOUND
-        case ConnectorExists():
-            code = _CONFLICT
-        case _:
-            code = error_code_of(error)
-    return json_response({**error_body(error), "error_code": code // 100}, code // 100)
 
 
 def _name(request: Request) -> str:
@@ -345,9 +364,8 @@ def _check_name(name: str) -> None:
 def _check_class(config: Mapping[str, str], plugin: ConnectorPlugin, path: str) -> None:
     """Raises `RequestRefused` if the settings name another plugin than the path."""
     given = config.get("connector.class")
-    with contextlib.suppress(InvalidConnector):  # the validation reports it for the setting
-        if given is not None and configured_plugin(config).name != plugin.name:
-            raise RequestRefused(BAD_REQUEST, f"Included connector type {given} does not match request type {path}")
+    if given is not None and plugin not in plugins_called(given):
+        raise RequestRefused(BAD_REQUEST, f"Included connector type {given} does not match request type {path}")
 
 
 def _says_true(request: Request, name: str) -> bool:
@@ -374,15 +392,19 @@ def _settings(given: object, connector: str | None = None) -> dict[str, str]:
     if connector is not None and given.get("name", connector) != connector:
         raise RequestRefused(
             BAD_REQUEST,
-            f"Connector name configuration ({given['name']}) doesn't match connector name in the request ({connector})",
+            f"Connector name configuration ({given['name']}) doesn't match connector name in the URL ({connector})",
         )
     found: dict[str, str] = {}
     for name, value in given.items():
         if isinstance(value, dict | list):
             raise RequestRefused(BAD_REQUEST, f'the setting "{name}" is not a text')
         if value is not None and name != "name":
-            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+            found[name] = _text_of(value)
     return found
+
+
+def _text_of(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _text(begin: str, config: dict[str, str]) -> str:
@@ -395,6 +417,14 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def _status(described: ConnectorDescribed) -> dict[str, Any]:
+    """With the version of the connector, which a statement does not show."""
+    status = described.status
+    version = {"version": PLUGIN_VERSION}
+    tasks = [{**task, **version} for task in status["tasks"]]
+    return {**status, "connector": {**status["connector"], **version}, "tasks": tasks}
+
+
 def _info(described: ConnectorDescribed) -> dict[str, Any]:
     name = described.status["name"]
     return {
@@ -403,47 +433,3 @@ def _info(described: ConnectorDescribed) -> dict[str, Any]:
         "tasks": [{"connector": name, "task": task["id"]} for task in described.status["tasks"]],
         "type": described.status["type"],
     }
-
-
-def _definition(item: ConnectorSetting) -> dict[str, Any]:
-    """Describes a setting as Connect does; fields without a meaning here have neutral values."""
-    return {
-        "name": item.name,
-        "type": "PASSWORD" if item.secret else item.type,
-        "required": item.required,
-        "default_value": item.default,
-        "importance": "HIGH" if item.required else "MEDIUM",
-        "documentation": item.doc,
-        "group": None,
-        "width": "MEDIUM",
-        "display_name": item.name,
-        "dependents": [],
-        "order": -1,
-    }
-
-
-def _shown(item: ConnectorSetting, config: Mapping[str, str]) -> str | None:
-    given = next((config[name] for name in item.names if name in config), item.default)
-    return None if given is None else shown_value(item.name, given)
-
-
-def _validation(plugin: ConnectorPlugin, config: dict[str, str], problems: list[SettingProblem]) -> dict[str, Any]:
-    errors: dict[str, list[str]] = {}
-    for problem in problems:
-        errors.setdefault(problem.name, []).append(problem.message)
-    settings, shows = plugin.settings(), shown_names(plugin.name)
-    configs: list[dict[str, Any]] = []
-    for item in settings:
-        value = _shown(item, config) if shows(item.name) else None
-        configs.append({
-            "definition": _definition(item),
-            "value": {
-                "name": item.name, "value": value, "recommended_values": list(item.choices),
-                "errors": errors.get(item.name, []), "visible": True,
-            },
-        })  # fmt: skip
-    others = [name for name in errors if all(item.name != name for item in settings)]
-    for name in others:
-        value = {"name": name, "value": None, "recommended_values": [], "errors": errors[name], "visible": True}
-        configs.append({"definition": None, "value": value})
-    return {"name": plugin.name, "error_count": len(errors), "groups": [], "configs": configs}

@@ -16,6 +16,7 @@ from ...planner.connector_info import ConnectorInfo
 from ..http.errors import BAD_REQUEST, RequestRefused
 
 _MAX: Final = 2**63 - 1
+_DIGITS_MAX: Final = 19
 
 
 def shown_offsets(info: ConnectorInfo, log: LogClient) -> list[dict[str, Any]]:
@@ -35,11 +36,13 @@ def shown_offsets(info: ConnectorInfo, log: LogClient) -> list[dict[str, Any]]:
 def alter_offsets(info: ConnectorInfo, body: Mapping[str, Any], connectors: Connectors, log: LogClient) -> None:
     """In: `body`: offsets in the form of `shown_offsets`, under "offsets"; null resets an offset. Raises
     `RequestRefused`."""
+    for member in body.keys() - {"offsets"}:
+        raise RequestRefused(BAD_REQUEST, f'"{member}" is unknown', hint='The only member is "offsets".')
     given = body.get("offsets")
     if not isinstance(given, list) or not given:
         raise RequestRefused(BAD_REQUEST, "Partitions / offsets need to be provided for an alter offsets request")
     pairs = [_pair(item) for item in given]
-    _check_stopped(info, connectors, "altered")
+    _check_stopped(info, connectors)
     if info.kind == "SOURCE":
         connectors.set_positions(info, dict(_position(*pair) for pair in pairs))
         return
@@ -49,7 +52,7 @@ def alter_offsets(info: ConnectorInfo, body: Mapping[str, Any], connectors: Conn
 
 def reset_offsets(info: ConnectorInfo, connectors: Connectors, log: LogClient) -> None:
     """Resets all offsets, so that the connector starts from the beginning. Raises `RequestRefused`."""
-    _check_stopped(info, connectors, "reset")
+    _check_stopped(info, connectors)
     if info.kind == "SOURCE":
         connectors.set_positions(info, {task: None for of, task in read_positions(log) if of == info.name})
         return
@@ -66,11 +69,11 @@ def _pair(item: Any) -> tuple[dict[str, Any], dict[str, Any] | None]:
     return partition, offset
 
 
-def _check_stopped(info: ConnectorInfo, connectors: Connectors, what: str) -> None:
+def _check_stopped(info: ConnectorInfo, connectors: Connectors) -> None:
     if not info.stopped:
         raise RequestRefused(
             BAD_REQUEST,
-            f"Connectors must be in the STOPPED state before their offsets can be {what}. This can be done for the"
+            f"Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the"
             f" specified connector by issuing a 'PUT' request to the '/connectors/{info.name}/stop' endpoint",
         )
     for waits_for in connectors.settled([info.name]).values():
@@ -97,17 +100,23 @@ def _position(partition: Mapping[str, Any], offset: Any) -> tuple[int, Any]:
 
 def _offset(partition: Mapping[str, Any], offset: Any, log: LogClient) -> tuple[TopicPartition, int]:
     topic: Any = partition.get("kafka_topic")
-    number: Any = partition.get("kafka_partition")
-    if set(partition) != {"kafka_topic", "kafka_partition"} or not isinstance(topic, str) or not _is_number(number):
+    number = _number(partition.get("kafka_partition"))
+    if set(partition) != {"kafka_topic", "kafka_partition"} or not isinstance(topic, str) or number is None:
         raise RequestRefused(BAD_REQUEST, 'the partition of a sink is {"kafka_topic": name, "kafka_partition": number}')
     if log.topic(topic) is None or number >= log.partition_count(topic):
         raise RequestRefused(BAD_REQUEST, f'there is no partition {number} of a topic "{topic}"')
     if offset is None:
         return TopicPartition(topic, number), log.offsets(topic, number).log_start_offset
-    if set(offset) != {"kafka_offset"} or not _is_number(offset["kafka_offset"]):
+    at = _number(offset.get("kafka_offset"))
+    if set(offset) != {"kafka_offset"} or at is None:
         raise RequestRefused(BAD_REQUEST, 'the offset of a sink is {"kafka_offset": number}, not negative')
-    return TopicPartition(topic, number), offset["kafka_offset"]
+    return TopicPartition(topic, number), at
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX
+def _number(value: Any) -> int | None:
+    """Also one that is written as a text, as Kafka Connect takes it; None if it is none, or negative."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= _DIGITS_MAX:
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX:
+        return None
+    return value

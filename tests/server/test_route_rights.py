@@ -58,7 +58,8 @@ ROWS: dict[str, Row] = {
     "/v1/sources/{name}/rows": Row(pa.table({"ID": pa.array([1], pa.int32())})),
     "/ws/query": Row(),
     **{path: Row() for path in (
-        "/", "/info", "/healthcheck", "/chc/live", "/chc/ready", "/livez", "/readyz", "/openapi.json", "/v1/metadata",
+        "/", "/info", "/healthcheck", "/health", "/chc/live", "/chc/ready", "/livez", "/readyz",
+        "/openapi.json", "/v1/metadata",
         "/v1/metadata/id", "/is_valid_property/{name}", "/status/{type}/{entity}/{action}",
         "/console", "/console/{file}", "/v1/topics/{name}", "/v1/topics/{name}/records", "/v1/access", "/v1/subjects",
         "/queries/{id}/positions",

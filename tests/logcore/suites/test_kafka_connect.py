@@ -3,21 +3,17 @@ worker and the server are killed again and again; and the statements about conne
 
 from __future__ import annotations
 
-import contextlib
-import json
-import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from connect_statements import live_of_a_connector, run
+from connect_worker import QUIET_S, ConnectWorker
 from waiting import eventually
 
-from bench.apache_kafka import VERSION, free_ports
+from bench.apache_kafka import VERSION
 from millstream.errors import InvalidStatement
 from millstream.server.connect.connect_client import ConnectRefused
 from millstream.server.engine.embedded import open_engine
@@ -27,69 +23,6 @@ from .serving import JAVA_OPTIONS, Product, classpath, count_of
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
 _LINES_EACH: Final = 400
-_QUIET_S: Final = 240.0
-_AS_TEXT: Final = "org.apache.kafka.connect.storage.StringConverter"
-
-
-class Worker:
-    """State: its process. Its connectors, their offsets and their state are in topics."""
-
-    def __init__(self, broker: str, libraries: str, folder: Path) -> None:
-        (self._port,) = free_ports(1)
-        self._settings = folder / "worker.properties"
-        self._settings.write_text("".join(f"{name}={value}\n" for name, value in self._properties(broker).items()))
-        self._command = ["java", *JAVA_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", libraries]
-        self._output = (folder / "worker.txt").open("a")
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        command = [*self._command, "org.apache.kafka.connect.cli.ConnectDistributed", str(self._settings)]
-        self._process = subprocess.Popen(command, stdout=self._output, stderr=self._output)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    def configure(self, name: str, **config: str) -> None:
-        """Once it takes requests."""
-        body = json.dumps({key.replace("_", "."): value for key, value in config.items()}).encode()
-        url = f"{self.url}/connectors/{name}/config"
-        eventually(lambda: _put(url, body), _QUIET_S, otherwise=f"connector {name} is not taken: {self.said}")
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def said(self) -> str:
-        return Path(self._output.name).read_text()[-3000:]
-
-    def _properties(self, broker: str) -> dict[str, str]:
-        topics = {name: f"connect-{name}" for name in ("config", "offset", "status")}
-        return {
-            "bootstrap.servers": broker,
-            "group.id": "workers",
-            "listeners": f"http://127.0.0.1:{self._port}",
-            "exactly.once.source.support": "enabled",
-            "offset.flush.interval.ms": "1000",
-            "scheduled.rebalance.max.delay.ms": "0",
-            "session.timeout.ms": "6000",
-            "heartbeat.interval.ms": "500",
-            "offset.storage.partitions": "3",
-            **{f"{name}.storage.topic": topic for name, topic in topics.items()},
-            **{f"{name}.storage.replication.factor": "1" for name in topics},
-            "key.converter": _AS_TEXT,
-            "value.converter": _AS_TEXT,
-        }
-
-
-def _put(url: str, body: bytes) -> bool:
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="PUT")
-    with contextlib.suppress(urllib.error.URLError, TimeoutError, ConnectionError):
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status in (200, 201)
-    return False
 
 
 def committed(address: str, topic: str) -> list[str]:
@@ -108,9 +41,11 @@ def committed(address: str, topic: str) -> list[str]:
 
 
 @pytest.fixture
-def worker(tmp_path: Path, product: Product) -> Iterator[Worker]:
+def worker(tmp_path: Path, product: Product) -> Iterator[ConnectWorker]:
     coordinates = [f"org.apache.kafka:{name}:{VERSION}" for name in ("connect-runtime", "connect-file")]
-    running = Worker(product.address, classpath(*coordinates), tmp_path)
+    logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    command = ["java", *JAVA_OPTIONS, logging, "-cp", classpath(*coordinates)]
+    running = ConnectWorker(product.address, command, tmp_path)
     running.start()
     yield running
     running.kill()
@@ -125,7 +60,7 @@ def product(tmp_path: Path) -> Iterator[Product]:
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_each_line_of_a_file_is_in_the_topic_once_and_in_the_other_file_whoever_is_killed(
-    tmp_path: Path, product: Product, worker: Worker
+    tmp_path: Path, product: Product, worker: ConnectWorker
 ) -> None:
     """What a source with exactly.once.source.support promises, and a sink that may write again."""
     source, sink = tmp_path / "in.txt", tmp_path / "out.txt"
@@ -138,7 +73,7 @@ def test_each_line_of_a_file_is_in_the_topic_once_and_in_the_other_file_whoever_
     for turn in range(count_of("CONNECT_KILLS", 4)):
         written += _lines(source, len(written))
         eventually(
-            lambda: sink.exists() and sink.stat().st_size > 0, _QUIET_S, otherwise=f"nothing comes: {worker.said}"
+            lambda: sink.exists() and sink.stat().st_size > 0, QUIET_S, otherwise=f"nothing comes: {worker.said}"
         )
         if turn % 2:
             product.end()
@@ -150,7 +85,7 @@ def test_each_line_of_a_file_is_in_the_topic_once_and_in_the_other_file_whoever_
     written += _lines(source, len(written))
     eventually(
         lambda: set(written) <= set(sink.read_text().split("\n")),
-        _QUIET_S,
+        QUIET_S,
         otherwise=f"lines are missing: {worker.said}",
     )
     assert committed(product.address, "lines") == written
@@ -159,13 +94,13 @@ def test_each_line_of_a_file_is_in_the_topic_once_and_in_the_other_file_whoever_
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_statements_about_connectors_drive_the_worker(tmp_path: Path, worker: Worker) -> None:
+def test_statements_about_connectors_drive_the_worker(tmp_path: Path, worker: ConnectWorker) -> None:
     """`ksql.connect.url`: what they answer is the same as with connectors of our own."""
     file = "org.apache.kafka.connect.file.FileStream"
     (tmp_path / "in.txt").write_text("a line\n")
     settings = {"millstream.executor": "duckdb", "ksql.connect.url": f"http://127.0.0.1:1,{worker.url}"}
     with open_engine(tmp_path / "engine", settings, sync="never") as engine:
-        eventually(lambda: _answers(worker.url), _QUIET_S, otherwise=f"it does not start: {worker.said}")
+        worker.wait_until_started()
         source = {"connector.class": f"{file}SourceConnector", "topic": "lines", "tasks.max": "1"}
         source["file"] = str(tmp_path / "in.txt")
         live_of_a_connector(engine, source, ("topic", "others"), kind="SOURCE")
@@ -181,17 +116,10 @@ def test_statements_about_connectors_drive_the_worker(tmp_path: Path, worker: Wo
         def task() -> Any:
             return next(iter(run(engine, "DESCRIBE CONNECTOR c;")["status"]["tasks"]), {})
 
-        eventually(lambda: task().get("state") == "FAILED", _QUIET_S, otherwise=f"it does not fail: {worker.said}")
+        eventually(lambda: task().get("state") == "FAILED", QUIET_S, otherwise=f"it does not fail: {worker.said}")
         assert "Couldn't find or create file" in task()["trace"]
         assert run(engine, "EXPLAIN STALL CONNECTOR c;")["stalled"]
         run(engine, "DROP CONNECTOR c;")
-
-
-def _answers(url: str) -> bool:
-    with contextlib.suppress(urllib.error.URLError, TimeoutError, ConnectionError):
-        with urllib.request.urlopen(f"{url}/connectors", timeout=60) as answer:
-            return answer.status == 200
-    return False
 
 
 def _lines(source: Path, first: int) -> list[str]:
