@@ -23,6 +23,8 @@ from ..console.page_files import console_routes
 from ..console.subject_routes import subject_routes
 from ..console.topic_routes import topic_routes
 from ..mcp.mcp_route import McpRoute
+from ..rest_proxy.proxy_errors import is_below_proxy, media_type_of
+from ..rest_proxy.proxy_errors import refusal as proxy_refusal
 from ..rest_proxy.proxy_settings import RestProxySettings
 from ..rest_proxy.rest_proxy import rest_proxy_routes
 from ..security.access import Authenticator
@@ -122,7 +124,12 @@ def _refused(request: Request, error: Exception) -> Response:
     path = request.url.path
     message = f"{request.method} is not allowed for {path}" if error.status_code == 405 else f"{path} does not exist"
     refused = RequestRefused(error.status_code * 100, message)
-    response = connect_refusal(refused) if is_below_connect(path) else error_response(refused)
+    if is_below_connect(path):
+        response = connect_refusal(refused)
+    elif is_below_proxy(path):
+        response = proxy_refusal(refused, media_type_of(path))
+    else:
+        response = error_response(refused)
     response.headers.update(error.headers or {})
     return response
 

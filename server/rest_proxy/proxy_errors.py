@@ -54,6 +54,7 @@ INVALID_BATCH: Final = 42208
 KAFKA_ERROR: Final = 50002
 RETRIABLE: Final = 50003
 
+_ROOTS: Final = (["v3"], ["topics"], ["consumers"], ["brokers"])
 _RETRIABLE: Final = (LogUnavailable, NotNow, LogClosed, LogFull, LogWriteFailed)
 
 
@@ -118,6 +119,20 @@ def refusal(error: BaseException, media_type: str) -> Response:
     if isinstance(error, RequestRefused) and error_code_of(error) == TOO_MANY_REQUESTS:
         response.headers["retry-after"] = str(RETRY_AFTER_S)
     return response
+
+
+def is_below_proxy(path: str) -> bool:
+    """Whether the REST proxy answers for this path, also if it is none of its routes.
+
+    >>> [is_below_proxy(path) for path in ("/v3/nope", "/topics/t/nope", "/v1/topics/t")]
+    [True, True, False]
+    """
+    return path.split("/")[1:2] in _ROOTS
+
+
+def media_type_of(path: str) -> str:
+    """Of refusals of the version that the path belongs to."""
+    return JSON if path.startswith("/v3") else V2_JSON
 
 
 def no_topic() -> ProxyRefusal:

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from rest_proxy import ProxyClient, cluster_path, refused
+from rest_proxy import V2, ProxyClient, cluster_path, refused
 from running_server import service_in
 
 from millstream.server.security.access import hash_token
@@ -282,3 +282,20 @@ def test_the_settings_of_all_brokers_and_those_that_are_set_for_all(proxy: Proxy
     defaults = shown(proxy.get(f"{cluster}/broker-configs"))
     assert (defaults["kind"], defaults["data"]) == ("KafkaClusterConfigList", [])
     assert refused(proxy.get(f"{cluster}/broker-configs/log.retention.ms")) == (404, 404)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "media_type"),
+    [
+        ("GET", "/v3/clusters/none/topics/-/partitions/-/reassignment", 404, "application/json"),
+        ("PUT", "/v3/clusters", 405, "application/json"),
+        ("GET", "/topics/t/nothing", 404, V2),
+        ("DELETE", "/brokers", 405, V2),
+    ],
+)
+def test_what_there_is_not_is_refused_in_the_form_of_the_rest_proxy(
+    proxy: ProxyClient, method: str, path: str, status: int, media_type: str
+) -> None:
+    answer = proxy.http.request(method, path)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, media_type)
+    assert answer.json().keys() == {"error_code", "message"} and answer.json()["error_code"] == status
