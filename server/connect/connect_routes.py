@@ -259,7 +259,7 @@ class ConnectRoutes:
     # Plugins
 
     async def plugins(self, request: Request) -> Response:
-        only = request.query_params.get("connectorsOnly", "true").lower() != "false"
+        only = says_true(request.query_params.get("connectorsOnly", "true"))
         return json_response(await self._context.workers.run(lambda: plugin_list(connectors_only=only)), 200)
 
     async def plugin_config(self, request: Request) -> Response:
