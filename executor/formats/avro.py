@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import fastavro
 import pyarrow as pa
+from fastavro import _read_py  # pyright: ignore[reportPrivateUsage]
 from fastavro.schema import SchemaParseException, UnknownType
 
 from ...planner.formats.avro import AVRO
@@ -32,8 +33,12 @@ from .record_codec import Scanned
 from .schema_records import SchemaCoding, SchemaReader
 from .wire import HEADER_BYTES, SchemaLookup, Unreadable, Unwritable, header, schema_id_of
 
+_INNER = ("type", "items", "values")
 _MISSING = object()
 _WIDE = Context(prec=100)
+_DEPTH_MAX = 1000
+"""How deeply a record may be nested for fastavro's compiled reader, which else ends the process. The reader in Python
+raises an error."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -66,6 +71,7 @@ class AvroCodec:
         except (SchemaParseException, KeyError, TypeError, ValueError) as error:
             raise InvalidSchema(f"the AVRO schema {schema.id} cannot be used: {error}") from None
         _refuse_endless(node, names)
+        self._holds_itself = _holds_itself(node, names, {})
         self._schemas = nodes  # their unions are known by their identity
         self._from_avro = _Reading(names, binary).convert(node) or unchanged
         self._to_avro = _Writing(names, binary).convert(node) or unchanged
@@ -74,7 +80,7 @@ class AvroCodec:
 
     def read(self, data: bytes) -> Any:
         """The plain value after the header. Raises `Unreadable`."""
-        return self._from_avro(self._read(data))
+        return self._converted(data, self._from_avro)
 
     def write(self, value: Any) -> bytes:
         """The header and the bytes of a plain value. Fields are found by name, in any case. Raises `Unwritable`."""
@@ -83,19 +89,28 @@ class AvroCodec:
     def json_of(self, data: bytes) -> Any:
         """The value after the header, in Avro's JSON encoding: values of unions have the name of their type. Raises
         `Unreadable`."""
-        return self._to_json(self._read(data))
+        return self._converted(data, self._to_json)
 
     def from_json(self, value: Any) -> bytes:
         """The header and the bytes of a value that is in Avro's JSON encoding. Raises `Unwritable`."""
         return self._written(self._from_json(value))
 
+    def _converted(self, data: bytes, convert: Convert) -> Any:
+        try:
+            return convert(self._read(data))
+        except RecursionError:
+            raise Unreadable("the AVRO record is nested too deeply") from None
+
     def _read(self, data: bytes) -> Any:
         stream = io.BytesIO(data)
         stream.seek(HEADER_BYTES)
+        reader: Any = fastavro.schemaless_reader  # pyright: ignore[reportUnknownMemberType]
+        if self._holds_itself and len(data) > _DEPTH_MAX:  # each level takes a byte
+            reader = _read_py.schemaless_reader
         try:
-            value = fastavro.schemaless_reader(  # pyright: ignore[reportUnknownMemberType]
-                stream, self._parsed, None, return_record_name=True, return_record_name_override=True
-            )
+            value = reader(stream, self._parsed, None, return_record_name=True, return_record_name_override=True)
+        except RecursionError:
+            raise
         except (
             Exception
         ) as error:  # depending on the bytes, fastavro raises any error: EOFError, IndexError, MemoryError, …
@@ -149,6 +164,27 @@ def _takes_no_bytes(node: Any, names: dict[str, Any], above: tuple[str, ...]) ->
             return False
         case inner:
             return _takes_no_bytes(inner, names, above)
+
+
+def _holds_itself(node: Any, names: dict[str, Any], done: dict[int, bool]) -> bool:
+    """Whether a record of the schema may contain itself, at any depth. In: `done`: for each record that was met,
+    whether all of it was looked at."""
+    node = names.get(node, node) if isinstance(node, str) else node
+    if isinstance(node, list):
+        return any(_holds_itself(branch, names, done) for branch in cast(list[Any], node))
+    if not isinstance(node, dict):
+        return False
+    said = cast(dict[str, Any], node)
+    if id(said) in done:
+        return not done[id(said)]
+    is_record = said["type"] in ("record", "error")
+    if is_record:
+        done[id(said)] = False
+    inside = [field["type"] for field in said["fields"]] if is_record else [said.get(m) for m in _INNER if m in said]
+    found = any(_holds_itself(inner, names, done) for inner in inside)
+    if is_record:
+        done[id(said)] = True
+    return found
 
 
 class _Reading(SchemaWalk):

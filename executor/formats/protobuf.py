@@ -11,7 +11,7 @@ import binascii
 import datetime
 import functools
 from collections.abc import Callable
-from decimal import Context
+from decimal import Context, InvalidOperation
 from decimal import Decimal as Number
 from typing import Any
 
@@ -75,7 +75,9 @@ class ProtobufCodec:
             known = self._readers[message.full_name] = (GetMessageClass(message), _reader(message, {}))
         try:
             return known[1](known[0].FromString(data[position:]))
-        except (DecodeError, UnicodeDecodeError, ValueError) as error:
+        except InvalidOperation:
+            raise Unreadable("a decimal of the PROTOBUF record has a scale that no number has") from None
+        except (DecodeError, UnicodeDecodeError, ValueError, OverflowError) as error:
             raise Unreadable(f"the bytes do not fit their PROTOBUF schema: {error}") from None
 
     def write(self, value: Any) -> bytes:

@@ -14,6 +14,7 @@ import pytest
 from millstream.executor.errors import QueryFailed
 from millstream.executor.formats import decode_logical, decoder, encode_logical, encoder
 from millstream.executor.formats.avro import AvroCodec
+from millstream.executor.formats.wire import Unreadable
 from millstream.planner.schema import Column
 from millstream.planner.schemas import avro_schemas
 from millstream.planner.specs import FormatSpec, KeyWindow, RecordSchema
@@ -128,6 +129,18 @@ def test_a_record_that_contains_itself_can_be_read() -> None:
     value = {"d": Number("1.5"), "next": {"d": Number("2.5"), "next": None}}
     schema, data = written(node, value)
     assert decode_logical(FormatSpec("AVRO", schema=schema), (), data) == value
+
+
+@pytest.mark.parametrize("levels", [2_000, 100_000])
+def test_a_record_that_is_nested_too_deeply_is_an_error_row(levels: int) -> None:
+    """fastavro's compiled reader ends the process at some thousands of levels, which take a byte each."""
+    node = {"type": "record", "name": "R", "fields": [{"name": "R", "type": ["null", "R"]}]}
+    schema, _ = written(node, {"R": None})
+    data = b"\0\0\0\0\x09" + b"\2" * levels + b"\0"
+    decoded = read(schema, data, Column("N", INTEGER))
+    assert [error.message for error in decoded.errors] == ["the AVRO record is nested too deeply"]
+    with pytest.raises(Unreadable, match="nested too deeply"):
+        AvroCodec(schema).json_of(data)
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,15 @@ def test_a_date_that_does_not_exist_is_an_error_row() -> None:
     assert len(decoded.errors) == 1
 
 
+@pytest.mark.parametrize("scale", [b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\xf8\xff\xff\xff\xff\x01"])
+def test_a_decimal_with_a_scale_that_no_number_has_is_an_error_row(scale: bytes) -> None:
+    text = 'syntax = "proto3"; import "confluent/type/decimal.proto"; message M { confluent.type.Decimal V = 1; }'
+    spec = FormatSpec("PROTOBUF_NOSR", schema=RecordSchema(0, "PROTOBUF", text))
+    message = b"\x0a\x01\x01\x18" + scale
+    decoded = decoder(spec, [Column("V", BIGINT)]).decode(pa.array([b"\x0a" + bytes([len(message)]) + message]))
+    assert "a scale that no number has" in decoded.errors[0].message
+
+
 def test_unsigned_numbers_beyond_bigint_are_an_error_row() -> None:
     text = 'syntax = "proto3"; message M { uint64 V = 1; }'
     spec = FormatSpec("PROTOBUF_NOSR", schema=RecordSchema(0, "PROTOBUF", text))
