@@ -11,7 +11,7 @@ REFERENCE: Final = re.compile(r"\$\{(file|env|secret|sealed):([^}]*)\}")
 """A reference to a secret that is stored elsewhere, or an encrypted secret."""
 _SECRET_NAME: Final = re.compile(
     r"pass?w(?:or)?[dt]|passphrase|pwd|secret|token|credential|private[._-]?key|api[._-]?key|access[._-]?key|jaas"
-    r"|authorization|headers?$|keystore\.key$",
+    r"|authorization|headers?$|keystore\.key$|user[._-]?info$",
     re.IGNORECASE,
 )
 _ASSIGNED: Final = re.compile(r"(?:(?P<quote>['\"`])(?P<name>[\w.-]+)(?P=quote)\s*=?|\b(?P<bare>\w+)\s*=)\s*'")
