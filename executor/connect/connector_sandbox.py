@@ -21,12 +21,13 @@ from ...logcore.client import FetchedRows, RowRecords
 from ...logcore.failpoints import FailpointHit, arm
 from ...logcore.log import open_log
 from ...logcore.murmur2 import partition_of
+from ..formats.wire import SchemaLookup, no_schemas
 from ..state.temporary_folders import TemporaryFolder
 from .connector import ConnectRecord, Position, SinkConnector, SourceConnector, TaskInfo
 from .connector_errors import InvalidConnector, SystemFault, SystemUnavailable
 from .connector_secrets import Secrets
 from .connector_settings import read_settings
-from .converters import converter_of
+from .converters import Converter, converter_of, sink_converter_of
 from .inbox import Inbox
 from .secret_vault import KnownSecrets, SecretVault
 from .sink_runner import SinkRunner, reading
@@ -51,9 +52,14 @@ class ConnectorSandbox:
     """
 
     def __init__(
-        self, connector: type[SourceConnector] | type[SinkConnector], config: Mapping[str, str], *, now_ms: int = 0
+        self,
+        connector: type[SourceConnector] | type[SinkConnector],
+        config: Mapping[str, str],
+        *,
+        now_ms: int = 0,
+        schemas: SchemaLookup = no_schemas,
     ) -> None:
-        """Raises `InvalidConnector`."""
+        """In: `schemas`: the schemas that records for a sink name. Raises `InvalidConnector`."""
         self.clock = VirtualClock(now_ms)
         self.deaths = 0
         self._connector = connector
@@ -61,7 +67,8 @@ class ConnectorSandbox:
         self._settings = read_settings(connector.settings, self._config)
         self.inbox = Inbox()
         self._task = TaskInfo("sandbox", identity=uuid.uuid4().hex, clock=self.clock, inbox=self.inbox)
-        self._key, self._value = converter_of(self._config, "key"), converter_of(self._config, "value")
+        self._schemas = schemas
+        self._key, self._value = self._converter("key"), self._converter("value")
         self._folder = TemporaryFolder("connector-sandbox")
         self.log = open_log(self._folder.path, sync="never")
         self._life: TaskRunner | None = None
@@ -145,7 +152,8 @@ class ConnectorSandbox:
         return found
 
     def produce(self, topic: str, key: Any, value: Any, *, partitions: int = 1) -> None:
-        """Writes a record for a sink, and creates the topic if it is missing. A value of None deletes the key."""
+        """Writes a record for a sink, and creates the topic if it is missing. A value of None deletes the key.
+        Bytes are written as they are."""
         if self.log.topic(topic) is None:
             self.log.create_topic(topic, partitions)
         data = self._key.to_bytes(key)
@@ -157,12 +165,17 @@ class ConnectorSandbox:
         partition = 0 if data is None else partition_of(data, self.log.partition_count(topic))
         self.log.append(topic, partition, RowRecords(pa.table(columns)))
 
+    def _converter(self, part: str) -> Converter:
+        if issubclass(self._connector, SourceConnector):
+            return converter_of(self._config, part)
+        return sink_converter_of(self._config, part, self._schemas)
+
     def _begin_life(self) -> TaskRunner:
         task = self._task if issubclass(self._connector, SourceConnector) else reading(self._task, self.log)
         made: Any = self._connector(self._settings, task)
         if issubclass(self._connector, SourceConnector):
             return SourceRunner(self.log, made, task, self._config)
-        return SinkRunner(self.log, made, task, self._config, _no_columns)
+        return SinkRunner(self.log, made, task, self._config, _no_columns, self._schemas)
 
     def _end_life(self) -> None:
         life, self._life = self._life, None

@@ -49,6 +49,7 @@ class ConnectorSetting:
 class SettingProblem:
     name: str
     message: str
+    hint: str | None = None
 
 
 def setting(

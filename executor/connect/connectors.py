@@ -17,12 +17,13 @@ from ...logcore.client import LogClient
 from ...logcore.errors import UnknownTopic
 from ...planner.catalog import Catalog
 from ...planner.connector_info import ConnectorInfo
+from ..formats.wire import SchemaLookup
 from .connector import Position, SourceConnector, TaskInfo
 from .connector_errors import InvalidConnector, UnknownConnectorTask
 from .connector_plugins import ConnectorPlugin, find_plugin
 from .connector_secrets import Secrets
 from .connector_settings import SettingProblem, problems_of, read_settings
-from .converters import converter_of
+from .converters import converter_name, converter_of
 from .dead_letters import is_tolerant
 from .declarations import declarations_of
 from .inbox import Inbox
@@ -63,12 +64,19 @@ class Connectors:
     another system: stopped tasks end on their own threads, and `settled` waits for them for a short time."""
 
     def __init__(
-        self, log: LogClient, transcoder: Transcoder, known_secrets: KnownSecrets, catalog: Callable[[], Catalog]
+        self,
+        log: LogClient,
+        transcoder: Transcoder,
+        schemas: SchemaLookup,
+        known_secrets: KnownSecrets,
+        catalog: Callable[[], Catalog],
     ) -> None:
-        """In: `transcoder`: converts columnar records for sinks; `catalog`: declares the columns of topics."""
+        """In: `transcoder`: converts columnar records for sinks; `schemas`: finds the schemas that their records name;
+        `catalog`: declares the columns of topics."""
         self.known_secrets = known_secrets
         self._log = log
         self._transcoder = transcoder
+        self._schemas = schemas
         self._catalog = catalog
         self._running: dict[str, _Running] = {}
         self._leaving: dict[str, tuple[Departure, ...]] = {}
@@ -80,7 +88,7 @@ class Connectors:
         stopped first, so this also applies changed settings."""
         self.stop(info.name)
         secrets = Secrets(self.known_secrets)
-        running = _Running(self._log, self._transcoder, info, secrets, self._catalog)
+        running = _Running(self._log, self._transcoder, self._schemas, info, secrets, self._catalog)
         place = kept_at(info, TaskInfo(info.name), secrets)
         with self._guard:
             self._running[info.name] = running
@@ -283,12 +291,14 @@ class _Running:
         self,
         log: LogClient,
         transcoder: Transcoder,
+        schemas: SchemaLookup,
         info: ConnectorInfo,
         secrets: Secrets,
         catalog: Callable[[], Catalog],
     ) -> None:
         self._log = log
         self._transcoder = transcoder
+        self._schemas = schemas
         self._info = info
         self._paused = info.paused
         self._secrets = secrets
@@ -374,7 +384,7 @@ class _Running:
             task = replace(
                 reading(task, self._log), identity=identity, declared=declarations_of(self._catalog, resolved)
             )
-            return SinkRunner(self._log, loaded(settings, task), task, resolved, self._transcoder)
+            return SinkRunner(self._log, loaded(settings, task), task, resolved, self._transcoder, self._schemas)
 
         return open_runner
 
@@ -401,21 +411,21 @@ def config_problems(plugin: ConnectorPlugin, config: Mapping[str, str]) -> list[
         tasks_max,
         transforms_of,
         is_tolerant,
-        lambda given: converter_of(given, "key"),
-        lambda given: converter_of(given, "value"),
     ]
+    read = converter_name if plugin.kind == "SINK" else converter_of
+    checks += [lambda given: read(given, "key"), lambda given: read(given, "value")]
     if plugin.kind == "SINK":
         checks.append(topics_problem)
     for check in checks:
         try:
             check(config)
         except InvalidConnector as error:
-            found.append(SettingProblem(error.setting or "connector.class", error.message))
+            found.append(SettingProblem(error.setting or "connector.class", error.message, error.hint))
     if not found and not any("${" in value for value in config.values()):
         try:
             read_settings(plugin.load().settings, config)
         except InvalidConnector as error:
-            found.append(SettingProblem(error.setting or "connector.class", error.message))
+            found.append(SettingProblem(error.setting or "connector.class", error.message, error.hint))
     return found
 
 

@@ -13,16 +13,18 @@ import pyarrow as pa
 
 from ...planner.catalog import Catalog
 from ...planner.formats.arrow import ARROW
+from ...planner.formats.avro import AVRO
 from ...planner.formats.debezium import DEBEZIUM
-from ...planner.formats.json import JSON
+from ...planner.formats.json import JSON, JSON_SR
+from ...planner.formats.protobuf import PROTOBUF
 from ...planner.schema import Column
 from ...planner.source_info import SourceInfo
 from ...sql.types import Array, Map, SqlType, Struct
-from .converters import converter_of
+from .converters import converter_name
 from .declared_columns import Declarations, DeclaredColumns
 from .transforms import Reshaped, reshaped
 
-_ROW_FORMATS: Final = (JSON.name, ARROW.name)
+_ROW_FORMATS: Final = (JSON.name, ARROW.name, AVRO.name, PROTOBUF.name, JSON_SR.name)
 _CONVERTED: Final = {
     "integer": pa.int32(), "long": pa.int64(), "double": pa.float64(), "string": pa.string(), "bytes": pa.binary(),
 }  # fmt: skip
@@ -31,7 +33,7 @@ _CONVERTED: Final = {
 def declarations_of(catalog: Callable[[], Catalog], config: Mapping[str, str]) -> Declarations:
     """The declarations for a sink with this configuration. Raises `InvalidConnector`."""
     change = reshaped(config)
-    converted = _CONVERTED.get(converter_of(config, "key").name)
+    converted = _CONVERTED.get(converter_name(config, "key"))
 
     def declared(topic: str) -> DeclaredColumns:
         sources = [source for source in catalog().sources.values() if source.topic == topic]

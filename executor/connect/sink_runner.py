@@ -18,9 +18,10 @@ import structlog
 from ...logcore.client import HEADERS, FetchedColumns, FetchedRows, LogClient, Topic, TopicPartition
 from ...logcore.errors import OffsetOutOfRange
 from ...logcore.failpoints import fp
+from ..formats.wire import SchemaLookup, no_schemas
 from .connector import ConnectRecord, RecordsRefused, SinkConnector, TaskInfo
 from .connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
-from .converters import Converter, converter_of
+from .converters import Converter, converter_hint, sink_converter_of
 from .dead_letters import DeadLetters
 from .task_positions import note_topics, topics_read_before
 from .transforms import transformed, transforms_of
@@ -85,16 +86,23 @@ class SinkRunner:
     dies early; each next step takes twice as many."""
 
     def __init__(
-        self, log: LogClient, sink: SinkConnector, task: TaskInfo, config: Mapping[str, str], transcoder: Transcoder
+        self,
+        log: LogClient,
+        sink: SinkConnector,
+        task: TaskInfo,
+        config: Mapping[str, str],
+        transcoder: Transcoder,
+        schemas: SchemaLookup = no_schemas,
     ) -> None:
-        """Raises `InvalidConnector`."""
+        """In: `schemas`: finds the schemas that records name. Raises `InvalidConnector`."""
         topics_problem(config)
         self._log = log
         self._sink = sink
         self._task = task
         self._config = config
         self._transcoder = transcoder
-        self._key, self._value = converter_of(config, "key"), converter_of(config, "value")
+        self._schemas = schemas
+        self._key, self._value = (sink_converter_of(config, part, schemas) for part in ("key", "value"))
         self._transforms = transforms_of(config)
         self._dead_letters = DeadLetters(log, task, config)
         self._positions: dict[TopicPartition, int] = {}
@@ -293,14 +301,28 @@ class SinkRunner:
                 at.topic, row["key"], row["value"], row["timestamp"], headers, at.partition, row["offset"], at.topic
             )
             try:
-                record = transformed(_read(raw, self._key, self._value), self._transforms)
+                record = transformed(self._read(raw), self._transforms)
+            except _Unconverted as error:
+                self._refuse(raw, f"is not in the format of its converter: {error}", error.hint)
+                continue
             except ValueError as error:
-                reason = f"is not in the format of its converter: {error}"
-                self._refuse(raw, reason, "Set key.converter and value.converter.")
+                self._refuse(raw, f"cannot be transformed: {error}", "Change the transforms.")
                 continue
             if record is not None:
                 found.append(_Placed(at, row["offset"], record, raw))
         return found
+
+    def _read(self, raw: ConnectRecord) -> ConnectRecord:
+        """Decodes key and value. Raises `_Unconverted`."""
+        key = self._part_read("key", self._key, raw.key)
+        return replace(raw, key=key, value=self._part_read("value", self._value, raw.value))
+
+    def _part_read(self, part: str, converter: Converter, data: bytes | None) -> Any:
+        try:
+            return converter.from_bytes(data)
+        except ValueError as error:
+            hint = converter_hint(part, converter, data, self._schemas)
+            raise _Unconverted(f"the {part}: {error}", hint) from None
 
     def _refuse_written(self, refused: RecordsRefused, records: list[_Placed]) -> None:
         raws = {(placed.raw.topic, placed.raw.partition, placed.offset): placed.raw for placed in records}
@@ -322,6 +344,9 @@ class SinkRunner:
                 self._log.append(letter[0], 0, letter[1])
 
 
-def _read(raw: ConnectRecord, key: Converter, value: Converter) -> ConnectRecord:
-    """Decodes key and value. Raises ValueError."""
-    return replace(raw, key=key.from_bytes(raw.key), value=value.from_bytes(raw.value))
+class _Unconverted(Exception):
+    """A key or a value that its converter cannot read. `hint`: what a user can do about it."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from ...planner.formats import FORMATS
+from ...planner.formats.format import SchemaKind
 from ...planner.schemas.registry import InvalidSchema
 from ...planner.specs import FormatSpec, RecordSchema
 from .coding import RecordPart, find_coding
@@ -48,7 +49,7 @@ class SchemaReader(RecordReader):
         self._coding = coding
         self._spec = spec
         self._schemas = schemas
-        self._kind = FORMATS[spec.name].schema_kind
+        self._kind: SchemaKind | None = FORMATS[spec.name].schema_kind
         self._codecs: dict[int, RecordCodec] = {}
         self._unnamed: int | None = None  # the schema of records that name none
         if not FORMATS[spec.name].registered:
@@ -69,15 +70,20 @@ class SchemaReader(RecordReader):
         return own if own is not None and own.id == schema_id else self._schemas(schema_id)
 
     def _codec(self, schema_id: int) -> RecordCodec:
-        schema = self._schemas(schema_id)
-        if schema is None:
-            raise Unreadable(f"the record names the schema {schema_id}, which the schema registry does not have")
-        if schema.kind != self._kind:
-            raise Unreadable(f"the record names the schema {schema_id}, which is {schema.kind}, not {self._kind}")
+        schema = check_kind(schema_id, self._schemas(schema_id), self._kind)
         try:
             return self._coding.codec(self._spec, schema)
         except InvalidSchema as error:
             raise Unreadable(str(error)) from None
+
+
+def check_kind(schema_id: int, schema: RecordSchema | None, kind: SchemaKind | None) -> RecordSchema:
+    """The schema with the id that a record names. Raises `Unreadable` if there is none, or if it is of another kind."""
+    if schema is None:
+        raise Unreadable(f"the record names the schema {schema_id}, which the schema registry does not have")
+    if schema.kind != kind:
+        raise Unreadable(f"the record names the schema {schema_id}, which is {schema.kind}, not {kind}")
+    return schema
 
 
 def codec_of(spec: FormatSpec, schema: RecordSchema) -> RecordCodec:

@@ -116,7 +116,9 @@ class Engine:
         self.schemas = SchemaStore(log)
         self._appender = Appender(log, now_ms)
         known_secrets = KnownSecrets(vault or SecretVault(), lambda: self.catalog.secrets)
-        self.connectors = Connectors(log, ForeignRows(lambda: self.catalog), known_secrets, lambda: self.catalog)
+        self.connectors = Connectors(
+            log, ForeignRows(lambda: self.catalog), self.schemas.schema, known_secrets, lambda: self.catalog
+        )
         self.mirrors = Mirrors(log, known_secrets)
         cluster = self.settings.connect_cluster
         self._connect_cluster = None if cluster is None else ConnectClient(cluster)

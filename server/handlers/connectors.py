@@ -351,8 +351,9 @@ def _checked(
         raise
     if problems:
         raise_at = next((spans[problem.name] for problem in problems if problem.name in spans), span)
+        hint = next((problem.hint for problem in problems if problem.hint is not None), None)
         messages = tuple(problem.message for problem in problems)
-        error = InvalidConnector("; ".join(messages), setting=problems[0].name, problems=messages)
+        error = InvalidConnector("; ".join(messages), setting=problems[0].name, hint=hint, problems=messages)
         error.span = raise_at
         raise error
     return plugin

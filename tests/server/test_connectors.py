@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -165,6 +167,50 @@ def test_a_setting_by_its_earlier_name_has_its_effect_and_is_shown(engine: Embed
     )
     assert created["warnings"] == []
     assert created["info"]["config"]["table.whitelist"] == "public.t"
+
+
+@pytest.mark.parametrize(
+    ("format_", "converter"),
+    [
+        ("AVRO", "io.confluent.connect.avro.AvroConverter"),
+        ("PROTOBUF", "io.confluent.connect.protobuf.ProtobufConverter"),
+        ("JSON_SR", "io.confluent.connect.json.JsonSchemaConverter"),
+    ],
+)
+def test_a_table_with_a_schema_goes_into_a_database(
+    engine: EmbeddedEngine, tmp_path: Path, format_: str, converter: str
+) -> None:
+    """As statements that come from ksqlDB have it; and a row that its HAVING no longer takes is deleted."""
+    run(
+        engine,
+        f"""CREATE STREAM visits (page STRING, paid DECIMAL(8, 2), day DATE)
+            WITH (kafka_topic='visits', value_format='JSON', partitions=1);
+        CREATE TABLE pages WITH (kafka_topic='pages', key_format='{format_}', value_format='{format_}', partitions=1) AS
+            SELECT page, COUNT(*) AS n, SUM(paid) AS paid, LATEST_BY_OFFSET(day) AS day FROM visits
+            GROUP BY page HAVING SUM(paid) < 10;
+        CREATE SINK CONNECTOR out WITH ('connector.class'='io.confluent.connect.jdbc.JdbcSinkConnector',
+            'connection.url'='sqlite:///{tmp_path}/out.db', 'topics'='pages', 'auto.create'=true, 'pk.fields'='PAGE',
+            'pk.mode'='record_key', 'insert.mode'='upsert', 'delete.enabled'=true,
+            'key.converter'='{converter}', 'key.converter.schema.registry.url'='http://schema-registry:8081',
+            'value.converter'='{converter}', 'value.converter.schema.registry.url'='http://schema-registry:8081');
+        INSERT INTO visits VALUES ('a', 1.50, '2026-11-30'); INSERT INTO visits VALUES ('b', 9.99, NULL);""",
+    )
+
+    def rows() -> list[tuple[Any, ...]]:
+        (task,) = engine.connectors.status("OUT").tasks
+        assert task.state == "RUNNING", task.error
+        with contextlib.closing(sqlite3.connect(tmp_path / "out.db")) as database:
+            try:
+                return database.execute("SELECT PAGE, N, CAST(PAID AS TEXT), DAY FROM pages ORDER BY PAGE").fetchall()
+            except sqlite3.OperationalError:
+                return []
+
+    eventually(lambda: len(rows()) == 2, 120)
+    first, second = rows()
+    assert first[:3] == ("a", 1, "1.5") and second == ("b", 1, "9.99", None if format_ != "PROTOBUF" else second[3])
+    assert str(first[3]) in ("2026-11-30", "20787")
+    run(engine, "INSERT INTO visits VALUES ('b', 0.01, NULL); INSERT INTO visits VALUES ('a', 0.25, NULL);")
+    eventually(lambda: [row[:3] for row in rows()] == [("a", 2, "1.75")])
 
 
 # ------------------------------------------------------------------ secrets
