@@ -212,6 +212,7 @@ _CONVERTERS: Final = {
     "bytes": Converter("bytes", lambda value: value, lambda data: data),
 }
 CONVERTER_NAMES: Final = tuple(_CONVERTERS)
+SINK_CONVERTER_NAMES: Final = (*_CONVERTERS, *_FORMAT_OF)
 _CLASSES: Final = {
     "JsonConverter": "json",
     "StringConverter": "string",
@@ -230,8 +231,8 @@ def converter_name(config: Mapping[str, str], part: str) -> str:
     name = f"{part}.converter"
     given = config.get(name, "json")
     found = _CLASSES.get(given.rpartition(".")[2], given)
-    if found not in _CONVERTERS and found not in _FORMAT_OF:
-        known = ", ".join((*_CONVERTERS, *_FORMAT_OF))
+    if found not in SINK_CONVERTER_NAMES:
+        known = ", ".join(SINK_CONVERTER_NAMES)
         raise InvalidConnector(f'{name} is "{given}", but must be one of {known}', setting=name)
     if says_true(config.get(f"{name}.schemas.enable", "false")):
         raise InvalidConnector(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ...sql.settings.property import says_true
 from .connector import ConnectRecord
 from .connector_errors import ConnectorFailed, InvalidConnector
 
@@ -186,7 +187,7 @@ def _delete_handling(options: _Options) -> str:
         )
     if options.has("delete.tombstone.handling.mode"):
         raise options.wrong("delete.tombstone.handling.mode", "replaces delete.handling.mode and drop.tombstones")
-    keeps_tombstones = options.choice("drop.tombstones", "true", "false") == "false"
+    keeps_tombstones = not says_true(options.choice("drop.tombstones", "true", "false"))
     match options.choice("delete.handling.mode", "drop", "rewrite", "none"):
         case "rewrite":
             return "rewrite-with-tombstone" if keeps_tombstones else "rewrite"

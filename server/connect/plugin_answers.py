@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from ...executor.connect.connector_plugins import ConnectorPlugin, plugins, shown_names
 from ...executor.connect.connector_secrets import shown_value
 from ...executor.connect.connector_settings import ConnectorSetting, SettingProblem
-from ...executor.connect.converters import CONVERTER_NAMES
+from ...executor.connect.converters import CONVERTER_NAMES, SINK_CONVERTER_NAMES
 from ...executor.connect.transforms import TRANSFORM_NAMES
 from ..handlers.connectors import PLUGIN_VERSION
 
@@ -40,7 +41,7 @@ def plugin_list(*, connectors_only: bool) -> list[dict[str, Any]]:
     """The connectors; without `connectors_only` also the converters and the transforms, as configurations name them."""
     found = [(plugin.name, plugin.kind.lower()) for plugin in plugins()]
     if not connectors_only:
-        found += [(name, "converter") for name in CONVERTER_NAMES]
+        found += [(name, "converter") for name in SINK_CONVERTER_NAMES]
         found += [(name, "transformation") for name in TRANSFORM_NAMES]
     return [{"class": name, "type": kind, "version": PLUGIN_VERSION} for name, kind in found]
 
@@ -49,13 +50,18 @@ def all_settings(plugin: ConnectorPlugin) -> list[ConnectorSetting]:
     """Its own settings, then those that all connectors have."""
     own = plugin.settings()
     names = {item.name for item in own}
-    common = (*_COMMON, *(_OF_SINKS if plugin.kind == "SINK" else ()))
+    common = (*map(_for_sinks, _COMMON), *_OF_SINKS) if plugin.kind == "SINK" else _COMMON
     return [*own, *(item for item in common if item.name not in names)]
+
+
+def _for_sinks(item: ConnectorSetting) -> ConnectorSetting:
+    """Sinks have more converters."""
+    return replace(item, choices=SINK_CONVERTER_NAMES) if item.choices == CONVERTER_NAMES else item
 
 
 def definition(item: ConnectorSetting) -> dict[str, Any]:
     """Describes a setting as Connect does; fields without a meaning here have neutral values."""
-    place = _COMMON.index(item) + 1 if item in _COMMON else -1
+    place = next((place for place, common in enumerate(_COMMON, 1) if common.name == item.name), -1)
     return {
         "name": item.name,
         "type": "PASSWORD" if item.secret else item.type,

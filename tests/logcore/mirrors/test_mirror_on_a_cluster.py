@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from two_logs import records_of, rows, until_level
+from waiting import eventually
 
 from millstream.logcore.client import LogClient
 from millstream.logcore.errors import LogUnavailable, NotNow
@@ -77,14 +78,22 @@ def into_a_cluster(folder: Path, cluster: Cluster, moves: int, seed: int) -> Non
 
 
 def move_a_leader(cluster: Cluster, chance: random.Random) -> None:
-    """Its node is killed, or leaves, and comes back once another one leads."""
+    """Its node is killed, or leaves, and comes back once another one leads. All nodes are in sync before, or the only
+    one that is might be killed, and nobody could lead."""
     if all("t" not in each.node.image.topic_ids for each in cluster.running.values()):
         return
     partition = chance.randrange(PARTITIONS)
     before = cluster.leader_of("t", partition)
+    eventually(lambda: are_all_in_sync(cluster, before, partition))
     cluster.kill(before) if chance.random() < 0.5 else cluster.stop(before)
     assert cluster.leader_of("t", partition) != before
     cluster.start(before)
+
+
+def are_all_in_sync(cluster: Cluster, leader: int, partition: int) -> bool:
+    image = cluster.running[leader].node.image
+    state = image.topics[image.topic_ids["t"]].partitions[partition]
+    return set(state.isr) == set(state.replicas)
 
 
 class Copier:
