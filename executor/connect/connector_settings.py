@@ -38,11 +38,14 @@ class ConnectorSetting:
 
     def given(self, config: Mapping[str, str]) -> str | None:
         """The value in these settings, by whichever of its names. Raises `InvalidConnector` if both are there."""
-        values = [config[name] for name in self.names if name in config]
-        if len(values) > 1:
+        if self.earlier in config and self.name in config:
             both = " and ".join(self.names)
             raise InvalidConnector(f"{both} are the same setting: leave one of them out", setting=self.name)
-        return values[0] if values else None
+        return self.first(config)
+
+    def first(self, config: Mapping[str, str]) -> str | None:
+        """Like `given`, of settings that may be wrong."""
+        return next((config[name] for name in self.names if name in config), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,7 +198,9 @@ class ConnectRoutes:
         rights_of(request.scope).require_administrator()
         body = await read_object(request, self._context.body_bytes_max, _NEW)
         for member in body.keys() - _MEMBERS:
-            raise RequestRefused(BAD_REQUEST, f'"{member}" is unknown', hint=f"The members are {', '.join(_MEMBERS)}.")
+            raise RequestRefused(
+                BAD_REQUEST, f'"{member}" is unknown', hint=f"The members are {', '.join(sorted(_MEMBERS))}."
+            )
         name, state = body.get("name"), body.get("initial_state")
         if not isinstance(name, str | int | float):
             raise RequestRefused(BAD_REQUEST, 'the body needs a text under "name"')

@@ -111,8 +111,9 @@ def refused_settings(problems: Sequence[str]) -> str:
 def _value(
     item: ConnectorSetting, config: Mapping[str, str], errors: Mapping[str, list[str]], *, shown: bool
 ) -> dict[str, Any]:
-    given = next((config[name] for name in item.names if name in config), item.default) if shown else None
-    value = None if given is None else shown_value(item.name, given)
+    given = item.first(config)
+    given = item.default if given is None else given
+    value = shown_value(item.name, given) if shown and given is not None else None
     found = errors.get(item.name, [])
     choices = list(item.choices)
     return {"name": item.name, "value": value, "recommended_values": choices, "errors": found, "visible": True}

@@ -421,9 +421,17 @@ def named_topics(info: ConnectorInfo, request: Request) -> list[str]:
         for item in info.config.get(setting, "").split(",")
         if item.strip()
     }
-    prefix = info.config.get("topic.prefix", info.config.get("database.server.name"))
+    prefix = _topic_prefix(info)
     return sorted(
         topic
         for topic in request.log.topics()
         if topic in named or (prefix is not None and topic.startswith(f"{prefix}."))
     )
+
+
+def _topic_prefix(info: ConnectorInfo) -> str | None:
+    try:
+        settings = find_plugin(info.config.get("connector.class"), info.kind).settings()
+    except InvalidConnector:  # its package is gone
+        return info.config.get("topic.prefix")
+    return next((item.first(info.config) for item in settings if item.name == "topic.prefix"), None)

@@ -167,6 +167,9 @@ def test_a_setting_by_its_earlier_name_has_its_effect_and_is_shown(engine: Embed
     )
     assert created["warnings"] == []
     assert created["info"]["config"]["table.whitelist"] == "public.t"
+    engine.log.create_topic("shop.public.t", 1)
+    (described,) = run(engine, "DESCRIBE CONNECTOR c;")
+    assert described["topics"] == ["shop.public.t"]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_topics_of_an_unknown_connector(server: ConnectServer) -> None:
 
 @pytest.mark.parametrize("path", [
     "/connectors/c/nope", "/connectors/c/tasks/0", "/connectors/c/tasks/0/nope", "/connectors/c/tasks-config",
-    "/connector-plugins/nope", "/connector-plugins/nope/config/nope", "/admin/loggers/root/nope",
+    "/connector-plugins/nope", "/connector-plugins/nope/config/nope", "/admin/loggers/millstream/nope",
 ])  # fmt: skip
 def test_an_unknown_path_is_not_found(server: ConnectServer, path: str) -> None:
     refused(server.http.get(path), 404)
