@@ -22,7 +22,7 @@ from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline, calls_python
 from ..sources.source_reader import SourceReader, empty_rows
 from ..state.connection import MEMORY, EngineSettings, lock
-from ..state.databases import OpenDatabase, alone
+from ..state.databases import OpenDatabase, alone, one_at_a_time
 from ..tasks import in_tasks
 from .left_out import LeftOut
 from .pull_answer import AnswerRelation
@@ -46,7 +46,7 @@ class PullQuery:
         client: LogClient,
         properties: Mapping[str, str],
         limits: PullLimits,
-        open_database: OpenDatabase = alone,
+        open_database: OpenDatabase = one_at_a_time,
     ) -> None:
         self._planned = planned
         self._plan = planned.plan

@@ -15,12 +15,13 @@ from ...logcore.client import LogClient, TopicPartition
 from ...planner.physical import PhysicalPlan
 from ...sql.functions.udf import failures_of
 from ..partitioning import RekeyPartitioner
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, calls_python
 from ..queries.query_settings import QuerySettings
 from ..queries.start_offsets import StartSettings, first_offset
 from ..record_error import RecordError, located
 from ..sources.source_reader import PARTITIONS_S, ReadBatch, SourceReader
-from ..state.connection import lock, open_connection
+from ..state.connection import MEMORY, lock
+from ..state.databases import alone, of_this_process
 from ..state.laid_aside import LaidAside
 from ..tasks import in_tasks
 from ..updates import settle
@@ -65,12 +66,16 @@ class PushQuery:
         self._left = limit
         self._closed = False
         self._stream_time_ms: int | None = None
-        self._connection = open_connection(settings=settings.engine)
-        self._pipeline = Pipeline(
-            plan, self._connection, emit=settings.emit, partitioner=RekeyPartitioner(), interruptible=True
-        )
-        self._laid_aside = LaidAside(self._connection)
-        lock(self._connection)
+        open_database = alone if calls_python(plan) else of_this_process().open
+        self._database = open_database(MEMORY, settings.engine)
+        self._connection = self._database.connection
+        with self._database.closed_on_error():
+            self._pipeline = Pipeline(
+                plan, self._connection, emit=settings.emit, partitioner=RekeyPartitioner(), interruptible=True
+            )
+            self._laid_aside = None if self._database.shared else LaidAside(self._connection)
+            if not self._database.shared:
+                lock(self._connection)
         positions = first_offsets(plan, client, settings.start) if begin is None else begin
         self._time_order = time_order
         self._reader = SourceReader(client, plan.sources(), positions, time_order=time_order)
@@ -154,13 +159,13 @@ class PushQuery:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Ends the query and frees DuckDB's memory and threads. Call it only when no thread polls any more."""
+        """Ends the query and closes its database. Call it only when no thread polls any more."""
         self.close()
-        self._connection.close()
+        self._database.close()
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
-            self._connection.close()
+            self._database.close()
 
     def _rows(self, batch: ReadBatch) -> pa.Table | None:
         """The output rows for the batch; None if the query was closed meanwhile."""
@@ -180,7 +185,8 @@ class PushQuery:
             self._closed = True
             raise
         self._connection.execute("COMMIT")
-        self._laid_aside.clear()
+        if self._laid_aside is not None:
+            self._laid_aside.clear()
         self.errors += errors
         self._left_out.note(errors)
         if self._left is not None:

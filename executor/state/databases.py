@@ -16,9 +16,16 @@ query recovers from the log as after any other failure. A broken instance gets n
 Python functions belong to the connection that registered them: if another connection uses them after that one is
 closed, the process crashes. So a plan that calls Python functions has its own instance.
 
-SQL without tables (`for_expressions`) and short-lived queries of Sandboxes and Spark tasks (`of_this_process`) share
-instances that stay open when they are unused: a Sandbox opens and closes in milliseconds, but opening three instances
-for it took 80 ms of CPU.
+Instances without files stay open for a while when they are unused, but give their share of the memory back:
+
+| instances         | used by                                           | databases at a time |
+| ----------------- | ------------------------------------------------- | ------------------- |
+| `for_expressions` | SQL without tables                                | none                |
+| `of_this_process` | push queries, Sandboxes, Spark's tasks            | `TENANTS_MAX`       |
+| `one_at_a_time`   | pull queries: the memory limit of each is its own | one                 |
+
+With an instance of its own, a push query took 26 ms of CPU to its first rows, in a shared one 6; a small pull query with
+GROUP BY 45 ms, and 20 in one that is open; a Sandbox, which opened three, 80 ms.
 """
 
 from __future__ import annotations
@@ -30,8 +37,9 @@ import itertools
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -92,47 +100,81 @@ def _sharing(settings: EngineSettings) -> _Sharing:
 
 class SharedDatabases:
     """The instances that the queries of one executor share. In: `directory`: of the files; None: all databases are in
-    memory. `idle_max`: the maximal number of unused instances that stay open: those that became unused last."""
+    memory. `idle_max`: the maximal number of unused instances that stay open: those that became unused last.
+    `tenants_max`: of the databases in one instance."""
 
-    def __init__(self, directory: Path | None, *, idle_max: int = 0) -> None:
+    def __init__(self, directory: Path | None, *, idle_max: int = 0, tenants_max: int = TENANTS_MAX) -> None:
         self._directory = None if directory is None else directory.absolute()
         self._idle_max = idle_max
+        self._tenants_max = tenants_max
         self._idle: list[tuple[_Instance, EngineSettings]] = []  # in the order in which they became unused
         spill_directory()  # now, because a query may open the first instance while the process ends
         self._guard = threading.Lock()  # protects the instances and their lists of databases
+        self._holder: int | None = None  # the thread that holds the guard
+        self._left: deque[Callable[[], None]] = deque()  # what that thread closed meanwhile
         self._instances: dict[_Sharing, list[_Instance]] = {}
+
+    @contextlib.contextmanager
+    def _held(self) -> Generator[None]:
+        """Holds the guard."""
+        with self._guard:
+            self._holder = threading.get_ident()
+            try:
+                self._close_left()
+                yield
+                self._close_left()
+            finally:
+                self._holder = None
+
+    def _close_left(self) -> None:
+        while self._left:
+            self._left.popleft()()
 
     def open(self, path: str, settings: EngineSettings) -> Database:
         """Raises `duckdb.Error`, like `alone`."""
-        with self._guard:
+        with self._held():
             instance = self._instance(settings)
             try:
+                instance.wake()
                 name, connection = instance.attach(path)
             except BaseException:
                 self._leave(instance, settings)
                 raise
-        share = None if settings.shares is None else settings.shares.take()
-        if share is not None and settings.shares is not None:
-            settings.shares.belongs_to(connection, share)
+        share = 0 if settings.shares is None else settings.shares.take()
+        if share:
             set_room(connection, share)
         failures_of(connection).bounds = settings.bounds
-        close = functools.partial(self._close, instance, settings, name, connection)
+        close = functools.partial(self._close, instance, settings, name, connection, share)
         return Database(connection, close, functools.partial(instance.connect, name), shared=True)
 
     def _close(
-        self, instance: _Instance, settings: EngineSettings, name: str, connection: duckdb.DuckDBPyConnection
+        self,
+        instance: _Instance,
+        settings: EngineSettings,
+        name: str,
+        connection: duckdb.DuckDBPyConnection,
+        share: int,
     ) -> None:
         connection.close()  # this rolls back uncommitted changes
-        with self._guard:
-            if name in instance.tenants:
-                instance.detach(name)
-                self._leave(instance, settings)
+        detach = functools.partial(self._detach, instance, settings, name, share)
+        if self._holder == threading.get_ident():  # a garbage collection closes a query in the middle of `open`
+            self._left.append(detach)
+            return
+        with self._held():
+            detach()
+
+    def _detach(self, instance: _Instance, settings: EngineSettings, name: str, share: int) -> None:
+        if name in instance.tenants:
+            instance.detach(name)
+            if settings.shares is not None:
+                settings.shares.give_back(share)
+            self._leave(instance, settings)
 
     def _instance(self, settings: EngineSettings) -> _Instance:
         """An instance that can take one more database. The caller holds the guard."""
         mine = self._instances.setdefault(_sharing(settings), [])
         for each in mine:
-            if len(each.tenants) < TENANTS_MAX and each.is_usable():
+            if len(each.tenants) < self._tenants_max and each.is_usable():
                 self._idle = [idle for idle in self._idle if idle[0] is not each]
                 return each
         mine.append(_Instance(self._directory, settings))
@@ -142,6 +184,7 @@ class SharedDatabases:
         """Closes the instance after its last database, unless it may stay open. The caller holds the guard."""
         if instance.tenants:
             return
+        instance.rest()
         self._idle.append((instance, settings))
         while len(self._idle) > self._idle_max:
             closed, its_settings = self._idle.pop(0)
@@ -151,17 +194,34 @@ class SharedDatabases:
 
 
 class _Instance:
-    """A DuckDB instance. Not thread-safe."""
+    """A DuckDB instance. Not thread-safe. One with files is closed after its last database; one without may `rest`."""
 
     _numbers = itertools.count()
 
     def __init__(self, directory: Path | None, settings: EngineSettings) -> None:
-        directories = () if directory is None else (str(directory),)
-        self._owner = open_connection(MEMORY, settings, directories=directories)
+        self._shares = settings.shares if directory is None and not settings.memory_limit else None
+        self._share = 0
+        if self._shares is not None:
+            settings = replace(settings, shares=None)
+        self._owner = open_connection(MEMORY, settings, directories=() if directory is None else (str(directory),))
+        if self._shares is not None:
+            self._owner.execute("SET allowed_configs = ['memory_limit']")
         lock(self._owner)
         self.process = os.getpid()
         self.tenants: set[str] = set()
         _open.add(self._owner)
+
+    def wake(self) -> None:
+        """Takes a share of the memory, unless it has one."""
+        if self._shares is not None and not self._share:
+            self._share = self._shares.take()
+            self._owner.execute(f"SET memory_limit = '{self._share}B'")
+
+    def rest(self) -> None:
+        """Gives its share back, because it has no databases."""
+        if self._shares is not None:
+            self._shares.give_back(self._share)
+            self._share = 0
 
     def is_usable(self) -> bool:
         """False after a fatal error, and in a process that was forked since it was opened."""
@@ -229,8 +289,18 @@ _IDLE_MAX: Final = 2
 
 @functools.cache
 def of_this_process() -> SharedDatabases:
-    """Databases in memory for short-lived queries: those of Sandboxes, and the batches of Spark tasks."""
+    """Databases in memory for push queries, the queries of Sandboxes, and the batches of Spark tasks."""
     return SharedDatabases(None, idle_max=_IDLE_MAX)
+
+
+@functools.cache
+def _one_at_a_time() -> SharedDatabases:
+    return SharedDatabases(None, idle_max=_IDLE_MAX, tenants_max=1)
+
+
+def one_at_a_time(path: str, settings: EngineSettings) -> Database:
+    """Opens a database in memory in an instance that has no other one meanwhile: its memory limit is its own."""
+    return _one_at_a_time().open(path, settings)
 
 
 _expressions_guard = threading.Lock()

@@ -88,8 +88,8 @@ class Engine:
 
     In: `executor` runs persistent queries, `open_feed` starts push queries; the engine closes the executor, but not the
     log. `properties`: the server's configuration. `paused`: no query runs before a RESUME. `vault`: encrypts secrets;
-    without one, secrets are lost when this process ends. `open_database`: opens the databases of pull queries. Call
-    `close` at the end, or use it as a context manager.
+    without one, secrets are lost when this process ends. `open_database`: opens the databases of tables for pull
+    queries. Call `close` at the end, or use it as a context manager.
     """
 
     def __init__(

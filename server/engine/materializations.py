@@ -36,7 +36,7 @@ class _Entry:
 class Materializations:
     """Any thread may use it. A materialization is dropped when its source is dropped, or when it was idle for long.
 
-    In: `clock`: monotonic, in seconds. `open_database`: opens databases for rows, and for pull queries that need state.
+    In: `clock`: monotonic, in seconds. `open_database`: opens databases for rows.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Materializations:
     ) -> None:
         self._log = log
         self._clock = clock
-        self.open_database = open_database
+        self._open_database = open_database
         self._guard = threading.Lock()
         self._by_name: dict[str, _Entry] = {}
         self.lookups = Lookups(log)
@@ -121,7 +121,7 @@ class Materializations:
                     settings,
                     timestamp=timestamp,
                     query_id=query_id,
-                    open_database=self.open_database,
+                    open_database=self._open_database,
                 )
                 entry = self._by_name[source.name] = _Entry(
                     source, made, StatementSettings.of(settings).pull_idle_seconds

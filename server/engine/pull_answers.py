@@ -50,6 +50,6 @@ def _run_once(planned: PlannedBatch, request: Request, deadline: Deadline, query
             of_tables[source.topic] = found.left_out
             return found.rows(deadline)
 
-    query = PullQuery(planned, request.log, request.settings, deadline.limits, request.materializations.open_database)
+    query = PullQuery(planned, request.log, request.settings, deadline.limits)
     rows = query.answer(table_rows, deadline)
     return PullAnswer(rows, query.left_out.count + sum(of_tables.values()))

@@ -147,10 +147,8 @@ def test_what_was_not_committed_is_rolled_back_at_the_end(shared: SharedDatabase
     other.close()
 
 
-def test_queries_with_other_limits_and_too_many_queries_have_another_instance(
-    shared: SharedDatabases, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(databases, "TENANTS_MAX", 2)
+def test_queries_with_other_limits_and_too_many_queries_have_another_instance(tmp_path: Path) -> None:
+    shared = SharedDatabases(tmp_path, tenants_max=2)
     opened = [shared.open(MEMORY, SETTINGS) for _ in range(3)]
     opened.append(shared.open(MEMORY, EngineSettings(memory_limit="500MB", threads=1)))
     seen = [len(each.connection.execute("SELECT * FROM duckdb_databases()").fetchall()) for each in opened]
@@ -182,6 +180,49 @@ def test_instances_that_nobody_uses_stay_open_up_to_a_number_and_are_used_again(
 
 def instances(shared: SharedDatabases) -> list[databases._Instance]:
     return [each for some in shared._instances.values() for each in some]
+
+
+def test_an_instance_that_nobody_uses_keeps_no_share_of_the_memory() -> None:
+    shares = MemoryShares(8 * 2**30)
+    settings = EngineSettings(threads=1, shares=shares)
+    one_at_a_time = SharedDatabases(None, idle_max=1, tenants_max=1)
+
+    def limit(database: Database) -> str:
+        return database.connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
+
+    first = one_at_a_time.open(MEMORY, settings)
+    assert limit(first) == "2.0 GiB"
+    second = one_at_a_time.open(MEMORY, settings)
+    assert limit(second) == "1.1 GiB"
+    assert len(instances(one_at_a_time)) == 2
+    second.close()
+    first.close()
+    assert shares.take() == 2 * 2**30  # half of what is left for queries that start now
+    again = one_at_a_time.open(MEMORY, settings)
+    assert limit(again) == "1.5 GiB"
+    assert len(instances(one_at_a_time)) == 1
+    again.close()
+
+
+def test_a_query_that_is_collected_while_another_one_is_opened_waits_for_it(
+    shared: SharedDatabases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The garbage collector runs in whatever thread makes objects, also in the middle of `open`."""
+    abandoned = shared.open(MEMORY, SETTINGS)
+    (instance,) = instances(shared)
+    attach = databases._Instance.attach
+
+    def collects(self: databases._Instance, path: str) -> tuple[str, duckdb.DuckDBPyConnection]:
+        abandoned.close()
+        assert len(instance.tenants) == 1  # not yet
+        return attach(self, path)
+
+    monkeypatch.setattr(databases._Instance, "attach", collects)
+    opened = shared.open(MEMORY, SETTINGS)
+    assert len(instance.tenants) == 1
+    assert opened.connection.execute("SELECT 1").fetchall() == [(1,)]
+    opened.close()
+    assert instances(shared) == []
 
 
 def test_connections_for_expressions_share_an_instance_until_it_breaks(monkeypatch: pytest.MonkeyPatch) -> None:

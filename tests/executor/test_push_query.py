@@ -80,3 +80,19 @@ def test_an_aggregate_sends_its_new_results_only(client: LogClient) -> None:
         {"k0": "k1", "v0": 2, "_weight": 1},
         {"k0": "k2", "v0": 1, "_weight": 1},
     ]
+
+
+def test_push_queries_share_an_instance_of_duckdb_and_nothing_in_it(client: LogClient) -> None:
+    append(client, 1, 2)
+    first, second = (PushQuery(without_sink(count_plan()), client) for _ in range(2))
+    with first, second:
+        found = [query.poll() for query in (first, second)]
+        assert [None if rows_ is None else rows_["v0"].to_pylist() for rows_ in found] == [[1, 1], [1, 1]]
+        names = [query._connection.execute("SELECT current_database()").fetchall() for query in (first, second)]
+        listed = first._connection.execute("SELECT database_name FROM duckdb_databases()").fetchall()
+        assert names[0] != names[1]
+        assert {*names[0], *names[1]} <= set(listed)
+        first.close()
+        append(client, 1)
+        rows_ = second.poll(5.0)
+        assert rows_ is not None and rows_["v0"].to_pylist()[-1] == 2
