@@ -32,7 +32,6 @@ from millstream.executor.partitioning import sink_partitions
 from millstream.executor.queries.stepwise import StepwiseExecutor
 from millstream.executor.sources.journal import JournaledLog, RecordPlace
 from millstream.executor.spark.sandbox import SparkSandboxExecutor
-from millstream.executor.state.databases import of_this_process
 from millstream.executor.state.temporary_folders import TemporaryFolder
 from millstream.logcore.client import HEADERS, LogClient, RowRecords, TopicPartition
 from millstream.logcore.log import Log, open_log
@@ -118,7 +117,6 @@ class Sandbox:
                 PROCESSING_LOG_STREAM.name: text_of(ServerSettings.of(settings).processing_log_stream),
             },
             now_ms=lambda: self.now_ms,
-            open_database=of_this_process().open,
         )
         self.engine.schemas.default_level = "NONE"
         self._pending: list[_Pending] = []

@@ -18,14 +18,14 @@ closed, the process crashes. So a plan that calls Python functions has its own i
 
 Instances without files stay open for a while when they are unused, but give their share of the memory back:
 
-| instances         | used by                                           | databases at a time |
-| ----------------- | ------------------------------------------------- | ------------------- |
-| `for_expressions` | SQL without tables                                | none                |
-| `of_this_process` | push queries, Sandboxes, Spark's tasks            | `TENANTS_MAX`       |
-| `one_at_a_time`   | pull queries: the memory limit of each is its own | one                 |
+| instances         | used by                                                         | databases at a time |
+| ----------------- | --------------------------------------------------------------- | ------------------- |
+| `for_expressions` | SQL without tables                                              | none                |
+| `of_this_process` | push queries, pull queries' copies of tables, Sandboxes, Spark  | `TENANTS_MAX`       |
+| `one_at_a_time`   | pull queries with state: the memory limit of each is its own    | one                 |
 
-With an instance of its own, a push query took 26 ms of CPU to its first rows, in a shared one 6; a small pull query with
-GROUP BY 45 ms, and 20 in one that is open; a Sandbox, which opened three, 80 ms.
+With an instance of its own, a push query took 26 ms of CPU to its first rows, in a shared one 6; a small pull query
+with GROUP BY 45 ms, and 20 in one that is open; a Sandbox, which opened three, 80 ms.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ _IDLE_MAX: Final = 2
 
 @functools.cache
 def of_this_process() -> SharedDatabases:
-    """Databases in memory for push queries, the queries of Sandboxes, and the batches of Spark tasks."""
+    """Databases in memory: of push queries, of the rows that pull queries read, of Sandboxes and of Spark's batches."""
     return SharedDatabases(None, idle_max=_IDLE_MAX)
 
 

@@ -21,7 +21,6 @@ from ...executor.connect.connectors import Connectors
 from ...executor.connect.mirrors import Mirrors
 from ...executor.connect.secret_vault import KnownSecrets, SecretVault
 from ...executor.executor import Executor
-from ...executor.state.databases import OpenDatabase, alone
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
 from ...planner.expressions.readable import with_names
@@ -88,8 +87,7 @@ class Engine:
 
     In: `executor` runs persistent queries, `open_feed` starts push queries; the engine closes the executor, but not the
     log. `properties`: the server's configuration. `paused`: no query runs before a RESUME. `vault`: encrypts secrets;
-    without one, secrets are lost when this process ends. `open_database`: opens the databases of tables for pull
-    queries. Call `close` at the end, or use it as a context manager.
+    without one, secrets are lost when this process ends. Call `close` at the end, or use it as a context manager.
     """
 
     def __init__(
@@ -102,7 +100,6 @@ class Engine:
         now_ms: Callable[[], int] = wall_clock_ms,
         paused: bool = False,
         vault: SecretVault | None = None,
-        open_database: OpenDatabase = alone,
     ) -> None:
         self.log = log
         self.executor = executor
@@ -111,7 +108,7 @@ class Engine:
         self._open_feed = open_feed
         self._now_ms = now_ms
         self._constants = ConstantEvaluator()
-        self._materializations = Materializations(log, open_database=open_database)
+        self._materializations = Materializations(log)
         self._lock = threading.RLock()
         self.schemas = SchemaStore(log)
         self._appender = Appender(log, now_ms)

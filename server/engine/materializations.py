@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...executor.answers.materialization import Materialization
 from ...executor.answers.pull_limits import Deadline
-from ...executor.state.databases import OpenDatabase, alone
+from ...executor.state.databases import of_this_process
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
 from ...planner.source_info import SourceInfo
@@ -36,15 +36,12 @@ class _Entry:
 class Materializations:
     """Any thread may use it. A materialization is dropped when its source is dropped, or when it was idle for long.
 
-    In: `clock`: monotonic, in seconds. `open_database`: opens databases for rows.
+    In: `clock`: monotonic, in seconds.
     """
 
-    def __init__(
-        self, log: LogClient, clock: Callable[[], float] = time.monotonic, open_database: OpenDatabase = alone
-    ) -> None:
+    def __init__(self, log: LogClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._clock = clock
-        self._open_database = open_database
         self._guard = threading.Lock()
         self._by_name: dict[str, _Entry] = {}
         self.lookups = Lookups(log)
@@ -121,7 +118,7 @@ class Materializations:
                     settings,
                     timestamp=timestamp,
                     query_id=query_id,
-                    open_database=self._open_database,
+                    open_database=of_this_process().open,
                 )
                 entry = self._by_name[source.name] = _Entry(
                     source, made, StatementSettings.of(settings).pull_idle_seconds
