@@ -18,11 +18,11 @@ closed, the process crashes. So a plan that calls Python functions has its own i
 
 Instances without files stay open for a while when they are unused, but give their share of the memory back:
 
-| instances         | used by                                                         | databases at a time |
-| ----------------- | --------------------------------------------------------------- | ------------------- |
-| `for_expressions` | SQL without tables                                              | none                |
-| `of_this_process` | push queries, pull queries' copies of tables, Sandboxes, Spark  | `TENANTS_MAX`       |
-| `one_at_a_time`   | pull queries with state: the memory limit of each is its own    | one                 |
+| instances         | used by                                                        | databases at a time |
+| ----------------- | -------------------------------------------------------------- | ------------------- |
+| `for_expressions` | SQL without tables                                             | none                |
+| `of_this_process` | push queries, pull queries' copies of tables, Sandboxes, Spark | `READERS_MAX`       |
+| `one_at_a_time`   | pull queries with state: the memory limit of each is its own   | one                 |
 
 With an instance of its own, a push query took 26 ms of CPU to its first rows, in a shared one 6; a small pull query
 with GROUP BY 45 ms, and 20 in one that is open; a Sandbox, which opened three, 80 ms.
@@ -55,7 +55,9 @@ from .memory_shares import MemoryShares, set_room
 log = structlog.get_logger("millstream.queries")
 
 TENANTS_MAX: Final = 100
-"""Databases in one instance: a fatal error affects at most this many queries."""
+"""Databases in one instance: a fatal error affects at most this many queries, which recover."""
+READERS_MAX: Final = 16
+"""The same, where a client sees the error: of a push query, or of a pull query that reads such a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +292,7 @@ _IDLE_MAX: Final = 2
 @functools.cache
 def of_this_process() -> SharedDatabases:
     """Databases in memory: of push queries, of the rows that pull queries read, of Sandboxes and of Spark's batches."""
-    return SharedDatabases(None, idle_max=_IDLE_MAX)
+    return SharedDatabases(None, idle_max=_IDLE_MAX, tenants_max=READERS_MAX)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...executor.answers.materialization import Materialization
 from ...executor.answers.pull_limits import Deadline
-from ...executor.state.databases import of_this_process
+from ...executor.state.databases import BROKEN, of_this_process
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
 from ...planner.source_info import SourceInfo
@@ -71,6 +71,11 @@ class Materializations:
         try:
             entry.materialization.catch_up(deadline)
             yield entry.materialization
+        except BROKEN:  # of DuckDB: the next query reads the topic again, into an instance that works
+            with self._guard:
+                if self._by_name.get(source.name) is entry:
+                    self._drop(source.name)
+            raise
         finally:
             with self._guard:
                 entry.users -= 1

@@ -12,6 +12,7 @@ import pytest
 from millstream.errors import MillstreamError
 from millstream.executor.answers.pull_limits import PullLimitExceeded
 from millstream.executor.partitioning import partitions_of
+from millstream.executor.state.databases import BROKEN
 from millstream.planner.catalog import Catalog
 from millstream.server.engine.materializations import Materializations
 from millstream.testing import Sandbox
@@ -145,6 +146,28 @@ def test_a_source_that_is_dropped_can_be_read_to_the_end(sandbox: Sandbox) -> No
         assert table.query("SELECT count(*) AS n FROM source").column("n").to_pylist() == [100]
     with pytest.raises(Exception, match=r"[Cc]losed|connection"):
         table.query("SELECT 1")
+    kept.close()
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_copy_whose_duckdb_broke_is_made_again(sandbox: Sandbox, broken: type[Exception]) -> None:
+    kept = Materializations(sandbox.log)  # type: ignore[arg-type]
+    catalog = sandbox.engine.catalog
+    table = catalog.source("T")
+
+    def fail(error: type[Exception]) -> None:
+        with kept.using(table, catalog, {}):
+            raise error("database has been invalidated because of a previous fatal error")
+
+    with kept.using(table, catalog, {}) as first, pytest.raises(broken):
+        fail(broken)
+    assert len(kept) == 0
+    with kept.using(table, catalog, {}) as again:
+        assert again is not first
+        assert again.query("SELECT count(*) AS n FROM source").column("n").to_pylist() == [100]
+    with pytest.raises(ZeroDivisionError):
+        fail(ZeroDivisionError)
+    assert len(kept) == 1  # other errors are the query's own
     kept.close()
 
 
