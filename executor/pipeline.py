@@ -32,11 +32,6 @@ for _module in pkgutil.iter_modules(operators.__path__):  # each module register
     importlib.import_module(f"{operators.__name__}.{_module.name}")
 
 
-def calls_python(plan: PhysicalPlan) -> bool:
-    """Whether the plan calls functions in Python: if so, it needs a DuckDB instance of its own (`databases.py`)."""
-    return any(each.udfs for step in plan.steps() for each in step.expressions)
-
-
 class Pipeline:
     """The operators between the sources and the sink of a plan.
 

@@ -15,9 +15,8 @@ from ...planner.specs import SqlExpression
 from ...planner.steps.source import Source
 from ...sql.functions.catalog import register_udfs
 from ..sources.source_reader import ReadBatch
-from ..state.connection import MEMORY, EngineSettings, lock
-from ..state.databases import OpenDatabase, alone
-from ..state.laid_aside import LaidAside
+from ..state.connection import MEMORY, EngineSettings
+from ..state.databases import OpenDatabase, of_this_process
 from .followed_topic import FollowedTopic
 from .left_out import LeftOut
 from .pull_limits import Deadline, PullLimits
@@ -31,7 +30,7 @@ class Materialization:
 
     In: `timestamp`: the source's TIMESTAMP column, if it has one, as an expression over the row's columns. `query_id`:
     the first query that uses this; skipped records are logged under this name. `open_database`: opens the database for
-    the rows. The first query that uses a function in Python moves them to a database of their own.
+    the rows; None: in an instance that this process has.
 
     `left_out`: the number of skipped records.
     """
@@ -44,27 +43,17 @@ class Materialization:
         *,
         timestamp: SqlExpression | None = None,
         query_id: str = "",
-        open_database: OpenDatabase = alone,
+        open_database: OpenDatabase | None = None,
     ) -> None:
         self._left_out = LeftOut(client, query_id or f"pull_{source.name}")
         self._source = source_step(source, timestamp)
         self._topic = FollowedTopic(self._source, client)
         self._guard = threading.Lock()
-        self._settings = EngineSettings.of(properties or {})
-        self._registered: set[str] = set()
-        self._database = open_database(MEMORY, self._settings)
+        open_database = open_database or of_this_process().open
+        self._database = open_database(MEMORY, EngineSettings.of(properties or {}))
         self._connection = self._database.connection
         with self._database.closed_on_error():
             self._relation = SourceRelation(self._connection, self._source)
-            self._laid_aside = self._settled()
-
-    def _settled(self) -> LaidAside | None:
-        """Locks the settings of a database that is not shared. UDFs of later queries can still be registered."""
-        if self._database.shared:
-            return None
-        laid_aside = LaidAside(self._connection)
-        lock(self._connection)
-        return laid_aside
 
     def catch_up(self, deadline: Deadline | None = None) -> None:
         """Applies everything that is committed at the moment of the call. After an error the next call continues.
@@ -98,16 +87,11 @@ class Materialization:
         """The answer to generated SQL over `source`. Raises `PullLimitExceeded`, and `QueryError` if an expression
         fails."""
         with self._held(deadline):
-            new = [name for name in udfs if name not in self._registered]
-            if new:
-                if self._database.shared:
-                    self._move_out()
-                register_udfs(self._connection, new)
-                self._registered.update(new)
+            register_udfs(self._connection, udfs)
             limits = limits or PullLimits()
             with limits.watch(self._connection, deadline):
                 answer = limits.fetch(self._connection, sql)
-            self._clear_laid_aside()
+            self._database.clear_laid_aside()
             return answer
 
     def rows(self, deadline: Deadline | None = None) -> pa.Table:
@@ -127,27 +111,10 @@ class Materialization:
         with self._guard:
             self._database.close()
 
-    def _move_out(self) -> None:
-        """Moves the rows into a database with its own instance of DuckDB."""
-        fresh = alone(MEMORY, self._settings)
-        try:
-            self._relation.move(fresh.connection)
-        except BaseException:  # the rows stay in the old database
-            fresh.close()
-            raise
-        left, self._database = self._database, fresh
-        self._connection = fresh.connection
-        self._laid_aside = self._settled()
-        left.close()
-
-    def _clear_laid_aside(self) -> None:
-        if self._laid_aside is not None:
-            self._laid_aside.clear()
-
     def _take_in(self, batch: ReadBatch) -> None:
         self._relation.apply(batch.inputs[self._source.id])
         self._topic.taken()  # before any step that may be interrupted: these rows must not be applied again
-        self._clear_laid_aside()
+        self._database.clear_laid_aside()
         self._left_out.note(batch.errors)
         self._relation.compact()  # after `taken`: an interrupt here must not cause rows to be applied again
 

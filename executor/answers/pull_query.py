@@ -19,10 +19,10 @@ from ...planner.planning import PlannedBatch
 from ...planner.steps.source import Source
 from ..batch import ChangeBatch
 from ..partitioning import RekeyPartitioner
-from ..pipeline import Pipeline, calls_python
+from ..pipeline import Pipeline
 from ..sources.source_reader import SourceReader, empty_rows
 from ..state.connection import MEMORY, EngineSettings, lock
-from ..state.databases import OpenDatabase, alone, one_at_a_time
+from ..state.databases import OpenDatabase, one_at_a_time
 from ..tasks import in_tasks
 from .left_out import LeftOut
 from .pull_answer import AnswerRelation
@@ -56,7 +56,7 @@ class PullQuery:
         settings = EngineSettings.of(properties)
         if limits.memory:
             settings = replace(settings, memory_limit=limits.memory, shares=None)
-        self._database = (alone if calls_python(self._plan) else open_database)(MEMORY, settings)
+        self._database = open_database(MEMORY, settings)
         self._connection = self._database.connection
         with self._database.closed_on_error():
             self._pipeline = Pipeline(

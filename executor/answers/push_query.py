@@ -15,14 +15,13 @@ from ...logcore.client import LogClient, TopicPartition
 from ...planner.physical import PhysicalPlan
 from ...sql.functions.udf import failures_of
 from ..partitioning import RekeyPartitioner
-from ..pipeline import Pipeline, calls_python
+from ..pipeline import Pipeline
 from ..queries.query_settings import QuerySettings
 from ..queries.start_offsets import StartSettings, first_offset
 from ..record_error import RecordError, located
 from ..sources.source_reader import PARTITIONS_S, ReadBatch, SourceReader
-from ..state.connection import MEMORY, lock
-from ..state.databases import alone, of_this_process
-from ..state.laid_aside import LaidAside
+from ..state.connection import MEMORY
+from ..state.databases import of_this_process
 from ..tasks import in_tasks
 from ..updates import settle
 from .left_out import LeftOut
@@ -66,16 +65,12 @@ class PushQuery:
         self._left = limit
         self._closed = False
         self._stream_time_ms: int | None = None
-        open_database = alone if calls_python(plan) else of_this_process().open
-        self._database = open_database(MEMORY, settings.engine)
+        self._database = of_this_process().open(MEMORY, settings.engine)
         self._connection = self._database.connection
         with self._database.closed_on_error():
             self._pipeline = Pipeline(
                 plan, self._connection, emit=settings.emit, partitioner=RekeyPartitioner(), interruptible=True
             )
-            self._laid_aside = None if self._database.shared else LaidAside(self._connection)
-            if not self._database.shared:
-                lock(self._connection)
         positions = first_offsets(plan, client, settings.start) if begin is None else begin
         self._time_order = time_order
         self._reader = SourceReader(client, plan.sources(), positions, time_order=time_order)
@@ -185,8 +180,7 @@ class PushQuery:
             self._closed = True
             raise
         self._connection.execute("COMMIT")
-        if self._laid_aside is not None:
-            self._laid_aside.clear()
+        self._database.clear_laid_aside()
         self.errors += errors
         self._left_out.note(errors)
         if self._left is not None:

@@ -54,20 +54,6 @@ class SourceRelation:
             ((self._rows,),) = execute(self._connection, f"SELECT count(*) FROM {RELATION}")
             self._dead = 0
 
-    def move(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Copies the rows into the database of this connection and uses that from now on. The old database does not
-        change."""
-        rows = self._connection.sql(f"SELECT * FROM {RELATION}").to_arrow_table()
-        left, self._connection = self._connection, connection
-        try:
-            self._create()
-            connection.register("moved", readable(rows))
-            execute(connection, f"INSERT INTO {RELATION} SELECT * FROM moved")
-            connection.unregister("moved")
-        except BaseException:
-            self._connection = left
-            raise
-
     def _create(self) -> None:
         self._connection.register("shape", empty_rows(self._source))
         selected = ", ".join(

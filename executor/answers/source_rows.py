@@ -23,8 +23,8 @@ from ..formats.wire import SchemaLookup
 from ..operators.statement import fetch, readable
 from ..record_error import RecordError
 from ..sources.source_reader import SourceReader
-from ..state.connection import MEMORY, EngineSettings, lock
-from ..state.databases import alone, of_this_process
+from ..state.connection import MEMORY, EngineSettings
+from ..state.databases import of_this_process
 from .current_rows import CurrentRows
 
 READ_BYTES: Final = 16 * 1024 * 1024
@@ -49,11 +49,10 @@ class SourceRows:
         self._log = log
         self._left_out = left_out
         self._schemas = schemas or (lambda number: reading.schemas.get(str(number)))
-        self._database = (alone if reading.udfs else of_this_process().open)(MEMORY, EngineSettings(threads=1))
+        self._database = of_this_process().open(MEMORY, EngineSettings(threads=1))
         self._connection = self._database.connection
-        if not self._database.shared:
+        with self._database.closed_on_error():
             register_udfs(self._connection, reading.udfs)
-            lock(self._connection)
 
     def read(self, lane: TopicPartition, start: int, end: int) -> Iterator[pa.Table]:
         """The rows of the reading for these offsets, `end` exclusive, in the columns of its schema. For a table (unless

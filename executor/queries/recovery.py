@@ -21,7 +21,7 @@ from ...planner.physical import PhysicalPlan
 from .. import processing_log
 from ..figures import Meters
 from ..partitioning import RekeyPartitioner
-from ..pipeline import Pipeline, calls_python
+from ..pipeline import Pipeline
 from ..state.changelog import replay
 from ..state.databases import OpenDatabase, alone
 from ..state.lost_state import check_ends, check_not_ahead, committed_ends, whole_state
@@ -64,7 +64,7 @@ def recover(
     """Brings the query to the state after its last committed batch. Fences the previous runtime.
 
     In: `state_directory`: the query's own; None keeps its state in memory. `open_database`: opens the database for its
-    state, unless the query needs its own. `watch`: may end it early, with `RecoveryInterrupted`.
+    state. `watch`: may end it early, with `RecoveryInterrupted`.
     """
     producer = take_id(client, plan, plan.query_id) if take_over is None else take_over()
     fp("query.fenced")
@@ -84,7 +84,7 @@ def recover(
         producer.epoch,
         ends,
         settings.engine,
-        open_database=alone if calls_python(plan) else open_database,
+        open_database=open_database,
     )
     try:
         pipeline = Pipeline(

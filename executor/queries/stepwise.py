@@ -31,14 +31,14 @@ from ..executor import QueryMetrics, QueryStatus
 from ..figures import Meters, QueryFigures
 from ..inspection import StateSeen, inspected
 from ..partitioning import RekeyPartitioner, sink_partitions
-from ..pipeline import Pipeline, calls_python
+from ..pipeline import Pipeline
 from ..record_error import left_out, located
 from ..sink_writer import Output, SinkWriter
 from ..sources.arrivals import Ends, stops
 from ..sources.journal import JournaledLog, RecordPlace
 from ..sources.source_reader import ReadBatch, SourceReader
-from ..state.connection import MEMORY, lock
-from ..state.databases import Database, alone, of_this_process
+from ..state.connection import MEMORY
+from ..state.databases import Database, of_this_process
 from ..tasks import in_one_task, needs_time_order, spread
 from ..updates import settle
 from .query_log import forget_query, offset_group, start_positions
@@ -180,8 +180,7 @@ class StepwisePlan:
     def _open(self) -> tuple[Pipeline, duckdb.DuckDBPyConnection]:
         if self._pipeline is not None and self._database is not None:
             return self._pipeline, self._database.connection
-        open_database = alone if calls_python(self.plan) else of_this_process().open
-        database = open_database(MEMORY, self._settings.engine)
+        database = of_this_process().open(MEMORY, self._settings.engine)
         with database.closed_on_error():
             pipeline = Pipeline(
                 self.plan,
@@ -190,8 +189,6 @@ class StepwisePlan:
                 partitioner=RekeyPartitioner(),
                 meters=self._meters,
             )
-            if not database.shared:
-                lock(database.connection)
             for store_id, rows in self._state.items():
                 alive = pa.array(np.zeros(len(rows), np.bool_))
                 pipeline.restore(store_id, rows.append_column("_deleted", alive))

@@ -26,7 +26,7 @@ from ..batch import ChangeBatch
 from ..figures import Meters, OperatorCounts
 from ..inspection import StateSeen
 from ..partitioning import RekeyPartitioner
-from ..pipeline import Pipeline, calls_python
+from ..pipeline import Pipeline
 from ..queries.query import DATA_ERRORS, SIZE_ERRORS
 from ..queries.query_log import changelog_topic, marker_topic, take_id
 from ..queries.query_settings import QuerySettings
@@ -183,8 +183,7 @@ class BucketRuntime:
             directory = self._directory if self._subplan.stateful else None
             plan, identity = self._stages.plan, marker.state
             settings = self._settings.engine
-            shares = directory is None and not calls_python(self._subplan.rest)
-            database = of_this_process().open if shares else alone
+            database = of_this_process().open if directory is None else alone
             self._state = open_state(
                 directory, plan, producer.epoch, ends, settings, identity=identity, open_database=database
             )

@@ -16,15 +16,15 @@ from ..batch import KEYED, ChangeBatch
 from ..figures import Meters, OperatorCounts
 from ..operators.columns import Ints, ints, with_columns
 from ..partitioning import RekeyPartitioner, split_by_partition
-from ..pipeline import Pipeline, calls_python
+from ..pipeline import Pipeline
 from ..queries.known_topics import digest_of
 from ..queries.query import DATA_ERRORS, SIZE_ERRORS
 from ..record_error import RecordError, located
 from ..sources.same_topic import another_topic
 from ..sources.source_reader import ReadBatch, SourceReader, times_only
 from ..sources.time_order import BEFORE_ALL, running_maximum, tables_first
-from ..state.connection import MEMORY, EngineSettings, lock
-from ..state.databases import alone, of_this_process
+from ..state.connection import MEMORY, EngineSettings
+from ..state.databases import of_this_process
 from ..tasks import spread
 from .lanes import LaneRange
 from .pieces import ORDER, RECORD_HEADERS, Piece, PieceHead
@@ -42,8 +42,7 @@ class StageOne:
         self._subplan = subplan
         self._log = log
         self._meters = Meters()
-        functions = any(chain.plan is not None and calls_python(chain.plan) for chain in subplan.chains)
-        self._database = (alone if functions else of_this_process().open)(MEMORY, EngineSettings(threads=1))
+        self._database = of_this_process().open(MEMORY, EngineSettings(threads=1))
         self._connection = self._database.connection
         with self._database.closed_on_error():
             self._pipelines = {
@@ -53,8 +52,6 @@ class StageOne:
                 for chain in subplan.chains
                 if chain.plan is not None
             }
-        if not self._database.shared:
-            lock(self._connection)
 
     def close(self) -> None:
         self._database.close()

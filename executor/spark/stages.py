@@ -23,10 +23,10 @@ from ...planner.steps.sink import Sink
 from ...planner.steps.source import Source
 from ...planner.steps.step import Step, run_where_read, schema_of, timed_sources, walk
 from ..partitioning import RekeyPartitioner
-from ..pipeline import Pipeline, calls_python
+from ..pipeline import Pipeline
 from ..queries.query_log import repartition_topic
 from ..state.connection import MEMORY, EngineSettings
-from ..state.databases import alone, of_this_process
+from ..state.databases import of_this_process
 from ..tasks import is_stateful
 
 
@@ -248,7 +248,7 @@ def _leaf_of_subplan(feeder: Subplan) -> Source:
 
 def _reading(leaf: Source, plan: PhysicalPlan, repartitioned: frozenset[str]) -> Source:
     """The leaf with the output columns of the plan."""
-    database = (alone if calls_python(plan) else of_this_process().open)(MEMORY, EngineSettings(threads=1))
+    database = of_this_process().open(MEMORY, EngineSettings(threads=1))
     with contextlib.closing(database):
         pipeline = Pipeline(plan, database.connection, partitioner=RekeyPartitioner(), repartitioned=repartitioned)
         names = pipeline.output_schema.names

@@ -122,13 +122,21 @@ class SideConnections:
     def first(self, count: int) -> Sequence[duckdb.DuckDBPyConnection]:
         """The first `count` connections, the same ones each time."""
         while len(self._opened) < count:
-            self._opened.append(self._connection.cursor())
+            self._opened.append(_sibling(self._connection))
         return self._opened[:count]
 
     def close(self) -> None:
         for each in self._opened:
             each.close()
         self._opened = []
+
+
+def _sibling(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """A further connection to the same database, which knows the same Python functions."""
+    ((name,),) = connection.execute("SELECT current_database()").fetchall()
+    opened = connection.cursor()
+    opened.execute('USE "' + name.replace('"', '""') + '"')
+    return opened
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ disk refuses fails only for its own database. After a fatal error, and after a q
 query recovers from the log as after any other failure. A broken instance gets no new databases.
 
 Python functions belong to the connection that registered them: if another connection uses them after that one is
-closed, the process crashes. So a plan that calls Python functions has its own instance.
+closed, the process crashes. And each notes failures for its own query. So they are `name_apart`, and removed first.
 
 Instances without files stay open for a while when they are unused, but give their share of the memory back:
 
@@ -47,9 +47,10 @@ import duckdb
 import structlog
 
 from ...planner.specs import SqlExpression
-from ...sql.functions.catalog import register_udfs
+from ...sql.functions.catalog import forget_udfs, name_apart, register_udfs
 from ...sql.functions.udf import failures_of
 from .connection import MEMORY, EngineSettings, lock, open_connection, spill_directory
+from .laid_aside import LaidAside
 from .memory_shares import MemoryShares, set_room
 
 log = structlog.get_logger("millstream.queries")
@@ -64,12 +65,13 @@ READERS_MAX: Final = 16
 class Database:
     """An open database and its connection. `close` closes both. `connect` returns a further connection to it for
     another thread; the caller closes it before the database. `shared`: the instance has other databases, too, and its
-    settings are already locked."""
+    settings are already locked. `clear_laid_aside`: see `laid_aside.py`; of a database in a file it does nothing."""
 
     connection: duckdb.DuckDBPyConnection
     close: Callable[[], None]
     connect: Callable[[], duckdb.DuckDBPyConnection]
     shared: bool = False
+    clear_laid_aside: Callable[[], None] = lambda: None
 
     @contextlib.contextmanager
     def closed_on_error(self) -> Generator[None]:
@@ -146,8 +148,19 @@ class SharedDatabases:
         if share:
             set_room(connection, share)
         failures_of(connection).bounds = settings.bounds
+        name_apart(connection, f"@{name}")
         close = functools.partial(self._close, instance, settings, name, connection, share)
-        return Database(connection, close, functools.partial(instance.connect, name), shared=True)
+        return Database(
+            connection,
+            close,
+            functools.partial(instance.connect, name),
+            shared=True,
+            clear_laid_aside=functools.partial(self._clear_laid_aside, instance),
+        )
+
+    def _clear_laid_aside(self, instance: _Instance) -> None:
+        with self._held():
+            instance.clear_laid_aside()
 
     def _close(
         self,
@@ -157,7 +170,11 @@ class SharedDatabases:
         connection: duckdb.DuckDBPyConnection,
         share: int,
     ) -> None:
-        connection.close()  # this rolls back uncommitted changes
+        with contextlib.suppress(duckdb.Error):  # there is no transaction
+            connection.execute("ROLLBACK")
+        with contextlib.suppress(duckdb.Error):  # the instance is broken, or the connection closed
+            forget_udfs(connection)
+        connection.close()
         detach = functools.partial(self._detach, instance, settings, name, share)
         if self._holder == threading.get_ident():  # a garbage collection closes a query in the middle of `open`
             self._left.append(detach)
@@ -206,8 +223,7 @@ class _Instance:
         if self._shares is not None:
             settings = replace(settings, shares=None)
         self._owner = open_connection(MEMORY, settings, directories=() if directory is None else (str(directory),))
-        if self._shares is not None:
-            self._owner.execute("SET allowed_configs = ['memory_limit']")
+        self._laid_aside = None if self._shares is None else LaidAside(self._owner)
         lock(self._owner)
         self.process = os.getpid()
         self.tenants: set[str] = set()
@@ -224,6 +240,10 @@ class _Instance:
         if self._shares is not None:
             self._shares.give_back(self._share)
             self._share = 0
+
+    def clear_laid_aside(self) -> None:
+        if self._laid_aside is not None:
+            self._laid_aside.clear()
 
     def is_usable(self) -> bool:
         """False after a fatal error, and in a process that was forked since it was opened."""

@@ -4,9 +4,9 @@ DuckDB has queues of the buffers that it may evict, in the order of eviction. It
 entries, and there are six queues. The entry of a buffer that no longer exists takes 210 bytes, and each join adds 16
 entries, however few rows it has. So a query grew by 3.4 KB with each join, until it held 45 MB for nothing.
 
-Setting a memory limit that cannot be met makes DuckDB go through all queues and drop these entries. The limit is the
-same afterwards. The database's data leaves the memory, too, and must be read again. So this is only done if the entries
-take enough memory in comparison.
+Setting a memory limit that cannot be met makes DuckDB go through all queues and drop these entries. The limit stays
+the same meanwhile, so statements of other threads do not fail. The database's data leaves the memory, too, and must be
+read again. So this is only done if the entries take enough memory in comparison.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ SELECT (SELECT sum(dead_nodes) FROM duckdb_eviction_queues()), (SELECT sum(memor
 
 
 class LaidAside:
-    """For one database. Make it before the settings are locked: it keeps one of them open, the memory limit."""
+    """For one DuckDB instance. Make it before the settings are locked: it keeps one of them open, the memory limit."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._calls = 0
         connection.execute(f"PREPARE _millstream_laid_aside AS {_LOOK}")
-        ((self._limit,),) = connection.execute("SELECT current_setting('memory_limit')").fetchall()
         connection.execute("SET allowed_configs = ['memory_limit']")
 
     def clear(self) -> None:
-        """Call it after every transaction. Every `_LOOK_EVERY` calls it checks whether there is something to do."""
+        """Call it after transactions. Every `_LOOK_EVERY` calls it checks whether there is something to do."""
         self._calls += 1
         if self._calls % _LOOK_EVERY == 0 and self._is_worth_it():
             self._take_memory_back()
@@ -49,6 +48,7 @@ class LaidAside:
         return notes * _NOTE_BYTES >= max(_BYTES_MIN, in_memory // _PART_OF_MEMORY)
 
     def _take_memory_back(self) -> None:
+        ((limit,),) = self._connection.execute("SELECT current_setting('memory_limit')").fetchall()
         try:
             self._connection.execute("SET memory_limit = '0B'")
         except duckdb.OutOfMemoryException:  # as intended
@@ -56,4 +56,4 @@ class LaidAside:
         except duckdb.Error as error:  # there is no space for the data that must leave the memory, so it stays there
             log.warning("memory not taken back", error=str(error))
             return
-        self._connection.execute(f"SET memory_limit = '{self._limit}'")
+        self._connection.execute(f"SET memory_limit = '{limit}'")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...executor.answers.materialization import Materialization
 from ...executor.answers.pull_limits import Deadline
-from ...executor.state.databases import BROKEN, of_this_process
+from ...executor.state.databases import BROKEN
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
 from ...planner.source_info import SourceInfo
@@ -123,7 +123,6 @@ class Materializations:
                     settings,
                     timestamp=timestamp,
                     query_id=query_id,
-                    open_database=of_this_process().open,
                 )
                 entry = self._by_name[source.name] = _Entry(
                     source, made, StatementSettings.of(settings).pull_idle_seconds

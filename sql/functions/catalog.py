@@ -13,12 +13,13 @@ from ..foreign_names import function_hint
 from . import array, bytes, datetime, json, lambda_, map, math, null, other, regex, standard, string, table, url
 from .function import BoundCall, Function, Variant, scalar, table_function, variant
 from .signature import LambdaArgument, Parameter, Signature, parse_signature, parse_type
-from .udf import Udf, register_udfs, udf_by_name, udfs_in
+from .udf import Udf, forget_udfs, name_apart, register_udfs, udf_by_name, udfs_in
 from .xpath import xml_functions
 
 __all__ = [
     "FUNCTIONS", "BoundCall", "Function", "LambdaArgument", "Parameter", "Signature", "Udf", "Variant", "find_function",
-    "parse_signature", "parse_type", "register_udfs", "scalar", "table_function", "udf_by_name", "udfs_in", "variant",
+    "forget_udfs", "name_apart", "parse_signature", "parse_type", "register_udfs", "scalar", "table_function",
+    "udf_by_name", "udfs_in", "variant",
 ]  # fmt: skip
 
 _CATEGORIES = (

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -141,23 +141,66 @@ def failures_of(connection: duckdb.DuckDBPyConnection) -> Failures:
     return _failures.setdefault(connection, Failures())
 
 
+@dataclass(slots=True)
+class _Scope:
+    """`suffix`: of the names in the instance; `names`: the functions that are registered, without it."""
+
+    suffix: str
+    names: set[str] = field(default_factory=set[str])
+
+
+_scopes: WeakKeyDictionary[duckdb.DuckDBPyConnection, _Scope] = WeakKeyDictionary()
+
+
+def name_apart(connection: duckdb.DuckDBPyConnection, suffix: str) -> None:
+    """What is registered with this connection is not known to the other databases of its DuckDB instance: there it gets
+    the suffix, which no other connection has, and the connection's database gets a macro that has its name.
+
+    Call `forget_udfs` before the connection is closed. DuckDB keeps the functions of a closed connection, and crashes
+    if one of them is called."""
+    _scopes[connection] = _Scope(suffix)
+
+
 def register_udfs(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
     """Make these functions known to the connection's database; those it knows already are left alone."""
-    failures = failures_of(connection)
+    scope = _scopes.get(connection)
     for name in dict.fromkeys(names):
-        udf = udf_by_name(name)
-        try:
-            connection.create_function(
-                name,
-                _plain_function(udf, failures),
-                [duckdb.sqltype(_duckdb_type(type_)) for type_ in udf.parameters],
-                duckdb.sqltype(_duckdb_type(udf.returns)),
-                type=duckdb_func.PythonUDFType.ARROW,
-                null_handling=duckdb_func.FunctionNullHandling.SPECIAL,
+        if scope is None:
+            _create(connection, name, name)
+        elif name not in scope.names:
+            _create(connection, name, name + scope.suffix)
+            scope.names.add(name)
+            arguments = ", ".join(f"a{position}" for position in range(len(udf_by_name(name).parameters)))
+            connection.execute(
+                f"CREATE OR REPLACE MACRO {_quoted(name)}({arguments}) AS {_quoted(name + scope.suffix)}({arguments})"
             )
-        except duckdb.Error as error:
-            if "already" not in str(error):
-                raise
+
+
+def forget_udfs(connection: duckdb.DuckDBPyConnection) -> None:
+    """Removes the functions of a connection that were named apart."""
+    scope = _scopes.pop(connection, None)
+    for name in () if scope is None else sorted(scope.names):
+        connection.remove_function(name + scope.suffix)
+
+
+def _create(connection: duckdb.DuckDBPyConnection, name: str, name_there: str) -> None:
+    udf = udf_by_name(name)
+    try:
+        connection.create_function(
+            name_there,
+            _plain_function(udf, failures_of(connection)),
+            [duckdb.sqltype(_duckdb_type(type_)) for type_ in udf.parameters],
+            duckdb.sqltype(_duckdb_type(udf.returns)),
+            type=duckdb_func.PythonUDFType.ARROW,
+            null_handling=duckdb_func.FunctionNullHandling.SPECIAL,
+        )
+    except duckdb.Error as error:
+        if "already" not in str(error):
+            raise
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _plain_function(udf: Udf, failures: Failures) -> Columns:

@@ -31,7 +31,7 @@ from millstream.executor.sink_writer import SinkWriter
 from millstream.executor.sources.source_decoder import Records, SourceDecoder
 from millstream.executor.sources.source_reader import ReadBatch
 from millstream.executor.state import databases
-from millstream.executor.state.connection import MEMORY, EngineSettings
+from millstream.executor.state.connection import MEMORY, EngineSettings, SideConnections
 from millstream.executor.state.databases import Database, SharedDatabases
 from millstream.executor.state.memory_shares import MemoryShares, room_of_a_store
 from millstream.logcore.client import RowRecords
@@ -40,10 +40,19 @@ from millstream.planner.source_info import SourceInfo
 from millstream.planner.specs import SqlExpression
 from millstream.server.engine.constants import ConstantEvaluator
 from millstream.sql.functions.casts import cast_functions
-from millstream.sql.functions.udf import Udf
+from millstream.sql.functions.udf import Udf, by_row, failures_of, register_udfs
 from millstream.sql.types import BIGINT, DOUBLE, STRING
 
 SETTINGS = EngineSettings(memory_limit="1GB", threads=1)
+
+
+def _half(value: int) -> int:
+    if value % 2:
+        raise ValueError("it is odd")
+    return value // 2
+
+
+HALF = Udf(by_row(_half), (BIGINT,), BIGINT)
 JAVA_TEXT = Udf(cast_functions.to_java_text, (DOUBLE,), STRING)
 
 
@@ -239,7 +248,7 @@ def test_connections_for_expressions_share_an_instance_until_it_breaks(monkeypat
 
 FORKS = """
 import os, sys
-from millstream.executor.state.connection import MEMORY, EngineSettings
+from millstream.executor.state.connection import MEMORY, EngineSettings, SideConnections
 from millstream.executor.state.databases import for_expressions, of_this_process
 
 def use():
@@ -344,6 +353,42 @@ def test_what_fails_to_begin_leaves_no_database_behind(
         with pytest.raises(MemoryError):
             Materialization(source, client, open_database=shared.open)
         assert instances(shared) == []
+
+
+def test_a_function_in_python_is_of_one_query_and_ends_with_it(shared: SharedDatabases, tmp_path: Path) -> None:
+    """Both call it by one name. Each has the failures of its own rows, and a further connection may call it, too."""
+    opened = [shared.open(str(tmp_path / "one.duckdb"), SETTINGS), shared.open(MEMORY, SETTINGS)]
+    for each in opened:
+        register_udfs(each.connection, [HALF.name])
+        register_udfs(each.connection, [HALF.name])  # twice does no harm
+        each.connection.execute("CREATE TABLE t AS SELECT i FROM range(4) rows(i)")
+    call = f'SELECT "{HALF.name}"(i) FROM t'
+    assert [each.connection.execute(call).fetchall() for each in opened] == [[(0,), (None,), (1,), (None,)]] * 2
+    assert len(failures_of(opened[0].connection).take()) == 2
+    further = opened[1].connect()
+    (side,) = SideConnections(opened[1].connection).first(1)
+    for each in (further, side):
+        assert each.execute(f'SELECT "{HALF.name}"(8)').fetchall() == [(4,)]
+        each.close()
+    assert len(failures_of(opened[1].connection).take()) == 2
+    (instance,) = instances(shared)
+    opened[1].connection.execute("BEGIN")
+    with pytest.raises(duckdb.Error):
+        opened[1].connection.execute("SELECT error('of the query')").fetchall()
+    opened[1].close()  # in the middle of a transaction that failed
+    gone = instance.cursor().execute("SELECT function_name FROM duckdb_functions() WHERE function_name LIKE 'ms$%'")
+    assert {name for (name,) in gone.fetchall()} == {HALF.name, f"{HALF.name}@_database_{opened_number(opened[0])}"}
+    assert opened[0].connection.execute(call).fetchall() == [(0,), (None,), (1,), (None,)]
+    opened[0].close()
+    again = shared.open(str(tmp_path / "one.duckdb"), SETTINGS)
+    register_udfs(again.connection, [HALF.name])
+    assert again.connection.execute(call).fetchall() == [(0,), (None,), (1,), (None,)]
+    again.close()
+
+
+def opened_number(database: Database) -> str:
+    ((name,),) = database.connection.execute("SELECT current_database()").fetchall()
+    return name.removeprefix("_database_")
 
 
 def test_an_expression_with_a_function_in_python_is_alone_in_its_instance() -> None:

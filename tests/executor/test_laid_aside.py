@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +18,10 @@ from millstream.executor.answers.materialization import Materialization
 from millstream.executor.answers.push_query import PushQuery
 from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.state import laid_aside
-from millstream.executor.state.connection import MEMORY, lock, open_connection
+from millstream.executor.state.connection import MEMORY, EngineSettings, lock, open_connection
+from millstream.executor.state.databases import SharedDatabases
 from millstream.executor.state.laid_aside import LaidAside
+from millstream.executor.state.memory_shares import MemoryShares
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
 from millstream.planner.source_info import SourceInfo
@@ -126,3 +130,33 @@ def test_whoever_keeps_rows_for_long_clears_it_away(
         assert next(uses) is connection
     assert notes(connection) < NOTES_MAX
     uses.close()
+
+
+def test_statements_of_other_databases_in_the_instance_go_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laid_aside, "_LOOK_EVERY", 1)
+    monkeypatch.setattr(laid_aside, "_BYTES_MIN", 0)
+    shared = SharedDatabases(None)
+    settings = EngineSettings(threads=2, shares=MemoryShares(2**30))
+    databases = [shared.open(MEMORY, settings) for _ in range(2)]
+    for each in databases:
+        fill(each.connection)
+    done = threading.Event()
+
+    def clear() -> int:
+        cleared = 0
+        while not done.is_set():
+            databases[0].clear_laid_aside()
+            cleared += 1
+        return cleared
+
+    with ThreadPoolExecutor(1) as pool:
+        cleared = pool.submit(clear)
+        try:
+            for _ in range(100):
+                join(databases[1].connection)
+        finally:
+            done.set()
+        assert cleared.result() > 10
+    assert notes(databases[1].connection) < NOTES_MAX
+    for each in databases:
+        each.close()

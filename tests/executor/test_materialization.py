@@ -13,13 +13,13 @@ from hand_plans import INPUT, JSON, KAFKA, rows
 
 from millstream.executor.answers import keyed_rows, relation
 from millstream.executor.answers.keyed_rows import KeyedTable, TooManyKeys
+from millstream.executor.answers.left_out import LeftOut
 from millstream.executor.answers.materialization import Materialization
 from millstream.executor.errors import PositionLost
 from millstream.executor.sources.source_decoder import SourceDecoder
 from millstream.executor.sources.source_reader import ReadBatch, SourceReader
 from millstream.executor.state.connection import MEMORY, EngineSettings
 from millstream.executor.state.databases import SharedDatabases
-from millstream.executor.state.laid_aside import LaidAside
 from millstream.logcore.client import LogClient
 from millstream.logcore.errors import OffsetOutOfRange
 from millstream.logcore.log import open_log
@@ -71,26 +71,25 @@ def test_a_zero_keeps_its_sign(kind: str, client: LogClient) -> None:
 
 
 @pytest.mark.parametrize("kind", ["TABLE", "STREAM"])
-def test_rows_move_to_a_database_of_their_own_before_a_function_in_python_is_asked_for(
-    kind: str, client: LogClient
-) -> None:
+def test_a_function_in_python_is_known_to_the_queries_of_this_source_only(kind: str, client: LogClient) -> None:
     shared, java_text = SharedDatabases(None), Udf(cast_functions.to_java_text, (DOUBLE,), STRING).name
     stays = shared.open(MEMORY, EngineSettings.of({}))
     found = Materialization(source(kind), client, open_database=shared.open)
     for key, number in (("a", 1), ("b", 2)):
         append(client, key, number)
     found.catch_up()
-    for number in (3, 4):  # it moves once
+    for number in (3, 4):
         append(client, f"c{number}", number)
         found.catch_up()
         answer = found.query(f'SELECT "{java_text}"(v0::DOUBLE) AS text FROM source ORDER BY v0', [java_text])
         assert answer["text"].to_pylist() == [f"{float(value)}" for value in range(1, number + 1)]
-        assert not found._database.shared
-    known = "SELECT count(*) FROM duckdb_functions() WHERE function_name = $1"
-    assert stays.connection.execute(known, [java_text]).fetchall() == [(0,)]
+    with pytest.raises(duckdb.CatalogException, match="does not exist"):
+        stays.connection.execute(f'SELECT "{java_text}"(1.0)')
     with pytest.raises(duckdb.Error, match="lock"):
         found.query("SET threads = 1")
     found.close()
+    left = f"SELECT count(*) FROM duckdb_functions() WHERE starts_with(function_name, '{java_text}')"
+    assert stays.connection.execute(left).fetchall() == [(0,)]
     stays.close()
     assert not any(shared._instances.values())
 
@@ -212,12 +211,12 @@ def test_an_interrupt_after_rows_were_taken_in_does_not_take_them_in_again(
 ) -> None:
     found = Materialization(source("STREAM"), client)
 
-    def interrupted(_: LaidAside) -> None:
+    def interrupted(_: LeftOut, errors: object) -> None:
         raise duckdb.InterruptException
 
     append(client, "a", 1)
     with monkeypatch.context() as patched:
-        patched.setattr(LaidAside, "clear", interrupted)
+        patched.setattr(LeftOut, "note", interrupted)
         with pytest.raises(duckdb.InterruptException):
             found.catch_up()
     append(client, "b", 2)
