@@ -179,8 +179,9 @@ def register_udfs(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -
 def forget_udfs(connection: duckdb.DuckDBPyConnection) -> None:
     """Removes the functions of a connection that were named apart."""
     scope = _scopes.pop(connection, None)
-    for name in () if scope is None else sorted(scope.names):
-        connection.remove_function(name + scope.suffix)
+    if scope is not None:
+        for name in sorted(scope.names):
+            connection.remove_function(name + scope.suffix)
 
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, name_there: str) -> None:
