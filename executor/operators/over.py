@@ -46,6 +46,7 @@ from .ranks.partition_columns import PartitionColumns
 from .statement import BatchStatement
 
 _US_PER_DAY = 86_400_000_000
+_SUMMED_DIGITS = 28  # DuckDB adds 10**10 such DECIMALs before a sum can fail
 _FAR = 1 << 61  # times are clipped to this, so that sums with them do not overflow
 
 
@@ -297,7 +298,9 @@ def _call_sql(call: OverCall, texts: dict[str, str]) -> str:
     def column(text: str) -> str:
         return texts.setdefault(text, f"e{len(texts)}")
 
-    names = [column(_cast(each)) for each in call.arguments]
+    summed = call.arguments[0].type if call.function in ("SUM", "AVG") else None
+    exact = isinstance(summed, Decimal) and summed.precision > _SUMMED_DIGITS
+    names = [column(_in_digits(each) if exact else _cast(each)) for each in call.arguments]
     if call.function == "NTILE":  # DuckDB's NTILE fails if the number of parts is not positive
         names = [f"CASE WHEN {name} > 0 THEN {name} END" for name in names]
     arguments = ", ".join(names) or ("*" if call.function == "COUNT" else "")
@@ -314,8 +317,30 @@ def _call_sql(call: OverCall, texts: dict[str, str]) -> str:
         order += ties
     ordered = f" ORDER BY {', '.join(order)}" if order else ""
     window = f"PARTITION BY _group{ordered} {call.frame}".rstrip()
-    text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{arguments}){condition} OVER ({window})"
+
+    def over(function: str) -> str:
+        return f"{function}({'DISTINCT ' if call.distinct else ''}{arguments}){condition} OVER ({window})"
+
+    if not (exact and isinstance(summed, Decimal)):
+        text = over(call.function)
+    elif call.function == "SUM":
+        text = _with_point(f"{over('SUM')}::VARCHAR", summed.scale)
+    else:
+        text = f"{over('SUM')}::VARCHAR::DOUBLE / {over('COUNT')} / 1e{summed.scale}"
     return f"TRY_CAST({text} AS {call.type.duckdb})"
+
+
+def _in_digits(expression: SqlExpression) -> str:
+    """A DECIMAL without its point, as a number of any length: DuckDB's sums of DECIMALs fail beyond 38 digits."""
+    return f"replace({_cast(expression)}::VARCHAR, '.', '')::HUGEINT::BIGNUM"
+
+
+def _with_point(digits: str, scale: int) -> str:
+    """The text of a whole number with a point before its last `scale` digits."""
+    if not scale:
+        return digits
+    long_enough = f"regexp_replace({digits}, '[0-9]', '{'0' * scale}\\0')"
+    return f"regexp_replace({long_enough}, '[0-9]{{{scale}}}$', '.\\0')"
 
 
 def _in_units(expression: SqlExpression) -> str:

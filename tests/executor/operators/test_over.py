@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
 from random import Random
 from typing import Any
 
@@ -18,6 +19,7 @@ STREAM = "CREATE STREAM s (k STRING KEY, a INT, x INT, d DOUBLE) WITH (kafka_top
 TABLE = (
     "CREATE TABLE s (k STRING PRIMARY KEY, a INT, x INT, d DOUBLE) WITH (kafka_topic='s', format='JSON', partitions=1);"
 )
+_EXACT = Context(prec=80)
 COLUMNS = {"k": "VARCHAR", "a": "INTEGER", "x": "INTEGER", "d": "DOUBLE", "ts": "BIGINT"}
 
 CALLS = {
@@ -398,3 +400,23 @@ def test_the_key_of_a_table_stays_its_key() -> None:
     plan = plan_of(f"{TABLE} CREATE TABLE t AS SELECT a, ROW_NUMBER() OVER (PARTITION BY x ORDER BY d) AS rn FROM s;")
     assert isinstance(plan.root, Sink)
     assert [c.name for c in plan.root.schema.key] == ["K"]
+
+
+@pytest.mark.parametrize("scale", [0, 2, 38])
+def test_a_sum_of_decimals_beyond_38_digits_is_null_and_their_mean_is_exact(scale: int) -> None:
+    largest = Decimal(10**38 - 1).scaleb(-scale, _EXACT)
+    numbers = f"CAST(CASE WHEN x < 0 THEN '-{largest:f}' WHEN x > 0 THEN '{largest:f}' END AS DECIMAL(38, {scale}))"
+    frames = ("PARTITION BY a ORDER BY ROWTIME", "PARTITION BY a ORDER BY ROWTIME ROWS 1 PRECEDING")
+    total, distinct = (f"SUM({sort}{numbers}) OVER ({frames[0]})" for sort in ("", "DISTINCT "))
+    calls = (
+        f"{total} AS s, {distinct} AS d, AVG({numbers}) OVER ({frames[0]}) AS m, SUM({numbers}) OVER ({frames[1]}) AS t"
+    )
+    plan = plan_of(f"{STREAM} CREATE TABLE t AS SELECT k, {calls} FROM s;")
+    rows = [{"k": f"{i}", "a": 1, "x": x, "d": 0.0, "ts": i, "part": 0} for i, x in enumerate((None, 1, 1, -1, -1, -1))]
+    found = sorted(added_up(changes(plan, rows, [2])), key=lambda row: row["K"])
+    assert [row["S"] for row in found] == [None, largest, None, largest, 0, largest.copy_negate()]
+    assert [row["D"] for row in found] == [None, largest, largest, 0, 0, 0]
+    assert [row["T"] for row in found] == [None, largest, None, 0, None, None]
+    assert [row["M"] for row in found] == pytest.approx(
+        [None, *(float(largest) * share for share in (1, 1, 1 / 3, 0, -1 / 5))]
+    )
