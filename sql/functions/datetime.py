@@ -11,6 +11,7 @@ from sqlglot import exp
 from millstream.errors import InvalidStatement
 
 from ..types import DATE, STRING, TIME, TIMESTAMP, SqlType
+from .casts.cast_trees import TIMESTAMP_OF_MS
 from .function import BoundCall, Function, Render, scalar, variant
 from .java.java_fields import DATE_FIELDS, Moment, day_of, epoch_ms_of, moment_of, nanos_of
 from .java.java_time import compile_pattern
@@ -255,14 +256,14 @@ FUNCTIONS: tuple[Function, ...] = (
         "from_days",
         signature="(days INTEGER) -> DATE",
         doc="The DATE this number of days after 1970-01-01.",
-        sql="CAST('1970-01-01' AS DATE) + :days",
+        sql="CAST('1970-01-03' AS DATE) + (:days - 2)",  # DuckDB takes the least number for a day; this way it overflows
         examples={"FROM_DAYS(18993)": "'2022-01-01'", "FROM_DAYS(NULL)": "NULL"},
     ),
     time_function(
         "from_unixtime",
         signature="(milliseconds BIGINT) -> TIMESTAMP",
         doc="The TIMESTAMP this number of milliseconds after 1970-01-01T00:00:00 UTC.",
-        sql="make_timestamp(:milliseconds * 1000)",
+        sql=TIMESTAMP_OF_MS.format(":milliseconds"),
         examples={"FROM_UNIXTIME(1589234313000)": "'2020-05-11T21:58:33'", "FROM_UNIXTIME(NULL)": "NULL"},
     ),
     time_function(

@@ -97,3 +97,18 @@ def test_a_constant_pattern_calls_no_function_in_python(sandbox: Sandbox) -> Non
 
 def rows(sandbox: Sandbox, sql: str) -> list[list[Any]]:
     return [each["row"]["columns"] for each in sandbox.query(sql) if "row" in each]
+
+
+def test_a_time_that_no_format_holds_is_null_and_its_row_stays(sandbox: Sandbox) -> None:
+    sandbox.execute("CREATE STREAM n (d INT, t BIGINT) WITH (kafka_topic='n', value_format='JSON', partitions=1);")
+    days = (-(2**31), -(2**31) + 1, -(2**31) + 2, 2**31 - 2, 2**31 - 1)
+    times = (-9_223_372_036_854_775, -9_223_372_022_400_001, -9_223_372_022_400_000, 9_223_372_036_854_774, 2**63 - 1)
+    selected = "FROM_DAYS(d) AS d, FROM_UNIXTIME(t) AS t, CAST(t AS TIMESTAMP) AS c"
+    sandbox.execute(f"CREATE STREAM o AS SELECT {selected} FROM n;")
+    for day, time in zip(days, times, strict=True):
+        sandbox.produce("n", None, {"D": day, "T": time})
+    sandbox.drain()
+    first, last = "-290308-12-22T00:00:00.000", "+294247-01-10T04:00:54.774"
+    wanted = [[None] * 3, [None] * 3, ["-5877641-06-25", first, first], ["+5881580-07-10", last, last], [None] * 3]
+    assert rows(sandbox, "SELECT * FROM o;") == wanted
+    assert rows(sandbox, f"SELECT {selected} FROM n;") == wanted

@@ -99,6 +99,9 @@ _WRAP: dict[SqlType, str] = {
     BIGINT: "CAST(((({0} & CAST(18446744073709551615 AS HUGEINT)) + 9223372036854775808) "
     "& CAST(18446744073709551615 AS HUGEINT)) - 9223372036854775808 AS BIGINT)",
 }
+# The first and the last millisecond are those that formats read (`formats/limits.py`): beyond them a step overflows, as
+# `make_timestamp` fails only where it overflows itself, and gives moments before the first one that are in no calendar.
+TIMESTAMP_OF_MS = "make_timestamp(({0} - 14454775) * 1000 + 14454776000 - 1000)"
 _TRUE = "'t|tr|tru|true|y|ye|yes'"  # DuckDB makes a join of IN, and so computes the text outside of a TRY around it
 _PLAIN_CASTS: dict[tuple[SqlType, SqlType], str] = {
     (INTEGER, BIGINT): "CAST(:value AS BIGINT)",
@@ -119,7 +122,7 @@ _PLAIN_CASTS: dict[tuple[SqlType, SqlType], str] = {
     (TIMESTAMP, DATE): "CAST(:value AS DATE)",
     (TIMESTAMP, TIME): "CAST(:value AS TIME)",
     (DATE, TIMESTAMP): "CAST(:value AS TIMESTAMP)",
-    (BIGINT, TIMESTAMP): "make_timestamp(:value * 1000)",
+    (BIGINT, TIMESTAMP): TIMESTAMP_OF_MS.format(":value"),
     (TIMESTAMP, BIGINT): "epoch_ms(:value)",
 }
 _PYTHON_CASTS: dict[tuple[SqlType, SqlType], PythonFunction] = {
