@@ -78,9 +78,12 @@ def _hide(part: exp.Expr, column: exp.Column) -> None:
         case = exp.Case(ifs=[exp.If(this=_never_known(column), true=part.copy())], default=part.copy())
         part.replace(first_of_list(case))  # of the CASE DuckDB may know that it is never NULL
         return
-    # DuckDB leaves the calls of Python functions alone, and computes what is inside of them.
-    for literal in [each for each in part.find_all(exp.Literal) if not isinstance(each.parent, exp.DataTypeParam)]:
-        literal.replace(_hidden(literal, column))
+    # DuckDB leaves the calls of Python functions alone, and computes what is inside of them. Outside of them a function
+    # may take constants only, as strftime's format.
+    for call in [each for each in part.find_all(exp.Anonymous) if udfs_in(each) == (each.name.lower(),)]:
+        for argument in [each for each in call.expressions if not isinstance(each, exp.Null)]:
+            if not udfs_in(argument):
+                argument.replace(_hidden(argument, column))
 
 
 def unhidden(node: exp.Expr) -> exp.Expr | None:
@@ -91,8 +94,8 @@ def unhidden(node: exp.Expr) -> exp.Expr | None:
         ):
             (branch, *_) = case.args["ifs"]
             return case.args["default"] if branch.args["true"] == case.args.get("default") else case
-        case exp.Coalesce(this=exp.Case() as case, expressions=[exp.Literal() as literal]):
-            return literal if case.args.get("default") == literal else None
+        case exp.Coalesce(this=exp.Case() as case, expressions=[given]):
+            return given if _is_never_known(case.args["ifs"][0].this) else None
         case _:
             return None
 
@@ -111,15 +114,23 @@ def is_first_of_list(node: exp.Expr) -> bool:
             return False
 
 
-def _hidden(literal: exp.Literal, column: exp.Column) -> exp.Expr:
-    """The literal, as a value that DuckDB does not know in advance."""
-    given = exp.Case(ifs=[exp.If(this=_never_known(column), true=exp.Null())], default=literal.copy())
-    return exp.Coalesce(this=given, expressions=[literal.copy()])
+def _hidden(constant: exp.Expr, column: exp.Column) -> exp.Expr:
+    """The constant, as a value that DuckDB does not know in advance."""
+    given = exp.Case(ifs=[exp.If(this=_never_known(column), true=exp.Null())], default=constant.copy())
+    return exp.Coalesce(this=given, expressions=[constant.copy()])
 
 
 def _never_known(column: exp.Column) -> exp.Expr:
     """A condition whose result does not matter. Of IS NULL a table's statistics may say what it is."""
     return exp.EQ(this=exp.Anonymous(this="hash", expressions=[column.copy()]), expression=exp.Literal.number(0))
+
+
+def _is_never_known(condition: exp.Expr) -> bool:
+    match condition:
+        case exp.EQ(this=exp.Anonymous() as call):
+            return call.name.lower() == "hash"
+        case _:
+            return False
 
 
 def _not_constant(tree: exp.Expr) -> set[int]:
