@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
@@ -14,6 +13,7 @@ from ...executor.formats.wire import SchemaLookup, no_schemas
 from ...logcore.client import FetchedColumns, FetchedRows, LogClient, TopicPartition
 from ...planner.catalog import Catalog
 from ...sql.ast import PrintTopic
+from ...sql.functions.java.calendar_days import timestamp_text
 from .guessed_formats import common_format, guess
 from .topic_records import TopicRecord, decode_run, shown
 
@@ -112,8 +112,8 @@ class PrintFeed:
 
 
 def _line(partition: int, record: TopicRecord) -> str:
-    moment = datetime.datetime.fromtimestamp(record["timestamp"] / 1000, datetime.UTC)
-    rowtime = f"{moment:%Y/%m/%d %H:%M:%S}.{moment.microsecond // 1000:03d} Z"
+    day, _, clock = timestamp_text(record["timestamp"]).partition("T")
+    rowtime = f"{day[0]}{day[1:].replace('-', '/')} {clock} Z"
     key = _or_null(shown(record["key"]))
     window = record["window"]
     if window is not None:

@@ -18,6 +18,7 @@ from ...logcore.client import FetchedColumns, FetchedRows
 from ...planner.schema import Column
 from ...planner.source_info import SourceInfo
 from ...planner.specs import KeyWindow
+from ...sql.functions.java.calendar_days import python_values
 from ...sql.windows import WINDOW_TYPES
 from .guessed_formats import UNDECODABLE, guess
 
@@ -142,7 +143,7 @@ def _decode_columns(run: FetchedColumns, source: SourceInfo | None) -> Iterator[
         return
     keys, values = stored_columns(source, "KEY"), stored_columns(source, "VALUE")
     part = split_columnar(run.batch, (*keys, *values), run.timestamp_ms)
-    columns = [array.to_pylist(maps_as_pydicts="lossy") for array in part.columns]
+    columns = [python_values(array, maps_as_pydicts="lossy") for array in part.columns]
     offsets = run.row_offsets.tolist()
     for row, (timestamp, null) in enumerate(zip(part.timestamps.to_pylist(), part.null_rows.to_pylist(), strict=True)):
         cells = [column[row] for column in columns]
@@ -166,7 +167,9 @@ def _decode_columns(run: FetchedColumns, source: SourceInfo | None) -> Iterator[
 
 def _decode_undeclared_columns(run: FetchedColumns) -> Iterator[tuple[int, TopicRecord]]:
     part = split_columnar(run.batch, (), run.timestamp_ms)
-    rows = own_columns(run.batch).to_pylist(maps_as_pydicts="lossy")
+    own = own_columns(run.batch)
+    columns = {name: python_values(own.column(name), maps_as_pydicts="lossy") for name in own.schema.names}
+    rows = [{name: cells[row] for name, cells in columns.items()} for row in range(own.num_rows)]
     for offset, row, timestamp, null in zip(
         run.row_offsets.tolist(), rows, part.timestamps.to_pylist(), part.null_rows.to_pylist(), strict=True
     ):

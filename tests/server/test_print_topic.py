@@ -129,6 +129,30 @@ def test_a_double_that_is_no_number_is_shown_by_its_name() -> None:
         assert _lines(sandbox, "n", 1)[2:] == ['{"X":"-Infinity","Y":"NaN"}']
 
 
+@pytest.mark.parametrize("declared", [True, False])
+def test_dates_beyond_those_of_python_are_shown_as_numbers(declared: bool) -> None:
+    with Sandbox() as sandbox:
+        sandbox.execute(
+            "CREATE STREAM n (d DATE, t ARRAY<TIMESTAMP>) WITH (kafka_topic='n', value_format='ARROW', partitions=1);"
+            "INSERT INTO n VALUES (FROM_DAYS(4000000), ARRAY[FROM_UNIXTIME(400000000000000), NULL]);"
+        )
+        if not declared:
+            sandbox.execute("DROP STREAM n;")
+        assert _lines(sandbox, "n", 1)[2:] == ['{"D":4000000,"T":[400000000000000,null]}']
+
+
+def test_a_time_beyond_those_of_python_is_shown() -> None:
+    """Microseconds where milliseconds belong give such times."""
+    with Sandbox() as sandbox:
+        sandbox.execute(STREAM)
+        sandbox.produce("s", 1, None, timestamp=1_700_000_000_123_456)
+        sandbox.produce("s", 1, None, timestamp=-70_000_000_000_000)
+        lines = list(_print(sandbox, "PRINT s FROM BEGINNING LIMIT 2;"))[2:]
+        assert [line.split(", ")[0] for line in lines] == [
+            "rowtime: +55840/11/08 22:15:23.456 Z", "rowtime: -0249/10/15 19:33:20.000 Z",
+        ]  # fmt: skip
+
+
 @pytest.mark.parametrize("format_", ["AVRO", "PROTOBUF", "JSON_SR"])
 def test_records_of_a_topic_without_a_stream_are_read_by_the_schemas_that_they_name(format_: str) -> None:
     with Sandbox() as sandbox:

@@ -7,7 +7,7 @@ precedes year 1, and Java's sign for years of more than four digits.
 from __future__ import annotations
 
 import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
@@ -61,14 +61,17 @@ def timestamp_text(ms: int) -> str:
     return f"{date_text(day)}T{clock.isoformat(timespec='milliseconds')}"
 
 
-def python_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
+def python_values(
+    array: pa.Array | pa.ChunkedArray, *, maps_as_pydicts: Literal["lossy", "strict"] | None = None
+) -> list[Any]:
     """As `to_pylist`; but where a date is later than the year 9999 or before year 1, all are days or milliseconds since
     1970."""
     try:
-        return array.to_pylist()
+        return array.to_pylist(maps_as_pydicts=maps_as_pydicts)
     except (OverflowError, ValueError):
         in_milliseconds = array.cast(_with_times(array.type, pa.date32(), pa.timestamp("ms")), safe=False)
-        return in_milliseconds.cast(_with_times(array.type, pa.int32(), pa.int64())).to_pylist()
+        numbers = in_milliseconds.cast(_with_times(array.type, pa.int32(), pa.int64()))
+        return numbers.to_pylist(maps_as_pydicts=maps_as_pydicts)
 
 
 def _with_times(type_: pa.DataType, date: pa.DataType, timestamp: pa.DataType) -> pa.DataType:
