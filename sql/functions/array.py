@@ -9,7 +9,8 @@ from typing import Any
 from sqlglot import exp
 
 from ..coercion import cast_sql
-from ..types import STRING, Array, Map, SqlType
+from ..types import STRING, Array, SqlType
+from .aggregation.aggregate_values import hashable
 from .bounds import count_bytes
 from .function import BoundCall, Function, scalar, variant
 from .growth import ARRAY_CONCAT, JOIN_LIST, few_lists
@@ -20,21 +21,6 @@ array_function = partial(scalar, category="ARRAY")
 
 
 # ------------------------------------------------------------------ arrays as sets, in the order of the first
-
-
-def _hashable(type_: SqlType) -> Callable[[Any], Any]:
-    """From values of a type to something that can be a key and is equal where they are."""
-
-    def key(value: Any, type_: SqlType) -> Any:
-        if value is None:
-            return None
-        if isinstance(type_, Array):
-            return tuple(key(item, type_.element) for item in value)
-        if isinstance(type_, Map):
-            return frozenset((key(k, type_.key), key(v, type_.value)) for k, v in value)
-        return tuple((name, repr(member)) for name, member in value.items()) if isinstance(value, dict) else value
-
-    return lambda value: key(value, type_)
 
 
 def _first_of_each(values: list[Any], key: Callable[[Any], Any]) -> dict[Any, Any]:
@@ -51,13 +37,13 @@ def _element(types: tuple[SqlType, ...]) -> SqlType:
 
 @by_typed_row
 def array_distinct(parameters: tuple[SqlType, ...], _returns: SqlType) -> Callable[[list[Any]], list[Any]]:
-    key = _hashable(_element(parameters))
+    key = hashable(_element(parameters))
     return lambda values: list(_first_of_each(values, key).values())
 
 
 @by_typed_row
 def array_except(parameters: tuple[SqlType, ...], _returns: SqlType) -> Callable[..., list[Any]]:
-    key = _hashable(_element(parameters))
+    key = hashable(_element(parameters))
 
     def difference(left: list[Any], right: list[Any]) -> list[Any]:
         unwanted = set(map(key, right))
@@ -68,7 +54,7 @@ def array_except(parameters: tuple[SqlType, ...], _returns: SqlType) -> Callable
 
 @by_typed_row
 def array_intersect(parameters: tuple[SqlType, ...], _returns: SqlType) -> Callable[..., list[Any]]:
-    key = _hashable(_element(parameters))
+    key = hashable(_element(parameters))
 
     def intersection(left: list[Any], right: list[Any]) -> list[Any]:
         wanted = set(map(key, right))
@@ -79,7 +65,7 @@ def array_intersect(parameters: tuple[SqlType, ...], _returns: SqlType) -> Calla
 
 @by_typed_row
 def array_union(parameters: tuple[SqlType, ...], _returns: SqlType) -> Callable[..., list[Any]]:
-    key = _hashable(_element(parameters))
+    key = hashable(_element(parameters))
     return lambda left, right: list(_first_of_each(left + right, key).values())
 
 
@@ -158,6 +144,7 @@ FUNCTIONS: tuple[Function, ...] = (
         python=array_distinct,
         examples={
             "ARRAY_DISTINCT(ARRAY[1, 1, NULL, 3, 1, NULL])": "ARRAY[1, NULL, 3]",
+            "ARRAY_LENGTH(ARRAY_DISTINCT(ARRAY[SQRT(-1), LN(-1), 1e0]))": "2",
             f"ARRAY_DISTINCT({_NULL_LIST})": "NULL",
         },
     ),

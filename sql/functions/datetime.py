@@ -256,7 +256,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "from_days",
         signature="(days INTEGER) -> DATE",
         doc="The DATE this number of days after 1970-01-01.",
-        sql="CAST('1970-01-03' AS DATE) + (:days - 2)",  # DuckDB takes the least number for a day; this way it overflows
+        sql="CAST('1970-01-03' AS DATE) + (:days - 2)",  # the two least numbers overflow: they are no days
         examples={"FROM_DAYS(18993)": "'2022-01-01'", "FROM_DAYS(NULL)": "NULL"},
     ),
     time_function(

@@ -40,14 +40,8 @@ class Extremes:
         self._ordered: _Ordered | None = None
 
     def before_counting(self, values: pa.Array) -> Bools | None:
-        """Which values of a batch can be ordered (None: all); NULL and NaN cannot. Called before the members count the
-        batch."""
-        placed = values.is_valid()
-        if pa.types.is_floating(values.type):
-            placed = pc.and_not(placed, pc.is_nan(values).fill_null(False))
-        elif not values.null_count:
-            return None
-        return placed.to_numpy(zero_copy_only=False)
+        """Which values of a batch can be ordered (None: all); NULL cannot. Called before the members count them."""
+        return values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else None
 
     def prepare(self, events: GroupEvents) -> None:
         """Loads the ordered values if these events need them. Called before the members count these events and before

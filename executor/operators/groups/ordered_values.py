@@ -46,7 +46,7 @@ class ValueWords:
         self._used = 0
 
     def put(self, numbers: Ints, values: pa.Array) -> None:
-        """In: distinct numbers; values that are neither NULL nor NaN."""
+        """In: distinct numbers; values that are not NULL."""
         count = int(numbers.max(initial=-1)) + 1
         self.known, self.words = grown(self.known, count, 0), grown(self.words, count, 0)
         new = np.flatnonzero(~self.known[numbers])

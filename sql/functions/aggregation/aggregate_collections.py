@@ -28,7 +28,7 @@ from ...types import (
     Struct,
 )
 from .aggregate_fold import AggregateExample, AggregateFunction, Fold, State, own
-from .aggregate_values import canonical, hashable
+from .aggregate_values import canonical, hashable, rank
 
 Types = Sequence[SqlType]
 Properties = Mapping[str, str]
@@ -60,7 +60,7 @@ def _collect_list(types: Types, constants: Sequence[Any], properties: Properties
     if len(types) != 1:
         return None
     limit = CollectionLimits.of(properties).of_list
-    form = canonical(types[0])
+    form = hashable(types[0])
 
     def absorb(state: State, x: Any) -> State:
         if len(state[0]) < limit:
@@ -177,7 +177,7 @@ def _attribute(types: Types, constants: Sequence[Any], properties: Properties) -
     """State: the distinct values, NULL among them, and how often each is there."""
     if len(types) != 1:
         return None
-    form = canonical(types[0])
+    form = hashable(types[0])
 
     def count(state: State, x: Any, by: int) -> State:
         values, counts = list(state[0]), list(state[1])
@@ -228,14 +228,15 @@ def _topk(types: Types, constants: Sequence[Any], properties: Properties) -> Fol
     if others:
         element = Struct((Field("sort_col", types[0]), *(Field(f"col{i}", type_) for i, type_ in enumerate(types[1:]))))
 
-    def rank(entry: Any) -> Any:
-        return entry["sort_col"] if others else entry
+    def place_of(entry: Any) -> Any:
+        return rank(entry["sort_col"] if others else entry)
 
     def place(top: list[Any], entry: Any) -> list[Any]:
         """Equal ones stand in the order in which they came."""
-        if len(top) >= k and rank(top[-1]) >= rank(entry):
+        own = place_of(entry)
+        if len(top) >= k and place_of(top[-1]) >= own:
             return top
-        position = sum(1 for other in top if rank(other) >= rank(entry))
+        position = sum(1 for other in top if place_of(other) >= own)
         return top if position >= k else [*top[:position], entry, *top[position:]][:k]
 
     def add(state: State, x: Any, *rest: Any) -> State:
@@ -268,9 +269,9 @@ def _topk_distinct(types: Types, constants: Sequence[Any], properties: Propertie
 
     def add(state: State, x: Any) -> State:
         top = state[0]
-        if x is None or x in top or (len(top) >= k and top[-1] >= x):
+        if x is None or rank(x) in map(rank, top) or (len(top) >= k and rank(top[-1]) >= rank(x)):
             return state
-        return (sorted([*top, x], reverse=True)[:k],)
+        return (sorted([*top, x], key=rank, reverse=True)[:k],)
 
     def merge(a: State, b: State) -> State:
         for x in b[0]:

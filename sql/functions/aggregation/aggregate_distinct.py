@@ -10,17 +10,19 @@ from typing import Any
 
 from ...types import Array
 from .aggregate_fold import Fold, State
+from .aggregate_values import hashable
 
-_Seen = dict[str, Any]
+_Seen = dict[Any, Any]
 
 
 def distinct_fold(inner: Fold) -> Fold:
     """`inner`, of one argument, over each value once; NULL is none."""
 
+    identity = hashable(inner.parameter_types[0])
+
     def grown(state: State, values: Iterable[Any]) -> State:
         seen: _Seen = state[0]
-        present = {_text(value): value for value in values if value is not None}
-        new = {text: value for text, value in present.items() if text not in seen}
+        new = {known: value for value in values if value is not None and (known := identity(value)) not in seen}
         if not new:
             return state
         folded: State = state[1]
@@ -41,6 +43,3 @@ def distinct_fold(inner: Fold) -> Fold:
         dump=lambda state: (list(state[0].values()),),
     )
 
-
-def _text(value: Any) -> str:
-    return repr(value + 0.0 if isinstance(value, float) else value)  # -0.0 is 0.0

@@ -106,7 +106,10 @@ def _extreme(group, add, present, values, greatest, state, known, out, out_known
         row = add[i]
         if row >= 0 and present[row]:
             value = values[row]
-            if not known[g] or (value > state[g] if greatest else value < state[g]):
+            best = state[g]
+            # NaN is greater than all numbers, as in comparisons and in ORDER BY; it differs from itself.
+            one, other = (value, best) if greatest else (best, value)
+            if not known[g] or one > other or (one != one and other == other):
                 state[g] = value
                 known[g] = True
         out[i] = state[g]

@@ -21,6 +21,7 @@ from .aggregate_kernels import (
     ordered_extreme_kernel,
     sum_kernel,
 )
+from .aggregate_values import rank
 
 _ORDERED = (INTEGER, BIGINT, DOUBLE, STRING, BYTES, DATE, TIME, TIMESTAMP)
 _KEPT_AS_NUMBERS = (INTEGER, BIGINT, DOUBLE, DATE, TIME, TIMESTAMP)
@@ -153,7 +154,8 @@ def _extreme(greatest: bool) -> Callable[[Types, Sequence[Any], Properties], Fol
     def better(best: Any, x: Any) -> Any:
         if x is None or best is None:
             return best if x is None else x
-        return x if (x > best if greatest else x < best) else best
+        one, other = (x, best) if greatest else (best, x)
+        return x if rank(one) > rank(other) else best
 
     def make(types: Types, constants: Sequence[Any], properties: Properties) -> Fold | None:
         if len(types) != 1 or not (types[0] in _ORDERED or isinstance(types[0], Decimal)):
@@ -352,7 +354,7 @@ NUMERIC = (
     ),
     AggregateFunction(
         "MIN",
-        doc="The smallest value; NULLs are ignored.",
+        doc="The smallest value; NULLs are ignored, and NaN is greater than all numbers.",
         signatures=("MIN(value INTEGER|BIGINT|DOUBLE|DECIMAL|STRING|BYTES|DATE|TIME|TIMESTAMP)",),
         examples=(AggregateExample((INTEGER,), _NUMBERS, 1), AggregateExample((STRING,), ((None,),), None)),
         make=_extreme(greatest=False),
@@ -362,7 +364,7 @@ NUMERIC = (
     ),
     AggregateFunction(
         "MAX",
-        doc="The largest value; NULLs are ignored.",
+        doc="The largest value; NULLs are ignored, and NaN is greater than all numbers.",
         signatures=("MAX(value INTEGER|BIGINT|DOUBLE|DECIMAL|STRING|BYTES|DATE|TIME|TIMESTAMP)",),
         examples=(AggregateExample((INTEGER,), _NUMBERS, 3), AggregateExample((STRING,), ((None,),), None)),
         make=_extreme(greatest=True),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...types import Array, Map, SqlType, Struct
+from ...types import DOUBLE, Array, Map, SqlType, Struct
 
 
 def physical(type_: pa.DataType) -> pa.DataType:
@@ -50,9 +50,15 @@ def as_type(column: pa.Array, type_: SqlType) -> pa.Array:
     return column if column.type == type_.arrow else column.cast(type_.arrow)
 
 
+def rank(value: Any) -> tuple[bool, Any]:
+    """By which values are ordered: NaN is equal to NaN and greater than all numbers, as in comparisons."""
+    return (True, 0.0) if value != value else (False, value)
+
+
 def canonical(type_: SqlType) -> Callable[[Any], Any]:
-    """Gives values of the type a form in which equal ones are equal: the order of a MAP's entries means nothing."""
-    if not _holds_map(type_):
+    """Gives values of the type a form in which equal ones have the same `repr`: the order of a MAP's entries means
+    nothing, and -0.0 is 0.0."""
+    if not _has_several_forms(type_):
         return lambda value: value
 
     def convert(value: Any) -> Any:
@@ -68,13 +74,13 @@ def canonical(type_: SqlType) -> Callable[[Any], Any]:
                 named = zip(type_.engine_names, type_.fields, strict=True)
                 return {name: canonical(field.type)(value[name]) for name, field in named}
             case _:
-                return value
+                return value + 0.0 if type_ == DOUBLE else value
 
     return convert
 
 
 def hashable(type_: SqlType) -> Callable[[Any], Any]:
-    """Gives values of the type a form by which a dict finds them: as `canonical`, and hashable."""
+    """Gives values of the type a form by which a dict finds them: equal ones are equal, NaN and NaN too."""
     match type_:
         case Map():
             inner = hashable(type_.value)
@@ -86,16 +92,16 @@ def hashable(type_: SqlType) -> Callable[[Any], Any]:
             parts = [(name, hashable(part.type)) for name, part in zip(type_.engine_names, type_.fields, strict=True)]
             return lambda value: None if value is None else tuple(inner(value[name]) for name, inner in parts)
         case _:
-            return lambda value: value
+            return (lambda value: value if value == value else "NaN") if type_ == DOUBLE else lambda value: value
 
 
-def _holds_map(type_: SqlType) -> bool:
+def _has_several_forms(type_: SqlType) -> bool:
     match type_:
         case Map():
             return True
         case Array():
-            return _holds_map(type_.element)
+            return _has_several_forms(type_.element)
         case Struct():
-            return any(_holds_map(field.type) for field in type_.fields)
+            return any(_has_several_forms(field.type) for field in type_.fields)
         case _:
-            return False
+            return type_ == DOUBLE

@@ -60,12 +60,12 @@ def answer(left: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _results(rows: list[dict[str, Any]]) -> dict[str, Any]:
     xs = [row["x"] for row in rows if row["x"] is not None]
-    ds = [row["d"] + 0.0 for row in rows if row["d"] is not None and not math.isnan(row["d"])]
+    ds = sorted((row["d"] + 0.0 for row in rows if row["d"] is not None), key=lambda d: (math.isnan(d), d))
     return {
         "least": min(xs, default=None),
         "most": max(xs, default=None),
-        "low": min(ds, default=None),
-        "high": max(ds, default=None),
+        "low": ds[0] if ds else None,
+        "high": ds[-1] if ds else None,  # NaN, if there is one
         "word": max((row["t"] for row in rows if row["t"] is not None), default=None),
         "small": max((x for x in xs if x < 5), default=None),
         "n": len(set(xs)),

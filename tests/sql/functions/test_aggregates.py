@@ -66,6 +66,39 @@ def test_every_example_gives_what_it_says(name: str) -> None:
             assert same(results[-1], example.result), (example, results)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("name", "constants", "expected"),
+    [
+        ("MIN", (), "-1.0"),
+        ("MAX", (), "nan"),
+        ("TOPK", (4,), "[nan, nan, inf, 2.0]"),
+        ("TOPKDISTINCT", (3,), "[nan, inf, 2.0]"),
+        ("COLLECT_SET", (), "[-1.0, 0.0, 2.0, inf, nan]"),
+        ("COUNT_DISTINCT", (), "5"),
+    ],
+)
+def test_nan_is_one_value_and_the_greatest_wherever_it_comes(
+    name: str, constants: tuple[Any, ...], expected: str, compiled: bool
+) -> None:
+    values = [math.nan, 2.0, -1.0, float("nan"), math.inf, 0.0, -0.0]
+    for rows in (values, values[::-1], values[1:] + values[:1]):
+        fold = AGGREGATES[name].fold((DOUBLE,), constants)
+        result = run(fold, (DOUBLE,), [(value,) for value in rows], compiled=compiled)[-1]
+        if name == "COLLECT_SET":
+            result = sorted((value + 0.0 for value in result), key=lambda value: (math.isnan(value), value))
+        assert repr(result) == expected
+
+
+@pytest.mark.parametrize("name", ["COLLECT_LIST", "ATTR"])
+def test_a_value_with_nan_in_it_can_be_retracted(name: str) -> None:
+    fold = AGGREGATES[name].fold((Array(DOUBLE),), ())
+    assert fold.undo is not None
+    state = fold.add(fold.add(fold.initial, [1.0, float("nan")]), [2.0])
+    left = fold.result(fold.undo(state, [1.0, float("nan")]))
+    assert left == ([[2.0]] if name == "COLLECT_LIST" else [2.0])
+
+
 def test_all_aggregates_of_ksqldb_are_there() -> None:
     assert sorted(AGGREGATES) == sorted(KSQLDB_AGGREGATES)
 
