@@ -26,6 +26,7 @@ from ..formats.registry import decoder
 from ..formats.wire import SchemaLookup, no_schemas
 from ..record_error import RecordError
 from ..row_times import row_times
+from ..state.equal_keys import with_one_zero
 
 Offsets = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -147,7 +148,7 @@ class SourceDecoder:
             return self._all_failed(records, rows, f"the source {self._source.name} is columnar, this record is not")
         key = self._key_decoder.decode(rows["key"])
         value = self._value_decoder.decode(rows["value"])
-        names: dict[str, pa.Array] = {f"k{i}": _as_key(array) for i, array in enumerate(key.columns)}
+        names: dict[str, pa.Array] = {f"k{i}": with_one_zero(array) for i, array in enumerate(key.columns)}
         names |= self._value_columns(value.columns, rows["headers"] if self._header_columns else None, len(records))
         names["_null"] = value.null_rows
         if has_key_marks(self._source):
@@ -171,7 +172,7 @@ class SourceDecoder:
         key_columns = self._source.schema.key
         part = split_columnar(batch, [*key_columns, *self._encoded], records.timestamp_ms)
         keys, values = part.columns[: len(key_columns)], part.columns[len(key_columns) :]
-        names: dict[str, pa.Array] = {f"k{i}": _as_key(array) for i, array in enumerate(keys)}
+        names: dict[str, pa.Array] = {f"k{i}": with_one_zero(array) for i, array in enumerate(keys)}
         names |= self._value_columns(values, None, len(records))
         names["_null"] = part.null_rows
         if has_key_marks(self._source):
@@ -272,11 +273,6 @@ def _header_column(column: Column, headers: pa.ChunkedArray | None, rows: int) -
         for record in headers.to_pylist()
     ]
     return pa.array(found, column.type.arrow)
-
-
-def _as_key(array: pa.Array) -> pa.Array:
-    """-0.0 becomes 0.0: as keys they must be the same (see `operators/stateless.py`)."""
-    return pc.add(array, 0.0) if pa.types.is_float64(array.type) else array
 
 
 def _int64s(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:

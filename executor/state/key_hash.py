@@ -18,6 +18,7 @@ import pyarrow as pa
 from ...sql.compiling.loops import inlined_loop, loop, read_only
 from ...sql.functions.aggregation.aggregate_values import as_physical
 from ..work_pool import slices, work_pool
+from .equal_keys import with_one_zero
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 """An array of the shape (2, keys)."""
@@ -82,7 +83,9 @@ def _as_bytes(column: pa.Array) -> pa.Array:
         validity, data = column.buffers()
         fixed = pa.Array.from_buffers(pa.binary(16), len(column), [validity, data], offset=column.offset)
         return fixed.cast(pa.binary())
-    return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
+    return pa.array(
+        [None if value is None else repr(value) for value in with_one_zero(column).to_pylist()], pa.string()
+    )
 
 
 def _float_bits(column: pa.Array) -> Vector:

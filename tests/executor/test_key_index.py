@@ -97,6 +97,8 @@ def test_equal_values_have_the_same_number_and_others_have_not(type_: pa.DataTyp
 def test_what_is_equal_in_sql_is_one_key() -> None:
     other_nan = np.array([0x7FF8000000000001], np.uint64).view(np.float64)
     assert len(set(hashed(pa.array([0.0, -0.0])))) == 1
+    nested = [[{"a": zero, "b": 1}, None] for zero in (0.0, -0.0)]
+    assert len(set(hashed(pa.array([[], *nested, None]).slice(1, 2)))) == 1
     assert len(set(hashed(pa.array(np.concatenate([[math.nan], other_nan]))))) == 1
 
 

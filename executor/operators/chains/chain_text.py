@@ -13,7 +13,7 @@ from ....planner.steps.explode import Explode
 from ....planner.steps.filter import Filter
 from ....planner.steps.project import Project
 from ....planner.steps.repartition import Rekey
-from ....sql.types import DOUBLE
+from ...state.equal_keys import has_zeros, one_zero_sql
 from ..columns import key_names, value_names
 
 StatelessStep = Filter | Project | Explode | Rekey
@@ -63,7 +63,7 @@ def _chosen_sources(step: Project | Rekey, names: Mapping[str, str | None], sche
     for name, expression in chosen.items():
         source = names.get(expression.sql.strip('"'))
         same = source is not None and schema.field(source).type.equals(expression.type.arrow)
-        following[name] = source if same and not (expression.type == DOUBLE and isinstance(step, Rekey)) else None
+        following[name] = source if same and not (has_zeros(expression.type) and isinstance(step, Rekey)) else None
     return following
 
 
@@ -141,7 +141,7 @@ def rendered(
             return f"{_select(columns, source)} WHERE NOT _null", list(columns), step.schema
         case Rekey():
             keys = _typed(key_names(step.schema), step.key)
-            keys |= {f"k{i}": _as_key(keys[f"k{i}"]) for i, key in enumerate(step.key) if key.type == DOUBLE}
+            keys |= {f"k{i}": one_zero_sql(keys[f"k{i}"], key.type) for i, key in enumerate(step.key)}
             kept = [name for name in names if name.startswith("_") and name != "_st"]
             columns = {name: name for name in kept} | keys
             columns |= {name: name for name in names if name[0] == "v"}
@@ -167,11 +167,6 @@ def _is_column(expression: SqlExpression) -> bool:
 
 def _typed(names: Sequence[str], expressions: Sequence[SqlExpression]) -> dict[str, str]:
     return {name: _cast(expression) for name, expression in zip(names, expressions, strict=True)}
-
-
-def _as_key(number: str) -> str:
-    """-0.0 becomes 0.0: in DuckDB they are equal in a join but different in a GROUP BY, so keys must not have both."""
-    return f"({number} + 0.0::DOUBLE)"
 
 
 def _cast(expression: SqlExpression) -> str:

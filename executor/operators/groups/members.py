@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ....sql.compiling.loops import loop
 from ....sql.functions.aggregation.aggregate_kernels import GroupEvents
 from ....sql.types import BIGINT, SqlType
+from ...state.equal_keys import with_one_zero
 from ...state.key_hash import Vector
 from ...state.key_index import Numbered
 from ...state.store import StateStore
@@ -66,8 +66,7 @@ class Members:
 
         In: events that refer to rows with these values; `keys`: the key of each event's group. NULL is no value.
         """
-        if pa.types.is_floating(values.type):
-            values = pc.add(values, 0.0)  # -0.0 is 0.0
+        values = with_one_zero(values)
         if not self._retracts:
             return self._first_times(events, values, keys), {}
         event, row, adds = _operations(events, values)

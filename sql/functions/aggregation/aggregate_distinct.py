@@ -42,4 +42,3 @@ def distinct_fold(inner: Fold) -> Fold:
         load=lambda stored: grown(empty, stored[0] or ()),
         dump=lambda state: (list(state[0].values()),),
     )
-
