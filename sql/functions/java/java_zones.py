@@ -74,17 +74,21 @@ def fixed_zone(match: re.Match[str]) -> tzinfo:
     return timezone(timedelta(seconds=-seconds if match[1] == "-" else seconds))
 
 
-_STEP_MS = 900_000  # since 1970 all clocks have changed at full quarters of an hour
+_STEP_S = 900
 
 
 def offset_seconds(zone: tzinfo, epoch_ms: int) -> int:
     """How far the zone is ahead of UTC at a moment."""
-    return _offset_in_step(zone, epoch_ms // _STEP_MS) if epoch_ms >= 0 else _offset_at(zone, epoch_ms // 1000)
+    seconds = epoch_ms // 1000
+    offset = _offset_in_step(zone, seconds // _STEP_S) if seconds >= 0 else None
+    return _offset_at(zone, seconds) if offset is None else offset
 
 
 @lru_cache(maxsize=16_384)
-def _offset_in_step(zone: tzinfo, step: int) -> int:
-    return _offset_at(zone, step * _STEP_MS // 1000)
+def _offset_in_step(zone: tzinfo, step: int) -> int | None:
+    """None if the clocks change within the quarter of an hour, as those of Newfoundland did at a minute past midnight."""
+    first, last = (_offset_at(zone, seconds) for seconds in (step * _STEP_S, (step + 1) * _STEP_S - 1))
+    return first if first == last else None
 
 
 _FIRST_S, _LAST_S = -62_135_510_400, 253_402_128_000  # 0001-01-02, 9999-12-30

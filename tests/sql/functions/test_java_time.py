@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -10,12 +10,28 @@ from hypothesis.strategies import integers, sampled_from
 
 from millstream.sql.functions.java.java_fields import epoch_ms_of, moment_of
 from millstream.sql.functions.java.java_time import InvalidTimePattern, compile_pattern
-from millstream.sql.functions.java.java_zones import Unparsable
+from millstream.sql.functions.java.java_zones import Unparsable, offset_seconds, zone_of
 from millstream.sql.functions.java.simple_date import parse_lenient_date
 from millstream.sql.functions.java.strftime import strftime_format
 from millstream.sql.types import DATE, TIME, TIMESTAMP
 
 MOMENT_MS = 1_526_075_913_005  # 2018-05-11T21:58:33.005 in UTC, a Friday
+
+
+@pytest.mark.parametrize(
+    ("zone", "change", "before", "after"),
+    [
+        ("America/St_Johns", "1987-04-05T03:31:00", -12_600, -9_000),  # at 00:01 there
+        ("Africa/Monrovia", "1972-01-07T00:44:30", -2_670, 0),
+        ("Australia/Lord_Howe", "2024-10-05T15:30:00", 37_800, 39_600),
+        ("Europe/Berlin", "2024-03-31T01:00:00", 3_600, 7_200),
+        ("America/New_York", "1883-11-18T17:00:00", -17_762, -18_000),
+    ],
+)
+def test_clocks_change_at_the_second(zone: str, change: str, before: int, after: int) -> None:
+    moment_ms = int(datetime.fromisoformat(change).replace(tzinfo=UTC).timestamp() * 1000)
+    found = [offset_seconds(zone_of(zone), moment_ms + step) for step in (-840_000, -1, 0, 1, 840_000)]
+    assert found == [before, before, after, after, after]
 
 
 @pytest.mark.parametrize(
