@@ -343,8 +343,8 @@ NUMERIC = (
     ),
     AggregateFunction(
         "AVG",
-        doc="The mean of the values that are not NULL, as a DOUBLE; 0 if there are none. Integers are added up as a BIGINT, "
-        "which wraps around as in SUM: CAST them to DOUBLE if they may be that large.",
+        doc="The mean of the values that are not NULL, as a DOUBLE; 0 if there are none. Integers are added up as a "
+        "BIGINT, which wraps around as in SUM: CAST them to DOUBLE if they may be that large.",
         signatures=("AVG(value INTEGER|BIGINT|DOUBLE|DECIMAL)",),
         examples=(
             AggregateExample((INTEGER,), _NUMBERS, 2.0),

@@ -86,7 +86,7 @@ def offset_seconds(zone: tzinfo, epoch_ms: int) -> int:
 
 @lru_cache(maxsize=16_384)
 def _offset_in_step(zone: tzinfo, step: int) -> int | None:
-    """None if the clocks change within the quarter of an hour, as those of Newfoundland did at a minute past midnight."""
+    """None if the clocks change within the quarter of an hour, as those of Newfoundland did at 00:01."""
     first, last = (_offset_at(zone, seconds) for seconds in (step * _STEP_S, (step + 1) * _STEP_S - 1))
     return first if first == last else None
 
