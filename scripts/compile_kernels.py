@@ -8,6 +8,7 @@ that no loop is left out.
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 from itertools import product
 from pathlib import Path
@@ -30,6 +31,7 @@ from millstream.testing import Sandbox
 _ROWS: Final = COMPILED_FROM
 _INSERTED: Final = 8  # one after the other: the statements read each other's output and these rows
 _FOLDS: Final = ("COUNT", "SUM", "AVG", "MIN", "LATEST_BY_OFFSET", "STDDEV_SAMPLE", "CORRELATION")
+_COMPILED_WHEN_LOADED: Final = ("millstream.logcore.records.bulk", "millstream.logcore.murmur2_bulk")
 _STATEMENTS: Final = """
     CREATE STREAM s (k STRING KEY, g STRING, x INT) WITH (kafka_topic='s', format='JSON', partitions=1);
     CREATE TABLE t (k STRING PRIMARY KEY, g STRING, x INT) WITH (kafka_topic='s', format='JSON', partitions=1);
@@ -49,6 +51,8 @@ _STATEMENTS: Final = """
 
 
 def main() -> None:
+    for module in _COMPILED_WHEN_LOADED:
+        importlib.import_module(module)
     warm_up()
     with Sandbox() as sandbox:
         sandbox.execute(_STATEMENTS)
