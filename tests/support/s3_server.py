@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import urllib.request
 from collections.abc import Generator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from pyarrow import fs
-
-from bench.apache_kafka import free_ports
 
 KEYS = ("AKIATESTS", "s3cret-of-the-tests")
 
@@ -48,14 +48,34 @@ class S3Server:
 
 @contextlib.contextmanager
 def s3_server() -> Generator[S3Server]:
-    """Empty, but for the bucket."""
-    server = pytest.importorskip("moto.server", reason="moto[s3] and flask-cors are not installed")
-    port = free_ports(1)[0]
-    running = server.ThreadedMotoServer("127.0.0.1", port, verbose=False)
-    running.start()
-    try:
-        made = urllib.request.Request(f"http://127.0.0.1:{port}/lake", method="PUT")
+    """Empty, but for the bucket.
+
+    moto's own server looks up in a folder, for each request, which of 200 services it is for, makes a thread and a
+    connection for it, and writes a line about it."""
+    moto = pytest.importorskip("moto.moto_server.werkzeug_app", reason="moto[s3] and flask-cors are not installed")
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Quiet(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"  # connections stay open
+        disable_nagle_algorithm = True
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            pass
+
+    server = make_server("127.0.0.1", 0, moto.create_backend_app("s3"), threaded=True, request_handler=Quiet)
+    with _serving(server):
+        made = urllib.request.Request(f"http://127.0.0.1:{server.server_port}/lake", method="PUT")
         urllib.request.urlopen(made, timeout=30).close()
-        yield S3Server(port)
+        yield S3Server(server.server_port)
+
+
+@contextlib.contextmanager
+def _serving(server: Any) -> Generator[None]:
+    thread = threading.Thread(target=server.serve_forever, name="s3-server", daemon=True)
+    thread.start()
+    try:
+        yield
     finally:
-        running.stop()
+        server.shutdown()
+        thread.join()
+        server.server_close()
