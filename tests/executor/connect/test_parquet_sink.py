@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 import subprocess
@@ -98,8 +99,14 @@ def test_rows_are_in_files_that_readers_of_parquet_see(place: Place) -> None:
     assert len(place.files()) == 1
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("nth", [1, 2])
+def deaths() -> list[Any]:
+    """A store takes the same way as a folder, more slowly: it gets each point once, half of them the second time."""
+    cases = itertools.product(("folder", "s3"), (1, 2), enumerate(POINTS))
+    seldom = ((), pytest.mark.soak)
+    return [pytest.param(on, nth, p, marks=seldom[on == "s3" and i % 2 != nth % 2]) for on, nth, (i, p) in cases]
+
+
+@pytest.mark.parametrize(("folder_or_store", "nth", "point"), deaths(), indirect=["folder_or_store"])
 def test_each_record_is_there_once_wherever_the_task_dies(place: Place, point: str, nth: int) -> None:
     with place.sandbox(partition_by="part") as box:
         for part in range(3):
