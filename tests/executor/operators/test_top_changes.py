@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from random import Random
 from typing import Any
 
@@ -40,11 +41,12 @@ ORDERS = {
     "bytes": ("TO_BYTES(t, 'utf8') DESC", "t DESC NULLS LAST"),
     "nothing": ("", ""),
 }
+YOUNG = {"few in heaps": 1, "most in heaps": 10**9}
 
 
-@pytest.fixture(params=["few in heaps", "most in heaps"])
+@pytest.fixture
 def young(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ordered_rows, "YOUNG_MAX", 1 if request.param == "few in heaps" else 10**9)
+    monkeypatch.setattr(ordered_rows, "YOUNG_MAX", YOUNG[request.param])
     monkeypatch.setattr(store, "_COMPACT_FROM", 5)  # keys are numbered anew all the time
 
 
@@ -83,9 +85,15 @@ def left_after(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(left.values())
 
 
+def by_twos() -> list[Any]:
+    """All of the three together are for the soak tests; here are all pairs."""
+    triples = itertools.product(enumerate(YOUNG), enumerate(ORDERS), enumerate(RANKS))
+    marks = ((), pytest.mark.soak)
+    return [pytest.param(a, b, c, marks=marks[(i + j + k) % 2]) for (i, a), (j, b), (k, c) in triples]
+
+
 @pytest.mark.usefixtures("young")
-@pytest.mark.parametrize("function", RANKS)
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("young", "order", "function"), by_twos(), indirect=["young"])
 def test_after_each_batch_the_first_rows_are_the_batch_answers(function: str, order: str) -> None:
     rng = Random(function + order)
     emit: Emit = rng.choice(("every", "last"))
