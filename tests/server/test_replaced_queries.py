@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -37,7 +37,7 @@ CREATE STREAM joined AS SELECT s.id AS id, v, a FROM s {1} JOIN t ON s.id = t.id
 """
 JOINED = "CSAS_JOINED_2"
 REPLACED = "CREATE OR REPLACE STREAM joined AS SELECT s.id AS id, v, a, b, n + v AS m FROM s {0} JOIN t ON s.id = t.id;"
-
+BACKFILL = "WITH (BACKFILL='spark') "
 
 Row = Mapping[str, object] | None
 
@@ -75,8 +75,17 @@ def _fill_table(engine: EmbeddedEngine, random: Random) -> dict[int, tuple[str, 
     return rows
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 6])
-@pytest.mark.parametrize(("kind", "restarted"), [("INNER", False), ("LEFT", True)])
+@pytest.mark.parametrize(
+    ("partitions", "kind", "restarted"),
+    [
+        (1, "LEFT", True),
+        (2, "INNER", False),
+        (6, "LEFT", True),
+        pytest.param(1, "INNER", False, marks=pytest.mark.soak),
+        pytest.param(2, "LEFT", True, marks=pytest.mark.soak),
+        pytest.param(6, "INNER", False, marks=pytest.mark.soak),
+    ],
+)
 def test_a_join_reads_further_columns_of_all_rows_of_its_table(
     tmp_path: Path, partitions: int, kind: str, restarted: bool
 ) -> None:
@@ -91,7 +100,7 @@ def test_a_join_reads_further_columns_of_all_rows_of_its_table(
         if restarted:
             engines.close()
             engine = engines.enter_context(open_engine(tmp_path, SETTINGS, sync="never"))
-        engine.execute(" ".join(f"INSERT INTO s VALUES ({id}, {id});" for id in range(20)), Session())
+        engine.execute(_into_s((id, id) for id in range(20)), Session())
         wanted: list[Row] = [{"V": id, "A": a, "B": b, "M": n + id} for id, (a, b, n) in rows.items()]
         if kind == "LEFT":
             wanted += [{"V": id, "A": None, "B": None, "M": None} for id in range(20) if id not in rows]
@@ -101,8 +110,7 @@ def test_a_join_reads_further_columns_of_all_rows_of_its_table(
 
 
 def _assert_all_columns_are_joined(engine: EmbeddedEngine, rows: dict[int, tuple[str, str | None, int]]) -> None:
-    for id in rows:
-        engine.execute(f"INSERT INTO s VALUES ({id}, 0);", Session())
+    engine.execute(_into_s((id, 0) for id in rows), Session())
     found = _await(engine, "JOINED", len(rows))
     assert {(row["A"], row["B"], row["M"]) for _, row in found if row is not None} == {*rows.values()}
 
@@ -176,8 +184,15 @@ def test_each_replacement_that_keeps_other_columns_has_a_store_of_its_own(tmp_pa
         assert stored == {"join-1": False, "join-1.1": False, "join-1.2": False, "join-1.3": True}
 
 
-@pytest.mark.parametrize("backfill", ["", "WITH (BACKFILL='spark') "])
-@pytest.mark.parametrize("partitions", [1, 2, 6])
+@pytest.mark.parametrize(
+    ("partitions", "backfill"),
+    [
+        (1, BACKFILL),
+        (2, BACKFILL),
+        (6, ""),
+        *(pytest.param(*case, marks=pytest.mark.soak) for case in ((1, ""), (2, ""), (6, BACKFILL))),
+    ],
+)
 def test_a_query_on_spark_fills_its_stores_on_duckdb_and_moves_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, backfill: str
 ) -> None:
@@ -188,12 +203,12 @@ def test_a_query_on_spark_fills_its_stores_on_duckdb_and_moves_back(
         _read_all(engine, JOINED)
         assert spark.driver is not None
         replaced = REPLACED.format("INNER").replace("joined AS", f"joined {backfill}AS")
-        engine.execute(replaced + " ".join(f"INSERT INTO s VALUES ({id}, 0);" for id in rows), Session())
+        engine.execute(replaced + _into_s((id, 0) for id in rows), Session())
         found = _await(engine, "JOINED", len(rows))
         assert {(row["A"], row["B"], row["M"]) for _, row in found if row is not None} == {*rows.values()}
         eventually(lambda: engine.executor.status(JOINED).executor == "spark")
         batches = len(spark.driver.record_counts)
-        engine.execute(" ".join(f"INSERT INTO s VALUES ({id}, 1);" for id in rows), Session())
+        engine.execute(_into_s((id, 1) for id in rows), Session())
         found = _await(engine, "JOINED", 2 * len(rows))
         assert len(found) == 2 * len(rows)
         assert {(row["A"], row["M"]) for _, row in found if row is not None and row["V"] == 1} == {
@@ -243,9 +258,19 @@ CREATE TABLE b (id INT PRIMARY KEY, n STRING, m INT) WITH (kafka_topic='b', valu
 BY_KEY, BY_FOREIGN_KEY = "FROM a {} JOIN b ON a.id = b.id", "FROM a {} JOIN b ON a.x = b.id"
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 6])
 @pytest.mark.parametrize(
-    ("join", "kind", "restarted"), [(BY_KEY, "FULL", True), (BY_FOREIGN_KEY, "LEFT", False), (BY_FOREIGN_KEY, "", True)]
+    ("join", "kind", "restarted", "partitions"),
+    [
+        (BY_KEY, "FULL", True, 6),
+        (BY_KEY, "FULL", True, 1),
+        (BY_FOREIGN_KEY, "LEFT", False, 2),
+        (BY_FOREIGN_KEY, "LEFT", False, 6),
+        (BY_FOREIGN_KEY, "", True, 1),
+        (BY_FOREIGN_KEY, "", True, 2),
+        pytest.param(BY_KEY, "FULL", True, 2, marks=pytest.mark.soak),
+        pytest.param(BY_FOREIGN_KEY, "LEFT", False, 1, marks=pytest.mark.soak),
+        pytest.param(BY_FOREIGN_KEY, "", True, 6, marks=pytest.mark.soak),
+    ],
 )
 def test_a_join_of_tables_reads_further_columns_of_both(
     tmp_path: Path, partitions: int, join: str, kind: str, restarted: bool
@@ -289,7 +314,12 @@ def _rows(table: str, rows: Mapping[int, tuple[object, object]]) -> str:
     def literal(value: object) -> str:
         return "NULL" if value is None else repr(value)
 
-    return " ".join(f"INSERT INTO {table} VALUES ({id}, {', '.join(map(literal, row))});" for id, row in rows.items())
+    values = (f"({id}, {', '.join(map(literal, row))})" for id, row in rows.items())
+    return f"INSERT INTO {table} VALUES {', '.join(values)};"
+
+
+def _into_s(rows: Iterable[tuple[int, int]]) -> str:
+    return f"INSERT INTO s VALUES {', '.join(map(str, rows))};"
 
 
 def _read_all(engine: EmbeddedEngine, query_id: str) -> None:
