@@ -185,73 +185,78 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def visitor(lab: ConsoleLab, guarded: str) -> Iterator[Console]:
+    """Somebody who has the console's files already, and is not logged in."""
+    with lab.shared_console(guarded) as console:
+        yield console
+        console.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+        console.page.goto("about:blank")
+        console.context.clear_cookies()
+
+
 def log_in(page: Page, name: str, password: str = PASSWORD) -> None:
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Password", exact=True).fill(password)
     page.get_by_role("button", name="Log in").click()
 
 
-def test_a_login_leads_to_the_page_that_was_asked_for(lab: ConsoleLab, guarded: str) -> None:
-    with lab.console(guarded) as console:
-        page = console.open("sources")
-        log_in(page, "root", "wrong")
-        expect(page.get_by_role("alert")).to_contain_text("the name, the password or the token is wrong")
-        log_in(page, "root")
-        assert [row[0] for row in console.rows("Streams and tables", 2)] == ["PUB", "SECRET"]
-        expect(page.locator(".who")).to_have_text("root")
-        assert PASSWORD not in page.url
-        kept = page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")
-        assert PASSWORD not in kept and "Basic" not in kept
-        assert console.context.cookies() == []
+def test_a_login_leads_to_the_page_that_was_asked_for(visitor: Console) -> None:
+    page = visitor.open("sources")
+    log_in(page, "root", "wrong")
+    expect(page.get_by_role("alert")).to_contain_text("the name, the password or the token is wrong")
+    log_in(page, "root")
+    assert [row[0] for row in visitor.rows("Streams and tables", 2)] == ["PUB", "SECRET"]
+    expect(page.locator(".who")).to_have_text("root")
+    assert PASSWORD not in page.url
+    kept = page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")
+    assert PASSWORD not in kept and "Basic" not in kept
+    assert visitor.context.cookies() == []
 
 
-def test_a_token_is_a_login(lab: ConsoleLab, guarded: str) -> None:
-    with lab.console(guarded) as console:
-        page = console.open("sources")
-        page.get_by_text("With a token").click()
-        page.get_by_label("Token", exact=True).fill("rooted")
-        page.get_by_role("button", name="Log in").click()
-        console.rows("Streams and tables", 2)
+def test_a_token_is_a_login(visitor: Console) -> None:
+    page = visitor.open("sources")
+    page.get_by_text("With a token").click()
+    page.get_by_label("Token", exact=True).fill("rooted")
+    page.get_by_role("button", name="Log in").click()
+    visitor.rows("Streams and tables", 2)
 
 
-def test_a_reader_sees_what_he_may_read(lab: ConsoleLab, guarded: str) -> None:
-    with lab.console(guarded) as console:
-        page = console.open("sources")
-        log_in(page, "ana")
-        assert [row[0] for row in console.rows("Streams and tables")] == ["PUB"]
-        page.goto(f"{guarded}/console/#/topics/secret")
-        expect(page.get_by_role("alert").first).to_contain_text('ana has no right "read" on secret')
-        page.goto(f"{guarded}/console/#/settings")
-        expect(page.get_by_role("region", name="Users and rights")).to_contain_text("pub*")
-        expect(page.get_by_role("region", name="Users and rights")).not_to_contain_text("root")
+def test_a_reader_sees_what_he_may_read(visitor: Console, guarded: str) -> None:
+    page = visitor.open("sources")
+    log_in(page, "ana")
+    assert [row[0] for row in visitor.rows("Streams and tables")] == ["PUB"]
+    page.goto(f"{guarded}/console/#/topics/secret")
+    expect(page.get_by_role("alert").first).to_contain_text('ana has no right "read" on secret')
+    page.goto(f"{guarded}/console/#/settings")
+    expect(page.get_by_role("region", name="Users and rights")).to_contain_text("pub*")
+    expect(page.get_by_role("region", name="Users and rights")).not_to_contain_text("root")
 
 
-def test_a_login_that_is_no_longer_good_is_asked_for_again(lab: ConsoleLab, guarded: str) -> None:
-    with lab.console(guarded) as console:
-        page = console.open("sources")
-        log_in(page, "root")
-        console.rows("Streams and tables", 2)
-        refusal = {
-            "@type": "generic_error",
-            "error_code": 40100,
-            "message": "the name, the password or the token is wrong",
-        }
-        page.route("**/ksql", lambda route: route.fulfill(status=401, json=refusal))
-        page.get_by_role("link", name="Queries").click()
-        expect(page.get_by_role("heading", name="Log in to Millstream")).to_be_visible()
-        page.unroute("**/ksql")
-        log_in(page, "root")
-        expect(page.locator(".bar [role=status]")).to_have_text("0 of 0")
+def test_a_login_that_is_no_longer_good_is_asked_for_again(visitor: Console) -> None:
+    page = visitor.open("sources")
+    log_in(page, "root")
+    visitor.rows("Streams and tables", 2)
+    refusal = {
+        "@type": "generic_error",
+        "error_code": 40100,
+        "message": "the name, the password or the token is wrong",
+    }
+    page.route("**/ksql", lambda route: route.fulfill(status=401, json=refusal))
+    page.get_by_role("link", name="Queries").click()
+    expect(page.get_by_role("heading", name="Log in to Millstream")).to_be_visible()
+    page.unroute("**/ksql")
+    log_in(page, "root")
+    expect(page.locator(".bar [role=status]")).to_have_text("0 of 0")
 
 
-def test_logging_out_forgets(lab: ConsoleLab, guarded: str) -> None:
-    with lab.console(guarded) as console:
-        page = console.open("sources")
-        log_in(page, "root")
-        console.rows("Streams and tables", 2)
-        page.get_by_role("button", name="Log out").click()
-        expect(page.get_by_role("heading", name="Log in to Millstream")).to_be_visible()
-        expect(page.locator("main")).not_to_contain_text("SECRET")
+def test_logging_out_forgets(visitor: Console) -> None:
+    page = visitor.open("sources")
+    log_in(page, "root")
+    visitor.rows("Streams and tables", 2)
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("heading", name="Log in to Millstream")).to_be_visible()
+    expect(page.locator("main")).not_to_contain_text("SECRET")
 
 
 # ---------------------------------------------------------------- eyes and hands

@@ -156,10 +156,10 @@ class ConsoleLab:
         self._shared: dict[str, Console] = {}
 
     @contextlib.contextmanager
-    def shared_console(self, **context: Any) -> Generator[Console]:
-        """One page for many tests that want the same context, until one of them fails."""
-        wanted = repr(sorted(context.items()))
-        console = self._shared.pop(wanted, None) or Console(self.browser, self.url, **context)
+    def shared_console(self, url: str | None = None, **context: Any) -> Generator[Console]:
+        """One page for many tests that want the same server and context, until one of them fails."""
+        wanted = repr((url, sorted(context.items())))
+        console = self._shared.pop(wanted, None) or Console(self.browser, url or self.url, **context)
         yield console
         console.check()
         self._shared[wanted] = console
