@@ -99,9 +99,12 @@ _WRAP: dict[SqlType, str] = {
     BIGINT: "CAST(((({0} & CAST(18446744073709551615 AS HUGEINT)) + 9223372036854775808) "
     "& CAST(18446744073709551615 AS HUGEINT)) - 9223372036854775808 AS BIGINT)",
 }
-# The first and the last millisecond are those that formats read (`formats/limits.py`): beyond them a step overflows, as
-# `make_timestamp` fails only where it overflows itself, and gives moments before the first one that are in no calendar.
-TIMESTAMP_OF_MS = "make_timestamp(({0} - 14454775) * 1000 + 14454776000 - 1000)"
+# Beyond the milliseconds that formats read, too (`executor/formats/limits.py`), it fails with an overflow. By itself
+# `make_timestamp` gives moments before the first one that are in no calendar.
+TIMESTAMP_OF_MS = (
+    "make_timestamp({0} * CASE WHEN {0} BETWEEN -9223372022400000 AND 9223372036854774 OR {0} IS NULL "
+    "THEN 1000 ELSE 4611686018427387904 END)"
+)
 _TRUE = "'t|tr|tru|true|y|ye|yes'"  # DuckDB makes a join of IN, and so computes the text outside of a TRY around it
 _PLAIN_CASTS: dict[tuple[SqlType, SqlType], str] = {
     (INTEGER, BIGINT): "CAST(:value AS BIGINT)",
