@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal as PythonDecimal
 from decimal import InvalidOperation
@@ -46,6 +46,8 @@ from ..specs import SqlExpression
 
 _TIMES = (DATE, TIME, TIMESTAMP)
 _WHOLE = re.compile(r"\d+", re.ASCII)
+_FEW_DIGITS = re.compile(r"\d{1,7}(\.\d{1,8})?", re.ASCII)
+_TEXT_MAX = 10_000
 _SHAPES: Mapping[SqlType, str] = {
     BOOLEAN: "true, false, yes or no, or their first letters",
     BYTES: "base64",
@@ -56,10 +58,19 @@ _SHAPES: Mapping[SqlType, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRow:
-    """`columns`: constant SQL for each given column; others are NULL. `rowtime`: in ms; None for now."""
+class Plain:
+    """A literal that is a value of its column as it stands, so that nothing has to be computed."""
 
-    columns: Mapping[Column, SqlExpression]
+    value: str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRow:
+    """`plain`: values of given columns; `computed`: constant SQL for the other given columns. Those that are not given
+    are NULL. `rowtime`: in ms; None for now."""
+
+    plain: Mapping[Column, Plain]
+    computed: Mapping[Column, SqlExpression]
     rowtime: SqlExpression | None
 
 
@@ -99,11 +110,17 @@ def _planned_row(
             hint=f"Or name the columns that it gives: INSERT INTO {source.name} ({', '.join(names[: len(values)])}) "
             "VALUES (…); the others are NULL.",
         )
+    literals: dict[Column, Plain] = {}
     columns: dict[Column, SqlExpression] = {}
     rowtime: SqlExpression | None = None
     for name, written in zip(names, values, strict=True):
         column = source.schema.find(name)
         node = written if column is None else _without_cast(written, column.type)
+        if column is not None and column.role != "HEADERS" and column not in (*literals, *columns):
+            plain = _plain(node, column.type)
+            if plain is not None:
+                literals[column] = plain
+                continue
         value = compile_expression(node, scope)
         if name == "ROWTIME":
             rowtime = _computed(_fit(value, Column("ROWTIME", BIGINT), node), name, node)
@@ -118,11 +135,11 @@ def _planned_row(
             )
         if column.role == "HEADERS":
             raise InvalidStatement(f"Cannot insert into HEADER columns: {name}", span=statement.span)
-        if column in columns:
+        if column in columns or column in literals:
             raise InvalidStatement(f"Column {name} is named twice.", span=statement.span)
         columns[column] = _computed(_fit(value, column, node), name, node)
-    _check_key(source, columns, statement)
-    return PlannedRow(columns, rowtime)
+    _check_key(source, {*literals, *columns}, statement)
+    return PlannedRow(literals, columns, rowtime)
 
 
 @within_depth
@@ -183,6 +200,32 @@ def _case_hint(name: str, context: PlanningContext) -> str | None:
                 return f"Did you mean {other}? Hint: try removing double quotes from the source name."
             return f'Did you mean "{other}"? Hint: wrap the source name in double quotes to make it case-sensitive.'
     return None
+
+
+def _plain(node: exp.Expression, type_: SqlType) -> Plain | None:
+    """The value of a literal, where nobody could read it as another one; None for everything else."""
+    inner = unwrapped(node)
+    if isinstance(inner, exp.Null):
+        return Plain(None)
+    if isinstance(inner, exp.Boolean):
+        return Plain(inner.this) if type_ == BOOLEAN else None
+    written = _written(inner)
+    if written is None:
+        return None
+    sign, literal = written
+    if literal.is_string:
+        return Plain(literal.this) if sign > 0 and type_ == STRING and _is_text(literal.this) else None
+    if _WHOLE.fullmatch(literal.this) is not None and type_ in (INTEGER, BIGINT):
+        return None if _misfit_of(inner, type_) is not None else Plain(sign * int(literal.this))
+    # With so few digits the division of DuckDB's DECIMAL and the reading of the text give the same DOUBLE.
+    if _FEW_DIGITS.fullmatch(literal.this) is not None and type_ == DOUBLE:
+        return Plain(sign * float(literal.this) + 0.0)  # a DECIMAL has no -0.0
+    return None
+
+
+def _is_text(text: str) -> bool:
+    """Whether it can be written as UTF-8, and is no longer than any value may be."""
+    return len(text) <= _TEXT_MAX and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _without_cast(node: exp.Expression, type_: SqlType) -> exp.Expression:
@@ -350,7 +393,7 @@ def _quoted(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _check_key(source: SourceInfo, columns: Mapping[Column, SqlExpression], statement: InsertValues) -> None:
+def _check_key(source: SourceInfo, columns: Set[Column], statement: InsertValues) -> None:
     if source.kind == "TABLE":
         missing = [column.name for column in source.schema.key if column not in columns]
         if missing:

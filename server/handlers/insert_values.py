@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from millstream.errors import InvalidStatement
 
-from ...planner.declarations.values import PlannedRow, plan_insert_values
+from ...planner.declarations.values import Plain, PlannedRow, plan_insert_values
 from ...planner.schema import Column
 from ...planner.select.naming import joined
 from ...planner.source_info import SourceInfo
@@ -23,10 +23,13 @@ _EXPRESSIONS_MAX = 1_000  # per evaluation
 def insert_values(statement: InsertValues, request: Request) -> list[Entity]:
     """INSERT INTO name [(columns)] VALUES (…), (…). It returns no entity, except a warning."""
     planned = plan_insert_values(statement, request.planning_context())
-    rows = [_asked(row) for row in planned.rows]
-    values = [dict(zip(row, arrays, strict=True)) for row, arrays in zip(rows, _evaluated(rows, request), strict=True)]
-    rowtimes = [_rowtime(row.get(_ROWTIME), request) for row in values]
-    columns = {column: _together([row.get(column) for row in values], column) for column in planned.source.schema}
+    computed = _evaluated([_asked(row) for row in planned.rows], request)
+    rowtimes = [_rowtime(row.get(_ROWTIME), request) for row in computed]
+    rows = list(zip(planned.rows, computed, strict=True))
+    columns = {
+        column: _together([row.plain.get(column) or arrays.get(column) for row, arrays in rows], column)
+        for column in planned.source.schema
+    }
     request.appender.append(planned.source, columns, pa.array(rowtimes, pa.int64()))
     return _overwritten(statement, planned.source, request)
 
@@ -44,17 +47,17 @@ def _overwritten(statement: InsertValues, table: SourceInfo, request: Request) -
 
 
 def _asked(row: PlannedRow) -> dict[Column, SqlExpression]:
-    return dict(row.columns) if row.rowtime is None else {**row.columns, _ROWTIME: row.rowtime}
+    return dict(row.computed) if row.rowtime is None else {**row.computed, _ROWTIME: row.rowtime}
 
 
-def _evaluated(rows: list[dict[Column, SqlExpression]], request: Request) -> list[list[pa.Array]]:
+def _evaluated(rows: list[dict[Column, SqlExpression]], request: Request) -> list[dict[Column, pa.Array]]:
     """The values of each row. Many rows are evaluated together, because each evaluation is a query."""
-    size = max(1, _EXPRESSIONS_MAX // max(1, len(rows[0])))
-    evaluated: list[list[pa.Array]] = []
+    size = max(1, _EXPRESSIONS_MAX // max(1, *map(len, rows)))
+    evaluated: list[dict[Column, pa.Array]] = []
     for begin in range(0, len(rows), size):
         part = rows[begin : begin + size]
         arrays = iter(request.constants.evaluate([expression for row in part for expression in row.values()]))
-        evaluated += [[next(arrays) for _ in row] for row in part]
+        evaluated += [{column: next(arrays) for column in row} for row in part]
     return evaluated
 
 
@@ -67,8 +70,12 @@ def _rowtime(given: pa.Array | None, request: Request) -> int:
     return rowtime
 
 
-def _together(arrays: list[pa.Array | None], column: Column) -> pa.Array:
+def _together(values: list[Plain | pa.Array | None], column: Column) -> pa.Array:
     """One value from each row, as an array of the column's type."""
     type_ = column.type.arrow
-    known = [pa.nulls(1, type_) if array is None else array.cast(type_) for array in arrays]
-    return known[0] if len(known) == 1 else pa.concat_arrays(known)
+    if all(value is None or isinstance(value, Plain) for value in values):
+        return pa.array([None if value is None else value.value for value in values], type_)
+    return pa.concat_arrays(
+        _together([value], column) if value is None or isinstance(value, Plain) else value.cast(type_)
+        for value in values
+    )
