@@ -212,9 +212,11 @@ class HttpClient:
     The server keeps no sessions: the client stores what was SET and DEFINEd, and sends it with each request.
     """
 
-    def __init__(self, url: str, token: str | None = None) -> None:
-        """In: `token`: authenticates the user, unless the URL has a name and password."""
+    def __init__(self, url: str, token: str | None = None, *, tls: ssl.SSLContext | None = None) -> None:
+        """In: `token`: authenticates the user, unless the URL has a name and password. `tls`: the certificates to trust
+        and to show, instead of the system's."""
         self._url = _parsed(url)
+        self._tls = tls
         self._headers = _identity(self._url, token)
         self.properties: dict[str, str] = {}
         self.variables: dict[str, str] = {}
@@ -286,8 +288,7 @@ class HttpClient:
 
     def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> _Exchange:
         """A successful response. Raises `RemoteError`, `ServerUnreachable`."""
-        make = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
-        connection = make(self._url.hostname or "", self._url.port or DEFAULT_PORT, timeout=_CONNECT_SECONDS)
+        connection = self._connection()
         try:
             connection.connect()
             connected = connection.sock
@@ -305,6 +306,12 @@ class HttpClient:
             with exchange:
                 raise _refusal(self._read(exchange), exchange.response.status)
         return exchange
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._url.hostname or "", self._url.port or DEFAULT_PORT
+        if self._url.scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=_CONNECT_SECONDS, context=self._tls)
+        return http.client.HTTPConnection(host, port, timeout=_CONNECT_SECONDS)
 
     def _read(self, exchange: _Exchange) -> bytes:
         try:

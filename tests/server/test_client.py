@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -93,6 +94,8 @@ def test_another_listener_than_that_of_http_is_said_so(tmp_path: Path) -> None:
             with pytest.raises(ServerUnreachable, match=message) as refused:
                 connect(url)
             assert hint in (refused.value.hint or "")
+        trusting = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
+        assert HttpClient(f"https://{secure.http_address}", tls=trusting).info()["serverStatus"] == "RUNNING"
 
 
 def test_a_user_whom_the_server_does_not_know_is_refused_at_once(tmp_path: Path) -> None:
