@@ -81,6 +81,21 @@ def wait_for_inserted(client: DataClient, names: Iterable[str], timeout: float) 
         waiting.for_group(group)
 
 
+def wait_for_contents(client: DataClient, names: Iterable[str], timeout: float) -> None:
+    """Like `wait_for_results`, for the queries that write these streams and tables, directly or through others.
+
+    In: `names` as the catalog has them; unknown names are ignored.
+    """
+    deadline = time.monotonic() + timeout
+    overview = client.execute(_OVERVIEW)
+    wanted = set(names)
+    sources = [source for entity in overview for source in entity.get("sourceDescriptions", ())]
+    topics = {str(source["topic"]) for source in sources if source["name"] in wanted}
+    waiting = _Waiting(client, timeout, deadline)
+    for group in groups_in_order(feeding(topics, list(running_queries(overview).values()))):
+        waiting.for_group(group)
+
+
 class _Waiting:
     def __init__(self, client: DataClient, timeout: float, deadline: float) -> None:
         self._client = client
@@ -220,6 +235,21 @@ def fed_by(topics: Iterable[str], queries: Sequence[RunningQuery]) -> list[Runni
     while more := [each for each in queries if each.id not in found and each.topics & reached]:
         found.update(each.id for each in more)
         reached.update(topic for each in more for topic in each.writes)
+    return [each for each in queries if each.id in found]
+
+
+def feeding(topics: Iterable[str], queries: Sequence[RunningQuery]) -> list[RunningQuery]:
+    """The queries that write one of the topics, or the input of another such query.
+
+    >>> def query(id, reads, writes):
+    ...     return RunningQuery(id, frozenset({(reads, 0)}), frozenset({writes}), {}, {})
+    >>> [each.id for each in feeding(["u"], [query("A", "s", "t"), query("B", "t", "u"), query("C", "t", "v")])]
+    ['A', 'B']
+    """
+    reached, found = set(topics), set[str]()
+    while more := [each for each in queries if each.id not in found and each.writes & reached]:
+        found.update(each.id for each in more)
+        reached.update(topic for each in more for topic in each.topics)
     return [each for each in queries if each.id in found]
 
 

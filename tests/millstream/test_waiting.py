@@ -8,7 +8,7 @@ import pytest
 from running_server import service_in
 
 import millstream
-from millstream.waiting import ResultsBehind, RunningQuery, groups_in_order
+from millstream.waiting import ResultsBehind, RunningQuery, groups_in_order, wait_for_contents
 
 EARLIEST = {"auto.offset.reset": "earliest"}
 CLICKS = (
@@ -38,6 +38,16 @@ def test_after_a_wait_results_of_results_are_complete(ms: millstream.Connection)
         ms.insert("clicks", {"user": ["ada", "bo", "ada"], "size": [3, 2, 5]})
         ms.wait()
         assert ms.table("twice").fetchall() == [("ada", 4 * round_)]
+
+
+def test_after_a_wait_for_contents_they_are_complete(ms: millstream.Connection) -> None:
+    ms.sql(CLICKS)
+    ms.sql("CREATE STREAM large AS SELECT * FROM clicks WHERE size > 2;")
+    ms.sql("CREATE TABLE counted AS SELECT user, COUNT(*) AS n FROM large GROUP BY user;")
+    for round_ in range(1, 4):
+        ms.insert("clicks", {"user": ["ada", "bo", "ada"], "size": [3, 2, 5]})
+        wait_for_contents(ms.client, ["COUNTED", "NOPE"], timeout=30)
+        assert ms.table("counted").fetchall() == [("ada", 2 * round_)]
 
 
 def test_a_topic_that_two_streams_share_orders_queries_too(ms: millstream.Connection) -> None:
