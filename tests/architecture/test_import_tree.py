@@ -96,7 +96,7 @@ def test_pyright_is_told_of_each_link_to_a_folder() -> None:
     included = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["pyright"]["include"]
     root = "build/import-tree/millstream"
     folders = {f"{root}/{name}" for name, target in links().items() if target.is_dir()}
-    assert set(included) == {root, *folders, "bench", "scripts", "tests"}
+    assert set(included) == {root, *folders, "bench", "integrations", "scripts", "tests"}
 
 
 @pytest.mark.parametrize("name", ["millstream/errors.py", "millstream/commands/run.py", "sql/types.py"])

@@ -39,6 +39,7 @@ TESTED = {
     "tests/docs/test_postgres_page.py": ("postgres",),
     "tests/docs/test_rest_proxy_page.py": ("rest-proxy",),
     "tests/docs/test_tutorials_page.py": ("tutorials",),
+    "tests/integrations/test_dbt.py": ("dbt",),
     "tests/logcore/suites/test_kafka_shares.py": ("share-groups",),
     "tests/architecture/test_function_reference.py": ("functions",),
     "tests/millstream/test_function_docs.py": ("python-functions",),
