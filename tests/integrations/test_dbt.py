@@ -227,6 +227,7 @@ def test_a_project_from_its_seed_to_a_full_refresh(project: Project) -> None:
 
 def test_docs_freshness_and_show(project: Project) -> None:
     project.run("run")
+    project.client.execute(CLICK)
     project.run("docs", "generate")
     catalog = json.loads((project.folder / "target" / "catalog.json").read_text())
     assert catalog["errors"] is None
@@ -235,7 +236,7 @@ def test_docs_freshness_and_show(project: Project) -> None:
     assert catalog["nodes"]["model.shop.clicks"]["metadata"]["type"] == "STREAM"
     assert "source.shop.outside.visits" in catalog["sources"]
     assert "PASS freshness of outside.visits" in project.run("source", "freshness")
-    assert "ada" in project.run("show", "--select", "clicks", "--inline", "select * from {{ ref('clicks') }}")
+    assert "cy" in project.run("show", "--inline", "select * from {{ ref('clicks') }}")
 
 
 def test_errors_say_what_the_server_said(project: Project) -> None:
@@ -275,6 +276,8 @@ def test_the_profile_names_a_user_and_the_certificates_to_trust(tmp_path: Path) 
         assert "the name, the password or the token is wrong" in made.run("debug", code=1)
         made.write("profiles.yml", profile(f"url: {url}", "user: ana", "password: a/b"))
         assert "is not trusted" in made.run("debug", code=1)
+        made.write("profiles.yml", profile(f"url: https://ana:a@{service.http_address}"))
+        assert "write user and password lines" in made.run("debug", code=1)
 
 
 def test_the_project_of_the_page_builds(service: Service, tmp_path: Path) -> None:

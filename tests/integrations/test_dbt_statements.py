@@ -71,8 +71,42 @@ def test_a_seed_with_a_key_follows_its_file_and_one_without_is_a_stream(tmp_path
             load("events", {}, CSV[:1])
         with pytest.raises(statements.InvalidConfiguration, match="no column; columns are id, name"):
             load("more", {"key": "nope"}, CSV)
+        with pytest.raises(statements.InvalidConfiguration, match="several rows with the key 1"):
+            load("more", {"key": "id"}, [CSV[0], CSV[0]])
         with pytest.raises(statements.InvalidConfiguration, match="a row without a value of its key"):
             load("more", {"key": ["id", "name"]}, CSV)
+
+
+def test_values_of_each_type_are_equal_to_those_that_the_server_has(tmp_path: Path) -> None:
+    statements, seeds = module("statements"), module("seeds")
+    types = {
+        "a": "INT",
+        "b": "BOOLEAN",
+        "c": "DECIMAL(10, 2)",
+        "d": "DOUBLE",
+        "e": "TIMESTAMP",
+        "f": "TIME",
+        "g": "DATE",
+    }
+    texts = ("7", "True", "1.5", "1e-7", "2024-05-01 10:00:00", "10:11:12", "2024-05-01")  # as column_types gives them
+    at = datetime.datetime(2024, 5, 1, 10, 0, 0, 123000)
+    values = (7, False, Decimal("2"), Decimal("0.1"), at, datetime.time(10, 11), datetime.date(1, 2, 3))
+    create = statements.create_seed("all_types", types, {})
+    with service_in(tmp_path) as service:
+        client = connect(f"http://{service.http_address}")
+        for text in seeds.seed_change("all_types", types, {}, [texts, values], None, [create]).statements:
+            client.execute(text)
+        found = [row.values for row in client.query("SELECT * FROM all_types;")]
+    assert len(found) == 2
+    assert seeds.seed_change("all_types", types, {}, [texts, values], found, [create]).rows == 0
+    with pytest.raises(statements.InvalidConfiguration, match="'x' is no value of the type INT"):
+        seeds.seed_change("all_types", types, {}, [("x", *texts[1:])], None, [create])
+
+
+def test_rows_are_sent_in_statements_that_a_server_takes() -> None:
+    rows = [("1", "'x'")] * 4_000 + [("2", "'" + "y" * 150_000 + "'")] * 2
+    sent = list(module("statements").insert("s", ["a", "b"], rows))
+    assert [text.count("(") - 1 for text in sent] == [1500, 1500, 1001, 1]
 
 
 def test_sources_take_their_columns_with_or_without_parentheses() -> None:

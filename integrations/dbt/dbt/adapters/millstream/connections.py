@@ -50,6 +50,10 @@ class MillstreamCredentials(Credentials):
                 f"the profile names database '{self.database}' and schema '{self.schema}', and Millstream has one "
                 "namespace: leave both lines out"
             )
+        if "@" in self.url:
+            raise DbtConfigError(
+                "the url of the profile names a user, and dbt prints it: write user and password lines"
+            )
         if self.tls_ca and not self.url.startswith("https://"):
             raise DbtConfigError(f"the profile has tls_ca, but its url is '{self.url}': write https://")
         if self.password and not self.user:

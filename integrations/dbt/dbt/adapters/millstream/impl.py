@@ -171,7 +171,7 @@ class MillstreamAdapter(SQLAdapter):
         if others := [shown_name(name) for name in names if name not in topics]:
             raise DbtRuntimeError(
                 f"{relation} is read by {', '.join(others)}, which this run does not create again\n"
-                f"hint: select them as well (--select {relation.identifier}+), or drop those that are not models."
+                f"hint: dbt build --full-refresh --select {relation.identifier}+ does; drop those that are not models."
             )
         kinds = self._kinds()
         for name in names:
@@ -294,6 +294,9 @@ class MillstreamAdapter(SQLAdapter):
     @classmethod
     def is_cancelable(cls) -> bool:
         return True
+
+    def debug_query(self) -> None:
+        self.execute("SHOW STREAMS;")  # dbt's own has no FROM
 
     def drop_relation(self, relation: Any) -> None:
         self.cache_dropped(relation)

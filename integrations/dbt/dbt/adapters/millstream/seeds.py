@@ -40,6 +40,10 @@ def seed_change(
         raise statements.InvalidConfiguration(
             f"the seed {name} has a row without a value of its key ({', '.join(keys)})"
         )
+    places = [columns.index(key) for key in keys]
+    kept = Counter(tuple(row[place] for place in places) for row in rows)
+    if keys and (twice := [key for key, count in kept.items() if count > 1]):
+        raise statements.InvalidConfiguration(f"the seed {name} has several rows with the key {', '.join(twice[0])}")
     if found is None:
         return SeedChange([*create, *statements.insert(name, columns, rows)], len(rows))
     there = [_literals(row, types) for row in found]
@@ -50,8 +54,6 @@ def seed_change(
                 "run dbt seed --full-refresh, or give the seed the config `key`, so that it is a table"
             )
         return SeedChange([], 0)
-    places = [columns.index(key) for key in keys]
-    kept = {tuple(row[place] for place in places) for row in rows}
     gone = [key for row in there if (key := tuple(row[place] for place in places)) not in kept]
     known = set(there)
     changed = [row for row in rows if row not in known]

@@ -26,7 +26,8 @@ OPTIONS: Final = {
 
 STREAM: Final = "STREAM"
 TABLE: Final = "TABLE"
-ROWS_MAX: Final = 500  # of one INSERT or DELETE; a statement has 25,000 tokens at most, a request 100,000
+VALUES_MAX: Final = 3_000  # of one INSERT or DELETE: a statement has 25,000 tokens at most, a request a million bytes
+CHARACTERS_MAX: Final = 200_000
 
 
 class InvalidConfiguration(Exception):
@@ -163,41 +164,65 @@ def delete(name: str, keys: Sequence[str], rows: Iterable[Sequence[str]]) -> Ite
 
 
 def literal(value: Any, type_: str = "") -> str:
-    """The value in SQL. In: `type_`: the column's type; by default, that of the value.
+    """The value in SQL. Equal values of a column give equal texts, whether they come from a CSV or from the server.
+
+    In: `type_`: the column's type; by default, that of the value. Raises `InvalidConfiguration` for other values.
 
     >>> literal("it's"), literal(True), literal(None), literal(decimal.Decimal("3"), "DOUBLE"), literal(7, "STRING")
     ("'it''s'", 'true', 'NULL', '3.0E0', "'7'")
-    >>> literal(datetime.datetime(2024, 5, 1, 10), "TIMESTAMP"), literal("2024-05-01", "DATE")
-    ("'2024-05-01T10:00:00.000'", "'2024-05-01'")
+    >>> literal("1.5", "DOUBLE"), literal("True", "BOOLEAN"), literal("7", "INT"), literal(2, "DECIMAL(4, 2)")
+    ('1.5E0', 'true', '7', '2.00')
+    >>> literal("2024-05-01 10:00:00", "TIMESTAMP"), literal("2024-05-01", "DATE"), literal("10:00", "TIME")
+    ("'2024-05-01T10:00:00.000'", "'2024-05-01'", "'10:00:00'")
     """
-    kind = type_.upper().partition("(")[0].strip()
-    match value:
-        case None:
-            return "NULL"
-        case bool() if kind in ("", "BOOLEAN"):
+    if value is None:
+        return "NULL"
+    kind, _, parameters = type_.upper().partition("(")
+    try:
+        return _literal(value, kind.strip(), parameters)
+    except (ValueError, decimal.InvalidOperation):
+        raise InvalidConfiguration(f"'{value}' is no value of the type {type_}") from None
+
+
+def _literal(value: Any, kind: str, parameters: str) -> str:
+    match kind:
+        case "" if isinstance(value, bool):
             return "true" if value else "false"
-        case datetime.datetime():
-            return f"'{value.isoformat(timespec='milliseconds')}'"
-        case datetime.date() | datetime.time():
-            return f"'{value.isoformat()}'"
-        case int() | float() | decimal.Decimal() if kind == "DOUBLE":
+        case "" if isinstance(value, int | float | decimal.Decimal):
+            return str(value)
+        case "BOOLEAN":
+            if str(value).lower() not in ("true", "false"):
+                raise ValueError(value)
+            return str(value).lower()
+        case "INT" | "INTEGER" | "BIGINT":
+            return str(int(value))
+        case "DOUBLE":
             mantissa = repr(float(value))
             return mantissa if "e" in mantissa else f"{mantissa}E0"
-        case int() | float() | decimal.Decimal() if kind in ("INTEGER", "INT", "BIGINT"):
-            return str(int(value))
-        case int() | float() | decimal.Decimal() if kind in ("", "DECIMAL"):
-            return str(value)
+        case "DECIMAL":
+            scale = int(parameters.rstrip(")").rpartition(",")[2])
+            return f"{decimal.Decimal(str(value)):.{scale}f}"
+        case "TIMESTAMP":
+            at = value if isinstance(value, datetime.datetime) else datetime.datetime.fromisoformat(str(value))
+            return f"'{at.isoformat(timespec='milliseconds')}'"
+        case "DATE":
+            return f"'{datetime.date.fromisoformat(str(value)[:10])}'"
+        case "TIME":
+            return f"'{datetime.time.fromisoformat(str(value))}'"
         case _:
             return "'" + str(value).replace("'", "''") + "'"
 
 
 def _parts(rows: Iterable[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
     part: list[Sequence[str]] = []
+    values = characters = 0
     for row in rows:
-        part.append(row)
-        if len(part) == ROWS_MAX:
+        characters += sum(map(len, row))
+        values += len(row)
+        if part and (values > VALUES_MAX or characters > CHARACTERS_MAX):
             yield part
-            part = []
+            part, values, characters = [], len(row), sum(map(len, row))
+        part.append(row)
     if part:
         yield part
 
