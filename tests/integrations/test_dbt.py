@@ -245,6 +245,7 @@ def test_errors_say_what_the_server_said(project: Project) -> None:
     for materialized, hint in (
         ("view", "stream or table"),
         ("incremental", "updated with each record"),
+        ("stream', grants={'select': ['ana']}, alias='other", "roles in the server's configuration"),
     ):
         project.write("models/wrong.sql", f"{{{{ config(materialized='{materialized}') }}}} select 1 as a")
         assert hint in project.run("run", "--select", "wrong", code=1)

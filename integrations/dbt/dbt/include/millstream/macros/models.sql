@@ -15,6 +15,12 @@
 
 {% macro millstream__deploy(kind, statement_text) %}
   {% set target_relation = this.incorporate(type=kind) %}
+  {% if config.get('grants') %}
+    {% do millstream__refuse("grants", "roles in the server's configuration say who may do what: docs/configuration.md.") %}
+  {% endif %}
+  {% if config.get('contract').enforced %}
+    {% do millstream__refuse("contracts of dbt", "CREATE OR REPLACE refuses to change existing columns by itself.") %}
+  {% endif %}
   {% do adapter.use_properties(config.get('properties')) %}
   {{ run_hooks(pre_hooks) }}
   {% set plan = adapter.plan(target_relation, statement_text, model.config, should_full_refresh(), millstream__selected()) %}
