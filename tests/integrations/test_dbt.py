@@ -2,10 +2,10 @@
 
 It needs an environment of its own:
 
-    python -m venv V && V/bin/pip install 'dbt-core>=1.11,<1.12' . ./integrations/dbt
+    python -m venv V && V/bin/pip install 'dbt-core>=1.11,<1.12' .
     MILLSTREAM_DBT=V/bin/python pytest -m soak tests/integrations/test_dbt.py
 
-The adapter comes from this repository, whatever V has of it.
+The adapter is read from this repository; one that is installed in V would be taken instead.
 """
 
 from __future__ import annotations
