@@ -38,6 +38,11 @@ def quote_identifier(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def quoted_for_duckdb(name: str) -> str:
+    """The name as an identifier in DuckDB's SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def normalise_identifier(written: str) -> str:
     """The name that a written identifier means: upper case, or the text between its quotes.
 

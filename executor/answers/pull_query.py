@@ -21,7 +21,7 @@ from ..batch import ChangeBatch
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
 from ..sources.source_reader import SourceReader, empty_rows
-from ..state.connection import MEMORY, EngineSettings, lock
+from ..state.connection import MEMORY, EngineSettings
 from ..state.databases import OpenDatabase, one_at_a_time
 from ..tasks import in_tasks
 from .left_out import LeftOut
@@ -67,8 +67,6 @@ class PullQuery:
                 write_behind=True,
                 interruptible=True,
             )
-            if not self._database.shared:
-                lock(self._connection)
             self._answer = AnswerRelation(self._connection, self._pipeline.output_schema, keyed=planned.table)
 
     def answer(self, tables: TableRows, deadline: Deadline | None = None) -> pa.Table:

@@ -112,8 +112,3 @@ def fetch(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
 def execute(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
     """Executes and fetches all rows: a result that is not fetched blocks its connection."""
     return connection.execute(sql).fetchall()
-
-
-def quoted(name: str) -> str:
-    """The name as an identifier in DuckDB SQL."""
-    return '"' + name.replace('"', '""') + '"'

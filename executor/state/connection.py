@@ -18,6 +18,7 @@ import duckdb
 
 from ...sql.functions.bounds import CallBounds
 from ...sql.functions.udf import failures_of
+from ...sql.identifiers import quoted_for_duckdb
 from ...sql.settings.property_table import DUCKDB_MEMORY, DUCKDB_TEMP, DUCKDB_THREADS
 from .memory_shares import MemoryShares, shares_of
 from .temporary_folders import TemporaryFolder
@@ -135,7 +136,7 @@ def _sibling(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection
     """A further connection to the same database, which knows the same Python functions."""
     ((name,),) = connection.execute("SELECT current_database()").fetchall()
     opened = connection.cursor()
-    opened.execute('USE "' + name.replace('"', '""') + '"')
+    opened.execute(f"USE {quoted_for_duckdb(name)}")
     return opened
 
 

@@ -126,8 +126,8 @@ class SharedDatabases:
             try:
                 self._close_left()
                 yield
-                self._close_left()
             finally:
+                self._close_left()
                 self._holder = None
 
     def _close_left(self) -> None:
@@ -196,7 +196,7 @@ class SharedDatabases:
             if len(each.tenants) < self._tenants_max and each.is_usable():
                 self._idle = [idle for idle in self._idle if idle[0] is not each]
                 return each
-        mine.append(_Instance(self._directory, settings))
+        mine.append(_Instance(self._directory, settings, rests=self._directory is None))
         return mine[-1]
 
     def _leave(self, instance: _Instance, settings: EngineSettings) -> None:
@@ -213,17 +213,19 @@ class SharedDatabases:
 
 
 class _Instance:
-    """A DuckDB instance. Not thread-safe. One with files is closed after its last database; one without may `rest`."""
+    """A DuckDB instance. Not thread-safe.
+
+    In: `rests`: whether it may stay open without databases; its memory limit can be changed then."""
 
     _numbers = itertools.count()
 
-    def __init__(self, directory: Path | None, settings: EngineSettings) -> None:
-        self._shares = settings.shares if directory is None and not settings.memory_limit else None
+    def __init__(self, directory: Path | None, settings: EngineSettings, *, rests: bool = False) -> None:
+        self._shares = settings.shares if rests and not settings.memory_limit else None
         self._share = 0
         if self._shares is not None:
             settings = replace(settings, shares=None)
         self._owner = open_connection(MEMORY, settings, directories=() if directory is None else (str(directory),))
-        self._laid_aside = None if self._shares is None else LaidAside(self._owner)
+        self._laid_aside = LaidAside(self._owner) if rests else None
         lock(self._owner)
         self.process = os.getpid()
         self.tenants: set[str] = set()

@@ -18,7 +18,7 @@ import duckdb
 import structlog
 
 from ...planner.physical import PhysicalPlan
-from ..operators.statement import quoted
+from ...sql.identifiers import quoted_for_duckdb
 from .connection import MEMORY, EngineSettings, SideConnections, lock
 from .databases import Database, OpenDatabase, alone
 from .laid_aside import LaidAside
@@ -124,7 +124,9 @@ class StateFile:
     def _rows(self, connection: duckdb.DuckDBPyConnection) -> int:
         """The number of live rows. They are counted: DuckDB's estimate includes dead rows, so the more dead rows there
         are, the longer they would stay."""
-        counts = " UNION ALL ".join(f"SELECT count(*) AS rows FROM {quoted(name)}" for name in self._tables(connection))
+        counts = " UNION ALL ".join(
+            f"SELECT count(*) AS rows FROM {quoted_for_duckdb(name)}" for name in self._tables(connection)
+        )
         ((rows,),) = connection.execute(f"SELECT sum(rows) FROM ({counts})").fetchall()
         return int(rows)
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
+from ...sql.identifiers import quoted_for_duckdb
 from ...sql.types import SqlType
 from ..operators.columns import Ints
-from ..operators.statement import BatchStatement, execute, quoted
+from ..operators.statement import BatchStatement, execute
 
 NUMBER = "_version"
 _LOAD_ROWS = 100_000
@@ -57,7 +58,7 @@ class StateTable:
     ) -> None:
         self._connection = connection
         self._name = name
-        self._table = quoted(f"state {name}")
+        self._table = quoted_for_duckdb(f"state {name}")
         fields = [(column, type_.arrow) for column, type_ in columns.items()]
         self.schema = pa.schema([*fields, ("_deleted", pa.bool_()), (NUMBER, pa.int64())])
         listed = ", ".join(f"{column} {type_.duckdb}" for column, type_ in columns.items())
@@ -97,7 +98,7 @@ class StateTable:
 
     def keep(self, connection: duckdb.DuckDBPyConnection, numbers: Ints) -> None:
         """Keeps only the rows with these numbers. It writes a new table: deleting rows would not free their space."""
-        fresh = quoted(f"state {self._name} compacted")
+        fresh = quoted_for_duckdb(f"state {self._name} compacted")
         execute(connection, f"CREATE TABLE {fresh} ({self._columns})")
         sql = f"INSERT INTO {fresh} SELECT * FROM {self._table} SEMI JOIN {{kept}} kept ON {NUMBER} = kept.number"
         statement = self._statement(connection, "keep", sql, {"kept": pa.schema([("number", pa.int64())])})

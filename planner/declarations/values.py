@@ -46,8 +46,8 @@ from ..specs import SqlExpression
 
 _TIMES = (DATE, TIME, TIMESTAMP)
 _WHOLE = re.compile(r"\d+", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FEW_DIGITS = re.compile(r"\d{1,7}(\.\d{1,8})?", re.ASCII)
-_TEXT_MAX = 10_000
 _SHAPES: Mapping[SqlType, str] = {
     BOOLEAN: "true, false, yes or no, or their first letters",
     BYTES: "base64",
@@ -116,7 +116,7 @@ def _planned_row(
     for name, written in zip(names, values, strict=True):
         column = source.schema.find(name)
         node = written if column is None else _without_cast(written, column.type)
-        if column is not None and column.role != "HEADERS" and column not in (*literals, *columns):
+        if column is not None and column.role != "HEADERS" and column not in literals and column not in columns:
             plain = _plain(node, column.type)
             if plain is not None:
                 literals[column] = plain
@@ -214,7 +214,7 @@ def _plain(node: exp.Expression, type_: SqlType) -> Plain | None:
         return None
     sign, literal = written
     if literal.is_string:
-        return Plain(literal.this) if sign > 0 and type_ == STRING and _is_text(literal.this) else None
+        return Plain(literal.this) if sign > 0 and type_ == STRING and _is_unicode(literal.this) else None
     if _WHOLE.fullmatch(literal.this) is not None and type_ in (INTEGER, BIGINT):
         return None if _misfit_of(inner, type_) is not None else Plain(sign * int(literal.this))
     # With so few digits the division of DuckDB's DECIMAL and the reading of the text give the same DOUBLE.
@@ -223,9 +223,9 @@ def _plain(node: exp.Expression, type_: SqlType) -> Plain | None:
     return None
 
 
-def _is_text(text: str) -> bool:
-    """Whether it can be written as UTF-8, and is no longer than any value may be."""
-    return len(text) <= _TEXT_MAX and not any("\ud800" <= character <= "\udfff" for character in text)
+def _is_unicode(text: str) -> bool:
+    """Whether it can be written as UTF-8: half of a surrogate pair cannot."""
+    return _SURROGATE.search(text) is None
 
 
 def _without_cast(node: exp.Expression, type_: SqlType) -> exp.Expression:

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from duckdb import func as duckdb_func
 from sqlglot import exp
 
+from ..identifiers import quoted_for_duckdb
 from ..types import DATE, NULL, STRING, TIME, TIMESTAMP, Array, Field, Map, SqlType, Struct
 from .bounds import BoundExceeded, begin_call, current_bounds
 from .failures import Failures, collecting, note, note_exceeded
@@ -171,9 +172,8 @@ def register_udfs(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -
             _create(connection, name, name + scope.suffix)
             scope.names.add(name)
             arguments = ", ".join(f"a{position}" for position in range(len(udf_by_name(name).parameters)))
-            connection.execute(
-                f"CREATE OR REPLACE MACRO {_quoted(name)}({arguments}) AS {_quoted(name + scope.suffix)}({arguments})"
-            )
+            macro, function = quoted_for_duckdb(name), quoted_for_duckdb(name + scope.suffix)
+            connection.execute(f"CREATE OR REPLACE MACRO {macro}({arguments}) AS {function}({arguments})")
 
 
 def forget_udfs(connection: duckdb.DuckDBPyConnection) -> None:
@@ -198,10 +198,6 @@ def _create(connection: duckdb.DuckDBPyConnection, name: str, name_there: str) -
     except duckdb.Error as error:
         if "already" not in str(error):
             raise
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _plain_function(udf: Udf, failures: Failures) -> Columns:

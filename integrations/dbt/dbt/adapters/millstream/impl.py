@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -343,17 +344,15 @@ def _stored(rendered: str) -> str:
     return rendered[1:-1].replace("``", "`") if rendered.startswith("`") else rendered.upper()
 
 
-class _configured:
-    """A context that turns `InvalidConfiguration` into dbt's error."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, statements.InvalidConfiguration):
-            raise DbtRuntimeError(str(error)) from error
-        if isinstance(error, MillstreamError):
-            raise DbtDatabaseError(text_of(error)) from error
+@contextmanager
+def _configured() -> Generator[None]:
+    """Turns what is wrong in a configuration, and what the server refuses, into dbt's errors."""
+    try:
+        yield
+    except statements.InvalidConfiguration as error:
+        raise DbtRuntimeError(str(error)) from error
+    except MillstreamError as error:
+        raise DbtDatabaseError(text_of(error)) from error
 
 
 class _Node:

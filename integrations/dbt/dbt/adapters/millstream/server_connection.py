@@ -8,7 +8,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
-from millstream.errors import MillstreamError
+from millstream.errors import InvalidStatement, MillstreamError
 from millstream.server.client import HttpClient, Rows, gives_rows
 from millstream.sql.settings.property_table import PULL_FULL_SQL
 
@@ -97,7 +97,7 @@ class ServerCursor:
 
     def execute(self, sql: str, bindings: object = None) -> None:
         if bindings:
-            raise NotImplementedError("statements of this adapter contain their values")
+            raise InvalidStatement("a statement has bindings", hint="Write the values into the statement.")
         entities, self._rows = self._connection.run(sql)
         if self._rows is not None:
             self.description = list(zip(self._rows.column_names, self._rows.column_types, strict=True))
