@@ -3,7 +3,9 @@
 Arrow's default, mimalloc, gives each thread its own pages. Pages of ended threads are kept until another thread reuses
 them, which rarely happens: ordinary clients leaked 5 MB a minute, of which Arrow itself used 0.2 MB
 (`MemoryPool.release_unused` released nothing). jemalloc's arenas are shared by threads, and it releases memory that is
-unused for a while. With glibc's allocator memory was as flat, but a row cost a fifth more.
+unused for a while. With glibc's allocator memory was as flat, but a row cost a fifth more. Arrow lets jemalloc release
+it within a second, which batches of a query then fetch again: ten seconds spare a filter over JSON two of three page
+faults, and 10 to 20 % of its processor time.
 
 Everything else is allocated from glibc, which spreads threads over eight arenas per core. With fewer arenas, freed
 memory is reused by other threads. glibc gives back only what is free at the end of an arena, so a peak's pages stay as
@@ -21,6 +23,7 @@ from collections.abc import Callable
 from typing import Final
 
 _ARROW: Final = "ARROW_DEFAULT_MEMORY_POOL"
+_JEMALLOC, _RELEASED_SLOWLY = "JE_ARROW_MALLOC_CONF", "dirty_decay_ms:10000"
 _GLIBC: Final = ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
 _M_ARENA_MAX: Final = -8  # of malloc.h
 _ARENAS_MIN, _ARENAS_PER_CORE = 4, 2
@@ -33,6 +36,7 @@ def choose_allocators() -> None:
     if not _has_glibc():
         return
     os.environ.setdefault(_ARROW, "jemalloc")
+    os.environ.setdefault(_JEMALLOC, _RELEASED_SLOWLY)
     if not any(name in os.environ for name in _GLIBC):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, arenas_max())
 

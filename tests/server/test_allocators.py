@@ -52,6 +52,29 @@ def test_arrows_memory_is_shared_by_threads_unless_the_environment_says_otherwis
         assert f"arrow_memory={used}" in server.process.communicate(timeout=100)[1]
 
 
+LOAD_ARROW = """
+import os
+from millstream.server.allocators import choose_allocators
+choose_allocators()
+import pyarrow
+pyarrow.array([1])
+print(os.environ["JE_ARROW_MALLOC_CONF"])
+"""
+
+
+def of_jemalloc(**chosen: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in ENVIRONMENT.items() if not name.startswith(("ARROW", "JE_"))}
+    command = [sys.executable, "-c", LOAD_ARROW]
+    return subprocess.run(command, env=environment | chosen, capture_output=True, text=True, timeout=100, check=True)
+
+
+def test_arrow_keeps_freed_memory_for_the_next_batches_unless_the_environment_says_otherwise() -> None:
+    given = of_jemalloc().stdout.strip()
+    confirmed = of_jemalloc(JE_ARROW_MALLOC_CONF=f"confirm_conf:true,{given}").stderr.strip().splitlines()
+    assert f"<jemalloc>: -- Set conf value: {given}" in confirmed
+    assert of_jemalloc(JE_ARROW_MALLOC_CONF="dirty_decay_ms:500").stdout.strip() == "dirty_decay_ms:500"
+
+
 FREE_BEHIND_WHAT_LIVES = """
 import sys
 from millstream.server.allocators import MemoryReturns
