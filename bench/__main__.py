@@ -175,8 +175,8 @@ def _print_flink(options: NexmarkOptions) -> None:
         lines = flink.flink_lines(options, Path(folder))
     sys.stdout.write(
         f"Nexmark beside Flink SQL {flink.VERSION}, 2 partitions, JSON: the slope from "
-        f"{options.events // flink.TIMES:,} to {options.events:,} events; Flink reads files and throws results away, "
-        "ours are committed with fsync\n\n"
+        f"{options.events // flink.TIMES:,} to {options.events:,} events; Flink reads files, and throws results "
+        "away or writes them to files; ours are committed with fsync\n\n"
     )
     sys.stdout.write(as_text(lines) + "\n")
 

@@ -1,8 +1,9 @@
 """Nexmark beside Flink SQL: both read the same two partitions of NDJSON, a query at a time, in turn on one machine.
 
 A rate is the slope between two sizes, so that starting a job is in neither. Flink (the package `apache-flink`, in an
-environment of its own that is kept in the user's cache) reads files, keeps its state on the heap, takes no checkpoints
-and throws its results away; Millstream reads topics, and commits its results and its state with fsync.
+environment of its own that is kept in the user's cache) reads files, keeps its state on the heap and takes no
+checkpoints. It runs twice: its results are thrown away, or written as JSON to files without a sync. Millstream reads
+topics, and commits its results, as JSON, and its state with fsync.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ EMISSIONS: Final = {
 """Flink emits every change unless it is told to wait; what we emit by default is a key's last change per batch.
 Aggregates over its window functions are emitted as their windows close, and so is ours then in a third line."""
 TIMES: Final = 5  # the larger size has so many times as many events as the smaller one
+_WRITING: Final = Path(__file__).with_name("flink_writing.py")
 _PARTITIONS: Final = 2
 _WARM_EVENTS: Final = 5_000
 _INSTALL_S: Final = 1_200
@@ -62,14 +64,18 @@ def flink_lines(options: NexmarkOptions, folder: Path) -> list[Line]:
     ):
         ours = _Ours(warmed, few, many, options.seconds)
         for query in queries:
-            lines += _lines(query, flink.rate(query, small, large), ours)
+            lines += _lines(query, flink, (small, large), ours)
     return lines
 
 
-def _lines(query: NexmarkQuery, theirs: Measured | str, ours: _Ours) -> list[Line]:
-    if isinstance(theirs, str):
-        return [Line(f"{query.name}: {theirs}")]
-    lines = [rate_line(f"{query.name} Flink", theirs)]
+def _lines(query: NexmarkQuery, flink: FlinkPeer, sizes: tuple[Events, Events], ours: _Ours) -> list[Line]:
+    theirs: dict[str, Measured] = {}
+    for base, writes in (("Flink", False), ("Flink that writes JSON", True)):
+        rate = flink.rate(query, *sizes, writes=writes)
+        if isinstance(rate, str):
+            return [Line(f"{query.name}: {rate}")]
+        theirs[base] = rate
+    lines = [rate_line(f"{query.name} {base}", rate) for base, rate in theirs.items()]
     forms = {
         emission: replace(query, statements=f"{setting}\n{query.statements}") for emission, setting in EMISSIONS.items()
     }
@@ -79,9 +85,11 @@ def _lines(query: NexmarkQuery, theirs: Measured | str, ours: _Ours) -> list[Lin
         _say(f"{query.name}, {emission}")
         rate = ours.rate(form)
         what = f"{query.name} {emission}: {query.title.partition(':')[0].rstrip('.')}"
-        lines.append(
-            Line(what, ratio=rate) if isinstance(rate, str) else rate_line(what, rate, of=theirs, base="Flink")
-        )
+        if isinstance(rate, str):
+            lines.append(Line(what, ratio=rate))
+            continue
+        beside = [rate_line(what, rate, of=of, base=base) for base, of in theirs.items()]
+        lines.append(replace(beside[0], ratio=", ".join(line.ratio for line in beside)))
     return lines
 
 
@@ -113,15 +121,17 @@ class FlinkPeer:
         self._python, self._script, self._folder = python, script, folder
         self._queries = runpy.run_path(str(script.parent / "queries_flink.py"))["QUERIES"]
 
-    def rate(self, query: NexmarkQuery, small: Events, large: Events) -> Measured | str:
-        """Of the rows that the large size has more; or why there is none."""
+    def rate(self, query: NexmarkQuery, small: Events, large: Events, *, writes: bool) -> Measured | str:
+        """Of the rows that the large size has more; or why there is none. In: `writes`: its results are written."""
         if query.name not in self._queries:
             return "there is no such query for Flink"
         _say(f"{query.name}, Flink")
         found = self._folder / "flink.json"
         found.unlink(missing_ok=True)
+        writing = [_WRITING, self._script, self._folder / "flink-results"]
         command = [
-            str(self._python), str(self._script), "--queries", query.name, "--repeats", "1", "--json", str(found),
+            str(self._python), *map(str, writing if writes else [self._script]),
+            "--queries", query.name, "--repeats", "1", "--json", str(found),
             "--small", str(small.folder / "ndjson"), "--large", str(large.folder / "ndjson"),
         ]  # fmt: skip
         ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._script.parent)
