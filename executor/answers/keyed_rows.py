@@ -25,7 +25,7 @@ from .materialization import source_step
 
 KEYS_MAX: Final = 2_000_000
 BYTES_MAX: Final = 1024 * 1024 * 1024  # of all rows; more makes it remove replaced ones. Arrow's texts end at 2 GiB
-_DEAD_ROWS_MAX: Final = 50_000  # replaced rows, in excess of the live ones
+_DEAD_ROWS_MAX: Final = 5_000  # replaced rows, in excess of the live ones
 _BATCHES_MAX: Final = 500
 _ROW_BITS: Final = 32
 _ROW_MASK: Final = (1 << _ROW_BITS) - 1
