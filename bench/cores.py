@@ -9,16 +9,17 @@ the ratio and the ceiling follows the serial share, by Amdahl's law, and from th
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import json
 import logging
+import multiprocessing
 import os
-import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final, TextIO
+from multiprocessing.connection import Connection
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -119,44 +120,48 @@ def _lines(shape: str, one: Measured, two: Measured, pair: Measured) -> list[Lin
 
 
 class _Worker:
-    """A process that may use these cores. It does what it is asked, one thing after the other."""
+    """A process that may use these cores. It does what it is asked, one thing after the other.
+
+    All workers are forked from one process, which has imported and compiled everything for them.
+    """
 
     def __init__(self, cores: Sequence[int], options: CoresOptions) -> None:
-        command = [sys.executable, "-m", "bench.cores", "--cores", *map(str, cores), "--rows", str(options.rows)]
-        command += ["--warm", str(options.warm), "--seed", str(options.seed)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        self._asking, asked = context.Pipe()
+        self._process = context.Process(target=_serve, args=(asked, [*cores], options), daemon=True)
+        self._process.start()
+        asked.close()
 
     def __enter__(self) -> _Worker:
         self.answer()  # it is ready
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self._asking.close()
+        self._process.join()
 
     def ask(self, what: str) -> None:
         """In: `append`, or a shape to be run over what was appended since its last turn."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(what + "\n")
-        self._process.stdin.flush()
+        self._asking.send(what)
 
     def answer(self) -> Measured:
         """Raises RuntimeError where the process ended before it was done."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the worker ended with code {self._process.wait()}")
-        return Measured(*json.loads(line))
+        try:
+            measured: Measured = self._asking.recv()
+        except EOFError:
+            self._process.join()
+            raise RuntimeError(f"the worker ended with code {self._process.exitcode}") from None
+        return measured
 
 
-def serve(options: CoresOptions, asked: Iterable[str], answers: TextIO) -> None:
-    """In this process, on the cores that it has: does what is asked, line by line, and says how long it took."""
-
-    def answer(measured: Measured) -> None:
-        answers.write(json.dumps((measured.rows, measured.wall_s, measured.cpu_s)) + "\n")
-        answers.flush()
-
+def _serve(asked: Connection, cores: Sequence[int], options: CoresOptions) -> None:
+    """In this process, on these cores: does what is asked, and says how long it took, until nobody asks any more."""
+    os.sched_setaffinity(0, cores)
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     with pipelines("duckdb", PARTITIONS) as run:
         _fill_table(run)
         run.append(bids(options.warm, options.seed))
@@ -166,13 +171,15 @@ def serve(options: CoresOptions, asked: Iterable[str], answers: TextIO) -> None:
             run.wait(ids[shape])
             run.execute(f"PAUSE {ids[shape]};")
         appended = options.warm
-        answer(Measured(appended, 0.0, 0.0))
-        for what in map(str.strip, asked):
-            if what == "append":
-                answer(run.append(bids(options.rows, options.seed, appended)))
-                appended += options.rows
-            else:
-                answer(run.drain(ids[what], options.rows))
+        asked.send(Measured(appended, 0.0, 0.0))
+        with contextlib.suppress(EOFError):
+            while True:
+                what: str = asked.recv()
+                if what == "append":
+                    asked.send(run.append(bids(options.rows, options.seed, appended)))
+                    appended += options.rows
+                else:
+                    asked.send(run.drain(ids[what], options.rows))
 
 
 def _fill_table(run: Pipelines) -> None:
@@ -184,21 +191,3 @@ def _fill_table(run: Pipelines) -> None:
     partitions = partitions_of(keys, PARTITIONS)
     for partition in range(PARTITIONS):
         run.log.append("auctions", partition, RowRecords(table.filter(pa.array(partitions == partition))))
-
-
-def _main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cores", type=int, nargs="+", required=True)
-    for name in ("rows", "warm", "seed"):
-        parser.add_argument(f"--{name}", type=int, required=True)
-    given = parser.parse_args()
-    os.sched_setaffinity(0, given.cores)
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    serve(CoresOptions(given.rows, 1, given.warm, given.seed), sys.stdin, sys.stdout)
-
-
-if __name__ == "__main__":
-    _main()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
-from forked import run_module
-from repository import REPOSITORY
+import structlog
+from forked import forking
 
+from bench.__main__ import main
 from bench.cores import serial_share, speedup_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
@@ -20,9 +22,19 @@ def test_the_serial_share_is_that_of_amdahl(speedup: float, share: float) -> Non
         assert speedup_of(share, 2) == pytest.approx(speedup)
 
 
-def test_both_parts_print_their_tables() -> None:
-    parts = ("--only", "cores", "--only", "idle")
-    done = run_module("bench", "--quick", "--rows", "2000", *parts, folder=REPOSITORY, timeout_s=170)
-    assert done.returncode == 0, done.stderr
-    assert "stream-table join" in done.stdout or "not measured" in done.stdout
-    assert "4 idle queries: threads of the process" in done.stdout
+@pytest.fixture
+def log_settings() -> Iterator[None]:
+    """The benchmarks set how much is logged."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.usefixtures("log_settings")
+def test_both_parts_print_their_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    forking()  # what the workers are forked from, as those of other tests
+    main(["--quick", "--rows", "2000", "--only", "cores", "--only", "idle"])
+    printed = capsys.readouterr().out
+    assert "stream-table join" in printed or "not measured" in printed
+    assert "4 idle queries: threads of the process" in printed
