@@ -20,7 +20,6 @@ _SETTINGS: Final = {
     "auto.create.topics.enable": "false",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
-_JAVA: Final = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _numbers = itertools.count()
 
 _LOGIN_MODULES: Final = {
@@ -63,7 +62,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> GuardedKafka:
 
     def start() -> GuardedKafka:
         try:
-            return GuardedKafka(tmp_path_factory.mktemp("kafka"), java_options=_JAVA, settings=_SETTINGS)
+            return GuardedKafka(tmp_path_factory.mktemp("kafka"), settings=_SETTINGS)
         except Unavailable as reason:
             pytest.skip(f"Apache Kafka: {reason}")
 
