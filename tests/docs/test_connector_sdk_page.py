@@ -16,19 +16,9 @@ CONNECTOR, TESTS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.
 
 
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:schemathesis",  # it takes a second, and nobody asks it
-        str(folder / "test_sqlite_poll.py"),
-    ]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=380, check=False)
+    """By pytest without plugins: Millstream's is tested elsewhere, and importing all takes longer than these tests."""
+    options = ("-q", "-x", "--disable-plugin-autoload", "-p", "no:cacheprovider", "test_sqlite_poll.py")
+    return run_module("pytest", *options, folder=folder, timeout_s=380)
 
 
 @pytest.fixture
@@ -53,8 +43,7 @@ def test_they_would_fail_if_it_were_wrong(folder: Path) -> None:
     wrong = CONNECTOR.replace('{"last": last}', '{"last": last + 1}')
     assert wrong != CONNECTOR
     (folder / "sqlite_poll.py").write_text(wrong)
-    quick = ("-q", "-x", "--disable-plugin-autoload", "-p", "no:cacheprovider", "test_sqlite_poll.py")
-    done = run_module("pytest", *quick, folder=folder, timeout_s=380)
+    done = run(folder)
     assert done.returncode == 1 and "1 failed" in done.stdout, done.stdout + done.stderr
 
 
