@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_command
 from running_server import ENVIRONMENT
 from typer.testing import CliRunner
 
@@ -83,8 +84,12 @@ def test_a_command_whose_output_is_closed_ends_quietly() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 @pytest.mark.parametrize("arguments", ["--version", "sql -c 'SHOW FUNCTIONS;'"])
 def test_output_that_cannot_be_written_is_one_sentence(arguments: str) -> None:
-    ended = in_a_shell(f"{arguments} >/dev/full")
-    assert (ended.returncode, ended.stderr) == (1, "error: the output cannot be written: no space left on device\n")
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "millstream", *shlex.split(arguments)]
+        start = warm_command.WarmPopen if arguments.startswith("sql -c") else subprocess.Popen[str]
+        with start(command, stdout=full, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+            _, said = process.communicate(timeout=100)
+    assert (process.returncode, said) == (1, "error: the output cannot be written: no space left on device\n")
 
 
 @pytest.mark.parametrize("arguments", ["sql <&-", "sql -c 'SHOW VARIABLES;' >&- 2>&-"])
@@ -142,6 +147,8 @@ def test_a_command_whose_reader_has_left_ends_quietly(arguments: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "millstream", *shlex.split(arguments)]
-    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=100, check=False)
-    os.close(writer)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    start = warm_command.WarmPopen if arguments.startswith("sql -c") else subprocess.Popen[str]
+    with start(command, stdout=writer, stderr=subprocess.PIPE, text=True) as process:
+        os.close(writer)
+        _, said = process.communicate(timeout=100)
+    assert (process.returncode, said) == (0, "")
