@@ -16,6 +16,7 @@ import pytest
 from repository import REPOSITORY
 from rich.console import Console
 from typer.testing import CliRunner
+from warm_command import WarmPopen
 
 from millstream.cli import app
 from millstream.demo.feeder import Feeder
@@ -39,7 +40,7 @@ COMMAND = [sys.executable, "-m", "millstream", "demo", "--fast", "--flights", "2
 @pytest.mark.timeout(300)
 def test_the_demo_kills_a_server_and_finds_nothing_lost_and_with_keep_its_console_stays(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen([*COMMAND, "--keep"], stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with WarmPopen([*COMMAND, "--keep"], stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             said = _said_until(process, "Ctrl-C stops")
             assert "kill -9" in said
@@ -147,6 +148,7 @@ def test_results_that_do_not_come_end_the_demo_before_it_kills(
     monkeypatch.setattr("millstream.demo.story._PATIENCE_S", 0.0)
     monkeypatch.setattr("millstream.demo.story._LOOK_S", 0.01)
     monkeypatch.setattr("millstream.demo.story._COUNTED_AT", 2.0)  # more than there are
+    monkeypatch.setattr(subprocess, "Popen", WarmPopen)
     story = Story(Screen(), flights, tmp_path, "duckdb", 2.0)
     monkeypatch.setattr(story, "_crash", lambda: pytest.fail("killed without results"))
     with pytest.raises(DemoFailed, match="the count did not grow"):
