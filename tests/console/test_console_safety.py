@@ -330,26 +330,43 @@ def test_a_dialog_keeps_the_focus_and_gives_it_back(console: Console) -> None:
     expect(page.get_by_role("button", name="Terminate")).to_be_focused()
 
 
-def test_colours_follow_the_system_until_somebody_chooses(lab: ConsoleLab) -> None:
+@pytest.fixture
+def dark(console: Console) -> Iterator[Console]:
+    """On a system with dark colours, for somebody who has not chosen any."""
+    console.page.emulate_media(color_scheme="dark")
+    yield console
+    console.page.evaluate("localStorage.clear()")
+    console.page.emulate_media(color_scheme="light")
+    console.page.goto("about:blank")
+
+
+def test_colours_follow_the_system_until_somebody_chooses(dark: Console) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
-    with lab.console(color_scheme="dark") as console:
-        page = console.open("settings")
-        dark = page.evaluate(background)
-        button = page.get_by_role("button", name="Colours")
-        button.click()
-        assert page.evaluate(background) != dark
-        button.click()
-        assert page.evaluate(background) == dark
-        page.reload()
-        expect(button).to_have_text("☾ Colours: dark")
+    page = dark.open("settings", load=True)
+    before = page.evaluate(background)
+    button = page.get_by_role("button", name="Colours")
+    button.click()
+    assert page.evaluate(background) != before
+    button.click()
+    assert page.evaluate(background) == before
+    page.reload()
+    expect(button).to_have_text("☾ Colours: dark")
 
 
-def test_a_narrow_screen_needs_no_scrolling_sideways(lab: ConsoleLab) -> None:
-    with lab.console(viewport={"width": 420, "height": 800}) as console:
-        for path in ("overview", "queries", "topics/clicks", "editor"):
-            page = console.open(path)
-            page.wait_for_timeout(300)
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+@pytest.fixture
+def narrow(console: Console) -> Iterator[Console]:
+    before = console.page.viewport_size
+    assert before is not None
+    console.page.set_viewport_size({"width": 420, "height": 800})
+    yield console
+    console.page.set_viewport_size(before)
+
+
+def test_a_narrow_screen_needs_no_scrolling_sideways(narrow: Console) -> None:
+    for path in ("overview", "queries", "topics/clicks", "editor"):
+        page = narrow.open(path)
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
 def test_a_proxy_may_serve_it_below_a_path(lab: ConsoleLab) -> None:
