@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import httpx
+from java_compiler import compile_java
 
 from bench.apache_kafka import free_ports
 from bench.maven import Unavailable, jars
@@ -41,8 +42,7 @@ class OpenSearchServer:
         self._output = (folder / "output.txt").open("a")
         self._process: subprocess.Popen[bytes] | None = None
         (folder / "config").mkdir()
-        command = ["javac", "-cp", self._libraries, "-d", str(folder / "classes"), str(_SOURCE)]
-        subprocess.run(command, check=True, timeout=120)
+        compile_java(_SOURCE, self._libraries, folder / "classes")
 
     @property
     def url(self) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from java_compiler import compile_java
 from warm_command import WarmPopen
 
 from bench.apache_kafka import free_ports
@@ -137,7 +138,7 @@ def classpath(*coordinates: str) -> str:
 def compiled(source: Path, libraries: str, folder: Path) -> str:
     """The class path with the program."""
     folder.mkdir(exist_ok=True)
-    subprocess.run(["javac", "-cp", libraries, "-d", str(folder), str(source)], check=True, timeout=120)
+    compile_java(source, libraries, folder)
     return f"{folder}:{libraries}"
 
 

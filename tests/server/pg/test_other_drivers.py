@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from java_compiler import compile_java
 
 from bench.maven import Unavailable, jars
 from millstream.server.service import Service
@@ -46,7 +47,7 @@ def test_the_jdbc_driver_finds_reads_and_writes(service: Service, tmp_path: Path
     except Unavailable as reason:
         pytest.skip(str(reason))
     source = Path(__file__).parent / "java" / "PgJdbc.java"
-    subprocess.run(["javac", "-cp", libraries, "-d", str(tmp_path), str(source)], check=True, timeout=120)
+    compile_java(source, libraries, tmp_path)
     assert service.pg_address is not None
     url = f"jdbc:postgresql://127.0.0.1:{service.pg_address.port}/millstream?user=ana"
     command = [*JAVA, "-cp", f"{tmp_path}:{libraries}", "PgJdbc", url]
