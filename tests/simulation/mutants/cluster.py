@@ -235,7 +235,7 @@ MUTANTS: Final = [
         "begins_at_batches_only",
         "R10",
         "takes no first batch that begins before the log's start",
-        29,
+        28,
         (Follower, "_begin_with", _nothing),
     ),
     cluster_mutant(
