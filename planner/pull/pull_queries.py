@@ -97,7 +97,8 @@ def _lookup(
 ) -> PlannedPull:
     source = scan.source
     full = context.settings.full_sql
-    _refuse_other_keys(source, query, scope, allow_null=full)
+    if not full:
+        _refuse_other_keys(source, query, scope)
     if query.where is not None and source.kind == "TABLE" and source.key_window is not None and not full:
         check_window_bounds(query.where, source, scope.within("WHERE"))
     names = physical_names(source.schema)
@@ -240,7 +241,7 @@ def _refuse_not_kept(source: SourceInfo, query: Query, context: PlanningContext)
     )
 
 
-def _refuse_other_keys(source: SourceInfo, query: Query, scope: Scope, *, allow_null: bool) -> None:
+def _refuse_other_keys(source: SourceInfo, query: Query, scope: Scope) -> None:
     """Refuses values in IN for a table's key that do not have the key's type: keys are looked up without conversion."""
     if source.kind == "STREAM" or query.where is None:
         return
@@ -252,7 +253,7 @@ def _refuse_other_keys(source: SourceInfo, query: Query, scope: Scope, *, allow_
         for option in node.expressions:
             if option.find(exp.Column) is not None:
                 continue
-            if isinstance(unwrapped(option), exp.Null) and not allow_null:
+            if isinstance(unwrapped(option), exp.Null):
                 raise InvalidStatement(
                     f"Primary key columns can not be NULL: ({key.name} = null)", span=span_of(option)
                 )

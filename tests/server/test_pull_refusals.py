@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -133,6 +134,31 @@ def test_a_property_lets_pull_queries_read_any_table(sandbox: Sandbox) -> None:
     sandbox.execute("SET 'millstream.pull.any.table'='true';")
     sandbox.produce("d", 1, {"V": 10})
     assert list(sandbox.query("SELECT v FROM declared;"))[1:] == [{"row": {"columns": [10]}}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "found"),
+    [
+        ("INT", "1.0, 2.5", [1]),
+        ("INT", "9999999999, 2", [2]),
+        ("DECIMAL(4, 2)", "1, 7", ["1.00"]),
+        ("DECIMAL(4, 2)", "2e0, 1.001", ["2.00"]),
+    ],
+)
+def test_full_sql_compares_a_key_with_a_list_as_a_persistent_query_does(
+    kind: str, values: str, found: list[Any]
+) -> None:
+    with Sandbox(properties={"auto.offset.reset": "earliest", "millstream.pull.full.sql": "true"}) as sandbox:
+        sandbox.execute(
+            f"CREATE TABLE t (k {kind} PRIMARY KEY, v INT) WITH (kafka_topic='t', format='JSON', partitions=1);"
+            f"CREATE TABLE o AS SELECT * FROM t WHERE k IN ({values});"
+            "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3);"
+        )
+        sandbox.drain()
+        for query in (f"SELECT k FROM t WHERE k IN ({values});", "SELECT k FROM o;"):
+            assert [str(line["row"]["columns"][0]) for line in sandbox.query(query) if "row" in line] == list(
+                map(str, found)
+            )
 
 
 def test_a_push_query_may_aggregate_without_group_by(sandbox: Sandbox) -> None:
