@@ -6,20 +6,20 @@ on they are functions of the catalog like others. `functions_of` finds the funct
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlglot import exp
 
 from millstream.errors import UnknownFunction, did_you_mean
 
-from ...sql.ast import Node, Statement, span_of
+from ...sql.ast import Statement, span_of
 from ...sql.functions.catalog import FUNCTIONS
 from ...sql.functions.udf import PREFIX
 from ...sql.functions.users.user_functions import UserFunction, definition_of, functions_off, remember_functions
 from ..catalog import Catalog, PersistentQuery
 from ..steps.step import Step, walk
+from .rewriting import rewritten
 
 S = TypeVar("S", bound=Statement)
 
@@ -32,7 +32,7 @@ def bound(statement: S, functions: Mapping[str, UserFunction], *, allowed: bool 
     """
     if not functions:
         return statement
-    return _Binder(functions, allowed).node(statement)
+    return rewritten(statement, _Binder(functions, allowed).expression)
 
 
 def functions_of(root: Step) -> tuple[UserFunction, ...]:
@@ -52,27 +52,7 @@ class _Binder:
         self._functions = functions
         self._allowed = allowed
 
-    def node(self, node: Any) -> Any:
-        changes = {
-            item.name: changed
-            for item in dataclasses.fields(node)
-            if (changed := self._value(value := getattr(node, item.name))) is not value
-        }
-        return dataclasses.replace(node, **changes) if changes else node
-
-    def _value(self, value: Any) -> Any:
-        match value:
-            case Node():
-                return self.node(value)
-            case exp.Expression():
-                return self._expression(value)
-            case tuple():
-                changed = tuple(map(self._value, value))
-                return changed if any(a is not b for a, b in zip(changed, value, strict=True)) else value
-            case _:
-                return value
-
-    def _expression(self, expression: exp.Expression) -> exp.Expression:
+    def expression(self, expression: exp.Expression) -> exp.Expression:
         if not any(self._known(call) for call in expression.find_all(exp.Anonymous)):
             return expression
         copied = expression.copy()

@@ -89,6 +89,23 @@ def test_functions_stand_in_every_clause(sandbox: Sandbox) -> None:
     assert values(sandbox, "INNER_ONES") == [{"M": 12}, {"M": 14}]
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT id, (SELECT MAX(twice(amount)) FROM orders) AS n FROM orders WHERE amount = 2", [["b", 4]]),
+        ("SELECT id FROM orders WHERE amount IN (SELECT twice(amount) FROM orders)", [["b"]]),
+        ("SELECT id FROM orders WHERE EXISTS (SELECT 1 FROM orders o WHERE twice(o.amount) = orders.amount)", [["b"]]),
+        ("SELECT id FROM orders o WHERE amount = (SELECT MAX(x) FROM (SELECT twice(amount) AS x FROM orders) q) - 2",
+         [["b"]]),
+    ],
+)  # fmt: skip
+def test_functions_stand_in_queries_within_expressions(sandbox: Sandbox, query: str, expected: list[list[Any]]) -> None:
+    sandbox.execute("CREATE FUNCTION twice(a BIGINT) RETURNS BIGINT LANGUAGE PYTHON AS $$ a * 2 $$;")
+    sandbox.execute("SET 'millstream.pull.full.sql'='true';")
+    insert(sandbox, "'a', 1, ARRAY['x']", "'b', 2, ARRAY['y']")
+    assert [line["row"]["columns"] for line in sandbox.query(query + ";") if "row" in line] == expected
+
+
 def test_messages_call_functions_by_their_names(sandbox: Sandbox) -> None:
     sandbox.execute("CREATE FUNCTION f(a BIGINT) RETURNS BIGINT AS $$ a $$;")
     for statement in (
