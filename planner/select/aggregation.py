@@ -64,13 +64,14 @@ def aggregate(
     grouping: Grouping,
     query: Query,
     selected: Sequence[exp.Expression],
+    qualify: Sequence[exp.Expression],
     state_format: str,
     *,
     as_standard: bool = False,
     forgets_empty: bool = False,
     lossy: bool = False,
 ) -> tuple[LogicalPlan, Resolve]:
-    """The aggregation (with HAVING), and a function that compiles a selected expression over its result.
+    """The aggregation (with HAVING), and a function that compiles an expression of SELECT or `qualify` over its result.
 
     `rows` already have the grouping key. `state_format`: the format that must be able to encode a group's state.
     `as_standard`: SUM and AVG of no values are NULL; in ksqlDB they are 0. `forgets_empty`: a group whose rows were all
@@ -81,6 +82,7 @@ def aggregate(
     open_in_select = [builder.ungrouped(node, windows=True) for node in selected]
     left_over = [node for node, columns in zip(selected, open_in_select, strict=True) if columns]
     open_in_having = [] if query.having is None else builder.ungrouped(query.having, windows=False)
+    open_in_qualify = [c for node in qualify for c in builder.ungrouped(node, windows=True) if c.name != "ROWTIME"]
     if not builder.calls:
         raise InvalidStatement(
             "GROUP BY requires aggregate functions in either the SELECT or HAVING clause.",
@@ -94,6 +96,14 @@ def aggregate(
             f"Non-aggregate SELECT expression(s) not part of GROUP BY: {listed}\n"
             "Either add the column(s) to the GROUP BY or remove them from the SELECT.",
             span=span_of(left_over[0]) or query.span,
+            hint="Add it to GROUP BY, or aggregate it.",
+        )
+    if open_in_qualify:
+        _check_known(open_in_qualify, grouping.scope.within("QUALIFY"))
+        raise InvalidStatement(
+            "Non-aggregate QUALIFY expression not part of GROUP BY: "
+            f"{', '.join(dict.fromkeys(map(print_expression, open_in_qualify)))}",
+            span=span_of(open_in_qualify[0]),
             hint="Add it to GROUP BY, or aggregate it.",
         )
     if open_in_having:
@@ -285,7 +295,9 @@ class _Builder:
         self._replace(node.this, frozenset(renamed.values()), windows)
 
     def _key_of(self, node: exp.Expression) -> int | None:
-        parts = exp.Identifier | exp.Star | exp.Lambda | exp.DataType | exp.If | exp.PropertyEQ  # of CASE and STRUCT
+        parts = (
+            exp.Identifier | exp.Star | exp.Lambda | exp.DataType | exp.If | exp.PropertyEQ | exp.Var
+        )  # of CASE, STRUCT, units
         if isinstance(node, parts) or contains_aggregate(node):
             return None
         try:

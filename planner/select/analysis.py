@@ -174,7 +174,7 @@ def _windowed(
     query: Query, plan: LogicalPlan, items: list[Item], resolve: Resolve, key: Key
 ) -> tuple[LogicalPlan, list[Item], Resolve, Key]:
     """The functions OVER … in SELECT and QUALIFY, and QUALIFY itself."""
-    qualify = [] if query.qualify is None else [with_aliases(query.qualify, {i.name: i.expression for i in items})]
+    qualify = _qualify(query, items)
     bounds = window_identity(plan, [item.expression for item in items])
     own = (*key.columns, *(KeyColumn(name, name, column(name, BIGINT)) for name in bounds))
     result = windowed(plan, [*(i.expression for i in items), *qualify], resolve, [c.typed for c in own])
@@ -198,6 +198,11 @@ def _windowed(
         return plan, items, resolve, replace(key, columns=own, loose=True)
     row = KeyColumn(result.row.name, result.row.written, result.row.typed)
     return plan, items, resolve, Key((row,), "key column", loose=True)
+
+
+def _qualify(query: Query, items: Sequence[Item]) -> list[exp.Expression]:
+    """The condition of QUALIFY, if there is one, without aliases."""
+    return [] if query.qualify is None else [with_aliases(query.qualify, {i.name: i.expression for i in items})]
 
 
 def _partitioned(
@@ -319,6 +324,7 @@ def _grouped(
         grouping,
         query,
         [item.expression for item in items],
+        _qualify(query, items),
         state_format,
         as_standard=relation.beyond,
         forgets_empty=plan.kind == "TABLE" and as_batch and bool(query.group_by),
