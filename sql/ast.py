@@ -12,6 +12,7 @@ How expressions are written as sqlglot nodes:
 | 'text', 12, 1.5, 1e3 | `Literal.string`, `Literal.number` (number text as written) |
 | TRUE, NULL | `Boolean`, `Null` |
 | any function call, also COUNT(*) | `Anonymous(this="UPPER_NAME", expressions=[…])`; the star is `Star()` |
+| the unit in EXTRACT(YEAR FROM d) | `Var`; that of DATEADD(DAYS, 1, d) is a `Column` until it is planned |
 | f(x) FILTER (WHERE c), f(DISTINCT x) | the call's `Anonymous` with `filter=c`, `distinct=True` |
 | f(x) OVER (…) | `Window(this=Anonymous, partition_by=[…], order=Order of Ordered, spec=WindowSpec)` |
 | a->f, a->* | `Dot(this, expression=Identifier(quoted=True))`, `Dot(this, expression=Star())` |

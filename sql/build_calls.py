@@ -43,8 +43,7 @@ class CallRules:
 
     def extract(self, children: list[Any]) -> exp.Expression:
         field, value = items(children)
-        unit = at(exp.Column(this=field), field.meta["span"])
-        unit.meta["unit"] = True  # it is never a column, even if the unit does not exist
+        unit = at(exp.Var(this=field.name), field.meta["span"])  # never a column, even if the unit does not exist
         return _call(children, "EXTRACT", [unit, value], None, None)
 
     def filter_clause(self, children: list[Any]) -> Part | None:

@@ -35,7 +35,7 @@ def print_expression(node: exp.Expression) -> str:
             return node.meta["written"]
         case exp.Column():
             return f"{node.table}.{node.name}" if node.table else node.name
-        case exp.Identifier():
+        case exp.Identifier() | exp.Var():
             return node.name
         case exp.Literal():
             return "'" + node.this.replace("'", "''") + "'" if node.is_string else node.this

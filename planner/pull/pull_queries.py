@@ -18,6 +18,7 @@ from ...sql import coercion
 from ...sql.ast import Join, Query, SelectColumn, SelectStructStar, SourceName, span_of, unwrapped
 from ...sql.printing import print_expression
 from ...sql.settings.property_table import PULL_FULL_SQL
+from ..expressions.call_words import with_units
 from ..expressions.compilation import compile_expression
 from ..expressions.scope import Scope
 from ..expressions.typed import to_sql
@@ -52,6 +53,7 @@ def plan_pull(query: Query, context: PlanningContext) -> PlannedPull | PlannedBa
     a running query, for the partition and offset of a record (a row of a table has none), and for tables that nothing
     keeps up to date.
     """
+    query = with_units(query)
     full = context.settings.full_sql
     if not full:
         _refuse_order(query)

@@ -20,6 +20,7 @@ from ..declarations.sources import check_name_is_free, check_timestamp_column, d
 from ..declarations.timestamps import rowtime_expression
 from ..declarations.topics import topic_config, topic_of_statement
 from ..declarations.with_properties import check_known, check_ttl, format_specs, read_properties
+from ..expressions.call_words import with_units
 from ..expressions.conversions import coerced
 from ..expressions.scope import Scope, ScopeSource
 from ..expressions.typed import Typed
@@ -49,6 +50,7 @@ def plan_query(statement: CreateAsSelect | InsertInto, context: PlanningContext)
 
     Raises `StatementError`s of all kinds; it changes nothing.
     """
+    statement = with_units(statement)
     if isinstance(statement, CreateAsSelect):
         return _create_as(statement, context)
     return _insert_into(statement, context)
@@ -57,6 +59,7 @@ def plan_query(statement: CreateAsSelect | InsertInto, context: PlanningContext)
 @within_depth
 def plan_push(query: Query, context: PlanningContext) -> PlannedPush:
     """The plan of a query whose changes go to a client."""
+    query = with_units(query)
     analyzed = analyze(query, context, target="CLIENT")
     plan = optimize(analyzed.plan)
     columns = tuple(Column(c.name, c.type) for c in plan.schema.value)
